@@ -1,0 +1,36 @@
+"""attn: see attention from a shell. The public names, imported when they are first used.
+
+>>> from attn_cli import attend
+>>> weights, output = attend([[1.0]], [[1.0], [1.0]], [[0.0], [10.0]])
+>>> output.tolist()
+[[5.0]]
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attn_cli.attention import attend as attend
+    from attn_cli.errors import AttnError as AttnError
+    from attn_cli.pipeline import trace_cross as trace_cross
+    from attn_cli.pipeline import trace_masked as trace_masked
+    from attn_cli.pipeline import trace_self as trace_self
+    from attn_cli.trace import Settings as Settings
+    from attn_cli.trace import Trace as Trace
+
+_WHERE = {
+    "attend": "attention",
+    "AttnError": "errors",
+    "Settings": "trace",
+    "Trace": "trace",
+    "trace_cross": "pipeline",
+    "trace_masked": "pipeline",
+    "trace_self": "pipeline",
+}
+__all__ = list(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"attn_cli.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'attn_cli' has no attribute {name!r}")

@@ -1,0 +1,35 @@
+"""The entry point: quiet on Ctrl-C from the first moment, quick to start and to leave.
+
+Four things keep a run of `attn` short; docs/decisions/0002-start-up.md has the measurements.
+"""
+
+import gc
+import os
+import signal
+import sys
+from types import FrameType
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    os._exit(130)
+
+
+def run() -> None:
+    """Run attn, and end the process with its exit code."""
+    signal.signal(signal.SIGINT, _leave)  # until main() can clean up, there is nothing to clean up
+    gc.disable()  # imports make no garbage worth a search; main() turns it on again
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread only spins on small matrices
+    from attn_cli.cli import main
+
+    code = main(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            pass  # main() has spoken of it, or the reader has left
+    os._exit(code)  # everything is written: taking NumPy apart again would be a tenth of the time
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,215 @@
+"""Attention, as the paper has it (Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1).
+
+    Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
+
+Rows are queries, columns are keys. Leading axes, where there are any, are heads.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attn_cli.errors import InputError
+from attn_cli.masks import named
+
+Array = NDArray[np.floating[Any]]
+BLOCK_CELLS = 1 << 20
+
+
+class Steps(NamedTuple):
+    """Every intermediate of attention, in the order computed; scores are (..., n_q, n_k)."""
+
+    scores: Array
+    scaled_scores: Array
+    masked_scores: Array
+    weights: Array
+    output: Array
+
+
+class Links(NamedTuple):
+    """Each query's strongest keys, (n_q, k), strongest first; key -1 and weight 0 where there is none."""
+
+    keys: NDArray[np.intp]
+    weights: Array
+
+
+def project(X: Array, W: Array, b: Array | None = None, layout: str = "in-out") -> Array:
+    """Return X W (layout `in-out`, W is d x d_k) or W x for each row x (`out-in`, W is d_k x d), plus b."""
+    projected = X @ (W if layout == "in-out" else W.T)
+    return projected if b is None else projected + b
+
+
+def compare(Q: Array, K: Array, score: str = "scaled") -> Array:
+    """Return the scores (n_q, n_k): dot products q.k, or their cosines (0 where a vector is zero)."""
+    if score == "cosine":
+        Q, K = _unit(Q), _unit(K)
+    return Q @ np.swapaxes(K, -1, -2)
+
+
+def _unit(X: Array) -> Array:
+    X = X / np.where((largest := np.abs(X).max(axis=-1, keepdims=True)) == 0, 1, largest)
+    length = np.sqrt((X * X).sum(axis=-1, keepdims=True))
+    return X / np.where(length == 0, 1, length)
+
+
+def softmax(scores: Array) -> Array:
+    """Return exp(s_j) / sum of exp(s_j) along each row; -inf gives 0, and a row of only -inf gives zeros.
+
+    >>> softmax(np.array([[0.0, 0.0], [-np.inf, -np.inf]])).tolist()
+    [[0.5, 0.5], [0.0, 0.0]]
+    """
+    largest = scores.max(axis=-1, keepdims=True)
+    exps = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
+    total = exps.sum(axis=-1, keepdims=True)
+    return exps / np.where(total == 0, 1, total)
+
+
+def attention_steps(
+    Q: Array,
+    K: Array,
+    V: Array,
+    mask: NDArray[np.bool_] | None = None,
+    bias: Array | None = None,
+    scale: float = 1.0,
+    score: str = "scaled",
+) -> Steps:
+    """Compute attention and keep every step.
+
+    Q is (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v); mask and bias are (..., n_q, n_k), True =
+    may attend. The bias is added to the scaled scores. A row with nothing allowed is zeros.
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        scores = compare(Q, K, score)
+        scaled_scores = scores * scores.dtype.type(scale)
+        masked_scores = scaled_scores if bias is None else scaled_scores + bias
+        if mask is not None:
+            masked_scores = np.where(mask, masked_scores, -np.inf).astype(scores.dtype, copy=False)
+        _check_scores(masked_scores, mask)
+        weights = softmax(masked_scores)
+        output = _weighted_sum(weights, V)
+    return Steps(scores, scaled_scores, masked_scores, weights, output)
+
+
+def _check_scores(masked_scores: Array, mask: NDArray[np.bool_] | None) -> None:
+    bad: NDArray[np.bool_] = np.logical_not(masked_scores < np.inf)
+    if mask is None:
+        bad |= np.isneginf(masked_scores)
+    if bad.any():
+        *_, i, j = (int(x) for x in np.argwhere(bad)[0])
+        raise InputError(
+            f"The score of query {i} and key {j} is not a finite number.",
+            "Look for NaN, infinity or numbers beyond 1e150 in what was given.",
+        )
+
+
+def _weighted_sum(weights: Array, V: Array) -> Array:
+    if np.isfinite(V).all():
+        return weights @ V
+    # A value behind a mask must not be seen: 0 x NaN would be NaN.
+    bad: NDArray[np.bool_] = np.logical_not(np.isfinite(V).all(axis=-1))
+    seen = (weights > 0) & bad[..., np.newaxis, :]
+    if seen.any():
+        j = int(np.argwhere(seen)[0][-1])
+        raise InputError(f"The value vector of key {j} holds NaN or infinity, and it is attended to.")
+    return weights @ np.where(bad[..., np.newaxis], 0, V)
+
+
+def strongest(weights: Array, k: int, mask: NDArray[np.bool_] | None = None) -> Links:
+    """Return the k strongest links of each row of weights (n_q, n_k); ties go to the lowest key."""
+    n_q, n_k = weights.shape
+    k = min(k, n_k)
+    kept = np.where(mask, weights, -1) if mask is not None else weights
+    if k < n_k // 4:
+        # The k-th largest weight bounds the candidates; a stable sort of those alone keeps ties in order.
+        bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k, np.newaxis]
+        keys = np.empty((n_q, k), dtype=np.intp)
+        for i, row in enumerate(kept):
+            candidates = np.flatnonzero(row >= bound[i])
+            keys[i] = candidates[np.argsort(-row[candidates], kind="stable")[:k]]
+    else:
+        keys = np.argsort(-kept, axis=-1, kind="stable")[:, :k]
+    found = np.take_along_axis(kept, keys, axis=-1)
+    return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(weights.dtype))
+
+
+def attend(
+    Q: ArrayLike,
+    K: ArrayLike,
+    V: ArrayLike,
+    mask: ArrayLike | str | None = None,
+    bias: ArrayLike | None = None,
+    scale: float | None = None,
+    return_weights: bool = True,
+    threads: int | None = None,
+) -> tuple[Array | None, Array]:
+    """Return (weights, output) of scaled dot-product attention.
+
+    Q (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v) -> weights (..., n_q, n_k), output
+    (..., n_q, d_v), in the dtype of the inputs (integers become float64). Leading axes are heads.
+    `mask` is boolean, True = may attend, or "causal", "causal-bottom-right", "window:N"; `bias` is added
+    to the scaled scores; `scale` None is 1/sqrt(d_k). With return_weights=False, weights is None and
+    the work goes by blocks of rows, `threads` of them at a time, without an n_q x n_k matrix.
+    Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
+
+    >>> weights, output = attend([[1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[2.0], [4.0]])
+    >>> weights.tolist(), output.tolist()
+    ([[0.5, 0.5]], [[3.0]])
+    """
+    Q, K, V = _matrices(Q, K, V)
+    n_q, n_k = Q.shape[-2], K.shape[-2]
+    scale = 1 / np.sqrt(Q.shape[-1]) if scale is None else scale
+    rows_of_mask = _mask_rows(mask, n_q, n_k)
+    shift = None if bias is None else np.broadcast_to(np.asarray(bias, dtype=Q.dtype), (*Q.shape[:-1], n_k))
+
+    def rows(start: int, stop: int) -> Steps:
+        part = None if shift is None else shift[..., start:stop, :]
+        return attention_steps(Q[..., start:stop, :], K, V, rows_of_mask(start, stop), part, scale)
+
+    if return_weights:
+        steps = rows(0, n_q)
+        return steps.weights, steps.output
+    # Loads the logging package: only those who ask for output alone pay for it.
+    from concurrent.futures import ThreadPoolExecutor
+
+    size = max(1, BLOCK_CELLS // n_k)
+    with ThreadPoolExecutor(threads or 1) as pool:
+        blocks = pool.map(lambda start: rows(start, start + size).output, range(0, n_q, size))
+        return None, np.concatenate(list(blocks), axis=-2)
+
+
+def _matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
+    Q, K, V = (np.asarray(M) for M in given)
+    for name, M in zip("QKV", (Q, K, V), strict=True):
+        if M.ndim < 2 or M.dtype.kind not in "fiub" or 0 in M.shape:
+            raise InputError(f"{name} must be a matrix of numbers, at least 1 x 1; its shape is {M.shape}.")
+    if Q.shape[-1] != K.shape[-1]:
+        raise InputError(
+            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
+        )
+    if K.shape[-2] != V.shape[-2]:
+        raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
+    dtype = np.result_type(Q, K, V)
+    if dtype.kind != "f":
+        dtype = np.dtype(np.float64)
+    return Q.astype(dtype, copy=False), K.astype(dtype, copy=False), V.astype(dtype, copy=False)
+
+
+def _mask_rows(
+    mask: ArrayLike | str | None, n_q: int, n_k: int
+) -> Callable[[int, int], NDArray[np.bool_] | None]:
+    if mask is None:
+        return lambda start, stop: None
+    if isinstance(mask, str):
+        rule = named(mask, n_q, n_k)
+        return lambda start, stop: None if rule is None else rule.rows(np.arange(start, min(stop, n_q)))
+    array = np.asarray(mask)
+    if array.dtype != np.bool_:
+        raise InputError(
+            f"The mask must be boolean, True = may attend; this one holds {array.dtype}.",
+            "Numbers that are added to the scores go into `bias`.",
+        )
+    if array.ndim < 2 or array.shape[-2:] != (n_q, n_k):
+        raise InputError(f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
+    return lambda start, stop: array[..., start:stop, :]

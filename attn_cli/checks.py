@@ -1,0 +1,65 @@
+"""Settings checked in one place, and the rows that a query names."""
+
+import math
+from collections.abc import Sequence
+
+from attn_cli.errors import UsageError
+from attn_cli.trace import Settings
+from attn_cli.visible import visible
+
+CHOICES = {
+    "tokenizer": ("words", "whitespace", "characters"),
+    "oov": ("zero", "random", "skip", "error"),
+    "layout": ("in-out", "out-in"),
+    "score": ("scaled", "dot", "cosine"),
+    "mask_true": ("allowed", "blocked"),
+}
+LEAST_MOST = {
+    "dim": (1, 100_000),
+    "seed": (0, 2**63 - 1),
+    "heads": (1, 100_000),
+    "top": (1, 1_000_000),
+}
+
+
+def check(settings: Settings) -> None:
+    """Raise UsageError for a value that is out of range, naming the option."""
+    for name, choices in CHOICES.items():
+        value = getattr(settings, name)
+        if value is not None and value not in choices:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{option} cannot be {visible(str(value))!r}.", f"Choose {', '.join(choices)}.", option
+            )
+    for name, (least, most) in LEAST_MOST.items():
+        value = getattr(settings, name)
+        if value is not None and not least <= value <= most:
+            raise UsageError(
+                f"--{name} cannot be {value}.", f"Give a whole number from {least} to {most:,}.", f"--{name}"
+            )
+    if not (math.isfinite(settings.temperature) and settings.temperature >= 1e-6):
+        raise UsageError(
+            f"--temperature cannot be {settings.temperature}.",
+            "Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens.",
+            "--temperature",
+        )
+
+
+def find_rows(query: str, tokens: Sequence[str]) -> tuple[int, ...]:
+    """Return the rows that `query` names: a token as written, else case-blind, else an index."""
+    rows = tuple(i for i, token in enumerate(tokens) if token == query)
+    rows = rows or tuple(i for i, token in enumerate(tokens) if token.casefold() == query.casefold())
+    if rows:
+        return rows
+    if query.isascii() and query.isdigit() and len(query) < 10 and int(query) < len(tokens):
+        return (int(query),)
+    import difflib  # only for help with a mistake
+
+    shown = visible(query[:60])
+    near = difflib.get_close_matches(query, tokens[:2000], 1)
+    meant = f"Did you mean {visible(near[0])}? " if near else ""
+    raise UsageError(
+        f"There is no token {shown!r} to look from.",
+        f"{meant}Give a token of the text, or its number from 0 to {len(tokens) - 1}.",
+        "--query",
+    )

@@ -1,0 +1,145 @@
+"""The app: one visible list of commands, and main() with the single except."""
+
+import gc
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+VERSION = "0.1.0"
+
+# name: (module under attn_cli.commands, attribute: a function, or a Typer app for a noun with verbs)
+COMMANDS = {
+    "explain": ("attend", "explain"),
+    "self": ("attend", "self_"),
+    "masked": ("attend", "masked"),
+    "cross": ("attend", "cross"),
+    "example": ("example", "example"),
+    "vectors": ("vectors", "app"),
+    "schema": ("schema", "schema"),
+}
+EPILOG = 'Start with:  attn explain "The quick brown fox jumped over the lazy dog"'
+SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+
+
+def main(args: list[str]) -> int:
+    """Run attn with these arguments and return its exit code; the only place where errors end."""
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if args in (["--version"], ["-V"]):
+            from attn_cli.plain import put_plain  # answered before Typer is loaded
+
+            return put_plain(f"attn {VERSION}\n")
+        return _run(args)
+    except BrokenPipeError:
+        _silence()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:  # the one place where every error becomes a line and an exit code
+        from attn_cli.failures import report
+
+        return report(error, args)
+
+
+def _run(args: list[str]) -> int:
+    import typer.main
+
+    command = typer.main.get_command(_app())
+    if "_ATTN_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
+        command.main(args=args, prog_name="attn")
+        return 0
+    with command.make_context("attn", args) as context:
+        gc.enable()
+        gc.freeze()
+        command.invoke(context)
+    return 0
+
+
+def _app() -> Any:
+    import typer
+    from typer.core import TyperGroup
+
+    class Commands(TyperGroup):
+        """The list above as a group that imports a command when it is named."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(COMMANDS)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in COMMANDS:
+                return None
+            module, attribute = COMMANDS[cmd_name]
+            found = getattr(import_module(f"attn_cli.commands.{module}"), attribute)
+            if not isinstance(found, typer.Typer):
+                alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+                alone.command(cmd_name)(found)
+                found = alone
+            return typer.main.get_command(found)
+
+    app = typer.Typer(
+        cls=Commands,
+        name="attn",
+        help="See attention: every step, every number, from a shell.",
+        epilog=EPILOG,
+        rich_markup_mode=None,
+        add_completion=False,
+        no_args_is_help=False,
+        invoke_without_command=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+    @app.callback()
+    def root(
+        context: typer.Context,
+        version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
+        show_completion: Annotated[
+            str | None,
+            typer.Option(metavar="SHELL", help=f"Print the completion script for {', '.join(SHELLS[:4])}."),
+        ] = None,
+        install_completion: Annotated[
+            str | None, typer.Option(metavar="SHELL", help="Install completion for that shell.")
+        ] = None,
+    ) -> None:
+        from attn_cli.errors import UsageError
+        from attn_cli.plain import put_plain
+
+        if version:
+            put_plain(f"attn {VERSION}\n")
+        elif show_completion or install_completion:
+            put_plain(_completion(show_completion or install_completion or "", bool(install_completion)))
+        elif context.invoked_subcommand is None:
+            raise UsageError("No command was given.", context.get_help())
+
+    return app
+
+
+def _completion(shell: str, install: bool) -> str:
+    # Typer has no public names for these; the dependency is pinned below the next minor version.
+    from typer._completion_classes import completion_init
+    from typer._completion_shared import get_completion_script
+    from typer._completion_shared import install as install_script
+
+    from attn_cli.errors import UsageError
+    from attn_cli.visible import visible
+
+    if shell not in SHELLS:
+        raise UsageError(f"There is no completion for {visible(shell)!r}.", f"Shells: {', '.join(SHELLS)}.")
+    completion_init()
+    if install:
+        name, path = install_script(shell=shell, prog_name="attn", complete_var="_ATTN_COMPLETE")
+        return f"Completion for {name} is installed in {path}; open a new shell to use it.\n"
+    return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell) + "\n"
+
+
+def _silence() -> None:
+    """Point standard output at nothing, so that nobody complains about a reader that left."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,0 +1,102 @@
+"""attn self, masked, cross, explain: attention of a text."""
+
+from typing import Annotated
+
+import typer
+
+from attn_cli.commands.common import one_text, progress, read_text, settled, show
+from attn_cli.errors import UsageError
+from attn_cli.options import Texts, takes
+from attn_cli.trace import Settings
+from attn_cli.view import View
+
+
+@takes(Settings, View)
+def self_(texts: Texts = None, *, settings: Settings, view: View) -> None:
+    """Self-attention: queries, keys and values all come from the same text.
+
+    Example: attn self "The cat sat on the mat"
+    """
+    from attn_cli.pipeline import trace_self
+
+    view = settled(view)
+    show(trace_self(one_text(texts, "self"), settings, progress("Attending")), view)
+
+
+@takes(Settings, View)
+def masked(texts: Texts = None, *, settings: Settings, view: View) -> None:
+    """Masked (causal) self-attention: each word may look only at itself and back.
+
+    Example: attn masked "The cat sat on the mat"
+    """
+    from attn_cli.pipeline import trace_masked
+
+    view = settled(view)
+    show(trace_masked(one_text(texts, "masked"), settings, progress("Attending")), view)
+
+
+@takes(Settings, View)
+def cross(
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT CONTEXT",
+            help="Queries come from TEXT, keys and values from CONTEXT; - is standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Cross-attention: queries come from TEXT, keys and values from CONTEXT.
+
+    With one argument, it is CONTEXT and TEXT is standard input.
+
+    Example: attn cross "she" "likes coffee"
+    """
+    from attn_cli.pipeline import trace_cross
+
+    view = settled(view)
+    texts = texts or []
+    if len(texts) > 2:
+        raise UsageError(
+            f"{len(texts)} texts were given where two are wanted: put quotes round each.",
+            'attn cross "she" "likes coffee"',
+        )
+    if texts.count("-") > 1 or (len(texts) == 1 and texts[0] == "-"):
+        raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
+    given, context = texts if len(texts) == 2 else (None, texts[0] if texts else None)
+    if context is None:
+        from attn_cli.commands.common import NoText
+
+        raise NoText("cross")
+    text = read_text(given, "cross")
+    show(trace_cross(text, read_text(context, "cross"), settings, progress("Attending")), view)
+
+
+@takes(Settings, View)
+def explain(
+    texts: Texts = None,
+    context: Annotated[
+        str | None,
+        typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text."),
+    ] = None,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """The walk: every step with its numbers, one row by hand, the mask, and who attends to whom.
+
+    Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
+    """
+    from attn_cli.pipeline import trace_text
+
+    view = settled(view)
+    if context == "-" and (not texts or texts == ["-"]):
+        raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
+    text = one_text(texts, "explain")
+    second = None if context is None else read_text(context, "explain")
+    is_masked = (settings.mask or "none") != "none"
+    kind = "cross" if second is not None else "masked" if is_masked else "self"
+    show(trace_text(kind, text, second, settings, progress("Attending")), view, walk=True)

@@ -1,0 +1,146 @@
+"""What commands share: reading the text, choosing the format, writing the result."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.plain import put_plain
+from attn_cli.trace import Settings
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.terminal import Terminal
+    from attn_cli.trace import Trace
+
+FINEST = 17  # a double has no more digits
+
+
+def one_text(texts: Sequence[str] | None, command: str) -> str:
+    """Return the one text given, or standard input."""
+    texts = texts or []
+    if len(texts) > 1:
+        raise UsageError(
+            f"{len(texts)} texts were given where one is wanted: put quotes round it.",
+            f'attn {command} "{visible(" ".join(texts))[:120]}"',
+        )
+    return read_text(texts[0] if texts else None, command)
+
+
+def read_text(text: str | None, command: str) -> str:
+    """Return `text`, or all of standard input where it is `-` or left out."""
+    if text is not None and text != "-":
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if sys.stdin is None or (text is None and sys.stdin.isatty()):
+        raise NoText(command)
+    try:
+        data = sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"Cannot read standard input: {error.strerror}.") from None
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError("Standard input looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
+    return data.decode("utf-8-sig", "replace")
+
+
+class NoText(UsageError):
+    """There is no text and nobody is piping one in: the caller shows help."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__("There is no text.", f'attn {command} "She likes coffee"')
+
+
+def settled(view: View) -> View:
+    """Return the view with its format chosen: the one given, else the output file's suffix, else a table."""
+    from attn_cli.render import SUFFIXES
+
+    if view.precision is not None and not 0 <= view.precision <= FINEST:
+        raise UsageError(f"--precision cannot be {view.precision}.", f"Give 0 to {FINEST}.", "--precision")
+    if view.width is not None and not 20 <= view.width <= 10_000:
+        raise UsageError(f"--width cannot be {view.width}.", "Give 20 to 10,000.", "--width")
+    chosen = view.format
+    if chosen is None and view.output not in (None, "-"):
+        suffix = Path(str(view.output)).suffix.lower()
+        if suffix not in SUFFIXES and _is_ordinary(str(view.output)):
+            raise UsageError(
+                f"No format is known by the suffix {visible(suffix) or 'of a name without one'!r}.",
+                f"Use {' '.join(SUFFIXES)}, or choose one with -f.",
+                "--output",
+            )
+        chosen = SUFFIXES.get(suffix)
+    if view.tidy and (chosen or "table") not in ("csv", "tsv"):
+        raise UsageError("--tidy goes with -f csv or -f tsv.", option="--tidy")
+    return replace(view, format=chosen or "table")
+
+
+def _is_ordinary(path: str) -> bool:
+    return not os.path.exists(path) or os.path.isfile(path)
+
+
+def terminal_for(view: View) -> "Terminal":
+    """Return the terminal that the view's output goes to."""
+    from attn_cli.terminal import detect
+
+    stream = sys.stdout if view.output in (None, "-") else None
+    return detect(os.environ, stream, view.color, view.width)
+
+
+def show(trace: "Trace", view: View, walk: bool = False) -> None:
+    """Render a trace and write it out; talk goes to standard error."""
+    from attn_cli.plain import say
+    from attn_cli.render import render
+    from attn_cli.render.about import talk
+
+    terminal = terminal_for(view)
+    text = render(trace, replace(view, width=terminal.width), terminal, walk)
+    deliver(text, view)
+    if view.format in ("csv", "tsv"):
+        for line in talk(trace):
+            say(f"attn: {line}")
+        if view.steps:
+            say("attn: csv and tsv hold the weights alone; --steps shows in table, markdown and json.")
+
+
+def deliver(text: str, view: View) -> None:
+    """Write text to the view's file, all or nothing, or to standard output."""
+    if view.output in (None, "-"):
+        put_plain(text)
+        return
+    from attn_cli.files import written
+
+    with written(str(view.output)) as stream:
+        stream.write(text.encode("utf-8", "backslashreplace"))
+
+
+def checked(settings: Settings) -> Settings:
+    """Check the settings before any work is done."""
+    from attn_cli.checks import check
+
+    check(settings)
+    return settings
+
+
+def progress(label: str) -> "Progress":
+    """Return a progress callback that draws a line on standard error, if that is a terminal."""
+    return Progress(label)
+
+
+class Progress:
+    """A line on standard error that says how much is done; silent where nobody watches."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.watched = sys.stderr is not None and sys.stderr.isatty()
+        self.said = -1
+
+    def __call__(self, done: float) -> None:
+        """Show the part that is done, 0 to 1."""
+        percent = int(100 * done)
+        if self.watched and percent != self.said:
+            self.said = percent
+            end = "\r" if percent < 100 else "\r\x1b[K"
+            sys.stderr.write(f"{self.label} {percent:3d} %{end}")
+            sys.stderr.flush()

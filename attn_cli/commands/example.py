@@ -1,0 +1,74 @@
+"""attn example: the worked examples that the project grew from."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attn_cli.commands.common import deliver, settled, show
+from attn_cli.errors import UsageError
+from attn_cli.options import takes
+from attn_cli.trace import Settings
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.examples import Example
+    from attn_cli.trace import Trace
+
+
+@takes(Settings, View)
+def example(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Which one; without it, they are listed.", show_default=False),
+    ] = None,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """A worked example from a tutorial, with its own inputs: day1, coffee, coffee-notebook, manchester, a2.
+
+    It takes every option of `attn self`: the same inputs are then computed anew.
+
+    Example: attn example coffee --mask causal
+    """
+    from attn_cli.examples import EXAMPLES, load
+
+    view = settled(view)
+    if name is None:
+        deliver(_listing(view), view)
+        return
+    if name not in EXAMPLES:
+        raise UsageError(
+            f"There is no example {visible(name)!r}.", f"Examples are {', '.join(EXAMPLES)}.", "NAME"
+        )
+    show(_trace(load(name), settings), view)
+
+
+def _trace(chosen: "Example", settings: Settings) -> "Trace":
+    from attn_cli.pipeline import trace_matrices, trace_text
+
+    given = chosen.given
+    if given is None:
+        return trace_text("example", chosen.text, None, chosen.settled(settings))
+    if settings.embedding is None:
+        if settings.projection is not None and given.get("Q") is not None:
+            raise UsageError(f"{given.name} gives Q, K and V themselves.", "Leave out -p.", "--projection")
+        return trace_matrices("example", given, settings)
+    if given.tokens is None:
+        raise UsageError(f"{given.name} has no words to look up.", "Leave out -e.", "--embedding")
+    settings = replace(settings, tokenizer="whitespace", score=settings.score or given.score)
+    return trace_text("example", " ".join(given.tokens), None, settings)
+
+
+def _listing(view: View) -> str:
+    from attn_cli.examples import EXAMPLES, load
+
+    about = {name: load(name).about for name in EXAMPLES}
+    if view.format in ("json", "jsonl"):
+        from attn_cli.render.json import dumps
+
+        listed = [{"name": name, "about": text} for name, text in about.items()]
+        return dumps({"schema": "attn/1", "kind": "examples", "examples": listed}, view.format == "jsonl")
+    return "".join(f"{name:<16} {text}\n" for name, text in about.items())

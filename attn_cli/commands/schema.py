@@ -1,0 +1,13 @@
+"""attn schema: the JSON Schema of everything that attn prints as JSON."""
+
+from pathlib import Path
+
+from attn_cli.plain import put_plain
+
+
+def schema() -> None:
+    """Print the JSON Schema of everything that attn prints as JSON.
+
+    Example: attn schema > attn.schema.json
+    """
+    put_plain((Path(__file__).parent.parent / "schema.json").read_text(encoding="utf-8"))

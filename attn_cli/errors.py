@@ -1,0 +1,61 @@
+"""What can go wrong, each kind with its exit code and one line of help."""
+
+FINE, DIFFERENT, USAGE, INPUT, NO_FILE, NO_EXTRA = 0, 1, 2, 65, 66, 69
+BUG, CANNOT_CREATE, CANNOT_WRITE, CONFIG, INTERRUPTED = 70, 73, 74, 78, 130
+
+
+class AttnError(Exception):
+    """What could not be done, in a sentence; `hint` says what to try."""
+
+    code = BUG
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(AttnError, ValueError):
+    """Wrong usage (exit 2); `option` names the option whose value was refused, as `--heads`."""
+
+    code = USAGE
+
+    def __init__(self, message: str, hint: str = "", option: str = "") -> None:
+        super().__init__(message, hint)
+        self.option = option
+
+
+class InputError(AttnError, ValueError):
+    """Input refused (exit 65): no tokens, a bad matrix, shapes that do not fit."""
+
+    code = INPUT
+
+
+class FileError(AttnError, OSError):
+    """A file is missing or unreadable (exit 66)."""
+
+    code = NO_FILE
+
+
+class MissingExtra(AttnError, ImportError):
+    """An optional part is not installed (exit 69); the message holds the line that installs it."""
+
+    code = NO_EXTRA
+
+
+class CreateError(AttnError, OSError):
+    """An output file cannot be created (exit 73)."""
+
+    code = CANNOT_CREATE
+
+
+class WriteError(AttnError, OSError):
+    """Writing failed half way: disk full, closed standard output (exit 74)."""
+
+    code = CANNOT_WRITE
+
+
+class ConfigError(AttnError, ValueError):
+    """A setting from the environment or a configuration file is bad (exit 78)."""
+
+    code = CONFIG

@@ -1,0 +1,35 @@
+"""The worked examples: the inputs of the tutorials that the project grew from."""
+
+import json
+from dataclasses import dataclass, replace
+
+from attn_cli.files import data_path
+from attn_cli.matrices import Given, given_from
+from attn_cli.trace import Settings
+
+EXAMPLES = ("day1", "coffee", "coffee-notebook", "manchester", "a2")
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One example: matrices that are given, or a text and the settings that it goes with."""
+
+    about: str
+    given: Given | None
+    text: str
+    defaults: dict[str, str | int]
+
+    def settled(self, settings: Settings) -> Settings:
+        """Return the settings with the example's own wherever nothing was chosen."""
+        own = {name: value for name, value in self.defaults.items() if getattr(settings, name) is None}
+        return replace(settings, **own)  # type: ignore[arg-type]
+
+
+def load(name: str) -> Example:
+    """Return the example of that name."""
+    record = json.loads(data_path(f"examples/{name}.json").read_text(encoding="utf-8"))
+    about = record.pop("about")
+    text = record.pop("text", "")
+    if text:
+        return Example(about, None, text, record)
+    return Example(about, given_from(record, name), "", {})

@@ -1,0 +1,97 @@
+"""An error becomes one line, or one JSON object, on standard error, and an exit code."""
+
+import json
+import os
+from typing import Any
+
+from attn_cli.errors import BUG, CONFIG, INPUT, INTERRUPTED, USAGE, AttnError
+from attn_cli.plain import say
+from attn_cli.visible import visible
+
+
+def report(error: BaseException, args: list[str]) -> int:
+    """Say what went wrong on standard error and return the exit code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else USAGE
+    code, message, hint = _described(error)
+    if code == 0 or code == INTERRUPTED:
+        return code
+    if _wants_json(args):
+        record = {"schema": "attn/1", "error": {"code": code, "message": message, "hint": hint or None}}
+        say(json.dumps(record))
+        return code
+    say(f"attn: {message}" + (f" {hint}" if hint and "\n" not in hint else ""))
+    if "\n" in hint:
+        say(hint)
+    return code
+
+
+def _described(error: BaseException) -> tuple[int, str, str]:
+    """Return (exit code, message, hint) of any error."""
+    if isinstance(error, AttnError):
+        option = getattr(error, "option", "")
+        variable = _variable_of(option) if error.code == USAGE else None
+        if variable:
+            return CONFIG, f"{variable}: {error.message}", error.hint
+        return error.code, error.message, error.hint
+    if type(error).__name__ == "Exit" and hasattr(error, "exit_code"):
+        return int(error.exit_code), "", ""
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        return _usage(error)
+    if isinstance(error, MemoryError):
+        return INPUT, "There is not enough memory for this.", "Try a shorter text, or --top."
+    if isinstance(error, RecursionError):
+        return INPUT, "The input is nested too deeply.", ""
+    last = _where(error)
+    text = visible(f"{type(error).__name__}: {error}"[:200])
+    return BUG, f"A bug in attn: {text} ({last}).", "Please report it with the command that you typed."
+
+
+def _usage(error: Any) -> tuple[int, str, str]:
+    """Describe a mistake that Typer found: an unknown option, a value that does not fit."""
+    message = visible(" ".join(str(error.format_message()).split()))
+    context = getattr(error, "ctx", None)
+    parameter = getattr(error, "param", None)
+    path = context.command_path if context is not None else "attn"
+    if parameter is not None and context is not None:
+        source = context.get_parameter_source(parameter.name)
+        if source is not None and source.name == "ENVIRONMENT":
+            return CONFIG, f"{parameter.envvar}: {message}", f"Change or unset {parameter.envvar}."
+    return USAGE, message, f"See {path} --help."
+
+
+def _variable_of(option: str) -> str | None:
+    """Return the ATTN_* variable that set this option, if it was one and not the command line."""
+    import sys
+
+    variable = "ATTN_" + option.lstrip("-").replace("-", "_").upper()
+    typed = any(arg == option or arg.startswith(f"{option}=") for arg in sys.argv[1:])
+    short = {"--temperature": "-t", "--query": "-q", "--embedding": "-e", "--projection": "-p"}.get(option)
+    typed = typed or (short is not None and any(arg.startswith(short) for arg in sys.argv[1:]))
+    return variable if option and variable in os.environ and not typed else None
+
+
+def _wants_json(args: list[str]) -> bool:
+    """Tell whether the result was to be JSON: then the error is, too, even one of wrong usage."""
+    values: dict[str, str] = {"format": os.environ.get("ATTN_FORMAT", "")}
+    names = {"-f": "format", "--format": "format", "-o": "output", "--output": "output"}
+    for arg, following in zip(args, [*args[1:], ""], strict=True):
+        if arg == "--":
+            break
+        name, equals, value = arg.partition("=")
+        if name in names and (equals or name == arg):
+            values[names[name]] = value if equals else following
+        elif arg[:2] in names and len(arg) > 2 and arg[1] != "-":
+            values[names[arg[:2]]] = arg[2:]
+    if values["format"] in ("json", "jsonl"):
+        return True
+    return not values["format"] and values.get("output", "").lower().endswith((".json", ".jsonl"))
+
+
+def _where(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "place unknown"
+    return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"

@@ -1,0 +1,120 @@
+"""Files, read and written safely: only regular files in, never half a file out."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from attn_cli.errors import CreateError, FileError, WriteError
+from attn_cli.visible import visible
+
+SUFFIXES = frozenset(
+    {
+        *(".txt", ".vec", ".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv"),
+        *(".gz", ".xz", ".kv", ".model", ".conllu"),
+    }
+)
+
+
+def data_path(name: str) -> Path:
+    """Return where the bundled file `name` lies: inside the installed package, else beside it."""
+    package = Path(__file__).resolve().parent
+    inside = package / "data" / name
+    return inside if inside.exists() else package.parent / "data" / name
+
+
+def looks_like_file(value: str) -> bool:
+    """Tell whether an option's value names a file: it has a slash or a known suffix."""
+    return "/" in value or os.sep in value or Path(value).suffix.lower() in SUFFIXES
+
+
+def regular(path: str | Path) -> Path:
+    """Return `path` if it is a readable regular file; raise FileError, saying why, if not."""
+    name = visible(str(path))
+    if "://" in str(path):
+        raise FileError(f"Cannot read {name}: attn reads local files only.", "Download the file first.")
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise FileError(f"Cannot read {name}: {reason}.", "Check the path.") from None
+    if not stat.S_ISREG(mode):
+        kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise FileError(f"Cannot read {name}: it is {kind}.", "Give a regular file.")
+    if not os.access(path, os.R_OK):
+        raise FileError(f"Cannot read {name}: permission denied.", "Check its permissions.")
+    return Path(path)
+
+
+def read_bytes(path: str | Path, limit: int = 1 << 28) -> bytes:
+    """Read a whole regular file of at most `limit` bytes."""
+    path = regular(path)
+    size = path.stat().st_size
+    if size > limit:
+        raise FileError(f"Cannot read {visible(str(path))}: {size:,} bytes is above the limit of {limit:,}.")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+
+
+@contextlib.contextmanager
+def written(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open `path` for writing so that it holds all or nothing: written beside, synced, then renamed.
+
+    A symbolic link is followed and an existing file keeps its permissions. A device or a pipe is
+    written to directly. Raises CreateError when it cannot be opened, WriteError when writing fails.
+    """
+    name = visible(str(path))
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with _direct(target, name) as stream:
+            yield stream
+        return
+    import tempfile  # only those who write a file pay for it
+
+    try:
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+        handle, beside = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
+    except (OSError, ValueError) as error:
+        raise CreateError(f"Cannot create {name}: {_reason(error)}.", "Choose another place.") from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(beside, mode)
+        os.replace(beside, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        if isinstance(error, OSError) and not isinstance(error, FileError):
+            raise WriteError(f"Cannot write {name}: {_reason(error)}.", "Nothing was changed.") from None
+        raise
+
+
+@contextlib.contextmanager
+def _direct(target: Path, name: str) -> Iterator[IO[bytes]]:
+    try:
+        stream = target.open("wb", buffering=0)
+    except OSError as error:
+        raise CreateError(f"Cannot create {name}: {_reason(error)}.", "Choose another place.") from None
+    try:
+        with stream:
+            yield stream
+    except OSError as error:
+        raise WriteError(f"Cannot write {name}: {_reason(error)}.") from None
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,103 @@
+"""Both sides of attention before projection: tokens and their vectors, from text or from given matrices."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli.errors import InputError
+from attn_cli.matrices import Given
+from attn_cli.trace import Embedding, Settings
+from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
+from attn_cli.visible import visible
+
+Array = NDArray[np.floating[Any]]
+RANDOM_DIM = 4
+
+
+class Inputs(NamedTuple):
+    """Both sides before projection: tokens, their vectors, and where these came from."""
+
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    has_text: bool
+    x_query: Array | None
+    x_key: Array | None
+    embedding: Embedding
+    unknown: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def embedded(tokens: Sequence[str], context: Sequence[str] | None, settings: Settings) -> Inputs:
+    """Look up both sides' tokens; `context` None means that the text attends to itself."""
+    if settings.embedding == "random":
+        dim = settings.dim or RANDOM_DIM
+        about = Embedding("random", "random", dim, None, settings.seed)
+
+        def vectors(words: Sequence[str]) -> Embedded:
+            return random_vectors(words, dim, settings.seed)
+
+        notes: tuple[str, ...] = ()
+    else:
+        table = open_table(settings.embedding or "word2vec")
+        seed = settings.seed if settings.oov == "random" else None
+        about = Embedding(table.source, table.name, table.dim, settings.oov, seed)
+
+        def vectors(words: Sequence[str]) -> Embedded:
+            return embed(words, table, settings.oov, settings.seed)
+
+        doubled = table.about.get("doubled")
+        notes = (f"{doubled} doubled words in {table.name}: the first of each counts.",) if doubled else ()
+    query = vectors(tokens)
+    key = query if context is None else vectors(context)
+    query_tokens = tuple(tokens[i] for i in query.kept)
+    key_tokens = query_tokens if context is None else tuple(context[i] for i in key.kept)
+    unknown = tuple(dict.fromkeys(query.unknown + key.unknown))
+    if not query_tokens or not key_tokens:
+        raise InputError(
+            f"No token is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
+            "Choose --oov random or zero, or other vectors.",
+        )
+    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, settings.oov)
+    return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes)
+
+
+def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str) -> tuple[str, ...]:
+    if not unknown:
+        return ()
+    words = ", ".join(visible(word) for word in unknown[:8]) + (", ..." if len(unknown) > 8 else "")
+    done = {
+        "zero": "zeros stand in, so each scores 0 with every word",
+        "random": "random vectors stand in",
+        "skip": "left out",
+    }[oov]
+    notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
+    if oov == "zero" and tokens <= set(unknown):
+        notes += ("No token has a vector: all weights are equal and mean nothing. Try --oov random.",)
+    return notes
+
+
+def given_x(given: Given) -> Inputs:
+    """Take X, and the context where there is one, from given matrices."""
+    X = given.get("X")
+    if X is None:
+        raise InputError(f"{given.name} holds neither Q, K, V nor X.", "Give Q, K and V, or X and W.")
+    context = given.get("context")
+    x_key = X if context is None else context
+    query_tokens = given_labels(given.tokens, len(X), "q", given.name)
+    key_tokens = (
+        query_tokens if context is None else given_labels(given.context_tokens, len(x_key), "k", given.name)
+    )
+    about = Embedding("given", given.name, X.shape[1], None, None)
+    return Inputs(query_tokens, key_tokens, given.tokens is not None, X, x_key, about)
+
+
+def given_labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tuple[str, ...]:
+    """Return the tokens that were given, else labels such as q0 and q1."""
+    if tokens is None:
+        return tuple(f"{letter}{i}" for i in range(n))
+    if len(tokens) != n:
+        raise InputError(f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
+    return tokens

@@ -1,0 +1,91 @@
+"""Who may look at whom: boolean masks, True = may attend.
+
+Rows are queries, columns are keys. A mask is kept as a rule and made row by row, so that a long text
+never needs all of it at once.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.visible import visible
+
+NAMES = ("none", "causal", "causal-bottom-right", "window:N")
+_WINDOW = re.compile(r"window:([0-9]{1,9})")
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's."""
+
+    name: str
+    n_q: int
+    n_k: int
+    array: NDArray[np.bool_] | None = None
+
+    def rows(self, rows: Sequence[int] | NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return the mask of these queries, shape (len(rows), n_k)."""
+        if self.array is not None:
+            return self.array[np.asarray(rows, dtype=np.intp)]
+        i = np.asarray(rows, dtype=np.intp)[:, np.newaxis]
+        j = np.arange(self.n_k)
+        if self.name == "causal":
+            return j <= i
+        if self.name == "causal-bottom-right":
+            return j <= i + (self.n_k - self.n_q)
+        near: NDArray[np.bool_] = np.abs(i - j) <= window_size(self.name)
+        return near
+
+
+def is_name(mask: str) -> bool:
+    """Tell whether `mask` is a rule's name and not a file's."""
+    return mask in NAMES[:3] or _WINDOW.fullmatch(mask) is not None
+
+
+def window_size(name: str) -> int:
+    """Return N of `window:N`."""
+    found = _WINDOW.fullmatch(name)
+    if not found:
+        raise UsageError(
+            f"There is no mask {visible(name)!r}.",
+            "Masks are none, causal, causal-bottom-right, window:N (N is 0 or more), or a file.",
+            option="--mask",
+        )
+    return int(found[1])
+
+
+def named(name: str, n_q: int, n_k: int) -> Mask | None:
+    """Return the mask of that name for n_q queries and n_k keys; None for `none`."""
+    if name == "none":
+        return None
+    if name not in NAMES:
+        window_size(name)
+    return Mask(name, n_q, n_k)
+
+
+def from_array(name: str, values: object, mask_true: str, n_q: int, n_k: int) -> Mask:
+    """Return the mask that `values` (n_q, n_k) states; `mask_true` says what True means in it.
+
+    Values are booleans, or the numbers 0 and 1. `allowed` is the polarity of torch's
+    scaled_dot_product_attention and of Keras, `blocked` that of torch's MultiheadAttention.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"The mask in {name} is not a rectangle: its rows differ in length.") from None
+    if array.dtype != np.bool_ and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
+        raise InputError(
+            f"The mask in {name} holds other values than true and false (or 1 and 0).",
+            "State for each query which keys it may attend to.",
+        )
+    if array.shape != (n_q, n_k):
+        raise InputError(
+            f"The mask in {name} has shape {array.shape}, but there are {n_q} queries and {n_k} keys.",
+            f"Give {n_q} rows of {n_k} values.",
+        )
+    allowed = array.astype(np.bool_)
+    return Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)

@@ -1,0 +1,183 @@
+"""Given matrices: Q, K, V, or X and W, or a mask, from JSON, .npz, .npy, .safetensors or text."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli.errors import InputError
+from attn_cli.files import read_bytes
+from attn_cli.tensors import read_npy, read_npz, read_safetensors
+from attn_cli.visible import visible
+
+Array = NDArray[np.floating[Any]]
+MATRICES = ("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context")
+VECTORS = ("b_q", "b_k", "b_v", "b_o")
+OTHERS = ("about", "heads", "layout", "tokens", "context_tokens", "score", "mask", "position_scores")
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a file of matrices holds: arrays by name, and the rest as written."""
+
+    name: str
+    arrays: dict[str, Array] = field(default_factory=dict)
+    tokens: tuple[str, ...] | None = None
+    context_tokens: tuple[str, ...] | None = None
+    heads: int | None = None
+    layout: str | None = None
+    score: str | None = None
+    mask: object = None
+    ignored: tuple[str, ...] = ()
+
+    def get(self, name: str) -> Array | None:
+        """Return the array of that name, or None."""
+        return self.arrays.get(name)
+
+
+def read_given(path: str | Path) -> Given:
+    """Read a file of matrices; its content tells JSON, .npz and safetensors apart."""
+    return given_from(read_record(path), visible(str(path)))
+
+
+def read_record(path: str | Path) -> dict[str, object]:
+    """Read a file of named values: a JSON object, a .npz or a safetensors file."""
+    start = read_bytes(path)[:9]
+    if start[:2] == b"PK":
+        return dict(read_npz(path))
+    if start[8:9] == b"{":
+        return dict(read_safetensors(path)[0])
+    record = _json(path)
+    if not isinstance(record, dict):
+        raise InputError(f"{visible(str(path))} is not a JSON object of named matrices.")
+    return record
+
+
+def _json(path: str | Path) -> object:
+    name = visible(str(path))
+    try:
+        return json.loads(read_bytes(path).decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name}, line {error.lineno}, column {error.colno}: not JSON.") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise InputError(f"{name} is neither JSON nor .npz nor .safetensors.") from None
+
+
+def given_from(record: Mapping[str, object], name: str) -> Given:
+    """Check a record of named values and sort it into Given; q, k, v are accepted for Q, K, V.
+
+    attn's own JSON with --steps is such a record: its head's matrices are taken.
+    """
+    record = dict(record)
+    heads = record.get("heads")
+    if isinstance(heads, list):
+        record |= _from_trace(record, heads, name)
+        heads = record["heads"] = len(heads)
+    for old in "qkv":
+        if old in record and old.upper() not in record:
+            record[old.upper()] = record.pop(old)
+    known = {*MATRICES, *VECTORS, *OTHERS}
+    arrays = {key: _array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
+    arrays |= {key: _array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
+    if record.get("position_scores") is not None:
+        arrays["position_scores"] = _array(record["position_scores"], "position_scores", 2, name)
+    return Given(
+        name=name,
+        arrays=arrays,
+        tokens=_words(record.get("tokens"), "tokens", name),
+        context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
+        heads=_count(heads, name),
+        layout=_choice(record.get("layout"), "layout", ("in-out", "out-in"), name),
+        score=_choice(record.get("score"), "score", ("scaled", "dot", "cosine"), name),
+        mask=record.get("mask"),
+        ignored=tuple(visible(str(key)) for key in record if key not in known),
+    )
+
+
+def _from_trace(record: dict[str, object], heads: list[object], name: str) -> dict[str, object]:
+    """Lay the heads of attn's own JSON side by side, and return them as one record of matrices."""
+    projection = record.get("projection")
+    layout = projection.get("layout") if isinstance(projection, dict) else "in-out"
+    found: dict[str, object] = {"layout": layout}
+    for key in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
+        parts = [head.get(key) for head in heads if isinstance(head, dict)]
+        if parts and all(part is not None for part in parts):
+            arrays = [_array(part, key, 1 if key[0] == "b" else 2, name) for part in parts]
+            axis = 0 if layout == "out-in" and key[0] == "W" else -1
+            found[key] = np.concatenate(arrays, axis=axis)
+    return found
+
+
+def _array(value: object, key: str, ndim: int, name: str) -> Array:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise InputError(
+            f"{name}: {key} is not a matrix of numbers.", "Give rows of equally many numbers."
+        ) from None
+    if array.ndim == ndim + 1 and key in ("W_q", "W_k", "W_v"):
+        array = np.concatenate(list(array), axis=-1)
+    if array.ndim != ndim or 0 in array.shape:
+        raise InputError(
+            f"{name}: {key} has shape {array.shape}; it should have {ndim} axes and no empty one."
+        )
+    if not np.isfinite(array).all():
+        place = tuple(int(n) for n in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{name}: {key} holds a number that is not finite, at {place}.")
+    return array
+
+
+def _words(value: object, key: str, name: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise InputError(f"{name}: {key} should be a list of words.")
+    return tuple(value)
+
+
+def _count(value: object, name: str) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise InputError(f"{name}: heads should be a whole number above 0.")
+
+
+def _choice(value: object, key: str, choices: tuple[str, ...], name: str) -> str | None:
+    if value is None or (isinstance(value, str) and value in choices):
+        return value
+    raise InputError(f"{name}: {key} should be one of {', '.join(choices)}.")
+
+
+def read_mask(path: str | Path) -> object:
+    """Read a mask file: .npy, JSON (rows, or an object with `mask`), or lines of 0 and 1 (true, false)."""
+    data = read_bytes(path)
+    if data[:6] == b"\x93NUMPY":
+        return read_npy(path)
+    if data[:2] == b"PK" or data[8:9] == b"{":
+        return _named_mask(read_record(path), path)
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
+        content = _json(path)
+        return _named_mask(content, path) if isinstance(content, dict) else content
+    return _mask_lines(data.decode("utf-8-sig", "replace"), visible(str(path)))
+
+
+def _named_mask(record: dict[str, object], path: str | Path) -> object:
+    if "mask" not in record:
+        raise InputError(f"{visible(str(path))} holds no array named mask.")
+    return record["mask"]
+
+
+def _mask_lines(text: str, name: str) -> list[list[bool]]:
+    meaning = {"0": False, "1": True, "false": False, "true": True}
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.replace(",", " ").replace(";", " ").lower().split()
+        unknown = [cell for cell in cells if cell not in meaning]
+        if unknown:
+            raise InputError(f"{name}, line {number}: {visible(unknown[0][:40])!r} is neither 0 nor 1.")
+        if cells:
+            rows.append([meaning[cell] for cell in cells])
+    return rows

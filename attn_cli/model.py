@@ -1,0 +1,123 @@
+"""What turns word vectors into queries, keys and values: identity, random or given projections."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli.attention import project
+from attn_cli.errors import InputError, UsageError
+from attn_cli.matrices import Given
+from attn_cli.trace import Projected
+
+Array = NDArray[np.floating[Any]]
+
+
+class HeadWeights(NamedTuple):
+    """One head's weights, as its layout has them: W (d, d_k), or (d_k, d) in out-in; b (d_k,) or None."""
+
+    name: str
+    W_q: Array
+    W_k: Array
+    W_v: Array
+    b_q: Array | None = None
+    b_k: Array | None = None
+    b_v: Array | None = None
+
+    def queries(self, X: Array, layout: str) -> Array:
+        """Return Q (n, d_k) of X (n, d)."""
+        return project(X, self.W_q, self.b_q, layout)
+
+    def keys(self, X: Array, layout: str) -> Array:
+        """Return K (n, d_k) of X (n, d)."""
+        return project(X, self.W_k, self.b_k, layout)
+
+    def values(self, X: Array, layout: str) -> Array:
+        """Return V (n, d_v) of X (n, d)."""
+        return project(X, self.W_v, self.b_v, layout)
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """The heads of one attention layer, and W_o where their outputs are joined."""
+
+    about: Projected
+    heads: tuple[HeadWeights, ...]
+    W_o: Array | None = None
+    b_o: Array | None = None
+
+    def joined(self, outputs: list[Array]) -> Array | None:
+        """Return the heads' outputs side by side, times W_o, (n_q, d_model); None without a W_o."""
+        if self.W_o is None:
+            return None
+        side_by_side = np.concatenate(outputs, axis=-1)
+        rows, rule = side_by_side.shape[-1], self.about.layout
+        if self.W_o.shape[0 if rule == "in-out" else 1] != rows:
+            raise InputError(
+                f"W_o has shape {self.W_o.shape}, but the heads' outputs side by side have {rows} columns."
+            )
+        return project(side_by_side, self.W_o, self.b_o, rule)
+
+
+def identity(d: int, heads: int) -> Projection:
+    """Return the projection that changes nothing: Q = K = V = X, its columns split among the heads."""
+    eye = np.eye(d)
+    parts = np.split(eye, _share(d, heads) * np.arange(1, heads), axis=1)
+    made = tuple(HeadWeights(str(h), W, W, W) for h, W in enumerate(parts))
+    return Projection(Projected("identity", "identity", "in-out", None, None), made)
+
+
+def random(d: int, heads: int, seed: int) -> Projection:
+    """Return heads of normal random weights of variance 1/d; a head's depend on seed and number alone."""
+    d_k = _share(d, heads)
+    made = []
+    for h in range(heads):
+        draw = np.random.default_rng([seed, h])
+        W_q, W_k, W_v = (draw.standard_normal((d, d_k)) / np.sqrt(d) for _ in range(3))
+        made.append(HeadWeights(str(h), W_q, W_k, W_v))
+    return Projection(Projected("random", "random", "in-out", seed, None), tuple(made))
+
+
+def from_given(given: Given, heads: int, layout: str, source: str) -> Projection:
+    """Return the heads that given W_q, W_k, W_v (and b, W_o) make; their output columns are split."""
+    axis = 1 if layout == "in-out" else 0
+    missing = [name for name in ("W_q", "W_k", "W_v") if given.get(name) is None]
+    if missing:
+        raise InputError(f"{given.name} holds no {' and no '.join(missing)}.", "Give W_q, W_k and W_v.")
+    W_q, W_k, W_v = (given.arrays[name] for name in ("W_q", "W_k", "W_v"))
+    if W_q.shape[axis] != W_k.shape[axis]:
+        raise InputError(
+            f"W_q has shape {W_q.shape} and W_k {W_k.shape}: queries and keys must have the same length d_k."
+        )
+    parts = [split(W, heads, axis) for W in (W_q, W_k, W_v)]
+    biases = [_split_bias(given, name, heads) for name in ("b_q", "b_k", "b_v")]
+    for (name, bias), W in zip(zip(("b_q", "b_k", "b_v"), biases, strict=True), parts, strict=True):
+        if bias[0] is not None and bias[0].shape[0] != W[0].shape[axis]:
+            raise InputError(f"{name} has {given.arrays[name].shape[0]} numbers, which do not fit its W.")
+    made = tuple(
+        HeadWeights(str(h), *(part[h] for part in parts), *(bias[h] for bias in biases)) for h in range(heads)
+    )
+    about = Projected(source, given.name, layout, None, None)
+    return Projection(about, made, given.get("W_o"), given.get("b_o"))
+
+
+def _share(d: int, heads: int) -> int:
+    if d % heads:
+        divisors = ", ".join(str(n) for n in range(1, d + 1) if d % n == 0)
+        raise UsageError(
+            f"{d} numbers cannot be shared equally among {heads} heads.",
+            f"Heads that divide {d}: {divisors}.",
+            option="--heads",
+        )
+    return d // heads
+
+
+def split(W: Array, heads: int, axis: int) -> list[Array]:
+    """Split W (or Q, K, V) into equal shares for the heads, along `axis`."""
+    return np.split(W, _share(W.shape[axis], heads) * np.arange(1, heads), axis=axis)
+
+
+def _split_bias(given: Given, name: str, heads: int) -> list[Array | None]:
+    bias = given.get(name)
+    return [None] * heads if bias is None else [*split(bias, heads, 0)]

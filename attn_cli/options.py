@@ -1,0 +1,181 @@
+"""Every option once, as an Annotated alias; a command takes the groups of options that it understands.
+
+Defaults are those of Settings and View, so the library, the help and the docs cannot disagree.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from typing import Annotated, Any, Literal
+
+import typer
+
+from attn_cli.trace import Settings
+from attn_cli.view import View
+
+
+def _option(*names: str, help: str, metavar: str | None = None) -> Any:
+    variable = "ATTN_" + names[0].lstrip("-").split("/")[0].replace("-", "_").upper()
+    return typer.Option(*names, help=help, metavar=metavar, envvar=variable, show_envvar=False)
+
+
+Texts = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TEXT", help="The text, in quotes; - is standard input.", show_default=False),
+]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; its suffix chooses the format."),
+]
+
+Embedding = Annotated[
+    str | None,
+    _option(
+        "--embedding",
+        "-e",
+        metavar="NAME|FILE",
+        help="Word vectors: word2vec, random, or a text file (a word and its numbers a line).  "
+        "[default: word2vec]",
+    ),
+]
+
+OPTIONS: dict[str, Any] = {
+    # What to compute
+    "tokenizer": Annotated[
+        Literal["words", "whitespace", "characters"],
+        _option("--tokenizer", help="How to cut the text into tokens."),
+    ],
+    "keep_punctuation": Annotated[
+        bool, _option("--keep-punctuation", help="Keep punctuation marks as tokens (with words).")
+    ],
+    "embedding": Embedding,
+    "dim": Annotated[
+        int | None, _option("--dim", metavar="N", help="Numbers in a random vector.  [default: 4]")
+    ],
+    "seed": Annotated[int, _option("--seed", metavar="N", help="Seed of everything random.")],
+    "oov": Annotated[
+        Literal["zero", "random", "skip", "error"],
+        _option("--oov", help="What becomes of a token without a vector."),
+    ],
+    "projection": Annotated[
+        str | None,
+        _option(
+            "--projection",
+            "-p",
+            metavar="NAME|FILE",
+            help="W_q, W_k, W_v: identity, random, or a file.  "
+            "[default: random with random vectors, else identity]",
+        ),
+    ],
+    "heads": Annotated[
+        int | None,
+        _option("--heads", metavar="N", help="Split the projection's columns into N heads.  [default: 1]"),
+    ],
+    "head": Annotated[
+        str | None,
+        _option("--head", metavar="NAME", help="Which head to show: its name, mean, or all.  [default: 0]"),
+    ],
+    "layout": Annotated[
+        Literal["in-out", "out-in"] | None,
+        _option(
+            "--layout", help="Layout of weights from files: in-out is x W, out-in is W x.  [default: in-out]"
+        ),
+    ],
+    "score": Annotated[
+        Literal["scaled", "dot", "cosine"] | None,
+        _option("--score", help="q.k / sqrt(d_k), plain q.k, or their cosine.  [default: scaled]"),
+    ],
+    "temperature": Annotated[
+        float, _option("--temperature", "-t", metavar="T", help="Divide scores by T > 0 before the softmax.")
+    ],
+    "mask": Annotated[
+        str | None,
+        _option(
+            "--mask",
+            metavar="NAME|FILE",
+            help="none, causal, causal-bottom-right, window:N, or a file.  [default: causal in masked, else none]",
+        ),
+    ],
+    "mask_true": Annotated[
+        Literal["allowed", "blocked"] | None,
+        _option("--mask-true", help="What True means in a mask file; required with one."),
+    ],
+    "query": Annotated[
+        str | None,
+        _option("--query", "-q", metavar="TOKEN", help="Only the rows of this token (or number), by hand."),
+    ],
+    "top": Annotated[
+        int | None, _option("--top", metavar="K", help="Keep the K strongest links of each row.")
+    ],
+    "full": Annotated[bool, _option("--full", help="Keep the whole matrix, even above a million weights.")],
+    # How to show it
+    "format": Annotated[
+        Literal["table", "bars", "json", "jsonl", "csv", "tsv", "markdown"] | None,
+        _option("--format", "-f", help="Output format.  [default: table]"),
+    ],
+    "output": Output,
+    "tidy": Annotated[
+        bool, _option("--tidy", help="csv and tsv: query,key,weight rows instead of a matrix.")
+    ],
+    "steps": Annotated[bool, _option("--steps", help="Every step's matrices too (always in explain).")],
+    "precision": Annotated[
+        int | None,
+        _option(
+            "--precision",
+            metavar="N",
+            help="Digits shown.  [default: what fits]",
+        ),
+    ],
+    "color": Annotated[Literal["auto", "always", "never"], _option("--color", help="When to use colour.")],
+    "palette": Annotated[
+        Literal["viridis", "cividis", "blues", "greys"] | None,
+        _option(
+            "--palette",
+            help="Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.",
+        ),
+    ],
+    "width": Annotated[
+        int | None, _option("--width", metavar="N", help="Columns to use.  [default: the terminal's]")
+    ],
+}
+
+
+def takes(*groups: type[Settings] | type[View]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take the options of Settings, of View, or of both, and receive them as those records.
+
+    The command's own parameters come first; it gets `settings` and `view` as keyword arguments.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        names = {Settings: "settings", View: "view"}
+        own = [
+            parameter
+            for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.name not in names.values()
+        ]
+        added = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=OPTIONS[field.name],
+            )
+            for group in groups
+            for field in fields(group)
+        ]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            records = {
+                names[group]: group(**{field.name: values.pop(field.name) for field in fields(group)})
+                for group in groups
+            }
+            command(**values, **records)
+
+        parameters = [*own, *added]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate

@@ -1,0 +1,217 @@
+"""The one path: text, or given matrices, become a Trace."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from attn_cli import masks
+from attn_cli.attention import Links
+from attn_cli.checks import check, find_rows
+from attn_cli.errors import InputError, UsageError
+from attn_cli.files import looks_like_file
+from attn_cli.heads import Layer, Ready, given_qkv, projected
+from attn_cli.inputs import Inputs, embedded, given_x
+from attn_cli.matrices import Given, read_mask
+from attn_cli.tokens import tokenize
+from attn_cli.trace import LARGE, Head, Settings, Trace
+from attn_cli.visible import visible
+from attn_cli.work import Report, Work
+
+LINKS = 5
+
+
+def trace_self(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
+    """Self-attention: queries, keys and values come from the same text.
+
+    >>> trace_self("she likes coffee", Settings(embedding="random")).weights.shape
+    (3, 3)
+    """
+    return trace_text("self", text, None, settings or Settings(), report)
+
+
+def trace_masked(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
+    """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
+    settings = settings or Settings()
+    return trace_text("masked", text, None, replace(settings, mask=settings.mask or "causal"), report)
+
+
+def trace_cross(
+    text: str, context: str, settings: Settings | None = None, report: Report | None = None
+) -> Trace:
+    """Cross-attention: queries come from `text`, keys and values from `context`."""
+    return trace_text("cross", text, context, settings or Settings(), report)
+
+
+def trace_text(
+    kind: str, text: str, context: str | None, settings: Settings, report: Report | None = None
+) -> Trace:
+    """Turn text into a Trace; keys and values come from `context`, or from the text itself if None."""
+    check(settings)
+    query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
+    key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
+    for tokens, side in ((query.tokens, "text"), (key.tokens, "context")):
+        if not tokens:
+            raise InputError(
+                f"There is no token in the {side}: nothing to attend to.",
+                "Type some words; --keep-punctuation makes tokens of punctuation marks.",
+            )
+    inputs = embedded(query.tokens, None if context is None else key.tokens, settings)
+    dropped = query.dropped if context is None else query.dropped + key.dropped
+    odd = "\ufffd" in text or "\ufffd" in (context or "")
+    notes = ("Bytes that are not UTF-8 were read as U+FFFD.",) if odd else ()
+    inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
+    layer, more = projected(inputs, settings, None)
+    return _attended(kind, inputs._replace(notes=(*inputs.notes, *more)), layer, settings, None, report)
+
+
+def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
+    """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
+    check(settings)
+    notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
+    settings = replace(
+        settings,
+        heads=settings.heads or given.heads,
+        layout=settings.layout or given.layout,
+        score=settings.score or given.score,
+    )
+    if given.get("Q") is not None:
+        inputs, layer = given_qkv(given, settings)
+    else:
+        inputs = given_x(given)
+        layer, more = projected(inputs, settings, given)
+        notes += more
+    inputs = inputs._replace(notes=(*inputs.notes, *notes))
+    return _attended(kind, inputs, layer, settings, given.mask, report)
+
+
+def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask | None:
+    wanted = settings.mask
+    if wanted is None and given is not None:
+        if isinstance(given, str):
+            return masks.named(given, n_q, n_k)
+        return masks.from_array("the given file", given, "allowed", n_q, n_k)
+    if wanted is None or masks.is_name(wanted):
+        return masks.named(wanted or "none", n_q, n_k)
+    if not looks_like_file(wanted):
+        masks.named(wanted, n_q, n_k)
+    if settings.mask_true is None:
+        raise UsageError(
+            "A mask file needs --mask-true allowed or --mask-true blocked: what does True mean in it?",
+            "True is 'may attend' in torch's scaled_dot_product_attention and in Keras, "
+            "'blocked' in torch's MultiheadAttention.",
+            option="--mask-true",
+        )
+    return masks.from_array(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
+
+
+def _attended(
+    kind: str,
+    inputs: Inputs,
+    layer: Layer,
+    settings: Settings,
+    given_mask: object,
+    report: Report | None,
+) -> Trace:
+    """Attend with every head, row block by row block where the matrix is large, and keep the record."""
+    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
+    mask = _mask(settings, given_mask, n_q, n_k)
+    score = settings.score or "scaled"
+    scale = float(1 / np.sqrt(layer.heads[0].q.shape[1])) if score == "scaled" else 1.0
+    work = Work(layer.heads, mask, scale / settings.temperature, score)
+    shown = _shown_name(settings.head, layer.heads)
+    condensed = n_q * n_k > LARGE and not settings.full
+    asked = None if settings.query is None else find_rows(settings.query, inputs.query_tokens)
+    notes = list(inputs.notes)
+    wanted = max(LINKS, settings.top or 0)
+    if condensed:
+        swept = work.sweep(n_q, wanted, report)
+        focus = asked or (_telling(swept[shown].links, inputs),)
+        rows = np.array(focus[: max(1, LARGE // n_k)], dtype=np.intp)
+        if len(rows) < len(focus):
+            notes.append(f"{len(focus):,} rows were asked for: the first {len(rows):,} are kept.")
+            focus = tuple(int(i) for i in rows)
+        notes.append(f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists).")
+        if mask is not None:
+            notes.append(f"The mask is {mask.name}.")
+    else:
+        rows = np.arange(n_q)
+        swept = {}
+        focus = asked or ()
+    heads = [work.head(ready, rows, wanted, swept.get(ready.name)) for ready in layer.heads]
+    mean = work.mean(heads, rows, wanted, swept.get("mean")) if shown == "mean" else None
+    chosen = mean or next(head for head in heads if head.name == shown)
+    if not focus:
+        focus = (_telling(Links(chosen.top_keys, chosen.top_weights), inputs),)
+    notes += _row_notes(chosen, inputs, n_k)
+    outputs = [head.output for head in heads if head.output is not None]
+    ids = _ids(inputs.query_tokens, inputs.key_tokens)
+    return Trace(
+        kind=kind,
+        settings=settings,
+        query_tokens=inputs.query_tokens,
+        key_tokens=inputs.key_tokens,
+        query_ids=ids[:n_q] if inputs.has_text else None,
+        key_ids=ids[n_q:] if inputs.has_text else None,
+        unknown=inputs.unknown,
+        replaced={},
+        dropped=inputs.dropped,
+        embedding=inputs.embedding,
+        x_query=inputs.x_query,
+        x_key=inputs.x_key,
+        projection=layer.about,
+        score=score,
+        scale=scale,
+        temperature=float(settings.temperature),
+        mask_name="none" if mask is None else mask.name,
+        mask=None if mask is None else mask.rows(rows),
+        rows=rows,
+        focus=focus,
+        heads=tuple(heads),
+        shown=chosen,
+        layer_output=None if layer.projection is None else layer.projection.joined(outputs),
+        condensed=condensed,
+        notes=tuple(notes),
+    )
+
+
+def _shown_name(head: str | None, heads: tuple[Ready, ...]) -> str:
+    names = [ready.name for ready in heads]
+    if head in (None, "all"):
+        return names[0]
+    if head == "mean" or head in names:
+        return str(head)
+    raise UsageError(
+        f"There is no head {visible(str(head))!r}.",
+        f"Heads are {', '.join(names[:12])}, mean and all.",
+        option="--head",
+    )
+
+
+def _ids(query: tuple[str, ...], key: tuple[str, ...]) -> tuple[int, ...]:
+    numbers = {token: n for n, token in enumerate(dict.fromkeys((*query, *key)))}
+    return tuple(numbers[token] for token in (*query, *key))
+
+
+def _telling(links: Links, inputs: Inputs) -> int:
+    """Return the query whose link to a differently written word is the strongest of all."""
+    best, telling = -1.0, 0
+    for i, token in enumerate(inputs.query_tokens):
+        own = token.casefold()
+        for j, weight in zip(links.keys[i], links.weights[i], strict=True):
+            if j >= 0 and inputs.key_tokens[j].casefold() != own:
+                if weight > best:
+                    best, telling = float(weight), i
+                break
+    return telling
+
+
+def _row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:
+    notes = []
+    shut = np.flatnonzero(head.top_keys[:, 0] < 0)
+    if len(shut):
+        names = ", ".join(f"{visible(inputs.query_tokens[i])} ({i})" for i in shut[:5])
+        more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
+        notes.append(f"A fully masked row: {names}{more} may look at nothing, so its weights are zeros.")
+    if n_k == 1:
+        notes.append("One key: its weight is 1 whatever the numbers are.")
+    return notes

@@ -1,0 +1,16 @@
+"""What long work reports of itself while it runs."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Stage(NamedTuple):
+    """Where work stands: the phase's name, the part of it done (0 to 1), words so far, seconds so far."""
+
+    phase: str
+    done: float
+    words: int
+    seconds: float
+
+
+Report = Callable[[Stage], None]

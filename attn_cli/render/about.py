@@ -1,0 +1,111 @@
+"""What every screen says of its numbers: title, settings, notes."""
+
+from collections.abc import Iterator
+
+from attn_cli.render.blocks import Block, Say
+from attn_cli.render.numbers import plain
+from attn_cli.render.text import listed
+from attn_cli.trace import Trace
+
+KINDS = {
+    "self": "Self-attention",
+    "masked": "Masked self-attention",
+    "cross": "Cross-attention",
+}
+LONGEST = 24
+
+
+def short(token: str) -> str:
+    """Return a token for use in a sentence, its middle left out if it is very long."""
+    return token if len(token) <= LONGEST else f"{token[:16]}...{token[-4:]}"
+
+
+def quoted(token: str) -> str:
+    """Return a token in quotation marks, to stand out in a sentence."""
+    return f'"{short(token)}"'
+
+
+def title(trace: Trace) -> str:
+    """Return the screen's title: what kind of attention, and how many look at how many."""
+    n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
+    kind = KINDS.get(trace.kind, "Attention")
+    if trace.kind == "example" and trace.mask_name != "none":
+        kind = "Masked attention"
+    return f"{kind}: {n_q:,} {_plural(n_q, 'query', 'queries')} (rows) x {n_k:,} keys (columns)"
+
+
+def formula(trace: Trace) -> str:
+    """Return the formula of the weights, with this trace's own numbers in it."""
+    scores = "cos(q, k)" if trace.score == "cosine" else "q·k"
+    scaled = scores + (f" / √{d_k(trace)}" if trace.score == "scaled" else "")
+    if trace.temperature != 1:
+        scaled += f" / {plain(trace.temperature)}"
+    if trace.heads[0].position_scores is not None:
+        scaled += " + position"
+    return f"weights = softmax({scaled})"
+
+
+def d_k(trace: Trace) -> int:
+    """Return how many numbers a query has."""
+    q = trace.heads[0].q
+    return 0 if q is None else int(q.shape[1])
+
+
+def settings(trace: Trace) -> str:
+    """Return one sentence with the settings that made the numbers."""
+    parts = [_vectors(trace), projection(trace)]
+    parts.append(
+        "scale 1" if trace.score != "scaled" else f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}"
+    )
+    if trace.temperature != 1:
+        parts.append(f"temperature {plain(trace.temperature)}")
+    if trace.score == "cosine":
+        parts.append("scores are cosines")
+    parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
+    if len(trace.heads) > 1:
+        parts.append(f"head {trace.shown.name} of {len(trace.heads)}")
+    return "; ".join(parts) + "."
+
+
+def _vectors(trace: Trace) -> str:
+    about = trace.embedding
+    if about.source == "given":
+        return f"Matrices given by {about.name}"
+    if about.source == "random":
+        return f"Vectors: random, {about.dim} numbers each, seed {about.seed}"
+    return f"Vectors: {about.name}, {about.dim} numbers each"
+
+
+def projection(trace: Trace) -> str:
+    """Return where W_q, W_k and W_v come from, and their layout."""
+    about = trace.projection
+    if trace.heads[0].W_q is None:
+        return "Q, K and V as given"
+    rule = "x W" if about.layout == "in-out" else "W x"
+    if about.source == "identity":
+        return "W: identity, so Q = K = V = X" if len(trace.heads) == 1 else "W: identity, columns split"
+    if about.source == "random":
+        return f"W: random, seed {about.seed}, layout in-out (x W)"
+    return f"W: {about.name}, layout {about.layout} ({rule})"
+
+
+def closing(trace: Trace) -> Iterator[Block]:
+    """Yield what stands under the numbers: settings, what was left out, and notes."""
+    yield Say(settings(trace), quiet=True)
+    if trace.dropped:
+        marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))
+        yield Say(f"Dropped: {' '.join(marks[:20])}{' ...' if len(marks) > 20 else ''}", quiet=True)
+    for note in trace.notes:
+        yield Say(f"Note: {note}")
+
+
+def talk(trace: Trace) -> list[str]:
+    """Return what is said on standard error where the output has no room for notes."""
+    said = list(trace.notes)
+    if trace.dropped:
+        said.append(f"Dropped: {listed(list(dict.fromkeys(trace.dropped)), 20)}")
+    return said
+
+
+def _plural(n: int, one: str, many: str) -> str:
+    return one if n == 1 else many

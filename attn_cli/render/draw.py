@@ -1,0 +1,122 @@
+"""Blocks to lines of segments, for a terminal of a given width."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from rich.segment import Segment
+
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.grid import LABEL, Grid
+from attn_cli.render.numbers import fitting
+from attn_cli.render.palette import BOLD, DIM, SHADES, inks, ramp_name
+from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
+from attn_cli.terminal import Line, Terminal
+from attn_cli.view import View
+
+_ASCII = str.maketrans({"×": "x", "√": "sqrt", "–": "-", "…": "...", "·": "."})
+LONGEST_BAR, LONGEST_NAME = 40, 28
+
+
+def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Line]:
+    """Yield the lines of all blocks."""
+    for block in blocks:
+        match block:
+            case Heading(text, level):
+                if level > 1:
+                    yield []
+                yield from wrapped(terminal.text(text), terminal.width, style=BOLD)
+            case Say(text, quiet):
+                yield from wrapped(terminal.text(text), terminal.width, style=DIM if quiet else None)
+            case Formula(text, before):
+                shown = text if terminal.unicode else text.translate(_ASCII)
+                joined = f"{terminal.text(before)} {shown}" if before else shown
+                yield from wrapped(joined, terminal.width, "  ", hanging=4)
+            case Matrix():
+                yield from _matrix(block, view, terminal)
+            case Columns():
+                yield from _columns(block, terminal)
+            case Bars():
+                yield from _bars(block, view, terminal)
+
+
+def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
+    values, columns, more = block.values, list(block.columns), block.more
+    if block.fits and terminal.width is not None:
+        show = fitting(float(np.abs(values).max()), view.precision)[0]
+        widest = max([len(show(v)) for v in values[:, :64].ravel().tolist()])
+        widest = max(widest, *(len(name) for name in columns[:64]))
+        room = terminal.width - max(cells(name) for name in labels(block.rows, terminal, LABEL))
+        across = max(1, room // (widest + 1))
+        if across < values.shape[1]:
+            rest = f"{values.shape[1] - across} more columns"
+            more = f"{rest}, {more}" if more else rest
+            values, columns = values[:, :across], columns[:across]
+    grid = Grid(
+        row_labels=block.rows,
+        column_labels=columns,
+        values=values,
+        corner=block.corner,
+        sums=block.sums,
+        is_weights=block.is_weights,
+        shaded=block.shaded,
+        precision=view.precision,
+        palette=view.palette,
+    )
+    yield from grid.lines(terminal)
+    if more:
+        yield from wrapped(f"{'…' if terminal.unicode else '...'} {more}", terminal.width, "  ", DIM)
+
+
+def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
+    """Draw a small table; where it is too wide, its later columns go below, under the same labels."""
+    rows = [[terminal.text(text) for text in row] for row in block.rows]
+    header = [terminal.text(text) if terminal.unicode else text.translate(_ASCII) for text in block.header]
+    names = labels([row[0] for row in rows], terminal, LABEL)
+    edge = max(map(cells, [*names, cut(header[0], LABEL)]))
+    widths = [max(cells(row[c]) for row in [header, *rows]) for c in range(len(header))]
+    start = 1
+    while start < len(header):
+        stop, used = start, edge
+        while stop < len(header) and (
+            stop == start or terminal.width is None or used + widths[stop] + 2 <= terminal.width
+        ):
+            used += widths[stop] + 2
+            stop += 1
+        if start > 1:
+            yield []
+        span = range(start, stop)
+        head = "".join("  " + padded_left(header[c], widths[c]) for c in span)
+        yield [Segment(padded(cut(header[0], edge), edge) + head, DIM)]
+        for name, row in zip(names, rows, strict=True):
+            text = "".join("  " + padded_left(row[c], widths[c]) for c in span)
+            yield [Segment(padded(name, edge), BOLD), Segment(text)]
+        start = stop
+
+
+def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
+    if block.title:
+        yield from wrapped(terminal.text(block.title), terminal.width, style=BOLD)
+    digits = 3 if view.precision is None else view.precision
+    numbers = [f"{value:.{digits}f}" if value is not None else "masked" for _, value in block.items]
+    widest = max(map(len, numbers), default=1)
+    width = terminal.width or 80
+    most = max(4, min(LONGEST_NAME, width - widest - 10))
+    names = labels([name for name, _ in block.items], terminal, most)
+    edge = max(map(cells, names), default=1)
+    room = max(1, min(LONGEST_BAR, width - edge - widest - 4))
+    styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else None
+    for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
+        share = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
+        bar = _bar(share, room, terminal)
+        style = styles[round(share * (SHADES - 1))] if styles else None
+        yield [
+            Segment(f"  {padded(name, edge)} {padded_left(text, widest)}"),
+            Segment(f" {bar}" if bar else "", style),
+        ]
+
+
+def _bar(share: float, room: int, terminal: Terminal) -> str:
+    if not terminal.unicode:
+        return "#" * round(share * room)
+    eighths = round(share * room * 8)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

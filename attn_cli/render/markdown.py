@@ -1,0 +1,85 @@
+"""Blocks to Markdown (GitHub's): tables, headings, code for formulas; tokens shown as they are."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.numbers import fitting, weight
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+MOST_COLUMNS = 12
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|~:.@])")
+
+
+def markdown(blocks: Iterable[Block], view: View) -> str:
+    """Return the blocks as a Markdown document."""
+    return "\n".join(line for block in blocks for line in _lines(block, view)).strip("\n") + "\n"
+
+
+def escape(text: str) -> str:
+    """Return text that Markdown and HTML show and do not obey."""
+    shown = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", shown)
+
+
+def _prose(text: str) -> str:
+    """Escape a sentence; its full stops, commas and brackets cannot do harm inside a line."""
+    return re.sub(r"(?<=.)\\([().:+\-])", r"\1", escape(text))
+
+
+def _lines(block: Block, view: View) -> Iterator[str]:
+    match block:
+        case Heading(text, level):
+            yield f"{'#' * level} {_prose(text)}"
+            yield ""
+        case Say(text, quiet):
+            if text:
+                yield f"*{_prose(text)}*" if quiet else _prose(text)
+                yield ""
+        case Formula(text, before):
+            shown = visible(text.strip()).replace("`", "'")
+            yield f"{_prose(before)} `{shown}`" if before else f"`{shown}`"
+            yield ""
+        case Matrix():
+            yield from _matrix(block, view)
+        case Columns(header, rows):
+            yield from _table(header, rows)
+        case Bars(title, items, _):
+            digits = 3 if view.precision is None else view.precision
+            shown_items = [(name, "masked" if v is None else f"{v:.{digits}f}") for name, v in items]
+            yield from _table([title or "link", "weight"], shown_items)
+
+
+def _matrix(block: Matrix, view: View) -> Iterator[str]:
+    known = block.values[np.isfinite(block.values)]
+    largest = float(np.abs(known).max()) if known.size else 0.0
+    digits = 3 if view.precision is None else view.precision
+    show = weight(digits) if block.is_weights else fitting(largest, view.precision)[0]
+    across = MOST_COLUMNS if block.fits and block.values.shape[1] > MOST_COLUMNS else block.values.shape[1]
+    sums = list(block.sums)
+    header = [block.corner, *block.columns[:across], *(["sum"] if sums else [])]
+    rows = []
+    for i, (name, values) in enumerate(zip(block.rows, block.values[:, :across].tolist(), strict=True)):
+        numbers = [show(value) if value == value else "–" for value in values]
+        rows.append([name, *numbers, *(sums[i : i + 1])])
+    yield from _table(header, rows)
+    hidden = block.values.shape[1] - across
+    more = ", ".join(filter(None, [f"{hidden} more columns" if hidden else "", block.more]))
+    if more:
+        yield f"… {_prose(more)}"
+        yield ""
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(escape(text) for text in header) + " |"
+    yield "|:--" + "|--:" * (len(header) - 1) + "|"
+    for row in rows:
+        yield "| " + " | ".join([escape(row[0]), *map(_cell, row[1:])]) + " |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    return text if re.fullmatch(r"-?[0-9.]+(e[-+][0-9]+)?", text) else escape(text)

@@ -1,0 +1,85 @@
+"""Numbers as text: rounded for the eye, never cut, a masked one never zero."""
+
+import math
+from collections.abc import Callable
+
+Format = Callable[[float], str]
+
+
+def weight(digits: int) -> Format:
+    """Return the format of a weight (0 to 1) with that many digits: .336, and 1.00 for one.
+
+    >>> weight(3)(0.33567), weight(3)(1.0), weight(0)(0.6)
+    ('.336', '1.00', '1')
+    """
+
+    def show(value: float) -> str:
+        text = f"{value:.{digits}f}"
+        if digits == 0:
+            return text
+        return text[1:] if text[0] == "0" else text[: digits + 1].rstrip(".")
+
+    return show
+
+
+def percent(value: float) -> str:
+    """Return a weight in whole percent, without the sign.
+
+    >>> percent(0.0512)
+    '5'
+    """
+    return f"{100 * value:.0f}"
+
+
+def number(digits: int) -> Format:
+    """Return the format of any number with that many decimals.
+
+    >>> number(2)(1.2884), number(2)(-0.001), number(0)(7.6)
+    ('1.29', '0.00', '8')
+    """
+
+    def show(value: float) -> str:
+        text = f"{value:.{digits}f}"
+        return text[1:] if text[0] == "-" and not text.strip("-0.") else text
+
+    return show
+
+
+def scientific(digits: int) -> Format:
+    """Return the format of any number in powers of ten.
+
+    >>> scientific(2)(1288400.0)
+    '1.29e+06'
+    """
+    return lambda value: f"{value:.{digits}e}"
+
+
+def fitting(largest: float, precision: int | None = None) -> list[Format]:
+    """Return the formats for a matrix whose largest size is `largest`, the most exact first.
+
+    >>> [form(0.5) for form in fitting(0.5)], fitting(4e9)[0](4e9)
+    (['0.500', '0.50', '0.5'], '4.000e+09')
+    """
+    tiny = 0 < largest < 10.0 ** -(2 if precision is None else precision)
+    make = scientific if largest >= 1e6 or tiny else number
+    if precision is not None:
+        return [make(precision)]
+    kept = [d for d in (3, 2, 1) if make is scientific or d == 3 or largest >= 10.0**-d]
+    return [make(d) for d in kept]
+
+
+def plain(value: float, digits: int = 4) -> str:
+    """Return a number for a sentence: `digits` significant digits after the point, no needless zeros.
+
+    >>> plain(12.5), plain(0.1), plain(0.33567137), plain(2.0), plain(1e-9)
+    ('12.5', '0.1', '0.3357', '2', '1e-09')
+    """
+    if value and (abs(value) < 10.0**-digits or abs(value) >= 1e6):
+        return f"{value:.{digits}g}"
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def is_masked(value: float) -> bool:
+    """Tell whether a score stands for nothing: minus infinity."""
+    return math.isinf(value) and value < 0

@@ -1,0 +1,87 @@
+"""Shades for values: ramps that grow steadily brighter (or darker), fit for colour-blind readers.
+
+Anchors: viridis and cividis are those of matplotlib (CC0); blues and greys follow ColorBrewer 2.0
+(Apache 2.0). Dark backgrounds want ramps whose low end is dark, light backgrounds the other way round.
+"""
+
+from functools import lru_cache
+
+from rich.color import Color
+from rich.style import Style
+
+from attn_cli.terminal import Terminal
+
+SHADES = 64
+DARK = {
+    "viridis": "440154 472d7b 3b528b 2c728e 21918c 28ae80 5ec962 addc30 fde725",
+    "cividis": "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 fee838",
+}
+LIGHT = {
+    "blues": "f7fbff deebf7 c6dbef 9ecae1 6baed6 4292c6 2171b5 08519c 08306b",
+    "greys": "ffffff f0f0f0 d9d9d9 bdbdbd 969696 737373 525252 252525 000000",
+}
+NAMES = (*DARK, *LIGHT)
+# Sixteen colours have few steps of lightness that every scheme keeps in order: (background, foreground).
+_DARK_16 = ((0, 7), (4, 15), (6, 0), (2, 0), (3, 0), (15, 0))
+_LIGHT_16 = ((15, 0), (7, 0), (6, 0), (4, 15), (0, 15))
+
+BOLD = Style(bold=True)
+DIM = Style(dim=True)
+
+
+def ramp_name(palette: str | None, terminal: Terminal) -> str:
+    """Return the chosen ramp's name: the one asked for, else one that suits the background."""
+    return palette or ("viridis" if terminal.dark else "blues")
+
+
+def shades(name: str, colors: int) -> tuple[Style, ...]:
+    """Return SHADES cell styles from the least value to the largest: a background and readable text on it."""
+    return _sixteen(name) if colors == 16 else _shades(name)
+
+
+@lru_cache(maxsize=8)
+def _shades(name: str) -> tuple[Style, ...]:
+    return tuple(
+        Style(color=Color.from_rgb(*_text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in _ramp(name)
+    )
+
+
+@lru_cache(maxsize=8)
+def _sixteen(name: str) -> tuple[Style, ...]:
+    steps = _DARK_16 if name in DARK else _LIGHT_16
+    styles = [Style(color=Color.from_ansi(text), bgcolor=Color.from_ansi(back)) for back, text in steps]
+    return tuple(styles[i * len(styles) // SHADES] for i in range(SHADES))
+
+
+@lru_cache(maxsize=8)
+def inks(name: str, colors: int) -> tuple[Style, ...]:
+    """Return SHADES text styles for bars and blocks; the ramp's faint end is left out."""
+    if colors == 16:
+        order = (4, 6, 2, 3) if name in DARK else (6, 4, 0)
+        return tuple(Style(color=Color.from_ansi(order[i * len(order) // SHADES])) for i in range(SHADES))
+    ramp = _ramp(name)
+    skip = SHADES // 3
+    chosen = [ramp[skip + i * (SHADES - 1 - skip) // (SHADES - 1)] for i in range(SHADES)]
+    return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in chosen)
+
+
+def _ramp(name: str) -> list[tuple[int, int, int]]:
+    """Return SHADES colours (red, green, blue), linear between the ramp's anchors."""
+    anchors = [bytes.fromhex(code) for code in (DARK | LIGHT)[name].split()]
+    ramp = []
+    for i in range(SHADES):
+        place = i * (len(anchors) - 1) / (SHADES - 1)
+        low = min(int(place), len(anchors) - 2)
+        share = place - low
+        red, green, blue = (
+            round(a + (b - a) * share) for a, b in zip(anchors[low], anchors[low + 1], strict=True)
+        )
+        ramp.append((red, green, blue))
+    return ramp
+
+
+def _text_on(rgb: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return black or white, whichever stands out more (WCAG 2 relative luminance)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return (0, 0, 0) if luminance > 0.179 else (255, 255, 255)

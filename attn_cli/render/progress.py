@@ -1,0 +1,53 @@
+"""How far training is, on standard error: a bar where somebody watches, else a line now and then."""
+
+import sys
+from types import TracebackType
+
+from attn_cli.plain import say
+from attn_cli.progress import Stage
+
+
+class TrainingBar:
+    """A progress callback: phase, part done, words per second, time left."""
+
+    def __init__(self) -> None:
+        self.bar: object = None
+        self.said: tuple[str, int] = ("", -1)
+
+    def __enter__(self) -> "TrainingBar":
+        if sys.stderr is not None and sys.stderr.isatty():
+            # Rich's console and progress are slow to import: only a watched training pays for them.
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+            progress = Progress(*columns, console=Console(stderr=True))
+            self.task = progress.add_task("reading", total=1.0, told="")
+            progress.start()
+            self.bar = progress
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()  # type: ignore[attr-defined]
+
+    def __call__(self, stage: Stage) -> None:
+        """Show where training stands."""
+        rate = stage.words / stage.seconds if stage.seconds else 0.0
+        left = stage.seconds * (1 - stage.done) / stage.done if stage.done else 0.0
+        told = f"{stage.done:4.0%}  {rate:,.0f} words/s  {_clock(left)} left"
+        if self.bar is not None:
+            self.bar.update(self.task, description=stage.phase, completed=stage.done, told=told)  # type: ignore[attr-defined]
+            return
+        step = (stage.phase, int(10 * stage.done))
+        if step != self.said:
+            self.said = step
+            say(f"attn: {stage.phase}: {told}")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,133 @@
+"""One row by hand: how one query comes to its weights, with every number."""
+
+from collections.abc import Iterator
+
+from attn_cli.render.about import d_k, quoted, short
+from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
+from attn_cli.render.numbers import plain
+from attn_cli.trace import Head, Row, Trace
+
+ALL_FACTORS = 8
+FIRST_FACTORS = 4
+MOST_KEYS = 12
+
+
+def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None) -> Iterator[Block]:
+    """Yield query i's arithmetic: q, the products of q.k, then scaled, exp and weight of every key.
+
+    With `every_product` the products of each key are written out, else those of its strongest key.
+    """
+    head = head or trace.shown
+    row = trace.row(i, head)
+    query = quoted(trace.query_tokens[i])
+    yield Heading(f"One row by hand: what does {query} look at?")
+    if row is None:
+        yield Say(f"Head {head.name} has no scores of its own: it is the mean of the other heads' weights.")
+        return
+    if row.total == 0:
+        yield Say(f"{query} may look at nothing: its weights and its output are zeros.")
+        return
+    keys = _keys(row, every_product)
+    if head.q is not None:
+        yield from _vectors(trace, head, i)
+    for j in keys if every_product else _strongest(row)[:1]:
+        yield Formula(_products(trace, head, i, j, row), f"{query} with {short(trace.key_tokens[j])}:")
+    yield _table(trace, row, keys)
+    yield from _sentences(trace, row, query)
+
+
+def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
+    assert head.q is not None
+    q = head.q[i].tolist()
+    made = {"in-out": "x W_q", "out-in": "W_q x"}[trace.projection.layout]
+    source = f"q = {made} = " if head.W_q is not None else "q = "
+    if trace.projection.source == "identity" and len(trace.heads) == 1:
+        source = "q = x = "
+    count = f" ({len(q)} numbers)" if len(q) > ALL_FACTORS else ""
+    yield Formula(f"{source}[{_some(q)}]{count}", f"{short(trace.query_tokens[i])}:")
+
+
+def _some(numbers: list[float]) -> str:
+    if len(numbers) <= ALL_FACTORS:
+        return "  ".join(plain(x) for x in numbers)
+    first = "  ".join(plain(x) for x in numbers[:FIRST_FACTORS])
+    return f"{first}  …  {plain(numbers[-1])}"
+
+
+def _keys(row: Row, every: bool) -> list[int]:
+    """Return the keys to list: all, or the strongest few in the order of the text."""
+    most = MOST_KEYS * 3 if every else MOST_KEYS
+    n_k = len(row.masked)
+    return list(range(n_k)) if n_k <= most else sorted(_strongest(row)[:most])
+
+
+def _strongest(row: Row) -> list[int]:
+    found = [j for j, score in enumerate(row.masked) if score != float("-inf")]
+    return sorted(found, key=lambda j: -row.weights[j])
+
+
+def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
+    """Write q.k as a sum of products: all of them up to eight, else the first four, the last, and the rest."""
+    assert head.q is not None and head.k is not None
+    pairs = list(zip(head.q[i].tolist(), head.k[j].tolist(), strict=True))
+    terms = [f"{_factor(q)}×{_factor(k)}" for q, k in pairs]
+    if len(pairs) > ALL_FACTORS:
+        rest = sum(q * k for q, k in pairs[FIRST_FACTORS:-1])
+        between = len(pairs) - FIRST_FACTORS - 1
+        terms = [*terms[:FIRST_FACTORS], f"({between} more: {plain(rest)})", terms[-1]]
+    total = sum(q * k for q, k in pairs)
+    text = f"q·k = {' + '.join(terms)} = {plain(total)}"
+    if trace.score == "cosine":
+        text += f"; divided by both lengths: {plain(row.scores[j])}"
+    return text
+
+
+def _factor(x: float) -> str:
+    return plain(x) if x >= 0 else f"({plain(x)})"
+
+
+def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
+    score = "cosine" if trace.score == "cosine" else "q·k"
+    divided = [f"/ √{d_k(trace)}"] if trace.score == "scaled" else []
+    if trace.temperature != 1:
+        divided.append(f"/ {plain(trace.temperature)}")
+    header = ["key", score]
+    if divided:
+        header.append(" ".join(divided))
+    if row.position is not None:
+        header += ["position", "sum"]
+    header += ["exp" if not row.shift else f"exp(s {-row.shift:+.4f})", f"/ {row.total:.4f}"]
+    rows = []
+    for j in keys:
+        shut = row.masked[j] == float("-inf")
+        line = [short(trace.key_tokens[j]), f"{row.scores[j]:.4f}"]
+        if divided:
+            line.append(f"{row.scaled[j]:.4f}")
+        if row.position is not None:
+            line += [f"{row.position[j]:.4f}", "masked" if shut else f"{row.masked[j]:.4f}"]
+        line += ["masked", "–"] if shut else [f"{row.exps[j]:.4f}", f"{row.weights[j]:.4f}"]
+        rows.append(line)
+    others = [j for j in range(len(row.weights)) if j not in set(keys)]
+    blank = [""] * (len(header) - 3)
+    if others:
+        exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
+        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), f"{exps:.4f}", f"{weights:.4f}"])
+    rows.append(["sum", *(["…"] * len(blank)), f"{row.total:.4f}", f"{sum(row.weights):.4f}"])
+    return Columns(header, rows)
+
+
+def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
+    if row.shift:
+        yield Say(
+            f"Before exp, {plain(row.shift)} is taken off every score: numbers stay small, and it cancels out."
+        )
+    order = _strongest(row)[:3]
+    tokens = [quoted(trace.key_tokens[j]) for j in order]
+    same = trace.kind != "cross" and trace.query_tokens == trace.key_tokens
+    names = ["itself" if same and j == row.query else name for j, name in zip(order, tokens, strict=True)]
+    parts = [f"{row.weights[j]:.3f} to {name}" for j, name in zip(order, names, strict=True)]
+    tail = " and less to the rest." if len(row.weights) > 3 else "."
+    yield Say(f"So {query} gives {', '.join(parts)}{tail}")
+    mixed = " + ".join(f"{row.weights[j]:.3f} v({name})" for j, name in zip(order, tokens, strict=True))
+    rest = " + ..." if len(row.weights) > 3 else ""
+    yield Say(f"Its output is the values mixed in these shares: {mixed}{rest}")

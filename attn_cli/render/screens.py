@@ -1,0 +1,185 @@
+"""The screens: what table, bars and explain show, as blocks."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attn_cli.render.about import closing, formula, quoted, short, title
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.row import one_row
+from attn_cli.render.walk import walk
+from attn_cli.trace import Head, Trace
+from attn_cli.view import View
+
+MOST_CELLS = 20_000
+MOST_ROWS = 40
+MOST_FOCUS = 3
+
+
+def table(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield the weight matrix (of each head shown), or each row's strongest links where it is too large."""
+    yield Heading(title(trace), 1)
+    yield Formula(formula(trace))
+    if trace.asked:
+        yield from _asked_rows(trace)
+    if view.steps:
+        yield from walk(trace)
+        yield Heading("The weights")
+    for head in _drawn_heads(trace):
+        if len(trace.heads) > 1:
+            yield Heading(f"Head {head.name}", 2)
+        yield from _weights(trace, head, view)
+    yield from closing(trace)
+
+
+def _asked_rows(trace: Trace) -> Iterator[Block]:
+    for i in trace.focus[:MOST_FOCUS]:
+        yield from one_row(trace, i, every_product=True)
+    if len(trace.focus) > MOST_FOCUS:
+        yield Say(
+            f"{len(trace.focus) - MOST_FOCUS} more rows match: their weights follow, without arithmetic."
+        )
+    yield Heading("Weights")
+
+
+def _drawn_heads(trace: Trace) -> tuple[Head, ...]:
+    return (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
+
+
+def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+    listed = list(trace.listed)
+    cells = len(listed) * len(trace.key_tokens)
+    crowded = view.width is not None and cells > MOST_CELLS and view.precision is None
+    if not trace.whole or crowded:
+        yield from _links(trace, head)
+        return
+    held = [trace.held(i) for i in listed]
+    values = head.weights[held]
+    if trace.mask is not None:
+        values = np.where(trace.mask[held], values, np.nan)
+    yield Matrix(
+        [trace.query_tokens[i] for i in listed],
+        trace.key_tokens,
+        values,
+        corner="query\\key",
+        sums=[f"{total:.3f}" for total in head.sums[held]],
+        is_weights=True,
+        shaded=True,
+    )
+
+
+def _links(trace: Trace, head: Head) -> Iterator[Block]:
+    """Yield the strongest links of each row: so many as --top asks, else a few of the first rows."""
+    top = trace.settings.top
+    rows = trace.listed if top is not None else trace.listed[:MOST_ROWS]
+    k = top or 3
+    found: dict[int, list[tuple[int, float]]] = {i: [] for i in rows}
+    for i, j, weight in trace.links(head):
+        if i in found and len(found[i]) < k:
+            found[i].append((j, weight))
+    if top is None:
+        n_q, n_k = len(trace.listed), len(trace.key_tokens)
+        yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw: the strongest {k} links of each row.")
+    header = ["query", *(f"{n + 1}." for n in range(min(k, len(trace.key_tokens))))]
+    lines = []
+    for i in rows:
+        texts = [f"{short(trace.key_tokens[j])} {weight:.3f}" for j, weight in found[i]]
+        texts = texts or ["masked"]
+        lines.append([trace.query_tokens[i], *texts, *([""] * (len(header) - 1 - len(texts)))])
+    yield Columns(header, lines)
+    if len(rows) < len(trace.listed):
+        yield Say(
+            f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one, --top {k} lists all, "
+            "-o FILE.json keeps them."
+        )
+
+
+def bars(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield, for each query, a bar and a number for every word it may attend to."""
+    rows = trace.listed if trace.asked or len(trace.listed) <= MOST_ROWS else trace.listed[:MOST_ROWS]
+    for n, head in enumerate(_drawn_heads(trace)):
+        if len(_drawn_heads(trace)) > 1:
+            yield Heading(f"Head {head.name}", 2)
+        for i in rows:
+            if n or i != rows[0]:
+                yield Say("")
+            yield _row_bars(trace, head, i)
+    if len(rows) < len(trace.listed):
+        yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
+    yield Say(f"The longest bar is {_largest(trace):.3f}.", quiet=True)
+    yield from closing(trace)
+
+
+def _row_bars(trace: Trace, head: Head, i: int) -> Bars:
+    name = f"{short(trace.query_tokens[i])} attending to:"
+    if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
+        k = trace.settings.top or 5
+        links = zip(head.top_keys[i, :k], head.top_weights[i, :k], strict=True)
+        return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], _largest(trace))
+    at = trace.held(i)
+    allowed = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[at]
+    items = [
+        (token, float(weight) if may else None)
+        for token, weight, may in zip(trace.key_tokens, head.weights[at], allowed, strict=True)
+    ]
+    return Bars(name, items, _largest(trace))
+
+
+def _largest(trace: Trace) -> float:
+    return max(float(head.top_weights.max()) for head in _drawn_heads(trace))
+
+
+def explain(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield the walk: one row by hand, the whole matrix, the mask, and who attends to whom."""
+    yield Heading(title(trace), 1)
+    yield Formula(formula(trace))
+    for i in trace.focus[:MOST_FOCUS]:
+        yield from one_row(trace, i, every_product=trace.asked)
+    if not trace.asked:
+        yield Heading("The whole matrix, step by step")
+        yield from walk(trace)
+        yield from _mask(trace)
+    yield Heading("Who attends to whom")
+    yield from _who(trace)
+    yield from closing(trace)
+
+
+def _mask(trace: Trace) -> Iterator[Block]:
+    yield Heading("The mask")
+    i = trace.focus[0]
+    query = quoted(trace.query_tokens[i])
+    if trace.mask is not None:
+        rows = [i for i in trace.listed[:MOST_ROWS] if not trace.condensed or i in trace.focus]
+        for i in rows:
+            allowed = np.flatnonzero(trace.mask[trace.held(i)])
+            names = [quoted(trace.key_tokens[int(j)]) for j in allowed]
+            shown = names if len(names) <= 12 else [*names[:6], "...", *names[-4:]]
+            yield Say(f"{quoted(trace.query_tokens[i])} may look at: {' '.join(shown) or 'nothing'}")
+        yield Say("What is masked gets no weight; the rest of its row shares the whole.")
+        return
+    yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, also at those after it.")
+    if trace.kind == "cross" or trace.condensed:
+        return
+    weights = trace.shown.weights[i].tolist()
+    past = sum(weights[: i + 1])
+    parts = [
+        f"{quoted(trace.key_tokens[j])} {weights[j]:.3f}/{past:.3f} = {weights[j] / past:.3f}"
+        for j in range(max(0, i - 5), i + 1)
+    ]
+    before = "... " if i > 5 else ""
+    yield Say(
+        f"Under a causal mask it could look only back, and the weights that are left, {past:.3f} together, "
+        f"would be shared out anew: {before}{', '.join(parts)}. That is attn masked."
+    )
+
+
+def _who(trace: Trace) -> Iterator[Block]:
+    rows = trace.listed[:MOST_ROWS]
+    items: list[tuple[str, float | None]] = []
+    for i in rows:
+        j = int(trace.shown.top_keys[i, 0])
+        name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
+        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(trace.shown.top_weights[i, 0])))
+    yield Bars("", items, _largest(trace))
+    if len(rows) < len(trace.listed):
+        yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.", quiet=True)

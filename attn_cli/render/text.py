@@ -1,0 +1,80 @@
+"""Lines of text that fit: cell widths, labels, wrapping."""
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+
+from attn_cli.terminal import Line, Terminal
+
+
+def cells(text: str) -> int:
+    """Return how many terminal cells `text` takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # only text beyond ASCII needs the width tables
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int, mark: str = "~") -> str:
+    """Shorten a label (never a number) to `width` cells, ending it with a mark that says so."""
+    if cells(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    while kept and cells(kept) > width - 1:
+        kept = kept[:-1]
+    return kept + mark
+
+
+def padded(text: str, width: int) -> str:
+    """Pad to `width` cells with spaces on the right."""
+    return text + " " * (width - cells(text))
+
+
+def padded_left(text: str, width: int) -> str:
+    """Pad to `width` cells with spaces on the left."""
+    return " " * (width - cells(text)) + text
+
+
+def labels(tokens: Sequence[str], terminal: Terminal, width: int) -> list[str]:
+    """Return the tokens as inert labels of at most `width` cells."""
+    mark = "…" if terminal.unicode else "~"
+    return [cut(terminal.text(token[: 4 * width]), width, mark) for token in tokens]
+
+
+def wrapped(
+    text: str, width: int | None, indent: str = "", style: Style | None = None, hanging: int = 0
+) -> list[Line]:
+    """Break a paragraph into lines of at most `width` cells; a word longer than a line is broken too.
+
+    Lines after the first are indented by `hanging` cells more.
+    """
+    if width is None:
+        return [[Segment(indent + text, style)]]
+    lines: list[str] = []
+    room = max(1, width - len(indent))
+    hanging = hanging if room > 4 * hanging else 0
+    line = ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if cells(joined) <= room:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        line = " " * hanging + word
+        while cells(line) > room:
+            head = line[:room]
+            while cells(head) > room:
+                head = head[:-1]
+            lines.append(head)
+            line = line[len(head) :]
+    lines.append(line)
+    return [[Segment(indent + line, style)] for line in lines]
+
+
+def listed(words: Sequence[str], most: int = 8) -> str:
+    """Join words for a sentence, at most so many of them."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

@@ -1,0 +1,212 @@
+"""The whole matrix, step by step: each step's formula, shape, numbers, and one sentence of real values."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli.render.about import d_k, projection, quoted, short
+from attn_cli.render.blocks import Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.numbers import plain
+from attn_cli.steps import STEPS
+from attn_cli.trace import Head, Trace
+
+Array = NDArray[np.floating[Any]]
+MOST_ROWS = 12
+FEW_ROWS = 4
+
+
+def walk(trace: Trace) -> Iterator[Block]:
+    """Yield every step that this trace has, in order, each with its numbers."""
+    head = trace.heads[0] if trace.shown.scores is None else trace.shown
+    if len(trace.heads) > 1:
+        yield Say(f"The steps below are head {head.name}'s.")
+    facts = _facts(trace, head)
+    number = 0
+    for step in STEPS:
+        blocks = list(_numbers(trace, head, step.name))
+        if not blocks:
+            continue
+        number += 1
+        yield Heading(f"{number}. {step.title}", 3)
+        yield Formula(step.formula.format(**facts) + _shape(trace, head, step.name))
+        yield from blocks
+        yield Say(step.sentence.format(**facts | _step_facts(trace, head, step.name)))
+
+
+def _shape(trace: Trace, head: Head, name: str) -> str:
+    matrix = getattr(trace if name.startswith("x_") else head, name, None)
+    if name == "tokens" or matrix is None:
+        return ""
+    shape = (len(trace.rows), len(trace.key_tokens)) if name == "masked_scores" else matrix.shape
+    return f"   [{shape[0]:,} × {shape[1]:,}]"
+
+
+def _facts(trace: Trace, head: Head) -> dict[str, object]:
+    in_out = trace.projection.layout == "in-out"
+    bias = {name: f" + {name}" if getattr(head, name) is not None else "" for name in ("b_q", "b_k", "b_v")}
+    given = head.W_q is None
+    scaling = "scores" if trace.score != "scaled" else f"scores / √{d_k(trace)}"
+    if trace.temperature != 1:
+        scaling += f" / {plain(trace.temperature)}"
+    applied = {
+        f"apply_{m}": "given"
+        if given
+        else (f"X W_{m}" if in_out else f"W_{m} x, for each row x of X") + bias[f"b_{m}"]
+        for m in "qkv"
+    }
+    return {
+        **applied,
+        "n_q": len(trace.query_tokens),
+        "distinct": len(set(trace.query_tokens)),
+        "d": 0 if trace.x_query is None else trace.x_query.shape[1],
+        "compare": "cos(q, k), every query with every key"
+        if trace.score == "cosine"
+        else "Q Kᵀ: q·k, every query with every key",
+        "scaling": scaling,
+        "projection": f"{projection(trace)}.",
+    }
+
+
+def _step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
+    i = trace.focus[0]
+    at = trace.held(i)
+    query = quoted(trace.query_tokens[i])
+    facts: dict[str, object] = {"query": query, "masking": _masking(trace, i)}
+    if name == "x_query" and trace.x_query is not None:
+        facts |= {"first": plain(trace.x_query[i, 0], 3), "source": _source(trace)}
+    if name in ("q", "k", "v"):
+        matrix = getattr(head, name)
+        key = int(np.argmax(head.weights[at])) if name != "q" else i
+        facts |= {
+            "key": quoted(trace.key_tokens[key]) if name != "q" else query,
+            "first": ", ".join(plain(x, 3) for x in matrix[key][:3].tolist()),
+        }
+    if name in ("scores", "scaled_scores", "position_scores", "weights", "output"):
+        facts |= _peak(trace, head, name, at)
+    return facts
+
+
+def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
+    """Return the row's largest number at this step, and whose it is."""
+    by = "weights" if name == "output" else name
+    if name in ("scaled_scores", "position_scores"):
+        by = "scores"
+    row = getattr(head, by)[at]
+    j = int(np.argmax(row))
+    shown = getattr(head, name if name != "output" else "weights")[at]
+    assert head.scores is not None
+    why = (
+        "a common factor keeps the order and flattens the softmax"
+        if trace.scale < 1
+        else "nothing is divided"
+    )
+    if trace.temperature != 1:
+        why = "a temperature below 1 sharpens the softmax, above 1 flattens it"
+    return {
+        "key": quoted(trace.key_tokens[j]),
+        "value": plain(float(shown[j]), 3),
+        "before": plain(float(head.scores[at][j]), 3),
+        "why": why,
+    }
+
+
+def _source(trace: Trace) -> str:
+    about = trace.embedding
+    return {
+        "word2vec": "they were learned from which words stand near which",
+        "random": f"drawn at random from seed {about.seed} and the word itself",
+        "file": f"they stand in {about.name}",
+        "given": "they were given",
+    }[about.source]
+
+
+def _masking(trace: Trace, i: int) -> str:
+    if trace.mask is None:
+        return "No mask: every query may look at every key."
+    allowed = [quoted(trace.key_tokens[int(j)]) for j in np.flatnonzero(trace.mask[trace.held(i)])]
+    query = quoted(trace.query_tokens[i])
+    if not allowed:
+        return f"{query} may look at nothing."
+    shown = allowed if len(allowed) <= MOST_ROWS else [*allowed[:6], "...", *allowed[-4:]]
+    return f"{query} may look at {' '.join(shown)} ({len(allowed)} of {len(trace.key_tokens)})."
+
+
+def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
+    rows, keys = trace.query_tokens, trace.key_tokens
+    if name == "tokens":
+        if trace.query_ids is not None:
+            yield _tokens(trace)
+        return
+    if name == "W_q":
+        yield from _weights(head)
+        return
+    if name == "x_query":
+        if trace.x_query is not None:
+            yield _wide("X", rows, trace.x_query)
+            if trace.x_key is not None and trace.x_key is not trace.x_query and trace.kind == "cross":
+                yield _wide("context", keys, trace.x_key)
+        return
+    matrix = getattr(head, name)
+    if matrix is None or (name == "masked_scores" and trace.mask is None):
+        return
+    if name in ("q", "k", "v", "output"):
+        yield _wide(
+            name.upper()[:1] if name != "output" else "output",
+            rows if name in ("q", "output") else keys,
+            matrix,
+        )
+        return
+    yield _square(trace, matrix, name)
+
+
+def _tokens(trace: Trace) -> Columns:
+    assert trace.query_ids is not None and trace.key_ids is not None
+    pairs = list(zip(trace.query_tokens, trace.query_ids, strict=True))
+    if trace.kind == "cross":
+        pairs += zip(trace.key_tokens, trace.key_ids, strict=True)
+    rows = [[short(token), str(number)] for token, number in pairs[: 2 * MOST_ROWS]]
+    if len(pairs) > len(rows):
+        rows.append([f"{len(pairs) - len(rows):,} more", "…"])
+    return Columns(["token", "id"], rows)
+
+
+def _wide(name: str, rows: tuple[str, ...], matrix: Array) -> Matrix:
+    most = MOST_ROWS * 2 if matrix.shape[1] <= MOST_ROWS else MOST_ROWS
+    more = f"{len(matrix) - most:,} more rows" if len(matrix) > most else ""
+    columns = [str(c) for c in range(matrix.shape[1])]
+    return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more)
+
+
+def _weights(head: Head) -> Iterator[Block]:
+    for name in ("W_q", "W_k", "W_v"):
+        W = getattr(head, name)
+        if W is None:
+            continue
+        most = len(W) if len(W) <= MOST_ROWS else FEW_ROWS
+        more = f"{len(W) - most:,} more rows" if len(W) > most else ""
+        numbers = [str(n) for n in range(max(W.shape))]
+        yield Matrix(numbers[:most], numbers[: W.shape[1]], W[:most], corner=name, fits=True, more=more)
+        bias = getattr(head, f"b{name[1:]}")
+        if bias is not None:
+            yield Matrix([f"b{name[1:]}"], numbers[: len(bias)], bias[np.newaxis], fits=True)
+
+
+def _square(trace: Trace, matrix: Array, name: str) -> Matrix:
+    rows = [trace.query_tokens[int(i)] for i in trace.rows]
+    values = matrix
+    if trace.mask is not None and name in ("masked_scores", "weights"):
+        values = np.where(trace.mask, matrix, np.nan)
+    most = 10 * MOST_ROWS
+    sums = [f"{s:.3f}" for s in matrix.sum(axis=1)] if name == "weights" else []
+    return Matrix(
+        rows[:most],
+        trace.key_tokens,
+        values[:most],
+        corner="query\\key",
+        sums=sums[:most],
+        is_weights=name == "weights",
+        shaded=True,
+        more=f"{len(rows) - most:,} more rows" if len(rows) > most else "",
+    )

@@ -1,0 +1,103 @@
+"""The steps of attention, in order: name, formula, LaTeX, and one plain sentence to fill with real values."""
+
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """One step. `name` is the Trace's or the Head's field; `sentence` is filled by the renderer."""
+
+    name: str
+    title: str
+    formula: str
+    latex: str
+    sentence: str
+
+
+STEPS = (
+    Step(
+        "tokens",
+        "Tokens and ids",
+        "text -> tokens -> ids",
+        r"t_0, t_1, \ldots, t_{n-1}",
+        "The text has {n_q} tokens, {distinct} of them distinct; ids number the distinct ones from 0.",
+    ),
+    Step(
+        "x_query",
+        "A vector for each token",
+        "X = one row of {d} numbers a token",
+        r"X \in \mathbb{R}^{n \times d}",
+        "{query} starts as {d} numbers, the first being {first}; {source}.",
+    ),
+    Step(
+        "W_q",
+        "The weights that make queries, keys and values",
+        "W_q, W_k, W_v",
+        r"W_q, W_k \in \mathbb{R}^{d \times d_k},\ W_v \in \mathbb{R}^{d \times d_v}",
+        "{projection}",
+    ),
+    Step(
+        "q",
+        "Queries: what each word looks for",
+        "Q = {apply_q}",
+        r"Q = X W_q",
+        "The query of {query} begins with {first}.",
+    ),
+    Step(
+        "k",
+        "Keys: what each word offers to be found by",
+        "K = {apply_k}",
+        r"K = X W_k",
+        "The key of {key} begins with {first}.",
+    ),
+    Step(
+        "v",
+        "Values: what each word passes on",
+        "V = {apply_v}",
+        r"V = X W_v",
+        "The value of {key} begins with {first}.",
+    ),
+    Step(
+        "scores",
+        "Scores: how well each query meets each key",
+        "scores = {compare}",
+        r"Q K^\top",
+        "{query} scores highest with {key}: {value}.",
+    ),
+    Step(
+        "scaled_scores",
+        "Scaling",
+        "scaled = {scaling}",
+        r"\frac{Q K^\top}{\sqrt{d_k}}",
+        "The score of {query} and {key}, {before}, becomes {value}; {why}.",
+    ),
+    Step(
+        "position_scores",
+        "Position",
+        "position = what the model adds for the distance of two words",
+        r"\frac{Q K^\top}{\sqrt{d_k}} + B",
+        "For their distance the model adds {value} to the score of {query} and {key}.",
+    ),
+    Step(
+        "masked_scores",
+        "The mask",
+        "masked = scaled where allowed, nothing elsewhere",
+        r"M_{ij} \in \{0, -\infty\}",
+        "{masking}",
+    ),
+    Step(
+        "weights",
+        "Softmax: scores become weights that sum to one",
+        "weights = exp(masked) / row sum of exp(masked)",
+        r"A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)",
+        "{query} gives {value} of its attention to {key}, more than to any other word.",
+    ),
+    Step(
+        "output",
+        "Output: the values, mixed by the weights",
+        "output = weights V",
+        r"A V",
+        "The new vector of {query} is {value} x the value of {key} and smaller shares of the others.",
+    ),
+)
+
+BY_NAME = {step.name: step for step in STEPS}

@@ -1,0 +1,116 @@
+"""The terminal as a value: width, colours, characters; plain.py is the guarded way out."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import IO
+
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
+
+from attn_cli.visible import visible
+
+NARROWEST, WIDEST = 20, 10_000
+TRUECOLOR = 1 << 24
+_SYSTEMS = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT, TRUECOLOR: ColorSystem.TRUECOLOR}
+
+Line = list[Segment]
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where output goes: `width` in cells (None is unlimited), `colors` (0, 16, 256 or 2^24)."""
+
+    width: int | None = None
+    colors: int = 0
+    encoding: str = "utf-8"
+    dark: bool = True
+
+    @property
+    def unicode(self) -> bool:
+        """Whether block and box characters can be written."""
+        return _encodes(self.encoding, "▁█–…×√→")
+
+    def text(self, text: str) -> str:
+        """Return `text` inert and encodable: what cannot be written is spelled out."""
+        shown = visible(text)
+        if shown.isascii() or _encodes(self.encoding, shown):
+            return shown
+        return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
+
+    def paint(self, lines: Iterable[Line]) -> str:
+        """Return lines of segments as text, with this terminal's colours; each style is worked out once."""
+        if not self.colors:
+            return "".join("".join([segment.text for segment in line]) + "\n" for line in lines)
+        codes: dict[Style | None, tuple[str, str]] = {None: ("", "")}
+        painted = []
+        for line in lines:
+            for text, style, _ in line:
+                if style not in codes:
+                    codes[style] = self._codes(style)
+                before, after = codes[style]
+                painted.append(f"{before}{text}{after}")
+            painted.append("\n")
+        return "".join(painted)
+
+    def _codes(self, style: Style | None) -> tuple[str, str]:
+        rendered = style.render("\0", color_system=_SYSTEMS[self.colors]) if style else "\0"
+        before, _, after = rendered.partition("\0")
+        return before, after
+
+
+def _encodes(encoding: str, text: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def detect(
+    environ: Mapping[str, str], stream: IO[str] | None, color: str = "auto", width: int | None = None
+) -> Terminal:
+    """Return the terminal that `stream` and the environment describe; a flag beats both."""
+    is_tty = stream is not None and stream.isatty()
+    colored = _wants_color(environ, is_tty, color)
+    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+    return Terminal(
+        width=width or _width(environ, stream if is_tty else None),
+        colors=_color_count(environ) if colored else 0,
+        encoding=getattr(stream, "encoding", None) or "utf-8",
+        dark=background not in ("7", "15"),
+    )
+
+
+def _wants_color(environ: Mapping[str, str], is_tty: bool, color: str) -> bool:
+    """Decide on colour: the flag, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, CLICOLOR, TERM, the terminal."""
+    if color != "auto":
+        return color == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return True
+    if forced := environ.get("FORCE_COLOR"):
+        return forced != "0"
+    return environ.get("CLICOLOR") != "0" and environ.get("TERM") != "dumb" and is_tty
+
+
+def _color_count(environ: Mapping[str, str]) -> int:
+    term = environ.get("TERM", "")
+    if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or term.endswith("-direct"):
+        return TRUECOLOR
+    return 256 if "256" in term else 16
+
+
+def _width(environ: Mapping[str, str], tty: IO[str] | None) -> int | None:
+    columns = environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and len(columns) < 9 and int(columns) > 0:
+        return min(max(int(columns), NARROWEST), WIDEST)
+    if tty is None:
+        return None
+    try:
+        columns_now = os.get_terminal_size(tty.fileno()).columns
+    except (OSError, ValueError):
+        columns_now = 0
+    return min(max(columns_now, NARROWEST), WIDEST) if columns_now else 80

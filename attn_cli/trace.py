@@ -1,0 +1,293 @@
+"""The record of one computation: everything that happened, in the order it happened, immutable.
+
+Shapes are written here, once: n_q queries, n_k keys, d numbers a word, d_k a query, d_v a value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.floating[Any]]
+
+LARGE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compute; these defaults are the program's. None leaves it to the command or the file."""
+
+    tokenizer: str = "words"
+    keep_punctuation: bool = False
+    embedding: str | None = None  # word2vec
+    dim: int | None = None  # 4
+    seed: int = 0
+    oov: str = "zero"
+    projection: str | None = None  # random with random vectors, else identity
+    heads: int | None = None  # 1
+    head: str | None = None  # the first
+    layout: str | None = None  # in-out
+    score: str | None = None  # scaled
+    temperature: float = 1.0
+    mask: str | None = None  # causal in masked, else none
+    mask_true: str | None = None
+    query: str | None = None
+    top: int | None = None
+    full: bool = False
+
+
+class Embedding(NamedTuple):
+    """Where the word vectors came from; source is word2vec, random, file or given."""
+
+    source: str
+    name: str | None
+    dim: int | None
+    oov: str | None
+    seed: int | None
+
+
+class Projected(NamedTuple):
+    """Where W_q, W_k and W_v came from; source is learned, identity, random, file or given."""
+
+    source: str
+    name: str | None
+    layout: str
+    seed: int | None
+    layer: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen:
+    """A record whose arrays are its own and read-only."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if hasattr(value, "setflags"):
+                if value.base is not None or value.flags.writeable:
+                    value = value.copy() if value.base is not None else value.view()
+                value.setflags(write=False)
+                object.__setattr__(self, field.name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class Head(Frozen):
+    """One attention head. The n_q x n_k steps hold the rows that the trace holds (`Trace.rows`).
+
+    The head named "mean" is the mean of the others' weights and has no steps of its own.
+    """
+
+    name: str
+    W_q: Array | None  # (d, d_k), or (d_k, d) where the layout is out-in
+    W_k: Array | None
+    W_v: Array | None  # (d, d_v)
+    b_q: Array | None  # (d_k,)
+    b_k: Array | None
+    b_v: Array | None
+    q: Array | None  # (n_q, d_k)
+    k: Array | None  # (n_k, d_k)
+    v: Array | None  # (n_k, d_v)
+    scores: Array | None  # (rows, n_k)
+    scaled_scores: Array | None  # (rows, n_k), scores * scale / temperature
+    position_scores: Array | None  # (rows, n_k), what a learned model adds for the distance
+    masked_scores: Array | None  # (rows, n_k), their sum; -inf where masked
+    weights: Array  # (rows, n_k), softmax of the masked scores
+    output: Array | None  # (n_q, d_v), weights @ v
+    top_keys: NDArray[np.intp]  # (n_q, k), each query's strongest keys, strongest first; -1 is none
+    top_weights: Array  # (n_q, k)
+
+    @property
+    def sums(self) -> Array:
+        """The sum of each held row's weights, (rows,): one, or zero where nothing may be looked at."""
+        total: Array = self.weights.sum(axis=-1)
+        return total
+
+
+class Row(NamedTuple):
+    """One query's way to its weights, number by number; a masked key has no exp and no weight.
+
+    weight = exp / total, where exp = e^(masked score - shift). The shift is 0 unless e^score would be
+    unwieldy (beyond e^30); it cancels out.
+    """
+
+    query: int
+    scores: list[float]
+    scaled: list[float]
+    position: list[float] | None
+    masked: list[float]  # -inf where masked
+    shift: float
+    exps: list[float]
+    total: float
+    weights: list[float]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace(Frozen):
+    """All of one computation, from tokens to output. Renderers read it; `to_dict` is the JSON."""
+
+    kind: str  # self, masked, cross, example, ...
+    settings: Settings
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    query_ids: tuple[int, ...] | None
+    key_ids: tuple[int, ...] | None
+    unknown: tuple[str, ...]
+    replaced: dict[str, str]
+    dropped: tuple[str, ...]
+    embedding: Embedding
+    x_query: Array | None  # (n_q, d)
+    x_key: Array | None  # (n_k, d)
+    projection: Projected
+    score: str
+    scale: float
+    temperature: float
+    mask_name: str
+    mask: NDArray[np.bool_] | None  # (rows, n_k), True = may attend
+    rows: NDArray[np.intp]  # the queries whose n_k numbers are held: all, unless the trace is condensed
+    focus: tuple[int, ...]  # the queries asked for, else the one most worth a look
+    heads: tuple[Head, ...]
+    shown: Head
+    layer_output: Array | None  # (n_q, d_model)
+    condensed: bool
+    notes: tuple[str, ...]
+
+    @property
+    def weights(self) -> Array:
+        """The shown head's weights, (rows, n_k)."""
+        return self.shown.weights
+
+    @property
+    def output(self) -> Array | None:
+        """The shown head's output, (n_q, d_v); None for a mean of heads that differ in d_v."""
+        return self.shown.output
+
+    @property
+    def asked(self) -> bool:
+        """Whether certain queries were asked for."""
+        return self.settings.query is not None
+
+    @property
+    def listed(self) -> tuple[int, ...]:
+        """The queries to show: those asked for, else all."""
+        return self.focus if self.asked else tuple(range(len(self.query_tokens)))
+
+    @property
+    def shown_heads(self) -> tuple[Head, ...]:
+        """The heads to show one by one: all where all or their mean were asked for, else the shown one."""
+        return self.heads if self.settings.head in ("all", "mean") else (self.shown,)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the weights are to be shown as a matrix, and not as each row's strongest links."""
+        return not self.condensed and self.settings.top is None
+
+    def held(self, row: int) -> int:
+        """Return where query `row` stands in the n_q x n_k arrays."""
+        return row if not self.condensed else [int(r) for r in self.rows].index(row)
+
+    def row(self, i: int, head: Head | None = None) -> Row | None:
+        """Return query i's arithmetic, for a head that has steps; None for the mean of heads."""
+        head = head or self.shown
+        if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
+            return None
+        at = self.held(i)
+        masked = head.masked_scores[at].tolist()
+        largest = max(masked)
+        shift = largest if abs(largest) > 30 and math.isfinite(largest) else 0.0
+        exps = [math.exp(score - shift) for score in masked]
+        position = None if head.position_scores is None else head.position_scores[at].tolist()
+        scores, scaled = head.scores[at].tolist(), head.scaled_scores[at].tolist()
+        return Row(i, scores, scaled, position, masked, shift, exps, sum(exps), head.weights[at].tolist())
+
+    def links(self, head: Head | None = None) -> list[tuple[int, int, float]]:
+        """Return (query, key, weight) of each listed row's strongest links, --top of them (5 if not said)."""
+        head = head or self.shown
+        k = self.settings.top or 5
+        return [
+            (i, int(j), float(w))
+            for i in self.listed
+            for j, w in zip(head.top_keys[i, :k], head.top_weights[i, :k], strict=True)
+            if j >= 0
+        ]
+
+    def to_dict(self, steps: bool = False) -> dict[str, object]:
+        """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""
+        listed = list(self.listed)
+        held = [self.held(i) for i in listed] if self.whole else []
+        record: dict[str, object] = {
+            "schema": "attn/1",
+            "kind": self.kind,
+            "query_tokens": [self.query_tokens[i] for i in listed],
+            "key_tokens": list(self.key_tokens),
+            "query_ids": None if self.query_ids is None else [self.query_ids[i] for i in listed],
+            "key_ids": None if self.key_ids is None else list(self.key_ids),
+            "query_rows": listed if self.asked else None,
+            "unknown": list(self.unknown),
+            "replaced": dict(self.replaced),
+            "dropped": list(self.dropped),
+            "embedding": self.embedding._asdict(),
+            "projection": self.projection._asdict(),
+            "score": self.score,
+            "scale": self.scale,
+            "temperature": self.temperature,
+            "mask": None if self.mask is None or self.condensed else self.mask[listed].tolist(),
+            "mask_name": self.mask_name,
+            "mask_convention": "true = may attend",
+            "head": self.shown.name,
+            "weights": self.shown.weights[held].tolist() if self.whole else None,
+            "output": _listed(self.output, listed),
+            "layer_output": _listed(self.layer_output, listed),
+            "summary": [self._summary(i) for i in listed],
+            "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
+            "condensed": not self.whole,
+            "heads": [],
+            "notes": list(self.notes),
+        }
+        if steps:
+            record["x_query"] = _listed(self.x_query, listed)
+            record["x_key"] = None if self.x_key is None else self.x_key.tolist()
+        if steps or self.settings.head in ("all", "mean"):
+            record["heads"] = [self._head(head, steps, listed, held) for head in self.shown_heads]
+        return record
+
+    def _summary(self, i: int) -> dict[str, object]:
+        j = int(self.shown.top_keys[i, 0])
+        found = j >= 0
+        return {
+            "query": self.query_tokens[i],
+            "key": self.key_tokens[j] if found else None,
+            "weight": float(self.shown.top_weights[i, 0]) if found else None,
+        }
+
+    def _numbered_links(self, listed: list[int]) -> list[tuple[int, int, float]]:
+        place = {i: n for n, i in enumerate(listed)}
+        return [(place[i], j, w) for i, j, w in self.links()]
+
+    def _head(self, head: Head, steps: bool, listed: list[int], held: list[int]) -> dict[str, object]:
+        record: dict[str, object] = {
+            "name": head.name,
+            "weights": head.weights[held].tolist() if self.whole else None,
+            "output": _listed(head.output, listed),
+        }
+        if steps:
+            for name in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "k", "v"):
+                value = getattr(head, name)
+                record[name] = None if value is None else value.tolist()
+            record["q"] = _listed(head.q, listed)
+            for name in ("scores", "scaled_scores", "position_scores", "masked_scores"):
+                value = getattr(head, name)
+                record[name] = None if value is None or not self.whole else _finite(value[held])
+        return record
+
+
+def _listed(matrix: Array | None, rows: list[int]) -> list[object] | None:
+    return None if matrix is None else matrix[rows].tolist()
+
+
+def _finite(matrix: Array) -> list[list[float | None]]:
+    return [[None if x == float("-inf") else x for x in row] for row in matrix.tolist()]

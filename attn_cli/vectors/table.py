@@ -1,0 +1,101 @@
+"""A table of word vectors: its words as one block of text, its rows as one array, neither parsed."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli.errors import InputError
+from attn_cli.files import data_path
+from attn_cli.tensors import read_safetensors, write_safetensors
+from attn_cli.visible import visible
+
+Array = NDArray[np.floating[Any]]
+BUNDLED = "word2vec"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Word vectors, most frequent word first where the maker ordered them so.
+
+    `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), often a view of
+    a memory map: only the rows that are asked for are ever read.
+    """
+
+    source: str
+    name: str
+    block: bytes
+    matrix: Array
+    about: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def length(self) -> float | None:
+        """The one Euclidean length that all vectors have, where the file states one."""
+        stated = self.about.get("length")
+        return float(stated) if stated else None
+
+    def words(self) -> list[str]:
+        """Return every word, in order."""
+        return self.block[1:-1].decode("utf-8", "surrogateescape").split("\n")
+
+    def find(self, words: Iterable[str]) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that the table has; the first of doubles wins."""
+        found = {}
+        for word in words:
+            at = self.block.find(b"\n" + word.encode("utf-8", "surrogatepass") + b"\n")
+            if at >= 0 and word and "\n" not in word:
+                found[word] = self.matrix[self.block.count(b"\n", 0, at)].astype(np.float64)
+        return found
+
+
+def bundled() -> Table:
+    """Return the vectors that come with the program."""
+    return read_table(str(data_path("word2vec.safetensors")), source="word2vec", name=BUNDLED)
+
+
+def read_table(path: str, source: str = "file", name: str | None = None) -> Table:
+    """Read a table that `attn vectors train` wrote: safetensors with `vectors` and `words`."""
+    arrays, about = read_safetensors(path)
+    shown = name or visible(path)
+    if (
+        set(arrays) != {"vectors", "words"}
+        or arrays["vectors"].ndim != 2
+        or arrays["words"].dtype != np.uint8
+    ):
+        raise InputError(f"{shown} is not a table of word vectors: it needs the arrays vectors and words.")
+    block = b"\n" + arrays["words"].tobytes() + b"\n"
+    if block.count(b"\n") != len(arrays["vectors"]) + 1:
+        raise InputError(f"{shown} has {block.count(10) - 1} words but {len(arrays['vectors'])} vectors.")
+    return Table(source, shown, block, arrays["vectors"], about)
+
+
+def write_table(stream: IO[bytes], words: list[str], matrix: Array, about: dict[str, str]) -> None:
+    """Write words and vectors as read_table reads them, with what is to be known of them."""
+    block = "\n".join(words).encode()
+    arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
+    write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})
+
+
+def describe(table: Table) -> dict[str, object]:
+    """Return what is known of a table: its size and what its maker noted."""
+    noted = {key: value for key, value in table.about.items() if key != "format"}
+    settings = noted.pop("settings", None)
+    return {
+        "source": table.source,
+        "name": table.name,
+        "words": len(table.matrix),
+        "dim": table.dim,
+        "dtype": str(table.matrix.dtype),
+        "length": table.length,
+        "bytes": int(table.matrix.nbytes + len(table.block)),
+        "settings": json.loads(settings) if settings else None,
+        "about": noted,
+    }

@@ -1,0 +1,187 @@
+"""Word vectors learned from running text: gensim's Word2Vec (skip-gram), streamed, deterministic."""
+
+import contextlib
+import gzip
+import json
+import lzma
+import os
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli.errors import CreateError, InputError, MissingExtra, UsageError
+from attn_cli.files import regular, written
+from attn_cli.progress import Report, Stage
+from attn_cli.tokens import tokenize
+from attn_cli.vectors.table import write_table
+from attn_cli.visible import visible
+
+LONGEST_LINE = 1 << 20
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How vectors are trained; the defaults are those of the bundled vectors."""
+
+    dim: int = 100
+    window: int = 5
+    negative: int = 8
+    epochs: int = 6
+    sample: float = 1e-4
+    words: int = 40_000
+    min_count: int = 10
+    remove: int = 1
+    length: float = 4.0
+    seed: int = 0
+    workers: int = 1
+
+
+class Corpus:
+    """The sentences of text files, one a line, tokenized anew at every pass: memory stays constant."""
+
+    def __init__(self, paths: Sequence[Path], report: Report, epochs: int) -> None:
+        self.paths = paths
+        self.report = report
+        self.epochs = epochs
+        self.passes = 0
+        self.bytes = sum(path.stat().st_size for path in paths)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        """Yield each line's tokens; gensim calls this once for the vocabulary and once an epoch."""
+        phase = "vocabulary" if self.passes == 0 else f"epoch {self.passes} of {self.epochs}"
+        self.passes += 1
+        start = time.monotonic()
+        before = words = 0
+        for path in self.paths:
+            with path.open("rb") as raw, contextlib.closing(_unpacked(raw)) as text:
+                for number, line in enumerate(_lines(text, path)):
+                    tokens = tokenize(line.decode("utf-8", "replace").lower(), keep_punctuation=True).tokens
+                    if tokens:
+                        words += len(tokens)
+                        yield list(tokens)
+                    if number % 2000 == 0:
+                        done = (before + raw.tell()) / max(1, self.bytes)
+                        self.report(Stage(phase, min(1.0, done), words, time.monotonic() - start))
+            before += path.stat().st_size
+        self.report(Stage(phase, 1.0, words, time.monotonic() - start))
+
+
+def _lines(text: IO[bytes], path: Path) -> Iterator[bytes]:
+    try:
+        while line := text.readline(LONGEST_LINE):
+            yield line
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{visible(str(path))} cannot be unpacked: {visible(str(error))}.") from None
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+    """Open a plain, gzip or xz stream for reading; its first bytes tell which."""
+    magic = raw.read(6)
+    raw.seek(0)
+    if magic[:2] == b"\x1f\x8b":
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    if magic == b"\xfd7zXZ\x00":
+        return lzma.LZMAFile(raw)
+    return raw
+
+
+def fit(
+    paths: Sequence[Path], settings: TrainSettings, report: Report
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Learn vectors (n, dim) for the most frequent lower-cased words of the texts, most frequent first.
+
+    Skip-gram with negative sampling (Mikolov et al. 2013, "Distributed Representations of Words and
+    Phrases"). One worker and one seed give the same vectors on the same kind of processor.
+    """
+    Word2Vec = _word2vec()
+
+    corpus = Corpus(paths, report, settings.epochs)
+    model = Word2Vec(
+        vector_size=settings.dim,
+        window=settings.window,
+        sg=1,
+        hs=0,
+        negative=settings.negative,
+        sample=settings.sample,
+        min_count=settings.min_count,
+        max_final_vocab=settings.words,
+        seed=settings.seed,
+        workers=settings.workers,
+        epochs=settings.epochs,
+    )
+    try:
+        model.build_vocab(corpus)
+    except RuntimeError:
+        raise InputError("There is no text in these files to learn from.") from None
+    if not model.wv.index_to_key:
+        raise InputError(f"No word occurs {settings.min_count} times.", "Give more text, or --min-count 1.")
+    model.train(corpus, total_examples=model.corpus_count, epochs=settings.epochs)
+    return list(model.wv.index_to_key), np.asarray(model.wv.vectors, dtype=np.float32)
+
+
+def _word2vec() -> Any:
+    try:
+        # gensim takes a second to import: only training pays for it.
+        from gensim.models import Word2Vec
+    except ImportError:
+        raise MissingExtra("Training needs gensim: pip install gensim") from None
+    return Word2Vec
+
+
+def finish(vectors: NDArray[np.float32], remove: int, length: float) -> NDArray[np.float16]:
+    """Return the vectors without what all words share, each of one length, as float16.
+
+    Their mean is taken off, then their `remove` strongest principal directions (Mu and Viswanath 2018,
+    "All-but-the-Top"): what is left tells words apart better.
+    """
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    if remove:
+        # The directions are the last eigenvectors of a dim x dim matrix: small, and in a fixed order.
+        _, directions = np.linalg.eigh(centred.T @ centred)
+        strongest = directions[:, -remove:]
+        centred = centred - (centred @ strongest) @ strongest.T
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    scaled: NDArray[np.float16] = (centred * (length / np.where(lengths == 0, 1, lengths))).astype(np.float16)
+    return scaled
+
+
+def train_file(
+    corpora: Sequence[str], output: str, settings: TrainSettings, report: Report
+) -> dict[str, int | str]:
+    """Train on the texts and write the table to `output`, all or nothing; return what was written."""
+    _check(settings, output)
+    paths = [regular(path) for path in corpora]
+    words, vectors = fit(paths, settings, report)
+    about = {
+        "length": f"{settings.length:g}",
+        "settings": json.dumps(asdict(settings)),
+        "method": "gensim Word2Vec, skip-gram, lower-cased, tokenizer words with punctuation kept",
+        "texts": ", ".join(visible(path.name) for path in paths),
+    }
+    with written(output) as stream:
+        write_table(stream, words, finish(vectors, settings.remove, settings.length), about)
+    return {"file": output, "words": len(words), "dim": settings.dim, "bytes": os.path.getsize(output)}
+
+
+def _check(settings: TrainSettings, output: str) -> None:
+    """Refuse before hours of work what could only fail after them."""
+    least = {"dim": 1, "window": 1, "negative": 1, "epochs": 1, "words": 1, "min_count": 1, "workers": 1}
+    for name, smallest in (least | {"remove": 0, "seed": 0}).items():
+        value = getattr(settings, name)
+        if not smallest <= value < 2**31:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"{option} cannot be {value}.", f"Give {smallest} or more.", option)
+    if settings.remove >= settings.dim:
+        raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
+    if not (0 < settings.length < 1e4 and 0 <= settings.sample <= 1):
+        raise UsageError("--length must lie between 0 and 10,000, and --sample between 0 and 1.")
+    folder = os.path.dirname(os.path.realpath(output))
+    if not os.access(folder, os.W_OK):
+        raise CreateError(f"Cannot create {visible(output)}: its folder cannot be written to.")
+    _word2vec()

@@ -1,0 +1,17 @@
+"""How a result is to be shown: the output options, with their defaults."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class View:
+    """Output options; None means that attn chooses."""
+
+    format: str | None = None
+    output: str | None = None
+    tidy: bool = False
+    steps: bool = False
+    precision: int | None = None
+    color: str = "auto"
+    palette: str | None = None
+    width: int | None = None

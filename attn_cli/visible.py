@@ -1,0 +1,51 @@
+"""Make any text safe to print: what would be obeyed or unseen is spelled out instead."""
+
+import unicodedata
+
+# Cc are C0, DEL and C1; Cf are the bidi controls, zero-width characters and tags; Zl and Zp break
+# lines; Cs are lone surrogates, which no encoding accepts; Co and Cn have no agreed picture.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_ZWJ = "\u200d"
+# Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
+
+
+def visible(text: str) -> str:
+    """Return `text` with each character that a terminal or a page would obey or hide spelled out.
+
+    C0 and DEL become caret notation, everything else `<U+XXXX>`. A zero-width joiner between two
+    symbols (a family emoji) and a variation selector after a visible character stay. Spaces other
+    than U+0020 are spelled out too: a token that holds one must not look like two.
+
+    >>> visible(chr(27) + "[31m"), visible(chr(0x202E))
+    ('^[[31m', '<U+202E>')
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spell(text, i) for i in range(len(text)))
+
+
+def _spell(text: str, i: int) -> str:
+    char = text[i]
+    code = ord(char)
+    if code < 0x20 or code == 0x7F:
+        return "^" + chr(code ^ 0x40)
+    if char == " ":
+        return char
+    if char == _ZWJ and _joins_emoji(text, i):
+        return char
+    if 0xFE00 <= code <= 0xFE0F:
+        return char if i and unicodedata.category(text[i - 1])[0] in "LNPS" else f"<U+{code:04X}>"
+    if 0xE0100 <= code <= 0xE01EF or char in _BLANK:
+        return f"<U+{code:04X}>"
+    category = unicodedata.category(char)
+    if category in _HIDDEN or category == "Zs":
+        return f"<U+{code:04X}>"
+    return char
+
+
+def _joins_emoji(text: str, i: int) -> bool:
+    def pictured(char: str) -> bool:
+        return unicodedata.category(char) in ("So", "Sk") or char == "\ufe0f"
+
+    return 0 < i < len(text) - 1 and pictured(text[i - 1]) and pictured(text[i + 1])

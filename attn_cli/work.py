@@ -1,0 +1,105 @@
+"""Attending with every head: at once, or by blocks of rows where the matrix is too large to keep."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attn_cli import masks
+from attn_cli.attention import Links, Steps, attention_steps, strongest
+from attn_cli.heads import Ready
+from attn_cli.trace import LARGE, Head
+
+Array = NDArray[np.floating[Any]]
+Report = Callable[[float], None]
+
+
+class Swept(NamedTuple):
+    """What is kept of one head after a sweep: each row's strongest links, and the output."""
+
+    links: Links
+    output: Array
+
+
+class Work(NamedTuple):
+    """What all heads share while attending."""
+
+    heads: tuple[Ready, ...]
+    mask: masks.Mask | None
+    factor: float
+    score: str
+
+    def steps(self, head: Ready, rows: NDArray[np.intp]) -> Steps:
+        """Return every step of these rows."""
+        allowed = None if self.mask is None else self.mask.rows(rows)
+        bias = None if head.bias is None else head.bias[rows]
+        return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
+
+    def sweep(self, n_q: int, k: int, report: Report | None) -> dict[str, Swept]:
+        """Go over all rows in blocks, and keep of each head, and of their mean, links and outputs alone."""
+        n_k = len(self.heads[0].k)
+        size = max(1, (LARGE // 2) // n_k)
+        kept: dict[str, list[tuple[Links, Array]]] = {}
+        for start in range(0, n_q, size):
+            rows = np.arange(start, min(start + size, n_q))
+            allowed = None if self.mask is None else self.mask.rows(rows)
+            blocks = [self.steps(head, rows) for head in self.heads]
+            for head, block in zip(self.heads, blocks, strict=True):
+                kept.setdefault(head.name, []).append((strongest(block.weights, k, allowed), block.output))
+            if len(blocks) > 1:
+                weights = np.mean([block.weights for block in blocks], axis=0)
+                output = np.mean([block.output for block in blocks], axis=0)
+                kept.setdefault("mean", []).append((strongest(weights, k, allowed), output))
+            if report:
+                report((start + len(rows)) / n_q)
+        if "mean" not in kept:
+            kept["mean"] = kept[self.heads[0].name]
+        return {name: _joined(parts) for name, parts in kept.items()}
+
+    def head(self, ready: Ready, rows: NDArray[np.intp], k: int, swept: Swept | None) -> Head:
+        """Return the record of one head, with the rows that are to be held."""
+        steps = self.steps(ready, rows)
+        allowed = None if self.mask is None else self.mask.rows(rows)
+        links = swept.links if swept else strongest(steps.weights, k, allowed)
+        W = ready.weights
+        return Head(
+            name=ready.name,
+            W_q=W.W_q if W else None,
+            W_k=W.W_k if W else None,
+            W_v=W.W_v if W else None,
+            b_q=W.b_q if W else None,
+            b_k=W.b_k if W else None,
+            b_v=W.b_v if W else None,
+            q=ready.q,
+            k=ready.k,
+            v=ready.v,
+            scores=steps.scores,
+            scaled_scores=steps.scaled_scores,
+            position_scores=None if ready.bias is None else ready.bias[rows],
+            masked_scores=steps.masked_scores,
+            weights=steps.weights,
+            output=swept.output if swept else steps.output,
+            top_keys=links.keys,
+            top_weights=links.weights,
+        )
+
+    def mean(self, heads: list[Head], rows: NDArray[np.intp], k: int, swept: Swept | None) -> Head:
+        """Return the heads' mean as a head of its own, which has weights and output but no steps."""
+        weights = np.mean([head.weights for head in heads], axis=0)
+        output = swept.output if swept else _mean_output(heads)
+        allowed = None if self.mask is None else self.mask.rows(rows)
+        links = swept.links if swept else strongest(weights, k, allowed)
+        blank = dict.fromkeys(("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v", "scores"))
+        blank |= dict.fromkeys(("scaled_scores", "position_scores", "masked_scores"))
+        return Head("mean", **blank, weights=weights, output=output, top_keys=links[0], top_weights=links[1])
+
+
+def _mean_output(heads: list[Head]) -> Array | None:
+    outputs = [head.output for head in heads if head.output is not None]
+    return np.mean(outputs, axis=0) if len({output.shape for output in outputs}) == 1 else None
+
+
+def _joined(parts: list[tuple[Links, Array]]) -> Swept:
+    links = Links(*(np.concatenate(column) for column in zip(*(part[0] for part in parts), strict=True)))
+    return Swept(links, np.concatenate([part[1] for part in parts]))
