@@ -79,7 +79,7 @@ OPTIONS: dict[str, Any] = {
     "layout": Annotated[
         Literal["in-out", "out-in"] | None,
         _option(
-            "--layout", help="Layout of weights from files: in-out is x W, out-in is W x.  [default: in-out]"
+            "--layout", help="Layout of weights from files: in-out is x W, out-in W x.  [default: in-out]"
         ),
     ],
     "score": Annotated[
@@ -94,7 +94,8 @@ OPTIONS: dict[str, Any] = {
         _option(
             "--mask",
             metavar="NAME|FILE",
-            help="none, causal, causal-bottom-right, window:N, or a file.  [default: causal in masked, else none]",
+            help="none, causal, causal-bottom-right, window:N, or a file.  "
+            "[default: causal in masked, else none]",
         ),
     ],
     "mask_true": Annotated[

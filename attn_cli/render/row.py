@@ -67,7 +67,7 @@ def _strongest(row: Row) -> list[int]:
 
 
 def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
-    """Write q.k as a sum of products: all of them up to eight, else the first four, the last, and the rest."""
+    """Write q.k as a sum of products: all up to eight, else the first four, the last, and the rest."""
     assert head.q is not None and head.k is not None
     pairs = list(zip(head.q[i].tolist(), head.k[j].tolist(), strict=True))
     terms = [f"{_factor(q)}×{_factor(k)}" for q, k in pairs]
@@ -119,7 +119,7 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
     if row.shift:
         yield Say(
-            f"Before exp, {plain(row.shift)} is taken off every score: numbers stay small, and it cancels out."
+            f"Before exp, {plain(row.shift)} is taken off every score to keep numbers small; it cancels out."
         )
     order = _strongest(row)[:3]
     tokens = [quoted(trace.key_tokens[j]) for j in order]
