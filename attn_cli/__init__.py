@@ -6,6 +6,8 @@
 [[5.0]]
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -5,16 +5,21 @@
 Rows are queries, columns are keys. Leading axes, where there are any, are heads.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from attn_cli.errors import InputError
 from attn_cli.masks import named
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from attn_cli.arrays import Array, Bools, Ints
+
 BLOCK_CELLS = 1 << 20
 
 
@@ -31,7 +36,7 @@ class Steps(NamedTuple):
 class Links(NamedTuple):
     """Each query's strongest keys, (n_q, k), strongest first; key -1 and weight 0 where there is none."""
 
-    keys: NDArray[np.intp]
+    keys: Ints
     weights: Array
 
 
@@ -70,7 +75,7 @@ def attention_steps(
     Q: Array,
     K: Array,
     V: Array,
-    mask: NDArray[np.bool_] | None = None,
+    mask: Bools | None = None,
     bias: Array | None = None,
     scale: float = 1.0,
     score: str = "scaled",
@@ -92,8 +97,8 @@ def attention_steps(
     return Steps(scores, scaled_scores, masked_scores, weights, output)
 
 
-def _check_scores(masked_scores: Array, mask: NDArray[np.bool_] | None) -> None:
-    bad: NDArray[np.bool_] = np.logical_not(masked_scores < np.inf)
+def _check_scores(masked_scores: Array, mask: Bools | None) -> None:
+    bad: Bools = np.logical_not(masked_scores < np.inf)
     if mask is None:
         bad |= np.isneginf(masked_scores)
     if bad.any():
@@ -108,7 +113,7 @@ def _weighted_sum(weights: Array, V: Array) -> Array:
     if np.isfinite(V).all():
         return weights @ V
     # A value behind a mask must not be seen: 0 x NaN would be NaN.
-    bad: NDArray[np.bool_] = np.logical_not(np.isfinite(V).all(axis=-1))
+    bad: Bools = np.logical_not(np.isfinite(V).all(axis=-1))
     seen = (weights > 0) & bad[..., np.newaxis, :]
     if seen.any():
         j = int(np.argwhere(seen)[0][-1])
@@ -116,7 +121,7 @@ def _weighted_sum(weights: Array, V: Array) -> Array:
     return weights @ np.where(bad[..., np.newaxis], 0, V)
 
 
-def strongest(weights: Array, k: int, mask: NDArray[np.bool_] | None = None) -> Links:
+def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     """Return the k strongest links of each row of weights (n_q, n_k); ties go to the lowest key."""
     n_q, n_k = weights.shape
     k = min(k, n_k)
@@ -196,9 +201,7 @@ def _matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
     return Q.astype(dtype, copy=False), K.astype(dtype, copy=False), V.astype(dtype, copy=False)
 
 
-def _mask_rows(
-    mask: ArrayLike | str | None, n_q: int, n_k: int
-) -> Callable[[int, int], NDArray[np.bool_] | None]:
+def _mask_rows(mask: ArrayLike | str | None, n_q: int, n_k: int) -> Callable[[int, int], Bools | None]:
     if mask is None:
         return lambda start, stop: None
     if isinstance(mask, str):

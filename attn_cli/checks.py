@@ -1,5 +1,7 @@
 """Settings checked in one place, and the rows that a query names."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """What can go wrong, each kind with its exit code and one line of help."""
 
+from __future__ import annotations
+
 FINE, DIFFERENT, USAGE, INPUT, NO_FILE, NO_EXTRA = 0, 1, 2, 65, 66, 69
 BUG, CANNOT_CREATE, CANNOT_WRITE, CONFIG, INTERRUPTED = 70, 73, 74, 78, 130
 

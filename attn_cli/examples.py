@@ -1,5 +1,7 @@
 """The worked examples: the inputs of the tutorials that the project grew from."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,7 @@
 """An error becomes one line, or one JSON object, on standard error, and an exit code."""
 
+from __future__ import annotations
+
 import json
 import os
 from typing import Any

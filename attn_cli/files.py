@@ -1,5 +1,7 @@
 """Files, read and written safely: only regular files in, never half a file out."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import stat

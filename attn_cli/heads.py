@@ -1,19 +1,19 @@
 """One layer's heads with Q, K and V made: from given ones, or from X and a projection."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli import model
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
 from attn_cli.inputs import Inputs, given_labels
-from attn_cli.matrices import Given, read_given
 from attn_cli.trace import Embedding, Projected, Settings
 from attn_cli.visible import visible
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.matrices import Given
 
 
 class Ready(NamedTuple):
@@ -115,6 +115,8 @@ def _projection_file(name: str) -> Given:
             "Projections are identity, random, or a file (with a slash or a suffix such as .json).",
             option="--projection",
         )
+    from attn_cli.matrices import read_given  # only those who give a file need it
+
     return read_given(name)
 
 

@@ -1,18 +1,19 @@
 """Both sides of attention before projection: tokens and their vectors, from text or from given matrices."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import InputError
-from attn_cli.matrices import Given
 from attn_cli.trace import Embedding, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.visible import visible
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.matrices import Given
+
 RANDOM_DIM = 4
 
 

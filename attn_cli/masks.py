@@ -4,30 +4,33 @@ Rows are queries, columns are keys. A mask is kept as a rule and made row by row
 never needs all of it at once.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Bools, Ints
 
 NAMES = ("none", "causal", "causal-bottom-right", "window:N")
 _WINDOW = re.compile(r"window:([0-9]{1,9})")
 
 
-@dataclass(frozen=True, eq=False)
-class Mask:
+class Mask(NamedTuple):
     """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's."""
 
     name: str
     n_q: int
     n_k: int
-    array: NDArray[np.bool_] | None = None
+    array: Bools | None = None
 
-    def rows(self, rows: Sequence[int] | NDArray[np.intp]) -> NDArray[np.bool_]:
+    def rows(self, rows: Sequence[int] | Ints) -> Bools:
         """Return the mask of these queries, shape (len(rows), n_k)."""
         if self.array is not None:
             return self.array[np.asarray(rows, dtype=np.intp)]
@@ -37,7 +40,7 @@ class Mask:
             return j <= i
         if self.name == "causal-bottom-right":
             return j <= i + (self.n_k - self.n_q)
-        near: NDArray[np.bool_] = np.abs(i - j) <= window_size(self.name)
+        near: Bools = np.abs(i - j) <= window_size(self.name)
         return near
 
 

@@ -1,31 +1,32 @@
 """Given matrices: Q, K, V, or X and W, or a mask, from JSON, .npz, .npy, .safetensors or text."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.errors import InputError
 from attn_cli.files import read_bytes
 from attn_cli.tensors import read_npy, read_npz, read_safetensors
 from attn_cli.visible import visible
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+
 MATRICES = ("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context")
 VECTORS = ("b_q", "b_k", "b_v", "b_o")
 OTHERS = ("about", "heads", "layout", "tokens", "context_tokens", "score", "mask", "position_scores")
 
 
-@dataclass(frozen=True, eq=False)
-class Given:
+class Given(NamedTuple):
     """What a file of matrices holds: arrays by name, and the rest as written."""
 
     name: str
-    arrays: dict[str, Array] = field(default_factory=dict)
+    arrays: dict[str, Array]
     tokens: tuple[str, ...] | None = None
     context_tokens: tuple[str, ...] | None = None
     heads: int | None = None

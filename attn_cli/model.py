@@ -1,17 +1,18 @@
 """What turns word vectors into queries, keys and values: identity, random or given projections."""
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.attention import project
 from attn_cli.errors import InputError, UsageError
-from attn_cli.matrices import Given
 from attn_cli.trace import Projected
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.matrices import Given
 
 
 class HeadWeights(NamedTuple):
@@ -38,8 +39,7 @@ class HeadWeights(NamedTuple):
         return project(X, self.W_v, self.b_v, layout)
 
 
-@dataclass(frozen=True, eq=False)
-class Projection:
+class Projection(NamedTuple):
     """The heads of one attention layer, and W_o where their outputs are joined."""
 
     about: Projected

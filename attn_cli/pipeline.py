@@ -1,6 +1,9 @@
 """The one path: text, or given matrices, become a Trace."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +14,13 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
 from attn_cli.heads import Layer, Ready, given_qkv, projected
 from attn_cli.inputs import Inputs, embedded, given_x
-from attn_cli.matrices import Given, read_mask
 from attn_cli.tokens import tokenize
 from attn_cli.trace import LARGE, Head, Settings, Trace
 from attn_cli.visible import visible
 from attn_cli.work import Report, Work
+
+if TYPE_CHECKING:
+    from attn_cli.matrices import Given
 
 LINKS = 5
 
@@ -101,6 +106,8 @@ def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask |
             "'blocked' in torch's MultiheadAttention.",
             option="--mask-true",
         )
+    from attn_cli.matrices import read_mask  # only those who give a file need it
+
     return masks.from_array(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
 
 

@@ -1,5 +1,7 @@
 """Writing without colour, width or Rich: for answers that must come at once."""
 
+from __future__ import annotations
+
 import sys
 
 from attn_cli.errors import WriteError

@@ -1,5 +1,7 @@
 """What long work reports of itself while it runs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """The steps of attention, in order: name, formula, LaTeX, and one plain sentence to fill with real values."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 

@@ -4,29 +4,33 @@ Every size is checked against the file's own before memory is taken. The safeten
 its README: 8 bytes of header length, a JSON header, then the arrays.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import mmap
 import struct
-import zipfile
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.errors import InputError
 from attn_cli.files import regular
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.arrays import Arrays
 
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
 _HEADER_LIMIT = 100_000_000
-Arrays = dict[str, NDArray[Any]]
 
 
 def read_safetensors(path: str | Path) -> tuple[Arrays, dict[str, str]]:
@@ -105,6 +109,8 @@ def read_npy(path: str | Path) -> NDArray[Any]:
 
 def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
     """Return the arrays of a .npz file whose unpacked size is at most `limit` bytes."""
+    import zipfile  # only this format needs it
+
     name = visible(str(path))
     try:
         with zipfile.ZipFile(regular(path)) as archive:

@@ -1,9 +1,10 @@
 """The terminal as a value: width, colours, characters; plain.py is the guarded way out."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -18,8 +19,7 @@ _SYSTEMS = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT, TRUECOLOR: Col
 Line = list[Segment]
 
 
-@dataclass(frozen=True)
-class Terminal:
+class Terminal(NamedTuple):
     """Where output goes: `width` in cells (None is unlimited), `colors` (0, 16, 256 or 2^24)."""
 
     width: int | None = None

@@ -1,5 +1,7 @@
 """Text to tokens: English words as treebanks cut them, or whitespace, or characters."""
 
+from __future__ import annotations
+
 import re
 from functools import lru_cache
 from typing import NamedTuple

@@ -6,14 +6,12 @@ Shapes are written here, once: n_q queries, n_k keys, d numbers a word, d_k a qu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
-    import numpy as np
-    from numpy.typing import NDArray
+    from attn_cli.arrays import Array, Bools, Ints
 
-    Array = NDArray[np.floating[Any]]
 
 LARGE = 1_000_000
 
@@ -61,21 +59,20 @@ class Projected(NamedTuple):
     layer: int | None
 
 
-@dataclass(frozen=True, eq=False)
 class Frozen:
     """A record whose arrays are its own and read-only."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__annotations__:
+            value = getattr(self, name)
             if hasattr(value, "setflags"):
                 if value.base is not None or value.flags.writeable:
                     value = value.copy() if value.base is not None else value.view()
                 value.setflags(write=False)
-                object.__setattr__(self, field.name, value)
+                object.__setattr__(self, name, value)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Head(Frozen):
     """One attention head. The n_q x n_k steps hold the rows that the trace holds (`Trace.rows`).
 
@@ -98,7 +95,7 @@ class Head(Frozen):
     masked_scores: Array | None  # (rows, n_k), their sum; -inf where masked
     weights: Array  # (rows, n_k), softmax of the masked scores
     output: Array | None  # (n_q, d_v), weights @ v
-    top_keys: NDArray[np.intp]  # (n_q, k), each query's strongest keys, strongest first; -1 is none
+    top_keys: Ints  # (n_q, k), each query's strongest keys, strongest first; -1 is none
     top_weights: Array  # (n_q, k)
 
     @property
@@ -126,7 +123,7 @@ class Row(NamedTuple):
     weights: list[float]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace(Frozen):
     """All of one computation, from tokens to output. Renderers read it; `to_dict` is the JSON."""
 
@@ -147,8 +144,8 @@ class Trace(Frozen):
     scale: float
     temperature: float
     mask_name: str
-    mask: NDArray[np.bool_] | None  # (rows, n_k), True = may attend
-    rows: NDArray[np.intp]  # the queries whose n_k numbers are held: all, unless the trace is condensed
+    mask: Bools | None  # (rows, n_k), True = may attend
+    rows: Ints  # the queries whose n_k numbers are held: all, unless the trace is condensed
     focus: tuple[int, ...]  # the queries asked for, else the one most worth a look
     heads: tuple[Head, ...]
     shown: Head

@@ -1,5 +1,7 @@
 """How a result is to be shown: the output options, with their defaults."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 

@@ -1,5 +1,7 @@
 """Make any text safe to print: what would be obeyed or unseen is spelled out instead."""
 
+from __future__ import annotations
+
 import unicodedata
 
 # Cc are C0, DEL and C1; Cf are the bidi controls, zero-width characters and tags; Zl and Zp break

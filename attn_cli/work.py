@@ -1,17 +1,20 @@
 """Attending with every head: at once, or by blocks of rows where the matrix is too large to keep."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli import masks
 from attn_cli.attention import Links, Steps, attention_steps, strongest
 from attn_cli.heads import Ready
 from attn_cli.trace import LARGE, Head
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Ints
+
 Report = Callable[[float], None]
 
 
@@ -30,7 +33,7 @@ class Work(NamedTuple):
     factor: float
     score: str
 
-    def steps(self, head: Ready, rows: NDArray[np.intp]) -> Steps:
+    def steps(self, head: Ready, rows: Ints) -> Steps:
         """Return every step of these rows."""
         allowed = None if self.mask is None else self.mask.rows(rows)
         bias = None if head.bias is None else head.bias[rows]
@@ -57,7 +60,7 @@ class Work(NamedTuple):
             kept["mean"] = kept[self.heads[0].name]
         return {name: _joined(parts) for name, parts in kept.items()}
 
-    def head(self, ready: Ready, rows: NDArray[np.intp], k: int, swept: Swept | None) -> Head:
+    def head(self, ready: Ready, rows: Ints, k: int, swept: Swept | None) -> Head:
         """Return the record of one head, with the rows that are to be held."""
         steps = self.steps(ready, rows)
         allowed = None if self.mask is None else self.mask.rows(rows)
@@ -84,7 +87,7 @@ class Work(NamedTuple):
             top_weights=links.weights,
         )
 
-    def mean(self, heads: list[Head], rows: NDArray[np.intp], k: int, swept: Swept | None) -> Head:
+    def mean(self, heads: list[Head], rows: Ints, k: int, swept: Swept | None) -> Head:
         """Return the heads' mean as a head of its own, which has weights and output but no steps."""
         weights = np.mean([head.weights for head in heads], axis=0)
         output = swept.output if swept else _mean_output(heads)

@@ -1,5 +1,7 @@
 """attn self, masked, cross, explain: attention of a text."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 import typer

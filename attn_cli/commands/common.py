@@ -1,5 +1,7 @@
 """What commands share: reading the text, choosing the format, writing the result."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Sequence
@@ -80,7 +82,7 @@ def _is_ordinary(path: str) -> bool:
     return not os.path.exists(path) or os.path.isfile(path)
 
 
-def terminal_for(view: View) -> "Terminal":
+def terminal_for(view: View) -> Terminal:
     """Return the terminal that the view's output goes to."""
     from attn_cli.terminal import detect
 
@@ -88,7 +90,7 @@ def terminal_for(view: View) -> "Terminal":
     return detect(os.environ, stream, view.color, view.width)
 
 
-def show(trace: "Trace", view: View, walk: bool = False) -> None:
+def show(trace: Trace, view: View, walk: bool = False) -> None:
     """Render a trace and write it out; talk goes to standard error."""
     from attn_cli.plain import say
     from attn_cli.render import render
@@ -123,7 +125,7 @@ def checked(settings: Settings) -> Settings:
     return settings
 
 
-def progress(label: str) -> "Progress":
+def progress(label: str) -> Progress:
     """Return a progress callback that draws a line on standard error, if that is a terminal."""
     return Progress(label)
 

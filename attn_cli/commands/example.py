@@ -1,5 +1,7 @@
 """attn example: the worked examples that the project grew from."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +48,7 @@ def example(
     show(_trace(load(name), settings), view)
 
 
-def _trace(chosen: "Example", settings: Settings) -> "Trace":
+def _trace(chosen: Example, settings: Settings) -> Trace:
     from attn_cli.pipeline import trace_matrices, trace_text
 
     given = chosen.given

@@ -1,5 +1,7 @@
 """attn schema: the JSON Schema of everything that attn prints as JSON."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from attn_cli.plain import put_plain

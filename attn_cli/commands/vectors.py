@@ -1,5 +1,7 @@
 """attn vectors: look into word vectors, and train them."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 import typer

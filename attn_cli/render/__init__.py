@@ -1,5 +1,7 @@
 """Trace to text, in every format. Each renderer is loaded when it is asked for."""
 
+from __future__ import annotations
+
 from attn_cli.terminal import Terminal
 from attn_cli.trace import Trace
 from attn_cli.view import View

@@ -1,5 +1,7 @@
 """What every screen says of its numbers: title, settings, notes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from attn_cli.render.blocks import Block, Say

@@ -3,45 +3,42 @@
 Blocks hold raw tokens. Every drawer makes every string inert itself, in one place.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     """A heading; level 1 is the screen's, 2 a part's, 3 a step's."""
 
     text: str
     level: int = 2
 
 
-@dataclass(frozen=True)
-class Say:
+class Say(NamedTuple):
     """A paragraph of plain words; a quiet one is an aside."""
 
     text: str
     quiet: bool = False
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(NamedTuple):
     """Arithmetic or a formula, in characters that hold no token."""
 
     text: str
     before: str = ""  # words in front, which may hold tokens
 
 
-@dataclass(frozen=True, eq=False)
-class Matrix:
+class Matrix(NamedTuple):
     """A matrix with labels; NaN is masked. `more` says what was left out."""
 
     rows: Sequence[str]
     columns: Sequence[str]
-    values: NDArray[np.floating[Any]]
+    values: Array
     corner: str = ""
     sums: Sequence[str] = ()
     is_weights: bool = False
@@ -50,16 +47,14 @@ class Matrix:
     more: str = ""
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """A small table of text: a label, then numbers already written."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Bars:
+class Bars(NamedTuple):
     """A bar for each label; `largest` is the value of the longest bar; None is masked."""
 
     title: str

@@ -1,5 +1,7 @@
 """Weights as CSV or TSV: wide (a column a key) or tidy (a row a link); never a formula for a spreadsheet."""
 
+from __future__ import annotations
+
 import csv
 import io
 

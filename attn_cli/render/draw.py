@@ -1,5 +1,7 @@
 """Blocks to lines of segments, for a terminal of a given width."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -4,12 +4,12 @@ At every width, numbers lose digits before they lose themselves: digits, then pe
 two cells and of one, then pages of columns. The reader is told which.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.segment import Segment
 from rich.style import Style
 
@@ -18,7 +18,9 @@ from attn_cli.render.palette import BOLD, DIM, SHADES, inks, ramp_name, shades
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.terminal import Line, Terminal
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Ints
+
 LABEL = 12
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
@@ -32,8 +34,7 @@ class Rung(NamedTuple):
     block: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
+class Grid(NamedTuple):
     """A matrix to draw: values (rows, columns), NaN where masked, with its labels.
 
     `sums` is a last column of text. Shades run from the least to the largest value in `low` .. `high`.
@@ -87,7 +88,7 @@ class Grid:
         known = self.values[np.isfinite(self.values)]
         return fitting(float(np.abs(known).max()) if known.size else 0.0, self.precision)
 
-    def _fitted(self, terminal: Terminal) -> "tuple[_Drawn, list[_Page]]":
+    def _fitted(self, terminal: Terminal) -> tuple[_Drawn, list[_Page]]:
         """Return the first rung on which all columns fit beside each other, else the last one in pages."""
         drawn: _Drawn
         for rung in self._rungs():
@@ -97,7 +98,7 @@ class Grid:
                 return drawn, pages
         return drawn, pages
 
-    def _pages(self, drawn: "_Drawn", terminal: Terminal) -> "list[_Page]":
+    def _pages(self, drawn: _Drawn, terminal: Terminal) -> list[_Page]:
         n = self.values.shape[1]
         edge = max([len(self.corner), *map(cells, labels(self.row_labels, terminal, LABEL))])
         tail = (max(map(cells, [*self.sums, self.sums_label])) + 2 if self.sums else 0) + len(drawn.margin)
@@ -113,7 +114,7 @@ class Grid:
             pages.append(_Page(start, stop, edge, widths, room))
         return pages
 
-    def _page(self, drawn: "_Drawn", page: "_Page", terminal: Terminal) -> Iterator[Line]:
+    def _page(self, drawn: _Drawn, page: _Page, terminal: Terminal) -> Iterator[Line]:
         head, numbered = self._headers(drawn, page, terminal)
         tail = max(map(cells, [*self.sums, self.sums_label])) if self.sums else 0
         for i, header in enumerate(head):
@@ -154,7 +155,7 @@ class Grid:
             return [""] * len(self.values)
         return ["  " + padded_left(text, tail) for text in self.sums]
 
-    def _headers(self, drawn: "_Drawn", page: "_Page", terminal: Terminal) -> tuple[list[str], bool]:
+    def _headers(self, drawn: _Drawn, page: _Page, terminal: Terminal) -> tuple[list[str], bool]:
         """Return the header lines, labels cut into pieces as wide as their columns; and whether numbered."""
         names = labels(self.column_labels[page.start : page.stop], terminal, LABEL)
         narrowest = min(page.widths)
@@ -173,7 +174,7 @@ class Grid:
             lines.append(line)
         return lines, numbered
 
-    def _styles(self, drawn: "_Drawn", terminal: Terminal) -> tuple[Sequence[Style | None], float, float]:
+    def _styles(self, drawn: _Drawn, terminal: Terminal) -> tuple[Sequence[Style | None], float, float]:
         known = self.values[~np.isnan(self.values)]
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
         if not terminal.colors or not self.shaded:
@@ -181,7 +182,7 @@ class Grid:
         name = ramp_name(self.palette, terminal)
         return (inks if drawn.rung.block else shades)(name, terminal.colors), low, high
 
-    def _legend(self, drawn: "_Drawn", terminal: Terminal, pages: int) -> Iterator[Line]:
+    def _legend(self, drawn: _Drawn, terminal: Terminal, pages: int) -> Iterator[Line]:
         if self.shaded:
             styles, low, high = self._styles(drawn, terminal)
             form = weight(3) if self.is_weights else self._formats()[0]
@@ -212,8 +213,7 @@ class _Page(NamedTuple):
     room: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Drawn:
+class _Drawn(NamedTuple):
     """A rung with the width that its widest cell needs, and the gap before each."""
 
     rung: Rung
@@ -227,7 +227,7 @@ class _Drawn:
         return " " if self.rung.block else ""
 
     @classmethod
-    def of(cls, rung: Rung, values: Array) -> "_Drawn":
+    def of(cls, rung: Rung, values: Array) -> _Drawn:
         if rung.block:
             return cls(rung, rung.block, 0, [])
         show = rung.format
@@ -237,7 +237,7 @@ class _Drawn:
         texts = [[padded_left(known.get(value, ""), width) for value in row] for row in values.tolist()]
         return cls(rung, width, 1, texts)
 
-    def texts(self, values: Array, shade: NDArray[np.intp], terminal: Terminal) -> list[list[str]]:
+    def texts(self, values: Array, shade: Ints, terminal: Terminal) -> list[list[str]]:
         if self.formatted:
             if len(self.formatted[0]) == values.shape[1]:
                 return self.formatted
@@ -251,7 +251,7 @@ class _Drawn:
         return [[marks[place] for place in row] for row in shade.tolist()]
 
 
-def _shade(values: Array, low: float, high: float) -> NDArray[np.intp]:
+def _shade(values: Array, low: float, high: float) -> Ints:
     """Return each value's shade, 0 to SHADES - 1; -1 where masked."""
     span = high - low or 1.0
     with np.errstate(invalid="ignore", over="ignore"):

@@ -1,5 +1,7 @@
 """JSON that is JSON (never NaN), inert in a terminal, and laid out to be read: a row of a matrix a line."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Blocks to Markdown (GitHub's): tables, headings, code for formulas; tokens shown as they are."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Sequence
 

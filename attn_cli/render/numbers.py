@@ -1,5 +1,7 @@
 """Numbers as text: rounded for the eye, never cut, a masked one never zero."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 

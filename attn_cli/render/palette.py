@@ -4,6 +4,8 @@ Anchors: viridis and cividis are those of matplotlib (CC0); blues and greys foll
 (Apache 2.0). Dark backgrounds want ramps whose low end is dark, light backgrounds the other way round.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 
 from rich.color import Color

@@ -1,5 +1,7 @@
 """How far training is, on standard error: a bar where somebody watches, else a line now and then."""
 
+from __future__ import annotations
+
 import sys
 from types import TracebackType
 
@@ -14,7 +16,7 @@ class TrainingBar:
         self.bar: object = None
         self.said: tuple[str, int] = ("", -1)
 
-    def __enter__(self) -> "TrainingBar":
+    def __enter__(self) -> TrainingBar:
         if sys.stderr is not None and sys.stderr.isatty():
             # Rich's console and progress are slow to import: only a watched training pays for them.
             from rich.console import Console

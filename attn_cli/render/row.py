@@ -1,5 +1,7 @@
 """One row by hand: how one query comes to its weights, with every number."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from attn_cli.render.about import d_k, quoted, short

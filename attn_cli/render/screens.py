@@ -1,5 +1,7 @@
 """The screens: what table, bars and explain show, as blocks."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Lines of text that fit: cell widths, labels, wrapping."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from rich.segment import Segment

@@ -1,10 +1,11 @@
 """The whole matrix, step by step: each step's formula, shape, numbers, and one sentence of real values."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.render.about import d_k, projection, quoted, short
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Matrix, Say
@@ -12,7 +13,9 @@ from attn_cli.render.numbers import plain
 from attn_cli.steps import STEPS
 from attn_cli.trace import Head, Trace
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+
 MOST_ROWS = 12
 FEW_ROWS = 4
 

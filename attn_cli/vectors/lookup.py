@@ -1,12 +1,13 @@
 """From tokens to X: each token's vector, and what is done about a token that has none."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import normalize
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.errors import InputError
 from attn_cli.files import read_bytes
@@ -14,7 +15,8 @@ from attn_cli.vectors.table import Table, bundled, read_table
 from attn_cli.vectors.text import read_text
 from attn_cli.visible import visible
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
 
 
 class Embedded(NamedTuple):

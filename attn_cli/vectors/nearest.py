@@ -1,18 +1,20 @@
 """The words nearest to a word, or to any vector, by cosine."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.vectors.table import Table
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
 
 BLOCK = 8192
 
 
-def nearest(
-    table: Table, vector: NDArray[np.floating[Any]], k: int, without: str = ""
-) -> list[tuple[str, float]]:
+def nearest(table: Table, vector: Array, k: int, without: str = "") -> list[tuple[str, float]]:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
     Ties go to the word that stands earlier in the table; the word `without` is left out. The table is

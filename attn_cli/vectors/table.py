@@ -1,24 +1,25 @@
 """A table of word vectors: its words as one block of text, its rows as one array, neither parsed."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.errors import InputError
 from attn_cli.files import data_path
 from attn_cli.tensors import read_safetensors, write_safetensors
 from attn_cli.visible import visible
 
-Array = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+
 BUNDLED = "word2vec"
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(NamedTuple):
     """Word vectors, most frequent word first where the maker ordered them so.
 
     `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), often a view of
@@ -29,7 +30,7 @@ class Table:
     name: str
     block: bytes
     matrix: Array
-    about: dict[str, str] = field(default_factory=dict)
+    about: dict[str, str]
 
     @property
     def dim(self) -> int:

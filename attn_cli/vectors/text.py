@@ -1,5 +1,7 @@
 """Word vectors that somebody typed: a word and its numbers on each line."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from attn_cli.errors import InputError

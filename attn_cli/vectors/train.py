@@ -1,5 +1,7 @@
 """Word vectors learned from running text: gensim's Word2Vec (skip-gram), streamed, deterministic."""
 
+from __future__ import annotations
+
 import contextlib
 import gzip
 import json
@@ -10,10 +12,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attn_cli.errors import CreateError, InputError, MissingExtra, UsageError
 from attn_cli.files import regular, written
@@ -21,6 +22,9 @@ from attn_cli.progress import Report, Stage
 from attn_cli.tokens import tokenize
 from attn_cli.vectors.table import write_table
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LONGEST_LINE = 1 << 20
 

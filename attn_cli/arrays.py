@@ -1,0 +1,11 @@
+"""Names for arrays, for type checkers alone: at run time nobody pays for them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating[Any]]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+Arrays = dict[str, NDArray[Any]]
