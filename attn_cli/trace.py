@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's defau
 
 
 LARGE = 1_000_000
+MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,22 @@ class Trace(Frozen):
         if steps or self.settings.head in ("all", "mean"):
             record["heads"] = [self._head(head, steps, listed, held) for head in self.shown_heads]
         return record
+
+    def _repr_html_(self) -> str:
+        """Return the weights as an HTML table: what a notebook shows."""
+        from attn_cli.notebook import html_table  # only notebooks ask for it
+
+        if not self.whole:
+            links = self.links()[:MOST_LINKS]
+            names = [f"{self.query_tokens[i]} → {self.key_tokens[j]}" for i, j, _ in links]
+            return html_table(names, ["weight"], [[weight] for _, _, weight in links])
+        cells: list[list[float | None]] = []
+        for i in self.listed:
+            at = self.held(i)
+            allowed = [True] * len(self.key_tokens) if self.mask is None else self.mask[at].tolist()
+            weights = self.shown.weights[at].tolist()
+            cells.append([w if may else None for w, may in zip(weights, allowed, strict=True)])
+        return html_table([self.query_tokens[i] for i in self.listed], self.key_tokens, cells)
 
     def _summary(self, i: int) -> dict[str, object]:
         j = int(self.shown.top_keys[i, 0])

@@ -9,7 +9,7 @@ from rich.segment import Segment
 
 from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.grid import LABEL, Grid
-from attn_cli.render.numbers import fitting
+from attn_cli.render.numbers import fitting, number, share
 from attn_cli.render.palette import BOLD, DIM, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.terminal import Line, Terminal
@@ -98,8 +98,8 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
 def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     if block.title:
         yield from wrapped(terminal.text(block.title), terminal.width, style=BOLD)
-    digits = 3 if view.precision is None else view.precision
-    numbers = [f"{value:.{digits}f}" if value is not None else "masked" for _, value in block.items]
+    show = share if view.precision is None else number(view.precision)
+    numbers = [show(value) if value is not None else "masked" for _, value in block.items]
     widest = max(map(len, numbers), default=1)
     width = terminal.width or 80
     most = max(4, min(LONGEST_NAME, width - widest - 10))

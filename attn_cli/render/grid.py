@@ -78,7 +78,7 @@ class Grid(NamedTuple):
             return [
                 Rung("", weight(3)),
                 Rung("two digits", weight(2)),
-                Rung("whole percent", percent),
+                Rung("weights in whole percent", percent),
                 *blocks,
             ]
         formats = [Rung("", form) for form in self._formats()]

@@ -56,6 +56,17 @@ def scientific(digits: int) -> Format:
     return lambda value: f"{value:.{digits}e}"
 
 
+def share(weight: float) -> str:
+    """Return a weight for a sentence or a list: three decimals, or two digits that say something.
+
+    >>> share(0.3357), share(0.00106), share(1.0), share(0.0)
+    ('0.336', '0.0011', '1.000', '0.000')
+    """
+    if weight == 0 or weight >= 0.01:
+        return f"{weight:.3f}"
+    return f"{weight:.2g}"
+
+
 def fitting(largest: float, precision: int | None = None) -> list[Format]:
     """Return the formats for a matrix whose largest size is `largest`, the most exact first.
 

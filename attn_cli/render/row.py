@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attn_cli.render.about import d_k, quoted, short
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import plain
+from attn_cli.render.numbers import plain, share
 from attn_cli.trace import Head, Row, Trace
 
 ALL_FACTORS = 8
@@ -107,13 +107,13 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
             line.append(f"{row.scaled[j]:.4f}")
         if row.position is not None:
             line += [f"{row.position[j]:.4f}", "masked" if shut else f"{row.masked[j]:.4f}"]
-        line += ["masked", "–"] if shut else [f"{row.exps[j]:.4f}", f"{row.weights[j]:.4f}"]
+        line += ["masked", "–"] if shut else [f"{row.exps[j]:.4f}", _weight(row.weights[j])]
         rows.append(line)
     others = [j for j in range(len(row.weights)) if j not in set(keys)]
     blank = [""] * (len(header) - 3)
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
-        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), f"{exps:.4f}", f"{weights:.4f}"])
+        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), f"{exps:.4f}", _weight(weights)])
     rows.append(["sum", *(["…"] * len(blank)), f"{row.total:.4f}", f"{sum(row.weights):.4f}"])
     return Columns(header, rows)
 
@@ -127,9 +127,13 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
     tokens = [quoted(trace.key_tokens[j]) for j in order]
     same = trace.kind != "cross" and trace.query_tokens == trace.key_tokens
     names = ["itself" if same and j == row.query else name for j, name in zip(order, tokens, strict=True)]
-    parts = [f"{row.weights[j]:.3f} to {name}" for j, name in zip(order, names, strict=True)]
+    parts = [f"{share(row.weights[j])} to {name}" for j, name in zip(order, names, strict=True)]
     tail = " and less to the rest." if len(row.weights) > 3 else "."
     yield Say(f"So {query} gives {', '.join(parts)}{tail}")
-    mixed = " + ".join(f"{row.weights[j]:.3f} v({name})" for j, name in zip(order, tokens, strict=True))
+    mixed = " + ".join(f"{share(row.weights[j])} v({name})" for j, name in zip(order, tokens, strict=True))
     rest = " + ..." if len(row.weights) > 3 else ""
     yield Say(f"Its output is the values mixed in these shares: {mixed}{rest}")
+
+
+def _weight(weight: float) -> str:
+    return f"{weight:.4f}" if weight == 0 or weight >= 0.001 else f"{weight:.2e}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from attn_cli.render.about import closing, formula, quoted, short, title
 from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.numbers import share
 from attn_cli.render.row import one_row
 from attn_cli.render.walk import walk
 from attn_cli.trace import Head, Trace
@@ -85,7 +86,7 @@ def _links(trace: Trace, head: Head) -> Iterator[Block]:
     header = ["query", *(f"{n + 1}." for n in range(min(k, len(trace.key_tokens))))]
     lines = []
     for i in rows:
-        texts = [f"{short(trace.key_tokens[j])} {weight:.3f}" for j, weight in found[i]]
+        texts = [f"{short(trace.key_tokens[j])} {share(weight)}" for j, weight in found[i]]
         texts = texts or ["masked"]
         lines.append([trace.query_tokens[i], *texts, *([""] * (len(header) - 1 - len(texts)))])
     yield Columns(header, lines)
@@ -108,7 +109,7 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
             yield _row_bars(trace, head, i)
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
-    yield Say(f"The longest bar is {_largest(trace):.3f}.", quiet=True)
+    yield Say(f"The longest bar is {share(_largest(trace))}.", quiet=True)
     yield from closing(trace)
 
 
