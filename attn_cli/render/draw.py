@@ -108,9 +108,9 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     room = max(1, min(LONGEST_BAR, width - edge - widest - 4))
     styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else None
     for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
-        share = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
-        bar = _bar(share, room, terminal)
-        style = styles[round(share * (SHADES - 1))] if styles else None
+        part = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
+        bar = _bar(part, room, terminal)
+        style = styles[round(part * (SHADES - 1))] if styles else None
         yield [
             Segment(f"  {padded(name, edge)} {padded_left(text, widest)}"),
             Segment(f" {bar}" if bar else "", style),
