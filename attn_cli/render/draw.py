@@ -43,16 +43,11 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
 
 def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
     values, columns, more = block.values, list(block.columns), block.more
-    if block.fits and terminal.width is not None:
-        show = fitting(float(np.abs(values).max()), view.precision)[0]
-        widest = max([len(show(v)) for v in values[:, :64].ravel().tolist()])
-        widest = max(widest, *(len(name) for name in columns[:64]))
-        room = terminal.width - max(cells(name) for name in labels(block.rows, terminal, LABEL))
-        across = max(1, room // (widest + 1))
-        if across < values.shape[1]:
-            rest = f"{values.shape[1] - across} more columns"
-            more = f"{rest}, {more}" if more else rest
-            values, columns = values[:, :across], columns[:across]
+    across = _across(block, view, terminal) if block.fits else values.shape[1]
+    if across < values.shape[1]:
+        rest = f"{values.shape[1] - across:,} more columns"
+        more = f"{rest}, {more}" if more else rest
+        values, columns = values[:, :across], columns[:across]
     grid = Grid(
         row_labels=block.rows,
         column_labels=columns,
@@ -67,6 +62,20 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
     yield from grid.lines(terminal)
     if more:
         yield from wrapped(f"{'…' if terminal.unicode else '...'} {more}", terminal.width, "  ", DIM)
+
+
+def _across(block: Matrix, view: View, terminal: Terminal) -> int:
+    """Return how many of the first columns fit beside the labels with all their digits."""
+    if terminal.width is None:
+        return int(block.values.shape[1])
+    first = block.values[:, :64]
+    known = np.abs(first[np.isfinite(first)])
+    show = fitting(float(known.max()) if known.size else 0.0, view.precision)[0]
+    widest = max([len(show(v)) for v in first.ravel().tolist()])
+    widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[:64]))
+    edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))
+    tail = max(map(len, block.sums)) + 2 if block.sums else 0
+    return max(1, (terminal.width - edge - tail) // (widest + 1))
 
 
 def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:

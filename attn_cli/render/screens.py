@@ -128,6 +128,16 @@ def _row_bars(trace: Trace, head: Head, i: int) -> Bars:
     return Bars(name, items, _largest(trace))
 
 
+def _is_flat(trace: Trace, i: int) -> bool:
+    """Tell whether a query gives the same weight to every key that it may look at, of several."""
+    n = len(trace.key_tokens)
+    if trace.mask is not None:
+        if trace.condensed:
+            return False
+        n = int(trace.mask[i].sum())
+    return n > 1 and abs(float(trace.shown.top_weights[i, 0]) * n - 1) < 1e-9
+
+
 def _largest(trace: Trace) -> float:
     return max(float(head.top_weights.max()) for head in _drawn_heads(trace))
 
@@ -182,6 +192,7 @@ def _who(trace: Trace) -> Iterator[Block]:
     for i in rows:
         j = int(trace.shown.top_keys[i, 0])
         name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
+        name = "all alike" if _is_flat(trace, i) else name
         items.append((f"{short(trace.query_tokens[i])} -> {name}", float(trace.shown.top_weights[i, 0])))
     yield Bars("", items, _largest(trace))
     if len(rows) < len(trace.listed):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 12
 FEW_ROWS = 4
+MOST_COLUMNS = 120
 
 
 def walk(trace: Trace) -> Iterator[Block]:
@@ -211,5 +212,6 @@ def _square(trace: Trace, matrix: Array, name: str) -> Matrix:
         sums=sums[:most],
         is_weights=name == "weights",
         shaded=True,
+        fits=len(trace.key_tokens) > MOST_COLUMNS,
         more=f"{len(rows) - most:,} more rows" if len(rows) > most else "",
     )
