@@ -43,14 +43,15 @@ class Terminal(NamedTuple):
         """Return lines of segments as text, with this terminal's colours; each style is worked out once."""
         if not self.colors:
             return "".join("".join([segment.text for segment in line]) + "\n" for line in lines)
-        codes: dict[Style | None, tuple[str, str]] = {None: ("", "")}
+        # Keyed by identity, for hashing a Style is slow; the style is kept so that its id stays its own.
+        codes: dict[int, tuple[str, str, Style | None]] = {}
         painted = []
         for line in lines:
             for text, style, _ in line:
-                if style not in codes:
-                    codes[style] = self._codes(style)
-                before, after = codes[style]
-                painted.append(f"{before}{text}{after}")
+                found = codes.get(id(style))
+                if found is None:
+                    found = codes[id(style)] = (*self._codes(style), style)
+                painted.append(f"{found[0]}{text}{found[1]}")
             painted.append("\n")
         return "".join(painted)
 

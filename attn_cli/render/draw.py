@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
 from rich.segment import Segment
 
 from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.grid import LABEL, Grid
+from attn_cli.render.ladder import largest
 from attn_cli.render.numbers import fitting, number, share
 from attn_cli.render.palette import BOLD, DIM, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
@@ -69,9 +69,8 @@ def _across(block: Matrix, view: View, terminal: Terminal) -> int:
     if terminal.width is None:
         return int(block.values.shape[1])
     first = block.values[:, :64]
-    known = np.abs(first[np.isfinite(first)])
-    show = fitting(float(known.max()) if known.size else 0.0, view.precision)[0]
-    widest = max([len(show(v)) for v in first.ravel().tolist()])
+    show = fitting(largest(first), view.precision)[0]
+    widest = max(map(len, show.row(first.ravel().tolist())))
     widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[:64]))
     edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))
     tail = max(map(len, block.sums)) + 2 if block.sums else 0
@@ -107,8 +106,7 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
 def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     if block.title:
         yield from wrapped(terminal.text(block.title), terminal.width, style=BOLD)
-    show = share if view.precision is None else number(view.precision)
-    numbers = [show(value) if value is not None else "masked" for _, value in block.items]
+    numbers = ["masked" if value is None else _share(value, view) for _, value in block.items]
     widest = max(map(len, numbers), default=1)
     width = terminal.width or 80
     most = max(4, min(LONGEST_NAME, width - widest - 10))
@@ -124,6 +122,10 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
             Segment(f"  {padded(name, edge)} {padded_left(text, widest)}"),
             Segment(f" {bar}" if bar else "", style),
         ]
+
+
+def _share(value: float, view: View) -> str:
+    return share(value) if view.precision is None else number(view.precision)(value)
 
 
 def _bar(share: float, room: int, terminal: Terminal) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
 from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.ladder import largest
 from attn_cli.render.numbers import fitting, weight
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -56,10 +55,8 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
-    known = block.values[np.isfinite(block.values)]
-    largest = float(np.abs(known).max()) if known.size else 0.0
     digits = 3 if view.precision is None else view.precision
-    show = weight(digits) if block.is_weights else fitting(largest, view.precision)[0]
+    show = weight(digits) if block.is_weights else fitting(largest(block.values), view.precision)[0]
     across = MOST_COLUMNS if block.fits and block.values.shape[1] > MOST_COLUMNS else block.values.shape[1]
     sums = list(block.sums)
     header = [block.corner, *block.columns[:across], *(["sum"] if sums else [])]

@@ -3,9 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
 
-Format = Callable[[float], str]
+
+class Format(NamedTuple):
+    """How to write a number: a printf template, after multiplying by `factor`.
+
+    `bare` numbers lie between 0 and 1 and go without the zero before the point.
+    """
+
+    template: str
+    factor: float = 1.0
+    bare: bool = False
+
+    def __call__(self, value: float) -> str:
+        """Return one number as text."""
+        return self.row([value])[0]
+
+    def row(self, values: Sequence[float]) -> list[str]:
+        """Return a row of numbers as texts; the whole row is formatted in one go."""
+        if self.factor != 1:
+            values = [self.factor * value for value in values]
+        text = f"\0{self.template}" * len(values) % tuple(values)
+        if self.bare:
+            text = text.replace("\x000.", "\x00.")
+            return [self._one(item) for item in text[1:].split("\0")]
+        return [_unsigned_zero(item) for item in text[1:].split("\0")]
+
+    def _one(self, text: str) -> str:
+        return text if text[0] == "." else text[:-1].rstrip(".")
+
+
+def _unsigned_zero(text: str) -> str:
+    return text[1:] if text[0] == "-" and not text.strip("-0.") else text
 
 
 def weight(digits: int) -> Format:
@@ -14,23 +45,16 @@ def weight(digits: int) -> Format:
     >>> weight(3)(0.33567), weight(3)(1.0), weight(0)(0.6)
     ('.336', '1.00', '1')
     """
-
-    def show(value: float) -> str:
-        text = f"{value:.{digits}f}"
-        if digits == 0:
-            return text
-        return text[1:] if text[0] == "0" else text[: digits + 1].rstrip(".")
-
-    return show
+    return Format(f"%.{digits}f", bare=digits > 0)
 
 
-def percent(value: float) -> str:
-    """Return a weight in whole percent, without the sign.
+def percent() -> Format:
+    """Return the format of a weight in whole percent, without the sign.
 
-    >>> percent(0.0512)
+    >>> percent()(0.0512)
     '5'
     """
-    return f"{100 * value:.0f}"
+    return Format("%.0f", factor=100.0)
 
 
 def number(digits: int) -> Format:
@@ -39,12 +63,7 @@ def number(digits: int) -> Format:
     >>> number(2)(1.2884), number(2)(-0.001), number(0)(7.6)
     ('1.29', '0.00', '8')
     """
-
-    def show(value: float) -> str:
-        text = f"{value:.{digits}f}"
-        return text[1:] if text[0] == "-" and not text.strip("-0.") else text
-
-    return show
+    return Format(f"%.{digits}f")
 
 
 def scientific(digits: int) -> Format:
@@ -53,7 +72,7 @@ def scientific(digits: int) -> Format:
     >>> scientific(2)(1288400.0)
     '1.29e+06'
     """
-    return lambda value: f"{value:.{digits}e}"
+    return Format(f"%.{digits}e")
 
 
 def share(weight: float) -> str:

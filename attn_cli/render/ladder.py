@@ -1,0 +1,90 @@
+"""The width ladder: which way of writing numbers lets all columns of a matrix stand beside each other.
+
+Numbers lose digits before they lose themselves: digits, then whole percent, then heat blocks of two cells
+and of one. What does not fit even then goes to pages of columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.render.numbers import Format, fitting, percent, weight
+from attn_cli.render.palette import SHADES
+from attn_cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Ints
+
+BARS = "▁▂▃▄▅▆▇█"
+DIGITS = "0123456789"
+
+
+class Rung(NamedTuple):
+    """One way to draw a cell: a format for numbers, or a bar that is `block` cells wide."""
+
+    told: str
+    format: Format | None
+    block: int = 0
+
+
+BLOCKS = (Rung("heat blocks of two cells", None, 2), Rung("heat blocks of one cell", None, 1))
+WEIGHTS = (
+    Rung("", weight(3)),
+    Rung("two digits", weight(2)),
+    Rung("weights in whole percent", percent()),
+    *BLOCKS,
+)
+
+
+def rungs(values: Array, is_weights: bool, precision: int | None) -> tuple[Rung, ...]:
+    """Return the rungs for a matrix, the most exact first; a fixed precision is the only rung."""
+    if is_weights:
+        return WEIGHTS if precision is None else (Rung("", weight(precision)),)
+    formats = tuple(Rung("", form) for form in fitting(largest(values), precision))
+    return formats + BLOCKS if precision is None else formats
+
+
+def largest(values: Array) -> float:
+    """Return the largest size of any number in a matrix; 0 if it has none."""
+    known = values[np.isfinite(values)]
+    return float(np.abs(known).max()) if known.size else 0.0
+
+
+class Drawn(NamedTuple):
+    """A matrix written on one rung: its texts, and the width that the widest needs."""
+
+    rung: Rung
+    width: int
+    gap: int
+    texts: list[list[str]]
+
+    @property
+    def margin(self) -> str:
+        """What stands between the row labels and the first cell besides the gap."""
+        return " " if self.rung.block else ""
+
+
+def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
+    """Write every number of `values` on this rung; what is masked (NaN) is written as nan, and not shown."""
+    if rung.format is None:
+        ramp = BARS if terminal.unicode else DIGITS
+        marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
+        return Drawn(rung, rung.block, 0, [[marks[place] for place in row] for row in shade.tolist()])
+    texts = [rung.format.row(row) for row in values.tolist()]
+    has_masked = bool(np.isnan(values).any())
+    widths = [
+        max(map(len, row)) if not has_masked else max([len(t) for t in row if t != "nan"], default=1)
+        for row in texts
+    ]
+    return Drawn(rung, max(widths, default=1), 1, texts)
+
+
+def shading(values: Array, low: float, high: float) -> Ints:
+    """Return each value's shade, 0 to SHADES - 1 between low and high; -1 where masked."""
+    span = high - low or 1.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        places = np.rint((values - low) / span * (SHADES - 1))
+    shades: Ints = np.where(np.isnan(values), -1, np.nan_to_num(places)).astype(np.intp)
+    return shades
