@@ -82,14 +82,14 @@ STEPS = (
     Step(
         "masked_scores",
         "The mask",
-        "masked = scaled where allowed, nothing elsewhere",
+        "masked = {unmasked} where allowed, nothing elsewhere",
         r"M_{ij} \in \{0, -\infty\}",
         "{masking}",
     ),
     Step(
         "weights",
         "Softmax: scores become weights that sum to one",
-        "weights = exp(masked) / row sum of exp(masked)",
+        "weights = exp({before}) / row sum of exp({before})",
         r"A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)",
         "{query} gives {value} of its attention to {key}, more than to any other word.",
     ),

@@ -128,6 +128,21 @@ def _row_bars(trace: Trace, head: Head, i: int) -> Bars:
     return Bars(name, items, _largest(trace))
 
 
+def _strongest_others(trace: Trace, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
+    """Return each row's strongest link to a differently written word, if most rows look at their own."""
+    items: list[tuple[str, float | None]] = []
+    own = 0
+    for i in rows:
+        token = trace.query_tokens[i].casefold()
+        links = list(zip(trace.shown.top_keys[i].tolist(), trace.shown.top_weights[i].tolist(), strict=True))
+        own += trace.key_tokens[links[0][0]].casefold() == token
+        for j, weight in links:
+            if j >= 0 and trace.key_tokens[j].casefold() != token:
+                items.append((f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight))
+                break
+    return items if 2 * own > len(rows) else []
+
+
 def _is_flat(trace: Trace, i: int) -> bool:
     """Tell whether a query gives the same weight to every key that it may look at, of several."""
     n = len(trace.key_tokens)
@@ -170,6 +185,9 @@ def _mask(trace: Trace) -> Iterator[Block]:
             yield Say(f"{quoted(trace.query_tokens[i])} may look at: {' '.join(shown) or 'nothing'}")
         yield Say("What is masked gets no weight; the rest of its row shares the whole.")
         return
+    if trace.kind != "cross" and i == len(trace.query_tokens) - 1 and not trace.condensed:
+        i //= 2  # the last word has nothing after it to hide
+        query = quoted(trace.query_tokens[i])
     yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, also at those after it.")
     if trace.kind == "cross" or trace.condensed:
         return
@@ -195,5 +213,9 @@ def _who(trace: Trace) -> Iterator[Block]:
         name = "all alike" if _is_flat(trace, i) else name
         items.append((f"{short(trace.query_tokens[i])} -> {name}", float(trace.shown.top_weights[i, 0])))
     yield Bars("", items, _largest(trace))
+    others = _strongest_others(trace, rows)
+    if others:
+        yield Say("Each word's strongest link to a different word:")
+        yield Bars("", others, _largest(trace))
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.", quiet=True)

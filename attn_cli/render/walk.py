@@ -70,6 +70,8 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
         else "Q Kᵀ: q·k, every query with every key",
         "scaling": scaling,
         "projection": f"{projection(trace)}.",
+        "unmasked": (unmasked := "scaled" if head.position_scores is None else "scaled + position"),
+        "before": unmasked if trace.mask is None else "masked",
     }
 
 
@@ -108,8 +110,9 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     )
     if trace.temperature != 1:
         why = "a temperature below 1 sharpens the softmax, above 1 flattens it"
+    itself = trace.kind != "cross" and name == "weights" and j == int(trace.rows[at])
     return {
-        "key": quoted(trace.key_tokens[j]),
+        "key": "itself" if itself else quoted(trace.key_tokens[j]),
         "value": plain(float(shown[j]), 3),
         "before": plain(float(head.scores[at][j]), 3),
         "why": why,
