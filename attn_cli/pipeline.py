@@ -20,6 +20,7 @@ from attn_cli.visible import visible
 from attn_cli.work import Report, Work
 
 if TYPE_CHECKING:
+    from attn_cli.arrays import Array
     from attn_cli.matrices import Given
 
 LINKS = 5
@@ -111,6 +112,13 @@ def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask |
     return masks.from_array(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
 
 
+def _check_bias(bias: Array | None, n_q: int, n_k: int) -> None:
+    if bias is not None and bias.shape != (n_q, n_k):
+        raise InputError(
+            f"position_scores has shape {bias.shape}, but there are {n_q} queries and {n_k} keys."
+        )
+
+
 def _attended(
     kind: str,
     inputs: Inputs,
@@ -122,33 +130,24 @@ def _attended(
     """Attend with every head, row block by row block where the matrix is large, and keep the record."""
     n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
     mask = _mask(settings, given_mask, n_q, n_k)
+    _check_bias(layer.heads[0].bias, n_q, n_k)
     score = settings.score or "scaled"
     scale = float(1 / np.sqrt(layer.heads[0].q.shape[1])) if score == "scaled" else 1.0
     work = Work(layer.heads, mask, scale / settings.temperature, score)
     shown = _shown_name(settings.head, layer.heads)
-    condensed = n_q * n_k > LARGE and not settings.full
-    asked = None if settings.query is None else find_rows(settings.query, inputs.query_tokens)
-    notes = list(inputs.notes)
+    asked = () if settings.query is None else find_rows(settings.query, inputs.query_tokens)
     wanted = max(LINKS, settings.top or 0)
-    if condensed:
+    rows, focus, swept, notes = np.arange(n_q), asked, {}, list(inputs.notes)
+    if condensed := n_q * n_k > LARGE and not settings.full:
         swept = work.sweep(n_q, wanted, report)
         focus = asked or (_telling(swept[shown].links, inputs),)
-        rows = np.array(focus[: max(1, LARGE // n_k)], dtype=np.intp)
-        if len(rows) < len(focus):
-            notes.append(f"{len(focus):,} rows were asked for: the first {len(rows):,} are kept.")
-            focus = tuple(int(i) for i in rows)
-        notes.append(f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists).")
-        if mask is not None:
-            notes.append(f"The mask is {mask.name}.")
-    else:
-        rows = np.arange(n_q)
-        swept = {}
-        focus = asked or ()
+        focus = focus[: max(1, LARGE // n_k)]
+        rows = np.array(focus, dtype=np.intp)
+        notes += _condensed_notes(n_q, n_k, len(asked), len(focus), mask)
     heads = [work.head(ready, rows, wanted, swept.get(ready.name)) for ready in layer.heads]
     mean = work.mean(heads, rows, wanted, swept.get("mean")) if shown == "mean" else None
     chosen = mean or next(head for head in heads if head.name == shown)
-    if not focus:
-        focus = (_telling(Links(chosen.top_keys, chosen.top_weights), inputs),)
+    focus = focus or (_telling(Links(chosen.top_keys, chosen.top_weights), inputs),)
     notes += _row_notes(chosen, inputs, n_k)
     outputs = [head.output for head in heads if head.output is not None]
     ids = _ids(inputs.query_tokens, inputs.key_tokens)
@@ -210,6 +209,15 @@ def _telling(links: Links, inputs: Inputs) -> int:
                     best, telling = float(weight), i
                 break
     return telling
+
+
+def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask | None) -> list[str]:
+    notes = [f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."]
+    if asked > kept:
+        notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
+    if mask is not None:
+        notes.append(f"The mask is {mask.name}.")
+    return notes
 
 
 def _row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:

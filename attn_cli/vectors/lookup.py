@@ -9,9 +9,9 @@ from zlib import crc32
 
 import numpy as np
 
-from attn_cli.errors import InputError
-from attn_cli.files import read_bytes
-from attn_cli.vectors.table import Table, bundled, read_table
+from attn_cli.errors import InputError, UsageError
+from attn_cli.files import looks_like_file, read_bytes
+from attn_cli.vectors.table import BUNDLED, Table, bundled, read_table
 from attn_cli.vectors.text import read_text
 from attn_cli.visible import visible
 
@@ -29,8 +29,14 @@ class Embedded(NamedTuple):
 
 def open_table(embedding: str) -> Table:
     """Return the bundled table, or the one in a file; its content tells the format."""
-    if embedding == "word2vec":
+    if embedding == BUNDLED:
         return bundled()
+    if not looks_like_file(embedding):
+        raise UsageError(
+            f"There are no vectors {visible(embedding)!r}.",
+            "Choose word2vec, random, or a file (with a slash or a suffix such as .txt).",
+            "--embedding",
+        )
     if read_bytes(embedding)[8:9] == b"{":
         return read_table(embedding)
     return read_text(embedding)
