@@ -85,7 +85,10 @@ def projection(trace: Trace) -> str:
         return "Q, K and V as given"
     rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
-        return "W: identity, so Q = K = V = X" if len(trace.heads) == 1 else "W: identity, columns split"
+        if len(trace.heads) > 1:
+            return "W: identity, columns split"
+        cross = trace.kind == "cross"
+        return f"W: identity, so Q = {'X and K = V = the context' if cross else 'K = V = X'}"
     if about.source == "random":
         return f"W: random, seed {about.seed}, layout in-out (x W)"
     return f"W: {about.name}, layout {about.layout} ({rule})"
