@@ -83,24 +83,34 @@ def attention_steps(
     """Compute attention and keep every step.
 
     Q is (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v); mask and bias are (..., n_q, n_k), True =
-    may attend. The bias is added to the scaled scores. A row with nothing allowed is zeros.
+    may attend. The bias is added to the scaled scores, and -inf in it masks.
+    A row with nothing allowed is zeros.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         scores = compare(Q, K, score)
         scaled_scores = scores * scores.dtype.type(scale)
         masked_scores = scaled_scores if bias is None else scaled_scores + bias
-        if mask is not None:
-            masked_scores = np.where(mask, masked_scores, -np.inf).astype(scores.dtype, copy=False)
-        _check_scores(masked_scores, mask)
+        allowed = _allowed(mask, bias)
+        _check_scores(masked_scores, allowed)
+        if allowed is not None:
+            masked_scores = np.where(allowed, masked_scores, -np.inf).astype(scores.dtype, copy=False)
         weights = softmax(masked_scores)
         output = _weighted_sum(weights, V)
     return Steps(scores, scaled_scores, masked_scores, weights, output)
 
 
-def _check_scores(masked_scores: Array, mask: Bools | None) -> None:
-    bad: Bools = np.logical_not(masked_scores < np.inf)
-    if mask is None:
-        bad |= np.isneginf(masked_scores)
+def _allowed(mask: Bools | None, bias: Array | None) -> Bools | None:
+    """Join a boolean mask and a bias that masks by -inf, as float masks do."""
+    shut = None if bias is None else np.isneginf(bias)
+    if shut is None or not shut.any():
+        return mask
+    return ~shut if mask is None else mask & ~shut
+
+
+def _check_scores(scores: Array, allowed: Bools | None) -> None:
+    bad = ~np.isfinite(scores)
+    if allowed is not None:
+        bad &= allowed
     if bad.any():
         *_, i, j = (int(x) for x in np.argwhere(bad)[0])
         raise InputError(

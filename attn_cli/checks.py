@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from attn_cli.errors import UsageError
+from attn_cli.files import looks_like_file
 from attn_cli.trace import Settings
 from attn_cli.visible import visible
 
@@ -45,6 +46,18 @@ def check(settings: Settings) -> None:
             "Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens.",
             "--temperature",
         )
+
+
+def unused(settings: Settings) -> list[str]:
+    """Return a note for each option that was set although, with these others, it changes nothing."""
+    from_file = settings.projection not in (None, "identity", "random")
+    mask_file = settings.mask is not None and looks_like_file(settings.mask)
+    idle = {
+        "--dim counts only with random vectors.": settings.dim and settings.embedding != "random",
+        "--layout counts only with weights from a file.": settings.layout and not from_file,
+        "--mask-true counts only with a mask from a file.": settings.mask_true and not mask_file,
+    }
+    return [note for note, is_idle in idle.items() if is_idle]
 
 
 def find_rows(query: str, tokens: Sequence[str]) -> tuple[int, ...]:

@@ -19,7 +19,10 @@ COMMANDS = {
     "vectors": ("vectors", "app"),
     "schema": ("schema", "schema"),
 }
-EPILOG = 'Start with:  attn explain "The quick brown fox jumped over the lazy dog"'
+EPILOG = (
+    'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'
+    "Every option has a variable of its own: ATTN_PALETTE is the default of --palette."
+)
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
@@ -53,7 +56,7 @@ def _run(args: list[str]) -> int:
         completion_init()
         command.main(args=args, prog_name="attn")
         return 0
-    with command.make_context("attn", args) as context:
+    with command.make_context("attn", list(args)) as context:
         gc.enable()
         gc.freeze()
         command.invoke(context)

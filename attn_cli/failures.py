@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
 from attn_cli.errors import BUG, CONFIG, INPUT, INTERRUPTED, USAGE, AttnError
@@ -51,7 +52,8 @@ def _described(error: BaseException) -> tuple[int, str, str]:
 
 def _usage(error: Any) -> tuple[int, str, str]:
     """Describe a mistake that Typer found: an unknown option, a value that does not fit."""
-    message = visible(" ".join(str(error.format_message()).split()))
+    message = visible(" ".join(str(error.format_message()).split())).rstrip(".") + "."
+    message = re.sub(r" Recognized values: .*", " Give 1 or 0.", message)
     context = getattr(error, "ctx", None)
     parameter = getattr(error, "param", None)
     path = context.command_path if context is not None else "attn"
@@ -75,9 +77,10 @@ def _variable_of(option: str) -> str | None:
 
 def _wants_json(args: list[str]) -> bool:
     """Tell whether the result was to be JSON: then the error is, too, even one of wrong usage."""
-    values: dict[str, str] = {"format": os.environ.get("ATTN_FORMAT", "")}
+    variable = "" if args[:1] == ["vectors"] else os.environ.get("ATTN_FORMAT", "")
+    values: dict[str, str] = {"format": variable}
     names = {"-f": "format", "--format": "format", "-o": "output", "--output": "output"}
-    for arg, following in zip(args, [*args[1:], ""], strict=True):
+    for arg, following in zip(args, [*args[1:], ""], strict=False):
         if arg == "--":
             break
         name, equals, value = arg.partition("=")

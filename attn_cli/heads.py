@@ -63,7 +63,7 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         None,
         Embedding("given", given.name, None, None, None),
     )
-    about = Projected("given", given.name, settings.layout or "in-out", None, None)
+    about = Projected("given", given.name, None, None, None)
     return inputs, Layer(about, ready)
 
 
@@ -91,9 +91,10 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
         W_q = weights.arrays["W_q"]
         if source == "file" and W_q.shape[0] == W_q.shape[1]:
             notes.append(f"W is square, so its shape cannot tell its layout; it was read as {layout}.")
-        if source == "file" and weights.ignored:
-            notes.append(f"Ignored in {weights.name}: {', '.join(weights.ignored)}.")
-    layout = projection.about.layout
+        ignored = [*weights.ignored, *weights.beside_weights] if source == "file" else []
+        if ignored:
+            notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
+    layout = projection.about.layout or "in-out"
     ready = tuple(
         Ready(
             head.name,

@@ -35,6 +35,12 @@ class Given(NamedTuple):
     mask: object = None
     ignored: tuple[str, ...] = ()
 
+    @property
+    def beside_weights(self) -> tuple[str, ...]:
+        """What would change attention and is no weight: a file that gives only W is not asked for it."""
+        stated = {"mask": self.mask, "score": self.score, "position_scores": self.get("position_scores")}
+        return tuple(name for name, value in stated.items() if value is not None)
+
     def get(self, name: str) -> Array | None:
         """Return the array of that name, or None."""
         return self.arrays.get(name)

@@ -52,7 +52,7 @@ class Projection(NamedTuple):
         if self.W_o is None:
             return None
         side_by_side = np.concatenate(outputs, axis=-1)
-        rows, rule = side_by_side.shape[-1], self.about.layout
+        rows, rule = side_by_side.shape[-1], self.about.layout or "in-out"
         if self.W_o.shape[0 if rule == "in-out" else 1] != rows:
             raise InputError(
                 f"W_o has shape {self.W_o.shape}, but the heads' outputs side by side have {rows} columns."

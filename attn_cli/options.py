@@ -44,10 +44,11 @@ OPTIONS: dict[str, Any] = {
     # What to compute
     "tokenizer": Annotated[
         Literal["words", "whitespace", "characters"],
-        _option("--tokenizer", help="How to cut the text into tokens."),
+        _option("--tokenizer", help="How to cut the text: English words, at spaces only, or characters."),
     ],
     "keep_punctuation": Annotated[
-        bool, _option("--keep-punctuation", help="Keep punctuation marks as tokens (with words).")
+        bool,
+        _option("--keep-punctuation/--no-keep-punctuation", help="Keep punctuation (tokenizer words only)."),
     ],
     "embedding": Embedding,
     "dim": Annotated[
@@ -56,7 +57,10 @@ OPTIONS: dict[str, Any] = {
     "seed": Annotated[int, _option("--seed", metavar="N", help="Seed of everything random.")],
     "oov": Annotated[
         Literal["zero", "random", "skip", "error"],
-        _option("--oov", help="What becomes of a token without a vector."),
+        _option(
+            "--oov",
+            help="A token without a vector gets zeros or a random vector, is skipped, or is an error.",
+        ),
     ],
     "projection": Annotated[
         str | None,
@@ -74,7 +78,9 @@ OPTIONS: dict[str, Any] = {
     ],
     "head": Annotated[
         str | None,
-        _option("--head", metavar="NAME", help="Which head to show: its name, mean, or all.  [default: 0]"),
+        _option(
+            "--head", metavar="NAME", help="Which head to show: its name, mean, or all.  [default: the first]"
+        ),
     ],
     "layout": Annotated[
         Literal["in-out", "out-in"] | None,
@@ -84,7 +90,9 @@ OPTIONS: dict[str, Any] = {
     ],
     "score": Annotated[
         Literal["scaled", "dot", "cosine"] | None,
-        _option("--score", help="q.k / sqrt(d_k), plain q.k, or their cosine.  [default: scaled]"),
+        _option(
+            "--score", help="scaled is q.k / sqrt(d_k), dot is q.k, cosine is cos(q, k).  [default: scaled]"
+        ),
     ],
     "temperature": Annotated[
         float, _option("--temperature", "-t", metavar="T", help="Divide scores by T > 0 before the softmax.")
@@ -104,12 +112,19 @@ OPTIONS: dict[str, Any] = {
     ],
     "query": Annotated[
         str | None,
-        _option("--query", "-q", metavar="TOKEN", help="Only the rows of this token (or number), by hand."),
+        _option(
+            "--query",
+            "-q",
+            metavar="TOKEN",
+            help="Only this token's rows (or the row of this number), by hand.",
+        ),
     ],
     "top": Annotated[
         int | None, _option("--top", metavar="K", help="Keep the K strongest links of each row.")
     ],
-    "full": Annotated[bool, _option("--full", help="Keep the whole matrix, even above a million weights.")],
+    "full": Annotated[
+        bool, _option("--full/--no-full", help="Keep the whole matrix, even above a million weights.")
+    ],
     # How to show it
     "format": Annotated[
         Literal["table", "bars", "json", "jsonl", "csv", "tsv", "markdown"] | None,
@@ -117,9 +132,9 @@ OPTIONS: dict[str, Any] = {
     ],
     "output": Output,
     "tidy": Annotated[
-        bool, _option("--tidy", help="csv and tsv: query,key,weight rows instead of a matrix.")
+        bool, _option("--tidy/--no-tidy", help="Rows of query,key,weight instead of a matrix (csv and tsv).")
     ],
-    "steps": Annotated[bool, _option("--steps", help="Every step's matrices too (always in explain).")],
+    "steps": Annotated[bool, _option("--steps/--no-steps", help="Every step's matrices too.")],
     "precision": Annotated[
         int | None,
         _option(

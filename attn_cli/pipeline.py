@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli import masks
 from attn_cli.attention import Links
-from attn_cli.checks import check, find_rows
+from attn_cli.checks import check, find_rows, unused
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
 from attn_cli.heads import Layer, Ready, given_qkv, projected
@@ -64,7 +64,8 @@ def trace_text(
     inputs = embedded(query.tokens, None if context is None else key.tokens, settings)
     dropped = query.dropped if context is None else query.dropped + key.dropped
     odd = "\ufffd" in text or "\ufffd" in (context or "")
-    notes = ("Bytes that are not UTF-8 were read as U+FFFD.",) if odd else ()
+    notes = ["Bytes that are not UTF-8 were read as U+FFFD."] if odd else []
+    notes += unused(settings)
     inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
     layer, more = projected(inputs, settings, None)
     return _attended(kind, inputs._replace(notes=(*inputs.notes, *more)), layer, settings, None, report)
@@ -174,7 +175,9 @@ def _attended(
         focus=focus,
         heads=tuple(heads),
         shown=chosen,
-        layer_output=None if layer.projection is None else layer.projection.joined(outputs),
+        W_o=layer.projection.W_o if layer.projection else None,
+        b_o=layer.projection.b_o if layer.projection else None,
+        layer_output=layer.projection.joined(outputs) if layer.projection else None,
         condensed=condensed,
         notes=tuple(notes),
     )

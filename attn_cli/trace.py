@@ -55,7 +55,7 @@ class Projected(NamedTuple):
 
     source: str
     name: str | None
-    layout: str
+    layout: str | None
     seed: int | None
     layer: int | None
 
@@ -150,7 +150,9 @@ class Trace(Frozen):
     focus: tuple[int, ...]  # the queries asked for, else the one most worth a look
     heads: tuple[Head, ...]
     shown: Head
-    layer_output: Array | None  # (n_q, d_model)
+    W_o: Array | None  # (heads x d_v, d_model)
+    b_o: Array | None  # (d_model,)
+    layer_output: Array | None  # (n_q, d_model), the heads' outputs side by side, times W_o
     condensed: bool
     notes: tuple[str, ...]
 
@@ -243,14 +245,16 @@ class Trace(Frozen):
             "summary": [self._summary(i) for i in listed],
             "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
             "condensed": not self.whole,
-            "heads": [],
-            "notes": list(self.notes),
         }
         if steps:
             record["x_query"] = _listed(self.x_query, listed)
             record["x_key"] = None if self.x_key is None else self.x_key.tolist()
+            record["W_o"] = None if self.W_o is None else self.W_o.tolist()
+            record["b_o"] = None if self.b_o is None else self.b_o.tolist()
+        record["heads"] = []
         if steps or self.settings.head in ("all", "mean"):
             record["heads"] = [self._head(head, steps, listed, held) for head in self.shown_heads]
+        record["notes"] = list(self.notes)
         return record
 
     def _repr_html_(self) -> str:
@@ -289,10 +293,10 @@ class Trace(Frozen):
             "output": _listed(head.output, listed),
         }
         if steps:
-            for name in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "k", "v"):
+            for name in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
                 value = getattr(head, name)
-                record[name] = None if value is None else value.tolist()
-            record["q"] = _listed(head.q, listed)
+                rows = listed if name == "q" else None
+                record[name] = None if value is None else (value if rows is None else value[rows]).tolist()
             for name in ("scores", "scaled_scores", "position_scores", "masked_scores"):
                 value = getattr(head, name)
                 record[name] = None if value is None or not self.whole else _finite(value[held])

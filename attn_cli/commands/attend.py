@@ -15,7 +15,9 @@ from attn_cli.view import View
 
 @takes(Settings, View)
 def self_(texts: Texts = None, *, settings: Settings, view: View) -> None:
-    """Self-attention: queries, keys and values all come from the same text.
+    """Self-attention: every word of a text looks at every word.
+
+    Queries, keys and values all come from the same text.
 
     Example: attn self "The cat sat on the mat"
     """
@@ -27,7 +29,7 @@ def self_(texts: Texts = None, *, settings: Settings, view: View) -> None:
 
 @takes(Settings, View)
 def masked(texts: Texts = None, *, settings: Settings, view: View) -> None:
-    """Masked (causal) self-attention: each word may look only at itself and back.
+    """Masked self-attention: a word looks only at itself and back.
 
     Example: attn masked "The cat sat on the mat"
     """
@@ -42,7 +44,7 @@ def cross(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TEXT CONTEXT",
+            metavar="[TEXT] CONTEXT",
             help="Queries come from TEXT, keys and values from CONTEXT; - is standard input.",
             show_default=False,
         ),
@@ -51,9 +53,9 @@ def cross(
     settings: Settings,
     view: View,
 ) -> None:
-    """Cross-attention: queries come from TEXT, keys and values from CONTEXT.
+    """Cross-attention: the words of one text look at another.
 
-    With one argument, it is CONTEXT and TEXT is standard input.
+    Queries come from TEXT, keys and values from CONTEXT. With one argument, it is CONTEXT and TEXT is standard input.
 
     Example: attn cross "she" "likes coffee"
     """
@@ -64,7 +66,7 @@ def cross(
     if len(texts) > 2:
         raise UsageError(
             f"{len(texts)} texts were given where two are wanted: put quotes round each.",
-            'attn cross "she" "likes coffee"',
+            'Try: attn cross "she" "likes coffee"',
         )
     if texts.count("-") > 1 or (len(texts) == 1 and texts[0] == "-"):
         raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
@@ -88,7 +90,10 @@ def explain(
     settings: Settings,
     view: View,
 ) -> None:
-    """The walk: every step with its numbers, one row by hand, the mask, and who attends to whom.
+    """The walk: every step, every number, one sentence each.
+
+    It opens with one row by hand, goes on to the whole matrix and the mask, and ends with who
+    attends to whom.
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """

@@ -28,7 +28,7 @@ def one_text(texts: Sequence[str] | None, command: str) -> str:
     if len(texts) > 1:
         raise UsageError(
             f"{len(texts)} texts were given where one is wanted: put quotes round it.",
-            f'attn {command} "{visible(" ".join(texts))[:120]}"',
+            f'Try: attn {command} "{visible(" ".join(texts))[:120]}"',
         )
     return read_text(texts[0] if texts else None, command)
 
@@ -52,7 +52,7 @@ class NoText(UsageError):
     """There is no text and nobody is piping one in: the caller shows help."""
 
     def __init__(self, command: str) -> None:
-        super().__init__("There is no text.", f'attn {command} "She likes coffee"')
+        super().__init__("There is no text.", f'Try: attn {command} "She likes coffee"')
 
 
 def settled(view: View) -> View:

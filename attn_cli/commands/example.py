@@ -29,9 +29,10 @@ def example(
     settings: Settings,
     view: View,
 ) -> None:
-    """A worked example from a tutorial, with its own inputs: day1, coffee, coffee-notebook, manchester, a2.
+    """A worked example from a tutorial.
 
-    It takes every option of `attn self`: the same inputs are then computed anew.
+    Its own inputs are day1, coffee, coffee-notebook, manchester or a2. Every option of attn self
+    computes the same inputs anew.
 
     Example: attn example coffee --mask causal
     """
@@ -67,6 +68,8 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
 def _listing(view: View) -> str:
     from attn_cli.examples import EXAMPLES, load
 
+    if view.format not in ("table", "json", "jsonl"):
+        raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
     about = {name: load(name).about for name in EXAMPLES}
     if view.format in ("json", "jsonl"):
         from attn_cli.render.json import dumps

@@ -8,7 +8,7 @@ from attn_cli.plain import put_plain
 
 
 def schema() -> None:
-    """Print the JSON Schema of everything that attn prints as JSON.
+    """Print the JSON Schema of all that attn prints as JSON.
 
     Example: attn schema > attn.schema.json
     """

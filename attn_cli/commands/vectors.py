@@ -8,12 +8,12 @@ import typer
 
 from attn_cli.commands.common import FINEST, deliver, settled
 from attn_cli.errors import InputError, UsageError
-from attn_cli.options import Embedding, Output
+from attn_cli.options import Output
 from attn_cli.view import View
 from attn_cli.visible import visible
 
 app = typer.Typer(
-    help="Word vectors: what is known of them, a word's neighbours, and training new ones.",
+    help="Word vectors: what is known of them, neighbours, training.\n\nExample: attn vectors nearest colour",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=False,
@@ -22,6 +22,16 @@ app = typer.Typer(
 Source = Annotated[
     str | None,
     typer.Argument(metavar="[NAME|FILE]", help="word2vec (bundled), or a file.", show_default=False),
+]
+Chosen = Annotated[
+    str | None,
+    typer.Option(
+        "--embedding",
+        "-e",
+        metavar="NAME|FILE",
+        help="word2vec (bundled), or a file.",
+        envvar="ATTN_EMBEDDING",
+    ),
 ]
 Format = Annotated[
     Literal["table", "json", "jsonl"] | None,
@@ -38,7 +48,7 @@ def info(source: Source = None, format: Format = None, output: Output = None) ->
     from attn_cli.vectors.lookup import open_table
     from attn_cli.vectors.table import describe
 
-    view = settled(View(format=format, output=output))
+    view = _viewed(format, output)
     about = describe(open_table(source or "word2vec"))
     if view.format != "table":
         _deliver_json({"schema": "attn/1", "kind": "vectors", **about}, view)
@@ -50,8 +60,10 @@ def info(source: Source = None, format: Format = None, output: Output = None) ->
 
 @app.command()
 def nearest(
-    word: Annotated[str, typer.Argument(help="The word whose neighbours are wanted.", show_default=False)],
-    embedding: Embedding = None,
+    word: Annotated[
+        str, typer.Argument(metavar="WORD", help="The word whose neighbours are wanted.", show_default=False)
+    ],
+    embedding: Chosen = None,
     top: Annotated[int, typer.Option("--top", metavar="K", help="How many neighbours.")] = 10,
     precision: Annotated[int, typer.Option("--precision", metavar="N", help="Digits shown.")] = 3,
     format: Format = None,
@@ -64,7 +76,7 @@ def nearest(
     from attn_cli.vectors.lookup import look_up, open_table
     from attn_cli.vectors.nearest import nearest as find
 
-    view = settled(View(format=format, output=output))
+    view = _viewed(format, output)
     if not 1 <= top <= 1_000_000:
         raise UsageError(f"--top cannot be {top}.", "Give a whole number from 1 to 1,000,000.", "--top")
     if not 0 <= precision <= FINEST:
@@ -109,7 +121,7 @@ def train(
     ] = 0,
     workers: Annotated[int, typer.Option(metavar="N", help="Threads; more than one is not repeatable.")] = 1,
 ) -> None:
-    """Train word vectors on running text (gensim's Word2Vec, skip-gram), lower-cased, cut by `words`.
+    """Train word vectors on running text (gensim's Word2Vec, skip-gram), lower-cased.
 
     Example: attn vectors train corpus.txt.xz -o my.safetensors
     """
@@ -124,6 +136,15 @@ def train(
     with TrainingBar() as bar:
         made = train_file(corpora, output, settings, bar)
     say(f"attn: wrote {made['file']}: {made['words']:,} words of {dim} numbers, {made['bytes']:,} bytes.")
+
+
+def _viewed(format: str | None, output: str | None) -> View:
+    view = settled(View(format=format, output=output))
+    if view.format not in ("table", "json", "jsonl"):
+        raise UsageError(
+            f"This command has no {view.format} form.", "Use -f table, json or jsonl.", "--format"
+        )
+    return view
 
 
 def _deliver_json(record: dict[str, object], view: View) -> None:

@@ -41,7 +41,7 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
 def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
     assert head.q is not None
     q = head.q[i].tolist()
-    made = {"in-out": "x W_q", "out-in": "W_q x"}[trace.projection.layout]
+    made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     source = f"q = {made} = " if head.W_q is not None else "q = "
     if trace.projection.source == "identity" and len(trace.heads) == 1:
         source = "q = x = "

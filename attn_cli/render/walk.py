@@ -48,7 +48,7 @@ def _shape(trace: Trace, head: Head, name: str) -> str:
 
 
 def _facts(trace: Trace, head: Head) -> dict[str, object]:
-    in_out = trace.projection.layout == "in-out"
+    in_out = trace.projection.layout != "out-in"
     bias = {name: f" + {name}" if getattr(head, name) is not None else "" for name in ("b_q", "b_k", "b_v")}
     given = head.W_q is None
     scaling = "scores" if trace.score != "scaled" else f"scores / √{d_k(trace)}"

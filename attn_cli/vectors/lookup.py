@@ -34,7 +34,7 @@ def open_table(embedding: str) -> Table:
     if not looks_like_file(embedding):
         raise UsageError(
             f"There are no vectors {visible(embedding)!r}.",
-            "Choose word2vec, random, or a file (with a slash or a suffix such as .txt).",
+            "Choose word2vec, or a file (with a slash or a suffix such as .txt).",
             "--embedding",
         )
     if read_bytes(embedding)[8:9] == b"{":

@@ -26,6 +26,7 @@ def nearest(table: Table, vector: Array, k: int, without: str = "") -> list[tupl
         rows = table.matrix[start : start + BLOCK].astype(np.float64)
         lengths = np.linalg.norm(rows, axis=1) * length
         np.divide(rows @ vector, lengths, out=cosines[start : start + BLOCK], where=lengths > 0)
+    np.clip(cosines, -1, 1, out=cosines)
     words = table.words()
     order = np.argsort(-cosines, kind="stable")[: k + 1]
     return [(words[i], float(cosines[i])) for i in order if words[i] != without][:k]

@@ -87,7 +87,7 @@ def write_table(stream: IO[bytes], words: list[str], matrix: Array, about: dict[
 
 def describe(table: Table) -> dict[str, object]:
     """Return what is known of a table: its size and what its maker noted."""
-    noted = {key: value for key, value in table.about.items() if key != "format"}
+    noted = {key: value for key, value in table.about.items() if key not in ("format", "length")}
     settings = noted.pop("settings", None)
     return {
         "source": table.source,

@@ -1,0 +1,139 @@
+"""Run attn as its users do: in a process of its own, in a shell's pipe, or on a terminal."""
+
+import contextlib
+import fcntl
+import io
+import os
+import pty
+import re
+import select
+import shlex
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+COMMAND = [sys.executable, "-m", "attn_cli"]
+SGR = re.compile("\x1b\\[[0-9;]*m")
+# What would change how attn looks or computes; a test that wants one says so.
+_OURS = re.compile(
+    "ATTN_.*|_ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON.*"
+)
+
+
+class Ran(NamedTuple):
+    """How a run of attn ended: its exit code, and what it wrote to each stream."""
+
+    code: int
+    out: str
+    err: str
+
+
+def surroundings(env: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """Return a plain environment, changed by `env`; a value of None takes a variable away."""
+    plain = {name: value for name, value in os.environ.items() if not _OURS.fullmatch(name)}
+    plain |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    plain |= {name: value for name, value in (env or {}).items() if value is not None}
+    return {name: value for name, value in plain.items() if name not in (env or {}) or env[name] is not None}
+
+
+def attn(
+    *args: str | bytes,
+    input: str | bytes | None = None,
+    env: Mapping[str, str | None] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    timeout: float = 30,
+) -> Ran:
+    """Run `attn ARGS`, with `input` piped in (nothing if None), and return how it ended."""
+    data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else input
+    done = subprocess.run(
+        [*COMMAND, *args],
+        input=data or b"",
+        capture_output=True,
+        env=surroundings(env),
+        cwd=cwd,
+        timeout=timeout,
+    )
+    return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def here(*args: str) -> Ran:
+    """Run `attn ARGS` in this process, with nothing to read: for many small cases that need no system."""
+    from attn_cli.cli import main
+
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(3)]
+    before = sys.stdin
+    sys.stdin = streams[0]
+    try:
+        with contextlib.redirect_stdout(streams[1]), contextlib.redirect_stderr(streams[2]):
+            code = main(list(args))
+    finally:
+        sys.stdin = before
+    written = []
+    for stream in streams[1:]:
+        stream.flush()
+        written.append(_text(stream.buffer.getvalue()))  # type: ignore[attr-defined]
+    return Ran(code, *written)
+
+
+def shell(
+    line: str, env: Mapping[str, str | None] | None = None, cwd: str | os.PathLike[str] | None = None
+) -> Ran:
+    """Run a line of bash in which `attn` is attn; a failing part of a pipe is the code of the whole."""
+    script = f'attn() {{ {shlex.join(COMMAND)} "$@"; }}; set -o pipefail; {line}'
+    done = subprocess.run(
+        ["bash", "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=surroundings(env),
+        cwd=cwd,
+        timeout=60,
+    )
+    return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def terminal(
+    *args: str, columns: int = 80, rows: int = 24, env: Mapping[str, str | None] | None = None
+) -> Ran:
+    """Run `attn ARGS` on a terminal of that size: all three streams are the screen, which is in `out`."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(
+        [*COMMAND, *args], stdin=its, stdout=its, stderr=its, env=surroundings(env), start_new_session=True
+    )
+    os.close(its)
+    try:
+        shown = _screen(ours)
+        return Ran(process.wait(timeout=10), _text(shown).replace("\r\n", "\n"), "")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def plain(text: str) -> str:
+    """Return text without colours."""
+    return SGR.sub("", text)
+
+
+def _screen(ours: int, limit: float = 20) -> bytes:
+    shown = b""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        if not select.select([ours], [], [], 0.5)[0]:
+            continue
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # the last process on the terminal has left
+            return shown
+        if not data:
+            return shown
+        shown += data
+    return shown
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

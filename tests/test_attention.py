@@ -1,0 +1,445 @@
+"""The laws of attention, and the same numbers from the formula in plain loops."""
+
+import math
+import tracemalloc
+from itertools import product
+from operator import mul
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from attn_cli import attend
+from attn_cli.attention import attention_steps, compare, project, softmax, strongest
+from attn_cli.errors import AttnError, InputError
+
+laws = settings(max_examples=60, deadline=None, derandomize=True)
+inf, nan = math.inf, math.nan
+
+
+class Case(NamedTuple):
+    """Queries, keys and values, who may look at whom, and what is added to the scores."""
+
+    Q: np.ndarray
+    K: np.ndarray
+    V: np.ndarray
+    allowed: np.ndarray
+    bias: np.ndarray
+
+
+@st.composite
+def cases(draw):
+    n_q, n_k, d_k, d_v = (draw(st.integers(1, 5)) for _ in range(4))
+    numbers = st.floats(-4, 4, width=32)
+    matrix = [draw(npst.arrays(np.float64, shape, elements=numbers)) for shape in ((n_q, d_k), (n_k, d_k))]
+    V = draw(npst.arrays(np.float64, (n_k, d_v), elements=numbers))
+    allowed = draw(npst.arrays(np.bool_, (n_q, n_k)))
+    return Case(*matrix, V, allowed, draw(npst.arrays(np.float64, (n_q, n_k), elements=numbers)))
+
+
+def in_loops(Q, K, V, allowed=None, bias=None, scale=None):
+    """Attention as section 3.2.1 has it, a number at a time and without NumPy's help."""
+    scale = 1 / math.sqrt(len(Q[0])) if scale is None else scale
+    weights, output = [], []
+    for i, q in enumerate(Q):
+        exps = []
+        for j, k in enumerate(K):
+            score = sum(a * b for a, b in zip(q, k, strict=True)) * scale
+            score += 0 if bias is None else bias[i][j]
+            exps.append(math.exp(score) if allowed is None or allowed[i][j] else 0.0)
+        total = sum(exps)
+        weights.append([e / total if total else 0.0 for e in exps])
+        output.append([sum(w * v[c] for w, v in zip(weights[-1], V, strict=True)) for c in range(len(V[0]))])
+    return np.array(weights), np.array(output)
+
+
+def same(ours, theirs, tolerance=1e-12):
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
+def some(*shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+# The formula
+
+
+@laws
+@given(cases())
+def test_the_numbers_are_those_of_the_formula_in_plain_loops(case):
+    same(attend(case.Q, case.K, case.V), in_loops(case.Q, case.K, case.V))
+
+
+@laws
+@given(cases())
+def test_mask_and_bias_are_those_of_the_formula_in_plain_loops(case):
+    ours = attend(case.Q, case.K, case.V, case.allowed, case.bias, scale=0.25)
+    same(ours, in_loops(case.Q, case.K, case.V, case.allowed, case.bias, 0.25))
+
+
+def test_the_default_scale_is_one_over_the_root_of_the_length_of_a_query():
+    weights, _ = attend([[1.0] * 16], [[1.0] * 16, [0.0] * 16], [[0.0], [0.0]])
+    assert weights[0, 0] == pytest.approx(1 / (1 + math.exp(-16 / 4)), abs=1e-15)
+
+
+@laws
+@given(cases())
+def test_every_step_follows_from_the_one_before(case):
+    steps = attention_steps(case.Q, case.K, case.V, case.allowed, case.bias, 0.5)
+    same([steps.scores], [[[float(q @ k) for k in case.K] for q in case.Q]])
+    same([steps.scaled_scores], [steps.scores * 0.5])
+    assert np.isneginf(steps.masked_scores[~case.allowed]).all()
+    same([steps.masked_scores[case.allowed]], [(steps.scaled_scores + case.bias)[case.allowed]])
+    same([steps.output], [steps.weights @ case.V])
+
+
+# The laws
+
+
+@laws
+@given(cases())
+def test_each_row_of_weights_sums_to_one(case):
+    weights, _ = attend(case.Q, case.K, case.V)
+    assert (weights >= 0).all()
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=0, atol=1e-12)
+
+
+@laws
+@given(cases(), st.floats(-1e3, 1e3))
+def test_a_constant_added_to_a_row_of_scores_changes_nothing(case, constant):
+    rows = constant * np.arange(1, len(case.Q) + 1)[:, np.newaxis]
+    shifted = attend(case.Q, case.K, case.V, case.allowed, np.broadcast_to(rows, case.allowed.shape))
+    same(shifted, attend(case.Q, case.K, case.V, case.allowed), 1e-10)
+
+
+@laws
+@given(npst.arrays(np.float64, (5, 3), elements=st.floats(-4, 4)), st.permutations(range(5)))
+def test_permuting_the_words_permutes_the_weights_and_the_outputs(X, order):
+    weights, output = attend(X, X, X)
+    permuted = attend(X[order], X[order], X[order])
+    same(permuted, (weights[order][:, order], output[order]))
+
+
+@laws
+@given(npst.arrays(np.float64, (5, 3), elements=st.floats(-4, 4)), st.permutations(range(5)))
+def test_the_order_of_the_keys_does_not_matter_to_the_output(X, order):
+    same([attend(X, X[order], X[order])[1]], [attend(X, X, X)[1]])
+
+
+@laws
+@given(cases())
+def test_an_output_lies_between_the_smallest_and_the_largest_value(case):
+    _, output = attend(case.Q, case.K, case.V)
+    assert (output >= case.V.min(axis=0) - 1e-12).all() and (output <= case.V.max(axis=0) + 1e-12).all()
+
+
+@pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (4, 4), (3, 6), (6, 3)])
+def test_under_a_causal_mask_nothing_lies_above_the_diagonal(n_q, n_k):
+    weights, _ = attend(some(n_q, 3), some(n_k, 3, seed=1), some(n_k, 2, seed=2), "causal")
+    assert not np.triu(weights, 1).any()
+    assert (np.tril(weights) > 0).sum() == np.tri(n_q, n_k).sum()
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=0, atol=1e-12)
+
+
+def test_under_a_causal_mask_what_comes_later_does_not_matter():
+    X, Y = some(6, 3), some(6, 3)
+    Y[4:] = 100 * some(2, 3, seed=1)
+    before, after = (attend(Z, Z, Z, "causal")[1] for Z in (X, Y))
+    same([before[:4]], [after[:4]])
+    assert not np.allclose(before[4:], after[4:])
+
+
+@pytest.mark.parametrize("name", ["none", "causal", "causal-bottom-right", "window:0", "window:1"])
+@pytest.mark.parametrize(("n_q", "n_k"), [(4, 4), (3, 5), (5, 3)])
+def test_a_mask_by_name_is_the_same_as_its_matrix(name, n_q, n_k):
+    rules = {
+        "none": lambda i, j: True,
+        "causal": lambda i, j: j <= i,
+        "causal-bottom-right": lambda i, j: n_k - 1 - j >= n_q - 1 - i,
+        "window:0": lambda i, j: i == j,
+        "window:1": lambda i, j: abs(i - j) <= 1,
+    }
+    allowed = np.array([[rules[name](i, j) for j in range(n_k)] for i in range(n_q)])
+    Q, K, V = some(n_q, 3), some(n_k, 3, seed=1), some(n_k, 2, seed=2)
+    same(attend(Q, K, V, name), attend(Q, K, V, allowed))
+
+
+@laws
+@given(cases(), st.data())
+def test_a_fully_masked_row_is_zeros_and_the_others_sum_to_one(case, data):
+    shut = data.draw(st.integers(0, len(case.Q) - 1))
+    allowed = np.ones(case.allowed.shape, bool)
+    allowed[shut] = False
+    weights, output = attend(case.Q, case.K, case.V, allowed)
+    assert not weights[shut].any() and not output[shut].any()
+    np.testing.assert_allclose(np.delete(weights, shut, 0).sum(axis=-1), 1, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [nan, inf, -inf])
+@pytest.mark.parametrize("return_weights", [True, False])
+def test_what_hides_behind_a_mask_does_not_matter(hidden, return_weights):
+    Q, K, V = some(3, 4), some(5, 4, seed=1), some(5, 2, seed=2)
+    allowed = np.ones((3, 5), bool)
+    allowed[:, 2] = False
+    wanted = attend(Q, K, V, allowed)
+    bias = np.zeros((3, 5))
+    K[2, 1] = V[2, 0] = hidden
+    bias[:, 2] = hidden
+    weights, output = attend(Q, K, V, allowed, bias, return_weights=return_weights)
+    same([output], [wanted[1]])
+    if weights is not None:
+        same([weights], [wanted[0]])
+
+
+def test_what_hides_in_the_future_of_a_causal_mask_does_not_matter():
+    X = some(4, 3)
+    wanted = attend(X[:3], X[:3], X[:3], "causal")[1]
+    X[3] = nan
+    with pytest.raises(InputError):
+        attend(X, X, X, "causal")
+    same([attend(X[:3], X, X, "causal")[1]], [wanted])
+
+
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize("bad", [nan, inf, -inf])
+@pytest.mark.parametrize("where", ["Q", "K", "V", "bias"])
+@pytest.mark.parametrize("mask", [None, "causal", [[True, False], [True, True]]])
+def test_nan_and_infinity_that_are_attended_to_are_refused(where, bad, mask, return_weights):
+    given = {name: np.ones((2, 2)) for name in ("Q", "K", "V", "bias")}
+    given[where][0, 0] = bad
+    with pytest.raises(InputError):
+        attend(**given, mask=mask, return_weights=return_weights)
+
+
+def test_the_score_that_is_not_finite_is_named_by_query_and_key():
+    with pytest.raises(InputError, match="query 1 and key 2"):
+        attend(np.ones((2, 1)), np.ones((3, 1)), np.ones((3, 1)), bias=[[0, 0, 0], [0, 0, nan]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_huge_scores_neither_overflow_nor_lose_the_winner(dtype):
+    K = np.array([[1e4], [-1e4], [1e4]], dtype)
+    weights, output = attend(np.ones((1, 1), dtype), K, np.eye(3, dtype=dtype), scale=1.0)
+    same([weights, output], [[[0.5, 0, 0.5]]] * 2)
+    weights, _ = attend(np.ones((1, 1), dtype), K[1:2], np.ones((1, 1), dtype), scale=1.0)
+    assert weights.tolist() == [[1.0]]
+
+
+@laws
+@given(npst.arrays(np.float64, (3, 4), elements=st.floats(-1e4, 1e4)))
+def test_softmax_of_any_finite_scores_sums_to_one_and_keeps_their_order(scores):
+    weights = softmax(scores)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=0, atol=1e-12)
+    for row, shares in zip(scores, weights, strict=True):
+        assert (np.diff(shares[np.argsort(row, kind="stable")]) >= 0).all()
+
+
+# Types and axes
+
+
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("float32", "float32"),
+        ("float64", "float64"),
+        ("int64", "float64"),
+        ("int8", "float64"),
+        ("bool", "float64"),
+    ],
+)
+def test_floats_keep_their_type_and_whole_numbers_become_float64(given, kept, return_weights):
+    M = np.array([[1, 0], [0, 1]], dtype=given)
+    weights, output = attend(M, M, M, "causal", bias=[[0, 0], [0.5, 0]], return_weights=return_weights)
+    assert output.dtype == kept and (weights is None or weights.dtype == kept)
+
+
+def test_float32_and_float64_together_are_float64():
+    assert attend(some(2, 2, dtype=np.float32), some(2, 2), some(2, 2))[1].dtype == np.float64
+
+
+def test_whole_numbers_give_the_numbers_of_the_same_floats():
+    M = np.array([[2, -1], [0, 3]])
+    same(attend(M, M, M), attend(M.astype(float), M.astype(float), M.astype(float)), 0)
+
+
+@pytest.mark.parametrize("axes", [(3,), (2, 3), (1,)])
+@pytest.mark.parametrize("return_weights", [True, False])
+def test_leading_axes_are_heads_that_know_nothing_of_each_other(axes, return_weights):
+    Q, K, V = some(*axes, 4, 3), some(*axes, 5, 3, seed=1), some(*axes, 5, 2, seed=2)
+    allowed, bias = some(*axes, 4, 5, seed=3) > 0, some(*axes, 4, 5, seed=4)
+    weights, output = attend(Q, K, V, allowed, bias, return_weights=return_weights)
+    for at in product(*map(range, axes)):
+        alone = attend(Q[at], K[at], V[at], allowed[at], bias[at])
+        same([output[at]], [alone[1]])
+        if weights is not None:
+            same([weights[at]], [alone[0]])
+
+
+def test_one_mask_and_one_bias_serve_all_heads():
+    Q, K, V = some(3, 4, 2), some(3, 5, 2, seed=1), some(3, 5, 2, seed=2)
+    allowed, bias = some(4, 5, seed=3) > 0, some(4, 5, seed=4)
+    weights, output = attend(Q, K, V, allowed, bias)
+    for h in range(3):
+        same((weights[h], output[h]), attend(Q[h], K[h], V[h], allowed, bias))
+
+
+def test_what_was_given_is_left_as_it_was():
+    given = [some(3, 2), some(3, 2, seed=1), some(3, 2, seed=2), np.eye(3, dtype=bool), some(3, 3, seed=3)]
+    before = [M.copy() for M in given]
+    for M in given:
+        M.setflags(write=False)
+    attend(*given)
+    attend(*given, return_weights=False)
+    for M, was in zip(given, before, strict=True):
+        np.testing.assert_array_equal(M, was)
+
+
+# The output alone, by blocks
+
+
+@laws
+@given(cases(), st.sampled_from([None, 1, 2]))
+def test_the_output_alone_is_the_output_that_comes_with_the_weights(case, threads):
+    weights, output = attend(
+        case.Q, case.K, case.V, case.allowed, case.bias, return_weights=False, threads=threads
+    )
+    assert weights is None
+    same([output], [attend(case.Q, case.K, case.V, case.allowed, case.bias)[1]])
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+@pytest.mark.parametrize("mask", [None, "causal", "causal-bottom-right", "window:3", "array"])
+def test_many_blocks_of_rows_give_the_output_of_one(mask, threads):
+    n_q, n_k = 1500, 1400  # two million cells: more than one block
+    Q, K, V = some(n_q, 4), some(n_k, 4, seed=1), some(n_k, 3, seed=2)
+    bias = some(n_q, n_k, seed=3)
+    allowed = bias > -1 if mask == "array" else mask
+    _, output = attend(Q, K, V, allowed, bias, return_weights=False, threads=threads)
+    same([output], [attend(Q, K, V, allowed, bias)[1]])
+
+
+def test_the_output_alone_is_made_without_a_matrix_of_all_weights():
+    n = 5000
+    Q = some(n, 4)
+    tracemalloc.start()
+    try:
+        attend(Q, Q, Q, "causal", return_weights=False)
+        assert tracemalloc.get_traced_memory()[1] < n * n * Q.itemsize / 2
+    finally:
+        tracemalloc.stop()
+
+
+# Scores and projection
+
+
+@laws
+@given(cases())
+def test_a_cosine_is_the_dot_product_over_both_lengths_and_zero_for_a_zero_vector(case):
+    Q = np.vstack([case.Q, np.zeros_like(case.Q[:1])])
+    for i, j in np.ndindex(len(Q), len(case.K)):
+        q, k = Q[i].tolist(), case.K[j].tolist()
+        lengths = math.hypot(*q) * math.hypot(*k)
+        wanted = sum(map(mul, q, k)) / lengths if lengths > 1e-300 else None
+        if wanted is not None or not any(q) or not any(k):
+            assert compare(Q, case.K, "cosine")[i, j] == pytest.approx(wanted or 0.0, abs=1e-12)
+
+
+def test_a_cosine_does_not_depend_on_length_however_long_or_short():
+    Q, K = some(2, 3), some(4, 3, seed=1)
+    for length in (1e-200, 1e200):
+        same([compare(Q * length, K / length, "cosine")], [compare(Q, K, "cosine")])
+
+
+def test_the_two_layouts_are_transposes_of_each_other():
+    X, W, b = some(5, 3), some(3, 2, seed=1), some(2, seed=2)
+    by_rows = [W.T @ x + b for x in X]
+    same([project(X, W, b, "in-out"), project(X, W.T, b, "out-in")], [by_rows, by_rows])
+
+
+# The strongest links
+
+TIED = st.sampled_from([0, 0.25, 0.5, 1])
+
+
+@laws
+@given(
+    npst.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 24)), elements=TIED),
+    st.integers(1, 30),
+    st.data(),
+)
+def test_the_strongest_links_are_those_of_a_plain_sort_and_ties_go_to_the_lowest_key(weights, k, data):
+    allowed = data.draw(st.none() | npst.arrays(np.bool_, weights.shape))
+    weights = weights if allowed is None else np.where(allowed, weights, 0)
+    links = strongest(weights, k, allowed)
+    kept = min(k, weights.shape[1])
+    assert links.keys.shape == links.weights.shape == (len(weights), kept)
+    for i, row in enumerate(weights.tolist()):
+        may = [j for j in range(len(row)) if allowed is None or allowed[i, j]]
+        order = sorted(may, key=lambda j, row=row: (-row[j], j))[:kept]
+        spare = kept - len(order)
+        assert links.keys[i].tolist() == order + [-1] * spare
+        assert links.weights[i].tolist() == [row[j] for j in order] + [0.0] * spare
+
+
+# What does not fit
+
+
+FITTING = {"Q": (2, 3), "K": (4, 3), "V": (4, 2)}
+MISFITS = {
+    "Q and K": ({"K": (4, 5)}, ["(2, 3)", "(4, 5)"]),
+    "K and V": ({"V": (5, 2)}, ["(4, 3)", "(5, 2)"]),
+    "heads of Q and K": ({"Q": (2, 2, 3), "K": (3, 4, 3), "V": (3, 4, 2)}, ["(2, 2, 3)", "(3, 4, 3)"]),
+    "heads of V": ({"Q": (2, 2, 3), "K": (2, 4, 3), "V": (3, 4, 2)}, ["(2, 4, 3)", "(3, 4, 2)"]),
+    "mask": ({"mask": (4, 2)}, ["(4, 2)", "2 queries", "4 keys"]),
+    "mask of one axis": ({"mask": (4,)}, ["(4,)", "2 queries", "4 keys"]),
+    "heads of the mask": ({"Q": (2, 2, 3), "K": (2, 4, 3), "V": (2, 4, 2), "mask": (3, 2, 4)}, ["(3, 2, 4)"]),
+    "bias": ({"bias": (4, 2)}, ["(4, 2)", "2 queries", "4 keys"]),
+    "heads of the bias": ({"Q": (2, 2, 3), "K": (2, 4, 3), "V": (2, 4, 2), "bias": (3, 2, 4)}, ["(3, 2, 4)"]),
+}
+
+
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize("what", MISFITS)
+def test_shapes_that_do_not_fit_are_refused_and_named(what, return_weights):
+    shapes, said = MISFITS[what]
+    given = {
+        name: np.ones(shape, bool if name == "mask" else float) for name, shape in (FITTING | shapes).items()
+    }
+    with pytest.raises(InputError) as refused:
+        attend(**given, return_weights=return_weights)
+    for shape in said:
+        assert shape in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [[1.0, 2.0], 1.0, [[]], np.ones((0, 2)), [["a", "b"]], [[1j, 0]], [[None, 0]], [[1.0, 2.0], [1.0]], None],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["Q", "K", "V"])
+def test_what_is_no_matrix_of_numbers_is_refused_by_name(name, bad):
+    given = {"Q": np.ones((1, 2)), "K": np.ones((1, 2)), "V": np.ones((1, 2)), name: bad}
+    with pytest.raises(InputError, match=f"^{name} must be a matrix"):
+        attend(**given)
+
+
+@pytest.mark.parametrize("mask", [[[1, 0], [1, 1]], [[0.0, -1e9], [0.0, 0.0]], [["a", "b"], ["c", "d"]]])
+def test_a_mask_that_is_not_boolean_is_refused(mask):
+    with pytest.raises(InputError, match="boolean"):
+        attend(np.ones((2, 1)), np.ones((2, 1)), np.ones((2, 1)), mask)
+
+
+def test_a_mask_whose_rows_differ_in_length_is_refused():
+    with pytest.raises(InputError, match="mask"):
+        attend(np.ones((2, 1)), np.ones((2, 1)), np.ones((2, 1)), [[True], [True, False]])
+
+
+@pytest.mark.parametrize("name", ["casual", "window", "window:", "window:-1", "window:1.5", "window:N", ""])
+def test_a_mask_of_no_known_name_is_refused(name):
+    with pytest.raises(AttnError, match="no mask"):
+        attend(np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1)), name)

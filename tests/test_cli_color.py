@@ -1,0 +1,195 @@
+"""Colour: when there is any, how much, and that it adds nothing but colour."""
+
+import re
+
+import pytest
+
+from tests.shell import SGR, Ran, attn, here, plain, terminal
+
+FOX = "The quick brown fox jumped over the lazy dog"
+MUCH = " ".join(f"word{i}" for i in range(30))
+SIXTEEN = re.compile("0|1|2|1;2|(3[0-7]|9[0-7])(;(4[0-7]|10[0-7]))?")
+INDEXED = re.compile("38;5;[0-9]+(;48;5;[0-9]+)?")
+TRUE = re.compile("38;2(;[0-9]+){3}(;48;2(;[0-9]+){3})?")
+
+
+def colored(ran: Ran) -> bool:
+    assert ran.code == 0 and plain(ran.out).count("\x1b") == 0
+    return "\x1b[" in ran.out
+
+
+def codes(text: str) -> set[str]:
+    """Return the distinct colour codes in text, resets and bold and dim left out."""
+    return {code[2:-1] for code in SGR.findall(text)} - {"0", "1", "2"}
+
+
+# When
+
+
+@pytest.mark.parametrize(
+    ("env", "flag", "expected"),
+    [
+        ({}, None, False),
+        ({}, "always", True),
+        ({}, "never", False),
+        ({"NO_COLOR": "1"}, "always", True),
+        ({"NO_COLOR": "1", "CLICOLOR_FORCE": "1", "FORCE_COLOR": "1"}, None, False),
+        ({"NO_COLOR": ""}, None, False),
+        ({"NO_COLOR": "", "FORCE_COLOR": "1"}, None, True),
+        ({"CLICOLOR_FORCE": "1"}, None, True),
+        ({"CLICOLOR_FORCE": "0"}, None, False),
+        ({"CLICOLOR_FORCE": "1"}, "never", False),
+        ({"FORCE_COLOR": "1"}, None, True),
+        ({"FORCE_COLOR": "3"}, None, True),
+        ({"FORCE_COLOR": "0"}, None, False),
+        ({"FORCE_COLOR": ""}, None, False),
+        ({"FORCE_COLOR": "1", "CLICOLOR": "0", "TERM": "dumb"}, None, True),
+        ({"CLICOLOR_FORCE": "1", "FORCE_COLOR": "0"}, None, True),
+        ({"CLICOLOR": "1"}, None, False),
+        ({"TERM": "dumb"}, "always", True),
+        ({"ATTN_COLOR": "always"}, None, True),
+        ({"ATTN_COLOR": "always", "NO_COLOR": "1"}, None, True),
+        ({"ATTN_COLOR": "always"}, "never", False),
+    ],
+)
+def test_in_a_pipe_colour_comes_only_when_it_is_forced(env, flag, expected):
+    assert colored(attn("self", FOX, *(["--color", flag] if flag else []), env=env)) is expected
+
+
+@pytest.mark.parametrize(
+    ("env", "flag", "expected"),
+    [
+        ({}, None, True),
+        ({}, "never", False),
+        ({"NO_COLOR": "1"}, None, False),
+        ({"NO_COLOR": ""}, None, True),
+        ({"CLICOLOR": "0"}, None, False),
+        ({"CLICOLOR": "1"}, None, True),
+        ({"FORCE_COLOR": "0"}, None, False),
+        ({"CLICOLOR_FORCE": "0"}, None, True),
+        ({"CLICOLOR": "0", "CLICOLOR_FORCE": "1"}, None, True),
+        ({"TERM": "dumb"}, None, False),
+        ({"TERM": "dumb"}, "always", True),
+        ({"TERM": None}, None, True),
+    ],
+)
+def test_on_a_terminal_colour_comes_unless_it_is_refused(env, flag, expected):
+    assert colored(terminal("self", FOX, *(["--color", flag] if flag else []), env=env)) is expected
+
+
+def test_a_file_gets_colour_only_by_the_flag(tmp_path):
+    for name, flag, expected in (("a.txt", [], False), ("b.txt", ["--color", "always"], True)):
+        terminal("self", FOX, "-o", str(tmp_path / name), *flag)
+        assert ("\x1b[" in (tmp_path / name).read_text()) is expected
+
+
+def test_machine_formats_and_help_are_never_coloured():
+    for name in ("json", "jsonl", "csv", "tsv", "markdown"):
+        assert "\x1b" not in here("self", FOX, "-f", name, "--color", "always").out
+    assert "\x1b" not in terminal("self", "--help", env={"FORCE_COLOR": "1"}).out
+    assert "\x1b" not in terminal("self", "", env={"FORCE_COLOR": "1"}).out
+
+
+# How much
+
+
+@pytest.mark.parametrize(
+    ("env", "kind"),
+    [
+        ({"TERM": "xterm"}, SIXTEEN),
+        ({"TERM": "linux"}, SIXTEEN),
+        ({"TERM": None}, SIXTEEN),
+        ({"TERM": "xterm-256color"}, INDEXED),
+        ({"TERM": "screen-256color", "COLORTERM": "no"}, INDEXED),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, TRUE),
+        ({"TERM": "xterm-256color", "COLORTERM": "24bit"}, TRUE),
+        ({"TERM": "xterm-direct"}, TRUE),
+    ],
+)
+def test_the_terminal_gets_as_many_colours_as_it_says_it_has(env, kind):
+    found = set()
+    for format in ("table", "bars"):
+        found |= codes(attn("self", FOX, "-f", format, "--color", "always", env=env).out)
+    assert len(found) > 2 and all(kind.fullmatch(code) for code in found), found
+
+
+# Nothing but colour
+
+SCREENS = [
+    ["self", FOX],
+    ["self", FOX, "-f", "bars"],
+    ["explain", FOX],
+    ["explain", FOX, "--context", "she likes coffee", "-q", "fox"],
+    ["masked", FOX, "-q", "jumped", "--steps"],
+    ["masked", MUCH, "-e", "random", "--width", "80"],
+    ["self", MUCH, "-e", "random", "--width", "60"],
+    ["self", FOX, "-e", "random", "--heads", "2", "--head", "all"],
+    ["self", FOX, "--top", "2"],
+    ["example", "coffee", "--steps"],
+]
+
+
+@pytest.mark.parametrize("args", SCREENS, ids=" ".join)
+def test_colour_adds_only_colour(args, monkeypatch):
+    without = here(*args, "--color", "never").out
+    assert "\x1b" not in without
+    for term in ("xterm", "xterm-256color", "xterm-direct"):
+        monkeypatch.setenv("TERM", term)
+        monkeypatch.setenv("COLORTERM", "")
+        shown = here(*args, "--color", "always").out
+        assert plain(shown) == without and shown != without
+        assert all(
+            line.endswith("\x1b[0m") or "\x1b" not in line.rpartition("\x1b[0m")[2]
+            for line in shown.split("\n")
+        )
+
+
+def test_a_terminal_shows_what_a_pipe_of_its_width_shows():
+    for args in (["self", FOX], ["explain", FOX]):
+        assert plain(terminal(*args, columns=72).out) == attn(*args, "--width", "72").out
+
+
+def test_every_coloured_line_is_reset_before_it_ends():
+    for args in SCREENS[:6]:
+        for line in here(*args, "--color", "always").out.splitlines():
+            opened = [code[2:-1] for code in SGR.findall(line)]
+            assert not opened or opened[-1] == "0"
+
+
+# Which
+
+
+def test_each_palette_has_colours_of_its_own():
+    shown = {
+        name: here("self", FOX, "--color", "always", "--palette", name).out
+        for name in ("viridis", "cividis", "blues", "greys")
+    }
+    assert len({frozenset(codes(text)) for text in shown.values()}) == 4
+    assert len({plain(text) for text in shown.values()}) == 1
+
+
+def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
+    def least_and_most(background: str) -> list[int]:
+        env = {"COLORFGBG": background, "TERM": "xterm", "COLORTERM": "truecolor"}
+        line = attn("self", "a b", "-e", "random", "--color", "always", env=env).out
+        legend = next(text for text in line.splitlines() if "shades" in plain(text))
+        found = re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
+        return [sum(map(int, found[i])) for i in (0, -1)]
+
+    for background in ("0;15", "0;7", "0;default;15"):
+        low, high = least_and_most(background)
+        assert low > high + 200, background
+    for background in ("15;0", "", "7;8"):
+        low, high = least_and_most(background)
+        assert high > low + 200, background
+
+
+def test_a_palette_that_was_asked_for_beats_the_background():
+    asked = ["self", FOX, "--color", "always", "--palette", "viridis"]
+    assert attn(*asked, env={"COLORFGBG": "0;15"}).out == attn(*asked, env={"COLORFGBG": "15;0"}).out
+
+
+def test_no_cell_is_told_by_colour_alone():
+    """Blocks of heat differ in shape, so that black and white shows them too."""
+    bare = here("self", MUCH, "-e", "random", "--width", "60").out
+    assert len({char for char in bare if char in "▁▂▃▄▅▆▇█"}) >= 4

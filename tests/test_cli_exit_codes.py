@@ -1,0 +1,728 @@
+"""Every exit code that a user can meet, and the one line, or the one JSON object, that comes with it."""
+
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from tests.shell import Ran, attn, here, shell, surroundings, terminal
+
+ERROR = {
+    "type": "object",
+    "required": ["schema", "error"],
+    "additionalProperties": False,
+    "properties": {
+        "schema": {"const": "attn/1"},
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "hint"],
+            "additionalProperties": False,
+            "properties": {
+                "code": {"enum": [2, 65, 66, 69, 73, 74, 78]},
+                "message": {"type": "string", "minLength": 8},
+                "hint": {"type": ["string", "null"]},
+            },
+        },
+    },
+}
+BODY = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+
+
+def refused(ran: Ran, code: int, *said: str) -> str:
+    """Check that a run ended with `code`, one line on standard error that says `said`, and nothing else."""
+    assert ran.code == code, ran
+    assert ran.out == ""
+    assert ran.err.startswith("attn: ") and ran.err.endswith("\n") and ran.err.count("\n") == 1, ran.err
+    assert "Traceback" not in ran.err and "bug" not in ran.err
+    for text in said:
+        assert text in ran.err
+    return ran.err
+
+
+def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
+    """Check that a run ended with `code` and one JSON object on standard error, and nothing else."""
+    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran
+    record = json.loads(ran.err)
+    jsonschema.validate(record, ERROR)
+    assert record["error"]["code"] == code
+    return record["error"]
+
+
+@pytest.fixture
+def at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'attn explain "she likes coffee"',
+        'attn self "she likes coffee"',
+        'attn masked "she likes coffee"',
+        'attn cross "she" "likes coffee"',
+        "attn example",
+        "attn vectors info",
+        "attn vectors nearest coffee",
+        "attn schema",
+        "attn --version",
+        "attn -V",
+        "attn --help",
+        "attn self -h",
+        "attn vectors --help",
+        "attn --show-completion bash",
+    ],
+)
+def test_every_command_that_works_is_0_and_silent_on_standard_error(line):
+    ran = shell(line)
+    assert ran.code == 0 and ran.out.strip() and ran.err == ""
+
+
+@pytest.mark.parametrize("name", ["day1", "coffee", "coffee-notebook", "manchester", "a2"])
+def test_every_listed_example_is_0(name):
+    assert attn("example", name).code == 0
+    assert name in attn("example").out
+
+
+def test_the_version_is_said_and_nothing_more_is_done():
+    assert attn("--version").out == attn("--version", "self", "the").out == attn("-V").out
+
+
+# 2
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["slef", "x"], "slef"),
+        (["self", "--bogus", "x"], "--bogus"),
+        (["self", "x", "--topp", "3"], "--top"),
+        (["self", "x", "-f"], "-f"),
+        (["self", "x", "-f", "pdf"], "pdf"),
+        (["self", "x", "--score", "best"], "best"),
+        (["self", "x", "--oov", "guess"], "guess"),
+        (["self", "x", "--tokenizer", "bpe"], "bpe"),
+        (["self", "x", "--layout", "sideways"], "sideways"),
+        (["self", "x", "--color", "red"], "red"),
+        (["self", "x", "--palette", "jet"], "jet"),
+        (["self", "x", "--mask-true", "perhaps"], "perhaps"),
+        (["self", "x", "--top", "many"], "many"),
+        (["self", "x", "--top", "0"], "--top"),
+        (["self", "x", "-e", "random", "--dim", "0"], "--dim"),
+        (["self", "x", "--heads", "0"], "--heads"),
+        (["self", "x", "--heads", "7"], "1, 2, 4, 5, 10, 20, 25, 50, 100"),
+        (["self", "x", "--head", "7"], "7"),
+        (["self", "x", "--head", "3", "--heads", "2"], "0, 1, mean"),
+        (["self", "a b", "-q", "zebra"], "zebra"),
+        (["self", "a b", "-q", "2"], "0 to 1"),
+        (["self", "a b", "-q", "-1"], "-1"),
+        (["self", "x", "-t", "0"], "--temperature"),
+        (["self", "x", "-t", "-1"], "-1"),
+        (["self", "x", "-t", "nan"], "nan"),
+        (["self", "x", "-t", "inf"], "inf"),
+        (["self", "x", "-t", "1e-320"], "1e-320"),
+        (["self", "x", "--seed", "-1"], "--seed"),
+        (["self", "x", "--seed", str(1 << 70)], "--seed"),
+        (["self", "x", "--seed", "1.5"], "1.5"),
+        (["self", "x", "--precision", "-1"], "--precision"),
+        (["self", "x", "--precision", "18"], "0 to 17"),
+        (["self", "x", "--width", "0"], "--width"),
+        (["self", "x", "--width", "19"], "20 to 10,000"),
+        (["self", "x", "--width", "10001"], "--width"),
+        (["self", "x", "--mask", "diagonal"], "window:N"),
+        (["self", "x", "--mask", "window:-1"], "window:-1"),
+        (["self", "x", "-p", "bogus"], "bogus"),
+        (["self", "x", "-e", "bogus"], "bogus"),
+        (["self", "x", "-e", ""], "-e"),
+        (["self", "x", "--tidy"], "-f csv"),
+        (["self", "x", "-o", "picture.pdf"], ".pdf"),
+        (["self", "x", "-o", "picture"], "picture"),
+        (["example", "tea"], "coffee-notebook"),
+        (["example", "coffee", "day1"], "day1"),
+        (["example", "coffee", "--head", "5"], "5"),
+        (["example", "coffee", "--heads", "3"], "1, 2, 4"),
+        (["example", "day1", "-p", "random"], "Q, K and V"),
+        (["vectors"], "--help"),
+        (["vectors", "neerest"], "neerest"),
+        (["vectors", "nearest"], "word"),
+        (["vectors", "nearest", "the", "--top", "0"], "--top"),
+        (["vectors", "nearest", "the", "--precision", "18"], "--precision"),
+        (["vectors", "nearest", "the", "-o", "list.csv"], ".csv"),
+        (["vectors", "info", "bogus"], "bogus"),
+        (["vectors", "info", "-f", "csv"], "csv"),
+        (["vectors", "train", "text.txt"], "--output"),
+        (["vectors", "train", "-o", "x.safetensors"], "CORPUS"),
+        (["schema", "please"], "please"),
+        (["--show-completion", "tcsh"], "tcsh"),
+        (["--show-completion"], "--show-completion"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_2_and_names_what_is_wrong(args, said, at):
+    refused(here(*args), 2, said)
+    assert list(at.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["self", "masked", "explain"])
+def test_bare_words_are_2_and_put_quotes_round_it(command):
+    refused(attn(command, "the", "cat", "sat"), 2, "put quotes round it", f'attn {command} "the cat sat"')
+
+
+def test_three_texts_for_cross_are_2_and_put_quotes_round_each():
+    refused(attn("cross", "the", "cat", "sat"), 2, "put quotes round")
+
+
+def test_standard_input_serves_only_one_text():
+    for args in (["cross", "-", "-"], ["explain", "-", "--context", "-"], ["explain", "--context", "-"]):
+        refused(attn(*args, input="the cat"), 2, "Standard input")
+
+
+def test_training_options_out_of_range_are_2_and_say_the_range(at):
+    Path("text.txt").write_text("a b\n")
+    for option, value in (("--dim", "0"), ("--epochs", "-1"), ("--seed", "-1"), ("--length", "nan")):
+        refused(attn("vectors", "train", "text.txt", "-o", "x.safetensors", option, value), 2, option)
+    said = refused(attn("vectors", "train", "text.txt", "-o", "x.safetensors", "--seed", str(1 << 40)), 2)
+    assert "Give 0 or more." not in said, "1099511627776 is more than 0"
+
+
+def test_training_output_with_an_unknown_suffix_is_2(at):
+    Path("text.txt").write_text("a b\n")
+    refused(attn("vectors", "train", "text.txt", "-o", "vectors.pdf", "--min-count", "1"), 2, ".pdf")
+    assert not Path("vectors.pdf").exists()
+
+
+@pytest.mark.parametrize("args", [[], ["self"], ["masked"], ["explain"], ["cross"], ["vectors"]])
+def test_a_command_without_text_on_a_terminal_shows_its_help_and_an_example_and_is_2(args):
+    ran = terminal(*args)
+    assert ran.code == 2
+    assert " ".join(["Usage: attn", *args]) in ran.out
+    assert "--help" in ran.out
+    assert "Example" in ran.out or "Start with" in ran.out
+    assert "Traceback" not in ran.out
+
+
+def test_attn_alone_in_a_pipe_is_2_and_shows_the_commands_on_standard_error():
+    ran = attn()
+    assert (ran.code, ran.out) == (2, "") and "Traceback" not in ran.err
+    assert "explain" in ran.err and "Start with" in ran.err
+
+
+# 65
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\n", "... !", "\ufeff"])
+def test_a_text_without_tokens_is_65(text):
+    refused(attn("self", input=text), 65, "nothing to attend to")
+
+
+def test_an_empty_side_of_cross_is_65():
+    refused(attn("cross", "", "the cat"), 65, "text")
+    refused(attn("cross", "the cat", "..."), 65, "context")
+
+
+def test_utf_16_on_standard_input_is_65_and_names_the_cure():
+    for encoding in ("utf-16-le", "utf-16-be"):
+        refused(attn("self", input=("\ufeffthe cat").encode(encoding)), 65, "UTF-16", "iconv")
+
+
+def test_bytes_that_are_not_utf_8_are_read_as_replacements_and_noted():
+    for ran in (
+        attn("self", b"caf\xe9 noir", "-e", "random"),
+        attn("self", "-e", "random", input=b"caf\xe9 noir"),
+    ):
+        assert ran.code == 0 and "\ufffd" in ran.out and "not UTF-8" in ran.out
+
+
+def test_a_nul_in_the_text_is_shown_and_not_passed_on():
+    ran = attn("self", "-e", "random", input=b"the\0 cat")
+    assert ran.code == 0 and "^@" in ran.out and "\0" not in ran.out
+
+
+def test_words_without_a_vector_are_65_when_they_are_to_be():
+    refused(attn("self", "zzxqy vrrmph", "--oov", "error"), 65, "zzxqy", "--oov zero")
+    refused(attn("self", "zzxqy vrrmph", "--oov", "skip"), 65, "--oov")
+    refused(attn("vectors", "nearest", "zzxqy"), 65, "zzxqy")
+
+
+MASKS = {
+    "too-few-rows.txt": b"1 0\n",
+    "too-many-rows.json": b"[[1,0],[1,1],[1,1]]",
+    "ragged.txt": b"1 0\n1\n",
+    "ragged.json": b"[[1,0],[1]]",
+    "other-digits.txt": b"1 2\n1 0\n",
+    "fractions.json": b"[[0.5,0],[1,1]]",
+    "text.json": b'[[true,false],[true,"x"]]',
+    "null.json": b"[[true,null],[true,true]]",
+    "nan.json": b"[[NaN,1],[0,1]]",
+    "flat.json": b"[1,0]",
+    "deep.json": b"[[[1,0],[0,1]]]",
+    "very-deep.json": b"[" * 100_000,
+    "object.json": b'{"mask":{"a":1}}',
+    "number.json": b'{"mask":5}',
+    "another-name.json": b'{"x":[[1]]}',
+    "cut.json": b"[[1,",
+    "huge-number.json": b"[[1" + b"0" * 5000 + b",0],[1,1]]",
+    "empty.txt": b"",
+    "empty.json": b"[]",
+    "utf-16.txt": "\ufeff1 0\n1 1\n".encode("utf-16-le"),
+    "junk.npy": b"\x93NUMPY\x01\x00junk",
+    "junk.npz": b"PK\x03\x04junk",
+    "junk.safetensors": struct.pack("<Q", 1 << 62) + b"{}",
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_bad_mask_file_is_65_and_named(name, at):
+    Path(name).write_bytes(MASKS[name])
+    refused(here("self", "a b", "-e", "random", "--mask", name, "--mask-true", "allowed"), 65, name)
+
+
+def test_a_mask_of_python_objects_is_65_and_runs_nothing(at):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(at / "owned"),)
+
+    np.save("evil.npy", np.array([[Evil(), 1], [1, 1]], dtype=object), allow_pickle=True)
+    refused(attn("self", "a b", "-e", "random", "--mask", "evil.npy", "--mask-true", "allowed"), 65)
+    assert not Path("owned").exists()
+
+
+def test_a_mask_file_without_its_meaning_is_2(at):
+    Path("mask.txt").write_text("1 0\n1 1\n")
+    refused(attn("self", "a b", "--mask", "mask.txt"), 2, "--mask-true allowed", "blocked")
+
+
+def _weights(**changed: object) -> bytes:
+    return json.dumps({"W_q": BODY, "W_k": BODY, "W_v": BODY, **changed}).encode()
+
+
+def _tensors(header: object, data: bytes = b"") -> bytes:
+    packed = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(packed)) + packed + data
+
+
+def _entry(shape: list[int], start: int, stop: int, dtype: str = "F64") -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, stop]}
+
+
+HUGE = [[1e308] * 4] * 4
+PROJECTIONS = {
+    "empty.json": b"",
+    "nothing.json": b"{}",
+    "list.json": b"[1, 2]",
+    "words.json": b"not json",
+    "huge-number.json": b'{"W_q": 1' + b"0" * 5000 + b"}",
+    "no-value.json": json.dumps({"W_q": BODY, "W_k": BODY}).encode(),
+    "wide.json": _weights(W_q=[[1, 2]], W_k=[[1, 2]]),
+    "unequal.json": _weights(W_k=[[1], [1], [1], [1]]),
+    "flat.json": _weights(W_q=[1, 2]),
+    "number.json": _weights(W_q=5),
+    "text.json": _weights(W_q="x"),
+    "word-inside.json": _weights(W_q=[[1, "x", 0, 0]]),
+    "null-inside.json": _weights(W_q=[[None, 0, 0, 0], *BODY[1:]]),
+    "infinite.json": _weights().replace(b"1.0", b"1e999"),
+    "nan.json": _weights().replace(b"1.0", b"NaN"),
+    "ragged.json": _weights(W_q=[[1, 0, 0, 0], [1]]),
+    "hollow.json": _weights(W_q=[[]]),
+    "deep.json": _weights(W_q=[[[[1]]]]),
+    "heads-word.json": _weights(heads="x"),
+    "heads-zero.json": _weights(heads=0),
+    "heads-unequal.json": json.dumps(
+        {"heads": [dict.fromkeys(("W_q", "W_k", "W_v"), rows) for rows in ([[1.0]], [[1.0], [2.0]])]}
+    ).encode(),
+    "layout.json": _weights(layout="diagonal"),
+    "score.json": _weights(score="best"),
+    "short-bias.json": _weights(b_q=[1, 2]),
+    "square-bias.json": _weights(b_q=BODY),
+    "wrong-output.json": _weights(W_o=[[1, 2]]),
+    "short-output-bias.json": _weights(W_o=BODY, b_o=[1]),
+    "overflowing-queries.json": _weights(W_q=HUGE),
+    "overflowing-values.json": _weights(W_v=HUGE),
+    "overflowing-output.json": _weights(W_o=HUGE, b_o=[1e308] * 4),
+    "claims.safetensors": struct.pack("<Q", 1 << 63) + b"{}",
+    "cut-header.safetensors": _tensors(b'{"W_q":'),
+    "deep-header.safetensors": _tensors(b'{"W_q":' + b"[" * 100_000),
+    "beyond.safetensors": _tensors({"W_q": _entry([4, 4], 0, 128)}, bytes(64)),
+    "negative.safetensors": _tensors({"W_q": _entry([-4, -4], 0, 128)}, bytes(128)),
+    "overlap.safetensors": _tensors(
+        {n: _entry([4, 4], 64 * i, 64 * i + 128) for i, n in enumerate(["W_q", "W_k", "W_v"])}, bytes(256)
+    ),
+    "unknown-type.safetensors": _tensors({"W_q": _entry([4, 4], 0, 16, "F8")}, bytes(16)),
+    "many-axes.safetensors": _tensors({"W_q": _entry([1] * 100, 0, 8)}, bytes(8)),
+    "no-arrays.safetensors": _tensors({}),
+}
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_a_bad_projection_file_is_65(name, at):
+    Path(name).write_bytes(PROJECTIONS[name])
+    refused(here("self", "a b", "-e", "random", "-p", name), 65)
+    refused_as_json(here("self", "a b", "-e", "random", "-p", name, "-f", "json", "--steps"), 65)
+
+
+def test_a_computation_that_overflows_is_65_and_one_line(at):
+    for name in ("overflowing-queries.json", "overflowing-values.json", "overflowing-output.json"):
+        Path(name).write_bytes(PROJECTIONS[name])
+        refused(attn("self", "a b", "-e", "random", "-p", name), 65)
+
+
+def test_a_bad_npz_projection_is_65(at):
+    eye = np.eye(4)
+    np.savez("complex.npz", W_q=eye * 1j, W_k=eye, W_v=eye)
+    np.savez("objects.npz", W_q=np.array([object()]), W_k=eye, W_v=eye)
+    with zipfile.ZipFile("bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("W_q.npy", bytes(600_000_000))
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
+    with zipfile.ZipFile("claims.npz", "w") as archive:
+        archive.writestr("W_q.npy", b"\x93NUMPY\x01\x00v\x00" + header)
+    for name in ("complex.npz", "objects.npz", "bomb.npz", "claims.npz"):
+        refused(here("self", "a b", "-e", "random", "-p", name), 65, name)
+
+
+def test_heads_in_a_file_that_do_not_divide_its_weights_name_the_numbers_that_do(at):
+    Path("p.json").write_bytes(_weights(heads=3))
+    ran = attn("self", "a b", "-e", "random", "-p", "p.json")
+    assert ran.code in (2, 65) and "1, 2, 4" in ran.err
+
+
+VECTORS = {
+    "empty.txt": b"",
+    "blank.txt": b"\n\n",
+    "bare.txt": b"a\n",
+    "short.txt": b"a 1 2\nb 3\n",
+    "long.txt": b"a 1 2\nb 3 4 5\n",
+    "word.txt": b"a 1 x\n",
+    "comma.txt": b"a 1,5 2\n",
+    "underscore.txt": b"a 1_0 2\n",
+    "hex.txt": b"a 0x10 2\n",
+    "nan.txt": b"a nan 1\n",
+    "overflow.txt": b"a 1e400 1\n",
+    "more-words.txt": b"3 2\na 1 2\nb 3 4\n",
+    "more-numbers.txt": b"2 3\na 1 2\nb 3 4\n",
+    "utf-16.txt": "\ufeffa 1 2\n".encode("utf-16-le"),
+    "long-word.txt": b"x" * 5_000_000 + b" 1 2\n",
+    "pickle.kv": b"\x80\x04\x95c\x00\x00\x00\x00\x00\x00\x00.",
+    "packed.gz": gzip.compress(b"a 1 2\nb 3 4\n"),
+    "too-large.txt": b"a 1e200 1e200\nb 1e200 1e200\n",
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_bad_vector_file_is_65(name, at):
+    Path(name).write_bytes(VECTORS[name])
+    refused(here("self", "a b", "-e", name), 65)
+
+
+def test_a_vector_file_with_fewer_numbers_than_its_header_claims_names_that_claim(at):
+    Path("v.txt").write_bytes(VECTORS["more-numbers.txt"])
+    assert "3" in attn("self", "a b", "-e", "v.txt").err.replace("line 3", "")
+
+
+def test_a_typed_vector_file_may_hold_any_word_anywhere(at):
+    Path("v.txt").write_text("she 0.2\n{ 0.5\n")  # the brace is the ninth byte, as in another format
+    ran = attn("self", "she {", "--tokenizer", "whitespace", "-e", "v.txt", "-f", "json")
+    assert ran.code == 0 and json.loads(ran.out)["unknown"] == []
+
+
+def _table(vectors: np.ndarray, words: bytes = b"a\nb", **about: object) -> bytes:
+    names = {"float64": "F64", "bool": "BOOL"}
+    size = vectors.nbytes
+    header = {
+        "__metadata__": {"format": "attn-vectors/1", **about},
+        "vectors": _entry(list(vectors.shape), 0, size, names[str(vectors.dtype)]),
+        "words": _entry([len(words)], size, size + len(words), "U8"),
+    }
+    return _tensors(header, vectors.tobytes() + words)
+
+
+TABLES = {
+    "one-word-short": _table(np.eye(2), b"a"),
+    "no-rows": _table(np.zeros((0, 2)), b""),
+    "no-columns": _table(np.zeros((2, 0))),
+    "nan": _table(np.full((2, 2), np.nan)),
+    "length": _table(np.eye(2), length="long"),
+    "settings": _table(np.eye(2), settings="{bad"),
+    "settings-object": _table(np.eye(2), settings={"dim": 2}),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_bad_table_of_vectors_is_65_or_read_without_the_bad_note_but_never_a_bug(name, at):
+    Path("t.safetensors").write_bytes(TABLES[name])
+    for args in (
+        ["self", "a b q", "-e", "t.safetensors", "--oov", "random"],
+        ["vectors", "info", "t.safetensors"],
+        ["vectors", "nearest", "a", "-e", "t.safetensors"],
+    ):
+        ran = here(*args)
+        if ran.code:
+            refused(ran, 65)
+        assert "nan" not in ran.out
+
+
+def test_a_table_of_vectors_that_are_not_finite_is_65_and_names_a_word(at):
+    Path("t.safetensors").write_bytes(TABLES["nan"])
+    refused(here("self", "a b", "-e", "t.safetensors"), 65, "t.safetensors")
+    refused(here("vectors", "nearest", "a", "-e", "t.safetensors"), 65, "t.safetensors")
+
+
+def test_a_projection_too_large_for_memory_is_65(at):
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31));"
+    limited += "import sys; sys.argv = ['attn', 'self', 'a b', '-e', 'random', '--dim', '30000'];"
+    limited += "runpy.run_module('attn_cli', run_name='__main__')"
+    ran = _python("-c", limited)
+    refused(ran, 65, "memory")
+    assert "shorter text" not in ran.err, "the text has two words: --dim is what is too large"
+
+
+def _python(*args: str) -> Ran:
+    done = subprocess.run(
+        [sys.executable, *args], stdin=subprocess.DEVNULL, capture_output=True, env=surroundings()
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+# 66
+
+
+@pytest.mark.parametrize("option", ["-e", "-p", "--mask"])
+def test_what_is_not_a_readable_regular_file_is_66_at_once(option, at):
+    os.mkfifo("pipe.txt")
+    Path("folder.txt").mkdir()
+    for value, said in (
+        ("missing.txt", "No such file"),
+        ("./missing", "No such file"),
+        ("folder.txt", "directory"),
+        ("pipe.txt", "regular"),
+        ("/dev/zero", "regular"),
+        ("https://example.org/v.txt", "local files only"),
+        ("s3://bucket/v.txt", "local files only"),
+        ("n" * 300 + ".txt", "too long"),
+    ):
+        refused(here("self", "a b", option, value, "--mask-true", "allowed"), 66, said)
+    refused(attn("self", "a b", option, "pipe.txt", "--mask-true", "allowed", timeout=5), 66)
+
+
+def test_a_missing_corpus_is_66(at):
+    for name in ("text.txt", ".", "/dev/zero"):
+        refused(attn("vectors", "train", name, "-o", "x.safetensors", timeout=5), 66)
+    assert list(at.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_read_permission_is_66(at):
+    Path("v.txt").write_text("a 1 2\n")
+    os.chmod("v.txt", 0)
+    refused(attn("self", "a", "-e", "v.txt"), 66, "ermission")
+
+
+# 69
+
+
+def test_training_without_gensim_is_69_and_says_how_to_get_it(at):
+    Path("text.txt").write_text("a b c\n")
+    blocked = Path("elsewhere")
+    (blocked / "gensim").mkdir(parents=True)
+    (blocked / "gensim/__init__.py").write_text("raise ImportError('gensim is not here')\n")
+    paths = os.pathsep.join([str(blocked.resolve()), *sys.path])
+    ran = attn("vectors", "train", "text.txt", "-o", "x.safetensors", env={"PYTHONPATH": paths})
+    refused(ran, 69, "pip install")
+
+
+# 73
+
+
+def test_an_output_that_cannot_be_created_is_73(at):
+    Path("folder.txt").mkdir()
+    for value in ("nowhere/out.txt", "folder.txt", "/proc/out.txt", "n" * 300 + ".txt", "text\udcff/out.txt"):
+        refused(attn("self", "a b", "-o", os.fsencode(value)), 73)
+    Path("text.txt").write_text("a b c\n")
+    refused(attn("vectors", "train", "text.txt", "-o", "nowhere/x.safetensors"), 73)
+    assert sorted(p.name for p in at.iterdir()) == ["folder.txt", "text.txt"]
+
+
+def test_a_training_output_that_is_a_folder_is_73_before_the_work(at):
+    Path("text.txt").write_text("a b c\n")
+    Path("x.safetensors").mkdir()
+    ran = attn("vectors", "train", "text.txt", "-o", "x.safetensors", "--min-count", "1")
+    assert ran.code == 73 and "epoch" not in ran.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_output_is_73_and_left_alone(at):
+    Path("out.txt").write_text("mine")
+    os.chmod("out.txt", 0o444)
+    refused(attn("self", "a b", "-o", "out.txt"), 73)
+    assert Path("out.txt").read_text() == "mine"
+
+
+# 74
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "attn --version",
+        "attn --help",
+        "attn self --help",
+        "attn schema",
+        "attn self x",
+        "attn explain x",
+        "attn self x -f csv",
+        "attn example",
+        "attn vectors info",
+        "attn vectors nearest the",
+        "attn --show-completion bash",
+    ],
+)
+def test_a_full_or_closed_standard_output_is_74(command):
+    refused(shell(f"{command} > /dev/full"), 74)
+    refused(shell(f"{command} >&-"), 74)
+
+
+def test_a_full_device_as_output_file_is_74(at):
+    refused(attn("self", "x", "-o", "/dev/full"), 74, "/dev/full")
+    refused_as_json(attn("self", "x", "-o", "/dev/full", "-f", "json"), 74)
+
+
+def test_a_closed_standard_error_changes_no_exit_code():
+    assert shell('attn self x 2>&-; test $? = 0 && attn self "" 2>&-').code == 65
+
+
+def test_a_closed_standard_input_is_like_an_absent_text():
+    ran = shell("attn self <&-")
+    assert ran.code == 2 and "text" in ran.err
+    assert shell("attn self x <&-").code == 0
+
+
+# 78
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TOKENIZER", "bpe"),
+        ("KEEP_PUNCTUATION", "perhaps"),
+        ("EMBEDDING", "bogus"),
+        ("DIM", "0"),
+        ("DIM", "wide"),
+        ("SEED", "-1"),
+        ("OOV", "guess"),
+        ("PROJECTION", "bogus"),
+        ("HEADS", "7"),
+        ("HEAD", "9"),
+        ("LAYOUT", "sideways"),
+        ("SCORE", "best"),
+        ("TEMPERATURE", "0"),
+        ("TEMPERATURE", "nan"),
+        ("MASK", "diagonal"),
+        ("MASK_TRUE", "perhaps"),
+        ("QUERY", "zebra"),
+        ("TOP", "0"),
+        ("FULL", "perhaps"),
+        ("FORMAT", "pdf"),
+        ("TIDY", "perhaps"),
+        ("STEPS", "perhaps"),
+        ("PRECISION", "99"),
+        ("COLOR", "red"),
+        ("PALETTE", "jet"),
+        ("WIDTH", "3"),
+    ],
+)
+def test_a_bad_variable_is_78_and_named(name, value):
+    refused(attn("self", "the cat", env={f"ATTN_{name}": value}), 78, f"ATTN_{name}")
+
+
+def test_a_flag_beats_a_bad_variable_and_is_blamed_for_its_own_mistakes():
+    env = {"ATTN_SEED": "-1", "ATTN_TEMPERATURE": "0", "ATTN_QUERY": "zebra"}
+    assert attn("self", "a b", "--seed", "1", "-t", "1", "-q", "a", env=env).code == 0
+    refused(attn("self", "a b", "--seed", "-2", "-t", "1", "-qa", env=env), 2, "--seed")
+    refused(attn("self", "a b", "--seed=1", "-t0", "-q", "a", env=env), 2, "--temperature")
+
+
+def test_a_text_that_looks_like_an_option_does_not_take_the_blame_for_a_variable():
+    refused(attn("self", "--", "-tail", env={"ATTN_TEMPERATURE": "0"}), 78, "ATTN_TEMPERATURE")
+
+
+def test_variables_reach_the_vectors_commands_too():
+    assert json.loads(attn("vectors", "info", env={"ATTN_FORMAT": "json"}).out)["kind"] == "vectors"
+    assert attn("vectors", "nearest", "the", env={"ATTN_TOP": "2"}).out.count("\n") == 2
+    refused(attn("vectors", "nearest", "the", env={"ATTN_TOP": "0"}), 78, "ATTN_TOP")
+
+
+def test_an_empty_variable_is_no_variable():
+    assert attn("self", "x", env={"ATTN_SEED": "", "ATTN_FORMAT": "", "ATTN_WIDTH": ""}).code == 0
+
+
+# 130 stands in test_cli_pipes.py, with the other signals.
+
+
+# JSON
+
+
+@pytest.mark.parametrize(
+    ("code", "args"),
+    [
+        (2, ["self", "x", "-f", "json", "--score", "best"]),
+        (2, ["self", "x", "-fjson", "--topp"]),
+        (2, ["self", "x", "--format=jsonl", "--top", "0"]),
+        (2, ["self", "x", "-o", "x.json", "--seed", "-1"]),
+        (2, ["self", "x", "--output=x.json", "--bogus"]),
+        (2, ["self", "-ox.jsonl", "x", "y"]),
+        (2, ["slef", "-f", "json"]),
+        (2, ["-f", "json", "self", "x"]),
+        (2, ["self", "x", "-f", "json", "-o"]),
+        (2, ["example", "tea", "-f", "json"]),
+        (2, ["vectors", "-f", "json"]),
+        (2, ["vectors", "nearest", "the", "--top", "0", "-f", "json"]),
+        (2, ["--show-completion", "tcsh", "-f", "json"]),
+        (65, ["self", "", "-f", "json"]),
+        (66, ["self", "x", "-e", "missing.txt", "-f", "json"]),
+        (73, ["self", "x", "-o", "nowhere/x.json"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_an_error_in_json_is_one_object_on_standard_error(code, args, at):
+    refused_as_json(attn(*args), code)
+    assert list(at.iterdir()) == []
+
+
+def test_an_error_in_json_by_variable_is_one_object_too():
+    refused_as_json(attn("self", "x", env={"ATTN_FORMAT": "json", "ATTN_SEED": "-1"}), 78)
+    refused(attn("self", "", "-f", "table", env={"ATTN_FORMAT": "json"}), 65)
+
+
+def test_a_full_or_closed_standard_output_is_one_object_in_json():
+    refused_as_json(shell("attn self x -f json > /dev/full"), 74)
+    refused_as_json(shell("attn self x -f json >&-"), 74)
+
+
+def test_what_follows_two_dashes_is_text_and_chooses_no_format():
+    refused(attn("self", "--", "-f", "json"), 2, "put quotes round it")
+
+
+def test_a_hint_names_what_to_try():
+    for args in (["self", "x", "--heads", "7"], ["self", ""], ["self", "x", "-e", "missing.txt"]):
+        assert refused_as_json(attn(*args, "-f", "json"), attn(*args).code)["hint"]
+
+
+def test_an_error_ends_like_a_sentence():
+    for args in (["self", "x", "--bogus"], ["schema", "please"], ["self", "x", "--top", "many"], ["slef"]):
+        error = refused_as_json(attn(*args, "-f", "json"), 2)
+        assert str(error["message"])[0].isupper() and str(error["message"])[-1] in ".?)"
+
+
+def test_one_suffix_is_one_format(at):
+    assert attn("self", "a b", "-o", "x.csv", env={"ATTN_FORMAT": "json"}).code == 0
+    assert Path("x.csv").read_text().startswith("query,")

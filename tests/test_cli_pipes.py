@@ -1,0 +1,342 @@
+"""attn between other programs: pipes, readers that leave, odd terminals, files, signals."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from tests.shell import COMMAND, attn, plain, shell, surroundings, terminal
+
+FOX = "The quick brown fox jumped over the lazy dog"
+LONG = " ".join(f"word{i}" for i in range(400))
+ASCII = (
+    {"PYTHONIOENCODING": "ascii"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+)
+
+
+@pytest.fixture
+def at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Readers
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "attn --help",
+        "attn self --help",
+        "attn --version",
+        "attn schema",
+        "attn --show-completion zsh",
+        "attn vectors nearest the --top 40000",
+        f'attn explain "{FOX}"',
+        'attn self "$LONG" -e random',
+        'attn self "$LONG" -e random --full -f json',
+        'attn self "$LONG" -e random -f csv --tidy',
+    ],
+)
+def test_a_reader_that_leaves_ends_attn_with_0_and_silence(command):
+    for reader in ("head -1", "true"):
+        ran = shell(f"LONG='{LONG}'; {command} | {reader}")
+        assert (ran.code, ran.err) == (0, ""), reader
+        assert ran.out.count("\n") <= 1
+
+
+def test_a_reader_that_leaves_a_file_argument_is_no_error_either():
+    assert shell(f"LONG='{LONG}'; attn self \"$LONG\" -e random -f json -o /dev/stdout | true")[0::2] == (
+        0,
+        "",
+    )
+
+
+def test_standard_output_by_name_is_standard_output(at):
+    assert json.loads(shell("attn self 'a b' -f json -o /dev/stdout | cat").out)["kind"] == "self"
+    assert json.loads(shell("attn self 'a b' -f json -o -").out)["kind"] == "self"
+    shell("attn self 'a b' -f json -o >(cat > substituted.json); sleep 0.1")
+    assert json.loads(Path("substituted.json").read_text())["kind"] == "self"
+    assert [path.name for path in at.iterdir()] == ["substituted.json"]
+
+
+def test_what_is_piped_in_is_the_text_with_and_without_a_dash():
+    typed = attn("self", FOX).out
+    assert attn("self", input=FOX).out == attn("self", "-", input=FOX + "\n").out == typed
+    assert attn("explain", "-", input=FOX).out == attn("explain", FOX).out
+    assert attn("masked", input="\ufeff" + FOX).out == attn("masked", FOX).out
+
+
+def test_all_lines_of_standard_input_are_one_text():
+    ran = attn("self", "-f", "json", input="she\nlikes\r\n\r\ncoffee\n")
+    assert json.loads(ran.out)["query_tokens"] == ["she", "likes", "coffee"]
+
+
+def test_cross_with_one_argument_takes_it_as_context_and_reads_the_text():
+    typed = attn("cross", "she sat", "likes coffee", "-f", "json").out
+    assert json.loads(typed)["query_tokens"] == ["she", "sat"]
+    assert attn("cross", "likes coffee", "-f", "json", input="she sat").out == typed
+    assert attn("cross", "-", "likes coffee", "-f", "json", input="she sat").out == typed
+    assert attn("cross", "she sat", "-", "-f", "json", input="likes coffee").out == typed
+
+
+def test_explain_reads_its_context_from_standard_input():
+    typed = attn("explain", "she sat", "--context", "likes coffee").out
+    assert attn("explain", "she sat", "--context", "-", input="likes coffee").out == typed
+    assert attn("explain", "--context", "likes coffee", input="she sat").out == typed
+
+
+def test_a_text_that_begins_with_a_dash_is_text_after_two_dashes():
+    assert json.loads(attn("self", "-f", "json", "--", "-e random").out)["query_tokens"] == ["e", "random"]
+
+
+def test_a_pipe_gets_neither_colour_nor_progress():
+    for args in (["self", FOX], ["explain", FOX], ["self", FOX, "-f", "bars"], ["--help"], ["example"]):
+        ran = attn(*args)
+        assert "\x1b" not in ran.out + ran.err and "\r" not in ran.out + ran.err and ran.err == ""
+
+
+def test_the_json_of_a_pipe_is_that_of_a_file(at):
+    attn("self", FOX, "-o", "fox.json")
+    attn("self", FOX, "-o", "fox.jsonl")
+    piped = attn("self", FOX, "-f", "json").out
+    assert Path("fox.json").read_text() == piped
+    lines = Path("fox.jsonl").read_text().splitlines()
+    assert len(lines) == 1 and json.loads(lines[0]) == json.loads(piped)
+
+
+@pytest.mark.parametrize(
+    ("name", "starts"),
+    [
+        ("x.txt", "Self-attention"),
+        ("x.CSV", "query,"),
+        ("x.tsv", "query\t"),
+        ("x.md", "# Self"),
+        ("x.json", "{"),
+    ],
+)
+def test_the_suffix_of_a_file_chooses_the_format(name, starts, at):
+    ran = attn("self", FOX, "-o", name)
+    assert ran[:2] == (0, "") and Path(name).read_text().startswith(starts)
+
+
+def test_a_format_that_was_asked_for_beats_the_suffix(at):
+    attn("self", FOX, "-o", "x.csv", "-f", "json")
+    assert Path("x.csv").read_text() == attn("self", FOX, "-f", "json").out
+
+
+# Terminals
+
+
+@pytest.mark.parametrize("columns", ["0", "abc", "-5", "", "1e3", "٣٠", "9" * 40])
+def test_a_width_that_is_no_number_above_0_is_no_width(columns):
+    assert attn("self", FOX, env={"COLUMNS": columns}).out == attn("self", FOX).out
+
+
+@pytest.mark.parametrize(("columns", "width"), [("1", 20), ("33", 33), ("60", 60)])
+def test_columns_are_kept_also_in_a_pipe(columns, width):
+    for args in (["self", FOX], ["explain", FOX]):
+        lines = attn(*args, env={"COLUMNS": columns}).out.splitlines()
+        assert lines and max(map(cell_len, lines)) <= width
+
+
+def test_the_width_flag_beats_columns_which_beat_the_terminal():
+    assert (
+        attn("self", FOX, "--width", "50", env={"COLUMNS": "30"}).out
+        == attn("self", FOX, "--width", "50").out
+    )
+    shown = terminal("self", FOX, columns=120, env={"COLUMNS": "44", "NO_COLOR": "1"}).out
+    assert shown == attn("self", FOX, "--width", "44").out
+
+
+@pytest.mark.parametrize("columns", [24, 40, 80, 132])
+def test_a_terminal_is_filled_and_not_overrun(columns):
+    for args in (["self", FOX], ["self", FOX, "-f", "bars"], ["explain", FOX]):
+        ran = terminal(*args, columns=columns)
+        assert ran.code == 0
+        assert max(cell_len(line) for line in plain(ran.out).splitlines()) <= columns
+
+
+def test_a_terminal_that_does_not_know_its_width_is_taken_for_80():
+    ran = terminal("explain", FOX, columns=0, rows=0, env={"NO_COLOR": "1"})
+    assert ran.out == attn("explain", FOX, "--width", "80").out
+
+
+def test_a_dumb_terminal_gets_plain_text():
+    ran = terminal("self", FOX, env={"TERM": "dumb"})
+    assert ran.code == 0 and ran.out == attn("self", FOX, "--width", "80").out
+
+
+# ASCII
+
+
+@pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
+def test_where_only_ascii_can_be_written_all_is_ascii_and_nothing_breaks(env):
+    cafe = "café noir 中文 😀 naïve"
+    for args in (
+        ["self", cafe],
+        ["self", cafe, "-f", "bars"],
+        ["self", cafe, "-f", "markdown"],
+        ["self", cafe, "-f", "csv"],
+        ["explain", cafe],
+        ["masked", cafe, "-q", "noir", "--color", "always"],
+        ["--help"],
+        ["explain", "--help"],
+        ["example"],
+        ["vectors", "info"],
+        ["vectors", "nearest", "noir"],
+    ):
+        ran = attn(*args, env=env)
+        assert ran.code == 0 and ran.out.isascii() and ran.err.isascii() and "Traceback" not in ran.err, args
+
+
+@pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
+def test_json_in_ascii_says_the_same(env):
+    for args in (["-f", "json"], ["-f", "jsonl", "--steps"]):
+        ran = attn("self", "café 中文 😀", *args, env=env)
+        assert ran.code == 0 and ran.out.isascii()
+        assert json.loads(ran.out) == json.loads(attn("self", "café 中文 😀", *args).out)
+
+
+@pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
+def test_an_error_in_ascii_is_one_line(env):
+    ran = attn("self", "café", "-q", "thé", env=env)
+    assert ran.code == 2 and ran.err.count("\n") == 1 and ran.err.isascii()
+    assert json.loads(attn("self", "café", "-q", "thé", "-f", "json", env=env).err)["error"]["code"] == 2
+
+
+@pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
+def test_options_are_read_like_the_text_in_every_locale(env):
+    assert attn("self", "café noir", "-q", "café", env=env).code == 0
+    assert attn("vectors", "nearest", "café", env=env).code == 0
+
+
+def test_a_file_is_utf_8_in_every_locale(at):
+    for env in ASCII:
+        attn("self", "café noir", "-o", "x.csv", env=env)
+        assert Path("x.csv").read_text(encoding="utf-8").startswith("query,café,noir\n")
+
+
+# Files
+
+
+def test_an_existing_file_keeps_its_permissions_and_a_new_one_gets_the_usual(at):
+    Path("old.json").write_text("old")
+    os.chmod("old.json", 0o640)
+    assert shell("umask 027; attn self a -o old.json && attn self a -o new.json").code == 0
+    assert stat.S_IMODE(os.stat("old.json").st_mode) == 0o640
+    assert stat.S_IMODE(os.stat("new.json").st_mode) == 0o666 & ~0o027
+    assert Path("old.json").read_text() == Path("new.json").read_text()
+
+
+def test_a_symbolic_link_is_followed_and_stays(at):
+    Path("folder").mkdir()
+    Path("folder/real.json").write_text("old")
+    os.symlink("folder/real.json", "link.json")
+    os.symlink("folder/made.json", "dangling.json")
+    for link, real in (("link.json", "real.json"), ("dangling.json", "made.json")):
+        assert attn("self", "a", "-o", link).code == 0
+        assert os.path.islink(link) and json.loads(Path("folder", real).read_text())["kind"] == "self"
+    assert sorted(os.listdir("folder")) == ["made.json", "real.json"]
+
+
+def test_a_failed_run_leaves_the_old_file_and_nothing_else(at):
+    Path("x.json").write_text("old")
+    assert attn("self", "", "-o", "x.json").code == 65
+    assert attn("self", "x", "-q", "y", "-o", "x.json").code == 2
+    full = shell(f"ulimit -f 4; attn self '{LONG}' -e random -o x.json")  # a disk that is full at 4 kB
+    assert full.code == 74 and full.err.count("\n") == 1
+    assert os.listdir() == ["x.json"] and Path("x.json").read_text() == "old"
+
+
+def test_a_kill_while_writing_leaves_the_old_file_or_the_whole_new_one(at):
+    text = " ".join(f"w{i}" for i in range(900))
+    unwritten = 0
+    for _ in range(3):
+        Path("x.json").write_text("old")
+        process = subprocess.Popen(
+            [*COMMAND, "self", text, "-e", "random", "-o", "x.json"], env=surroundings()
+        )
+        while process.poll() is None and len(os.listdir()) == 1:
+            time.sleep(0.0005)
+        process.kill()
+        process.wait()
+        content = Path("x.json").read_text()
+        unwritten += content == "old"
+        assert content == "old" or json.loads(content)["kind"] == "self"
+        for name in os.listdir():
+            os.unlink(name)
+    assert unwritten, "no run was killed in time to show anything"
+
+
+# Signals
+
+
+def _interrupted(args: list[str], delay: float) -> tuple[int, str, str]:
+    process = subprocess.Popen(
+        [*COMMAND, *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=surroundings(),
+    )
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    return process.returncode, out, err
+
+
+def test_an_interrupt_at_any_moment_is_silent():
+    text = " ".join(f"word{i}" for i in range(2000))
+    delays = [0.004 * n for n in range(15)] + [0.03 * n for n in range(2, 12)]
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda delay: _interrupted(["self", text, "-e", "random"], delay), delays))
+    for code, _, err in ended:
+        if "Traceback" in err:  # Python itself was still starting
+            assert "attn_cli" not in err
+            continue
+        assert code in (0, 130, -signal.SIGINT) and err == ""
+    assert sum(code == 130 for code, _, _ in ended) >= 5
+
+
+def test_an_interrupt_while_waiting_for_text_is_130_and_silent():
+    process = subprocess.Popen(
+        [*COMMAND, "self"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=surroundings(),
+    )
+    assert process.stdin
+    process.stdin.write(b"the cat ")
+    process.stdin.flush()
+    time.sleep(0.6)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_an_interrupted_training_is_130_and_leaves_no_file(at):
+    Path("text.txt").write_text("the cat sat on the mat and the dog sat on the cat\n" * 20_000)
+    process = subprocess.Popen(
+        [*COMMAND, "vectors", "train", "text.txt", "-o", "x.safetensors", "--epochs", "500"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=surroundings(),
+    )
+    assert process.stderr
+    said = process.stderr.readline()  # it is at work now
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130 and "Traceback" not in said + err and out == ""
+    assert os.listdir() == ["text.txt"]

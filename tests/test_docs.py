@@ -1,0 +1,210 @@
+"""The documentation is up to date, complete and true; `python -m tests.docs --write` brings it there."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from attn_cli import cli, errors
+from tests import docs
+
+PAGES = {str(page.relative_to(docs.ROOT)): page for page in [docs.REFERENCE, *docs.pages()]}
+LINKED = {str(page.relative_to(docs.ROOT)): page for page in docs.linked_pages()}
+COMMANDS = docs.commands()
+
+
+@pytest.fixture(scope="module")
+def sections() -> dict[str, str]:
+    """The sections of the reference by their headings."""
+    _, *parts = re.split(r"^## (.*)\n", docs.REFERENCE.read_text(encoding="utf-8"), flags=re.M)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_what_the_commands_print_today(name: str) -> None:
+    assert docs.stale(PAGES[name]) == "", "Run: python -m tests.docs --write"
+    if name != "docs/reference.md" and docs.no_jq(PAGES[name].read_text(encoding="utf-8")):
+        pytest.skip("jq is not installed: commands that pipe to it were not run.")
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_every_link_leads_somewhere(name: str) -> None:
+    assert docs.broken_links(LINKED[name]) == []
+
+
+def test_every_page_stands_in_the_table_of_contents() -> None:
+    contents = (docs.ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in (docs.ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in contents
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "attn")
+def test_every_command_and_every_option_is_in_the_reference(
+    words: tuple[str, ...], sections: dict[str, str]
+) -> None:
+    section = sections[" ".join(("attn", *words))]
+    for option in COMMANDS[words].params:
+        for name in option.opts:
+            if name.startswith("-"):
+                assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", section), f"{name} is missing"
+        if option.envvar:
+            assert f"`{option.envvar}`" in sections["Environment variables"]
+
+
+def test_the_reference_has_every_command_of_the_program() -> None:
+    assert {words[0] for words in COMMANDS if words} == set(cli.COMMANDS)
+
+
+def test_the_reference_explains_every_exit_code(sections: dict[str, str]) -> None:
+    for code in (value for value in vars(errors).values() if isinstance(value, int)):
+        assert f"\n| {code} | " in sections["Exit codes"]
+
+
+def test_the_json_page_explains_every_key_of_the_schema() -> None:
+    page = (docs.ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    defs = json.loads((docs.ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8"))["$defs"]
+    for part in ("trace", "head", "embedding", "projection", "summary", "examples", "vectors", "nearest"):
+        for key in defs[part]["properties"]:
+            assert f"`{key}`" in page, f"{key} of {part} is not explained"
+    for key in defs["error"]["properties"]["error"]["properties"]:
+        assert f"`{key}`" in page, f"{key} of an error is not explained"
+
+
+# What docs/contributing.md says of imports holds.
+
+
+def levels() -> list[list[str]]:
+    lines = (docs.ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").splitlines()
+    block = next(fence for fence in docs.fences(lines) if fence.comment == "imports")
+    stages = " ".join(lines[block.start : block.stop]).split("->")
+    return [[name.strip() for name in stage.split(",")] for stage in stages]
+
+
+def imports() -> dict[str, set[str]]:
+    """What each module, or folder of modules, imports of the others."""
+    found: dict[str, set[str]] = {}
+    package = docs.ROOT / "attn_cli"
+    for path in package.rglob("*.py"):
+        name = path.relative_to(package).parts[0].removesuffix(".py")
+        if name in ("__init__", "__main__"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attn_cli"):
+                _, *deeper = str(node.module).split(".")
+                found.setdefault(name, set()).update(deeper[:1] or [alias.name for alias in node.names])
+        found.setdefault(name, set()).discard(name)
+    return found
+
+
+def test_every_module_has_its_place_in_the_direction_of_imports() -> None:
+    assert sorted(name for stage in levels() for name in stage) == sorted(imports())
+
+
+def test_imports_point_one_way() -> None:
+    place = {name: n for n, stage in enumerate(levels()) for name in stage}
+    against = [f"{a} imports {b}" for a, used in imports().items() for b in used if place[b] <= place[a]]
+    assert against == []
+
+
+# The machine that writes the pages.
+
+
+def test_the_output_of_a_command_replaces_what_stood_there() -> None:
+    old = "# A\n\n```console\n$ attn --version\nold\nold\n$ echo two\n```\nEnd.\n"
+    version = f"attn {cli.VERSION}"
+    assert (
+        docs.rewritten(old) == f"# A\n\n```console\n$ attn --version\n{version}\n$ echo two\ntwo\n```\nEnd.\n"
+    )
+
+
+def test_what_is_up_to_date_stays_as_it_is() -> None:
+    page = "```console\n$ seq 3\n1\n2\n3\n```\n"
+    assert docs.rewritten(page) == page
+
+
+def test_a_comment_limits_the_output() -> None:
+    page = "<!-- first 2 lines -->\n```console\n$ seq 9\n```\n\n```console\n$ seq 3\n```\n"
+    written = docs.rewritten(page)
+    assert "$ seq 9\n1\n2\n...\n```" in written
+    assert "$ seq 3\n1\n2\n3\n```" in written
+    assert docs.rewritten(written) == written
+
+
+def test_other_blocks_and_blocks_within_blocks_are_left_alone() -> None:
+    page = "```bash\n$ seq 3\n```\n\n````text\n```console\n$ seq 3\n```\n````\n"
+    assert docs.rewritten(page) == page
+
+
+def test_commands_go_on_over_lines_and_share_a_folder() -> None:
+    page = "```console\n$ printf 'a\\nb\\n' \\\n>   > file\n```\n\n```console\n$ cat file | head -1\na\n```\n"
+    assert docs.rewritten(page) == page
+
+
+def test_an_error_is_shown_as_a_terminal_shows_it() -> None:
+    written = docs.rewritten("```console\n$ attn self '...'\n```\n")
+    assert "attn: There is no token" in written
+
+
+def test_another_last_digit_is_no_change() -> None:
+    def page(shown: str) -> str:
+        return f"```console\n$ echo 0.12345678901234567 of 3\n{shown}\n```\n"
+
+    right = "0.12345678901234567 of 3"
+    assert docs.rewritten(page("0.12345678901234444 of 3")) == page("0.12345678901234444 of 3")
+    assert docs.rewritten(page("0.12345699901234567 of 3")) == page(right)
+    assert docs.rewritten(page("0.12345678901234567 of 4")) == page(right)
+
+
+@pytest.mark.parametrize("command", ["no-such-program", "attn self x | no-such-program", "python -c 'x'"])
+def test_a_command_that_breaks_is_not_written_down(command: str) -> None:
+    with pytest.raises(docs.DocsError, match="line 3"):
+        docs.rewritten(f"\n\n```console\n$ {command}\n```\n")
+
+
+@pytest.mark.parametrize("page", ["```console\n$ seq 3\n", "- A list:\n\n  ```console\n  $ seq 3\n  ```\n"])
+def test_a_block_that_would_not_be_run_is_refused(page: str) -> None:
+    with pytest.raises(docs.DocsError):
+        docs.rewritten(page)
+
+
+def test_without_jq_its_commands_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    page = "```console\n$ attn schema | jq .title\nx\n$ attn schema |\n>   jq .title\ny\n$ seq 1\n1\n```\n"
+    assert docs.rewritten(page) == page
+    assert docs.no_jq(page)
+
+
+def test_a_link_to_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    (tmp_path / "there.md").write_text("# A heading, here\n\n```text\n# none\n```\n")
+    page.write_text(
+        "[a](there.md) [b](there.md#a-heading-here) [c](https://example.org) `[d](e)` [f](#own)\n\n# Own\n"
+        "[g](gone.md) [h](there.md#none) [i](../outside.md)\n"
+    )
+    assert [line.split()[3].strip(",") for line in docs.broken_links(page)] == [
+        "gone.md",
+        "there.md#none",
+        "../outside.md",
+    ]
+
+
+def test_wrong_usage_of_the_machine_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert docs.main(["docs/none.md"]) == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_a_stale_page_is_reported_and_then_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "REFERENCE", tmp_path / "docs" / "reference.md")
+    page = tmp_path / "README.md"
+    page.write_text("```console\n$ echo new\nold\n```\n")
+    assert docs.main(["README.md"]) == 1
+    assert "-old" in capsys.readouterr().out and "old" in page.read_text()
+    assert docs.main(["--write", "README.md"]) == 0
+    assert page.read_text() == "```console\n$ echo new\nnew\n```\n"
+    assert docs.main(["README.md"]) == 0

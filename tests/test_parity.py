@@ -1,0 +1,171 @@
+"""Parity with PyTorch: the same numbers from `scaled_dot_product_attention` and from its parts.
+
+With ATTN_REQUIRE_TORCH=1 a missing PyTorch fails these tests; otherwise it skips them.
+"""
+
+import math
+import os
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, attend
+from attn_cli.matrices import given_from
+from attn_cli.pipeline import trace_matrices
+
+if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
+    import torch
+else:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+
+sdpa = torch.nn.functional.scaled_dot_product_attention
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
+DTYPES = pytest.mark.parametrize("dtype", TOLERANCE)
+# (heads..., n_q, n_k, d_k, d_v): one head, several, several of several texts; d_v beside d_k; one word
+SHAPES = pytest.mark.parametrize(
+    "shape",
+    [(5, 5, 4, 4), (3, 6, 4, 2), (6, 3, 2, 5), (4, 7, 5, 8, 3), (2, 3, 6, 6, 4, 4), (1, 1, 1, 1)],
+    ids=str,
+)
+
+
+def made(shape, dtype, seed=0, size=1.0):
+    """Q, K, V and a bias of these shapes, normal random numbers times `size`."""
+    *heads, n_q, n_k, d_k, d_v = shape
+    draw = np.random.default_rng([seed, *shape])
+    shapes = [(*heads, n_q, d_k), (*heads, n_k, d_k), (*heads, n_k, d_v), (*heads, n_q, n_k)]
+    Q, K, V, bias = (draw.standard_normal(s).astype(dtype) for s in shapes)
+    return Q * Q.dtype.type(size), K, V, bias
+
+
+def explicit(Q, K, V, allowed=None, bias=None, scale=None):
+    """Weights and output from PyTorch's matrix product and softmax, written out."""
+    Q, K, V = map(torch.from_numpy, (Q, K, V))
+    scores = Q @ K.mT * (1 / math.sqrt(Q.shape[-1]) if scale is None else scale)
+    if bias is not None:
+        scores = scores + torch.from_numpy(bias)
+    if allowed is not None:
+        scores = scores.masked_fill(~torch.from_numpy(allowed), -math.inf)
+    weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)  # a fully masked row is zeros
+    return weights.numpy(), (weights @ V).numpy()
+
+
+def fused(Q, K, V, **options):
+    """The output of PyTorch's scaled_dot_product_attention, which wants a leading axis at least."""
+    given = (torch.from_numpy(M)[None] for M in (Q, K, V))
+    return sdpa(*given, **options)[0].numpy()
+
+
+def close(ours, theirs, dtype, largest=1.0):
+    assert ours.dtype == theirs.dtype == dtype
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE[dtype] * max(1.0, largest))
+
+
+def largest_score(Q, K):
+    return float(np.abs(Q @ np.swapaxes(K, -1, -2)).max() / math.sqrt(Q.shape[-1]))
+
+
+@DTYPES
+@SHAPES
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_weights_and_output_are_those_of_an_explicit_softmax(shape, dtype, size):
+    Q, K, V, _ = made(shape, dtype, size=size)
+    for ours, theirs in zip(attend(Q, K, V), explicit(Q, K, V), strict=True):
+        close(ours, theirs, dtype, largest_score(Q, K))
+
+
+@DTYPES
+@SHAPES
+@pytest.mark.parametrize("return_weights", [True, False])
+def test_the_output_is_that_of_scaled_dot_product_attention(shape, dtype, return_weights):
+    Q, K, V, _ = made(shape, dtype)
+    _, output = attend(Q, K, V, return_weights=return_weights)
+    close(output, fused(Q, K, V), dtype, largest_score(Q, K))
+
+
+@DTYPES
+@pytest.mark.parametrize("scale", [1.0, 0.125])
+def test_a_given_scale_is_theirs(scale, dtype):
+    Q, K, V, _ = made((4, 6, 3, 2), dtype)
+    largest = largest_score(Q, K) * scale * math.sqrt(3)
+    close(attend(Q, K, V, scale=scale)[1], fused(Q, K, V, scale=scale), dtype, largest)
+
+
+@DTYPES
+@SHAPES
+def test_causal_is_theirs_top_left_also_where_the_lengths_differ(shape, dtype):
+    Q, K, V, _ = made(shape, dtype)
+    weights, output = attend(Q, K, V, "causal")
+    close(output, fused(Q, K, V, is_causal=True), dtype, largest_score(Q, K))
+    n_q, n_k = weights.shape[-2:]
+    close(weights, explicit(Q, K, V, np.tri(n_q, n_k, dtype=bool))[0], dtype, largest_score(Q, K))
+
+
+@DTYPES
+@SHAPES
+def test_a_boolean_mask_is_theirs_fully_masked_rows_included(shape, dtype):
+    Q, K, V, bias = made(shape, dtype)
+    allowed = bias > 0
+    allowed[..., 0, :] = False
+    weights, output = attend(Q, K, V, allowed)
+    assert not weights[..., 0, :].any() and not output[..., 0, :].any()
+    close(output, fused(Q, K, V, attn_mask=torch.from_numpy(allowed)), dtype, largest_score(Q, K))
+    close(weights, explicit(Q, K, V, allowed)[0], dtype, largest_score(Q, K))
+
+
+@DTYPES
+@SHAPES
+def test_a_mask_of_numbers_is_theirs_as_a_bias(shape, dtype):
+    Q, K, V, bias = made(shape, dtype)
+    weights, output = attend(Q, K, V, bias=bias)
+    largest = largest_score(Q, K) + float(np.abs(bias).max())
+    close(output, fused(Q, K, V, attn_mask=torch.from_numpy(bias)), dtype, largest)
+    close(weights, explicit(Q, K, V, bias=bias)[0], dtype, largest)
+
+
+@DTYPES
+@SHAPES
+def test_a_mask_of_numbers_and_minus_infinities_is_theirs_as_a_bias_and_a_mask(shape, dtype):
+    Q, K, V, bias = made(shape, dtype)
+    allowed = bias > -0.5
+    allowed[..., -1, :] = False
+    theirs = np.where(allowed, bias, -np.inf).astype(dtype)
+    _, output = attend(Q, K, V, allowed, bias)
+    largest = largest_score(Q, K) + float(np.abs(bias).max())
+    close(output, fused(Q, K, V, attn_mask=torch.from_numpy(theirs)), dtype, largest)
+
+
+@DTYPES
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_work_by_blocks_is_theirs(dtype, threads):
+    Q, K, V, _ = made((2, 1100, 1200, 8, 8), dtype)
+    _, output = attend(Q, K, V, "causal", return_weights=False, threads=threads)
+    close(output, fused(Q, K, V, is_causal=True), dtype, largest_score(Q, K))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_a_layer_with_weights_biases_and_heads_is_their_multihead_attention(heads, masked):
+    n, d = 5, 8
+    torch.manual_seed(heads)
+    layer = torch.nn.MultiheadAttention(d, heads, bias=True, batch_first=True, dtype=torch.float64).eval()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+        X = torch.randn(1, n, d, dtype=torch.float64)
+        blocked = torch.ones(n, n, dtype=torch.bool).triu(1) if masked else None  # there, True is blocked
+        output, weights = layer(X, X, X, attn_mask=blocked, average_attn_weights=False)
+        mean = layer(X, X, X, attn_mask=blocked)[1]  # there, the mean of the heads is the default
+    W, b = layer.in_proj_weight.detach().numpy(), layer.in_proj_bias.detach().numpy()
+    record = {"X": X[0].numpy(), "layout": "out-in", "heads": heads}
+    record |= {f"W_{letter}": W[i * d : (i + 1) * d] for i, letter in enumerate("qkv")}
+    record |= {f"b_{letter}": b[i * d : (i + 1) * d] for i, letter in enumerate("qkv")}
+    record |= {"W_o": layer.out_proj.weight.detach().numpy(), "b_o": layer.out_proj.bias.detach().numpy()}
+    settings = Settings(head="mean", mask="causal" if masked else None)
+    trace = trace_matrices("compute", given_from(record, "torch"), settings)
+    largest = max(float(np.abs(head.scaled_scores).max()) for head in trace.heads)
+    close(trace.layer_output, output[0].numpy(), "float64", largest)
+    close(trace.weights, mean[0].numpy(), "float64", largest)
+    for head, theirs in zip(trace.heads, weights[0].numpy(), strict=True):
+        close(head.weights, theirs, "float64", largest)

@@ -1,0 +1,637 @@
+"""Everything that attn prints as JSON fits its schema, and keeps the promises that no schema can state."""
+
+import copy
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from attn_cli import Settings, errors, trace_self
+from attn_cli.checks import CHOICES
+from attn_cli.cli import main
+from attn_cli.errors import InputError
+from attn_cli.render.json import dumps
+from tests.shell import attn
+
+Record = dict[str, Any]
+
+ROOT = Path(__file__).parent.parent
+SCHEMA = json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+VALIDATOR = Draft202012Validator(SCHEMA)
+DEFS = SCHEMA["$defs"]
+STEP_KEYS = ["q", *DEFS["head"]["dependentRequired"]["q"]]
+FOX = "The quick brown fox jumped over the lazy dog"
+
+
+def read(text: str) -> Record:
+    """Parse JSON as the standard has it: NaN and Infinity are refused."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    record: Record = json.loads(text, parse_constant=refuse)
+    return record
+
+
+def complaints(record: object) -> list[str]:
+    return [error.message for error in VALIDATOR.iter_errors(record)]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the files that the commands below name, and no ATTN_* variable."""
+    for name in os.environ:
+        if name.startswith("ATTN_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    files: dict[str, object] = {
+        "plain.json": {"W_q": [[1, 0], [0, 2]], "W_k": [[0, 1], [1, 0]], "W_v": [[1, 0, 1], [0, 1, 1]]},
+        "whole.json": {
+            "W_q": [[1, 0, 2], [0, 1, 0]],
+            "W_k": [[1, 1, 0], [0, 1, 1]],
+            "W_v": [[1, 0], [3, 1]],
+            "b_q": [0.5, 0.25, 0],
+            "b_k": [0, 0.5, 1],
+            "b_v": [1, 2],
+            "W_o": [[1, 0, 0], [0, 1, 1]],
+        },
+        "four.json": {name: np.eye(2, 4).tolist() for name in ("W_q", "W_k", "W_v")},
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    (tmp_path / "vectors.txt").write_text("x 1 2\ny 3 -4\n")
+    (tmp_path / "mask.txt").write_text("0 0\n1 1\n")
+    (tmp_path / "long.txt").write_text(" ".join(f"w{i % 300}" for i in range(1001)))
+    yield tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(list(args))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def printed(capsys: pytest.CaptureFixture[str], *args: str) -> Record:
+    """Run attn and return the one JSON object on standard output."""
+    code, out, err = run(capsys, *args)
+    assert (code, err) == (0, "")
+    return read(out)
+
+
+# What no schema can state: shapes that fit each other, sums, places in range, and the formula itself.
+
+
+def keeps_promises(record: Record) -> None:
+    n_q, n_k = len(record["query_tokens"]), len(record["key_tokens"])
+    assert len(record["summary"]) == n_q
+    shape_is(record["mask"], n_q, n_k)
+    shape_is(record["output"], n_q)
+    shape_is(record["layer_output"], n_q)
+    shape_is(record.get("x_query"), n_q)
+    shape_is(record.get("x_key"), n_k)
+    ids_number_distinct_tokens(record)
+    blind = [entry["key"] is None for entry in record["summary"]]
+    assert any(blind) == any("fully masked row" in note for note in record["notes"])
+    if record["condensed"]:
+        links_are_in_range(record, blind)
+    else:
+        weights_are_shares(record["weights"], record["mask"], n_q, n_k)
+        summary_is_strongest(record)
+    for head in record["heads"]:
+        shape_is(head["output"], n_q)
+        if not record["condensed"]:
+            weights_are_shares(head["weights"], record["mask"], n_q, n_k)
+        if "q" in head:
+            head_follows_formula(head, record)
+    names = [head["name"] for head in record["heads"]]
+    assert len(set(names)) == len(names)
+    if record["head"] == "mean":
+        if not record["condensed"]:
+            together = np.mean([head["weights"] for head in record["heads"]], axis=0)
+            assert np.allclose(record["weights"], together)
+    elif names:
+        shown = record["heads"][names.index(record["head"])]
+        assert shown["weights"] == record["weights"]
+        assert shown["output"] == record["output"]
+
+
+def shape_is(matrix: list[list[float]] | None, rows: int, columns: int | None = None) -> None:
+    if matrix is not None:
+        assert len(matrix) == rows
+        assert {len(row) for row in matrix} == {columns if columns is not None else len(matrix[0])}
+
+
+def ids_number_distinct_tokens(record: Record) -> None:
+    if record["query_ids"] is None:
+        assert record["query_tokens"][0].startswith("q")
+        return
+    assert len(record["query_ids"]) == len(record["query_tokens"])
+    assert len(record["key_ids"]) == len(record["key_tokens"])
+    if record["query_rows"] is None:
+        tokens = [*record["query_tokens"], *record["key_tokens"]]
+        numbers = {token: n for n, token in enumerate(dict.fromkeys(tokens))}
+        assert record["query_ids"] + record["key_ids"] == [numbers[token] for token in tokens]
+    elif record["kind"] != "cross":
+        assert len(record["query_rows"]) == len(record["query_tokens"])
+        assert record["query_ids"] == [record["key_ids"][row] for row in record["query_rows"]]
+        assert record["query_tokens"] == [record["key_tokens"][row] for row in record["query_rows"]]
+
+
+def weights_are_shares(weights: list[list[float]], mask: list[list[bool]] | None, n_q: int, n_k: int) -> None:
+    shape_is(weights, n_q, n_k)
+    for i, row in enumerate(weights):
+        allowed = [True] * n_k if mask is None else mask[i]
+        assert sum(row) == pytest.approx(1 if any(allowed) else 0)
+        assert not any(weight for weight, may in zip(row, allowed, strict=True) if not may)
+
+
+def summary_is_strongest(record: Record) -> None:
+    for i, entry in enumerate(record["summary"]):
+        assert entry["query"] == record["query_tokens"][i]
+        row = record["weights"][i]
+        if entry["key"] is not None:
+            assert entry["weight"] == max(row)
+            assert record["key_tokens"][row.index(max(row))] == entry["key"]
+
+
+def links_are_in_range(record: Record, blind: list[bool]) -> None:
+    n_k = len(record["key_tokens"])
+    rows: dict[int, list[float]] = {}
+    for query, key, weight in record["links"]:
+        assert 0 <= query < len(blind) and 0 <= key < n_k
+        assert record["mask"] is None or record["mask"][query][key]
+        rows.setdefault(query, []).append(weight)
+    assert list(rows) == [i for i, nothing in enumerate(blind) if not nothing]
+    for i, found in rows.items():
+        assert found == sorted(found, reverse=True)
+        assert found[0] == record["summary"][i]["weight"]
+
+
+def head_follows_formula(head: Record, record: Record) -> None:
+    q, k, v = (np.array(head[name]) for name in "qkv")
+    out_in = record["projection"]["layout"] == "out-in"
+    for side, name in (("x_query", "q"), ("x_key", "k"), ("x_key", "v")):
+        W, b = head[f"W_{name}"], head[f"b_{name}"]
+        if W is not None:
+            made = np.array(record[side]) @ (np.array(W).T if out_in else np.array(W))
+            assert np.allclose(head[name], made + (0 if b is None else np.array(b)))
+    shape_is(head["q"], len(record["query_tokens"]))
+    shape_is(head["k"], len(record["key_tokens"]))
+    shape_is(head["v"], len(record["key_tokens"]))
+    if record["condensed"]:
+        return
+    if record["score"] != "cosine":
+        assert np.allclose(head["scores"], q @ k.T)
+    scaled = np.array(head["scores"]) * record["scale"] / record["temperature"]
+    assert np.allclose(head["scaled_scores"], scaled)
+    mask = record["mask"] or [[True] * len(k)] * len(q)
+    assert [[score is not None for score in row] for row in head["masked_scores"]] == mask
+    allowed = np.where(mask, scaled, -np.inf)
+    top = allowed.max(axis=1, keepdims=True)
+    exps = np.exp(allowed - np.where(np.isneginf(top), 0, top))
+    total = exps.sum(axis=1, keepdims=True)
+    weights = exps / np.where(total == 0, 1, total)
+    assert np.allclose(head["weights"], weights)
+    assert np.allclose(head["output"], weights @ v)
+
+
+SMALL = ("-e", "random", "--dim", "4")
+TYPED = ("-e", "vectors.txt")
+MASKED_ROW = ("--mask", "mask.txt", "--mask-true", "allowed")
+TRACES: list[tuple[str, ...]] = [
+    ("self", FOX),
+    ("self", FOX, "--steps"),
+    ("self", "She likes coffee.", "--keep-punctuation"),
+    ("self", "She likes coffee.", "--tokenizer", "whitespace"),
+    ("self", "naïve 👩‍👩‍👧 déjà-vu", "--tokenizer", "characters", *SMALL),
+    ("self", "Hello, wörld \u202e [red] <b> 😀 zzxq", "--steps"),
+    ("self", "zzxq coffee", "--oov", "random", "--seed", "3"),
+    ("self", "zzxq coffee", "--oov", "skip", "--steps"),
+    ("self", "zzxq qqqz", "--oov", "zero"),
+    ("self", FOX, "--score", "dot", "-t", "0.5", "--steps"),
+    ("self", FOX, "--score", "cosine", "-t", "2", "--steps"),
+    ("self", FOX, "-p", "random", "--heads", "4", "--head", "mean"),
+    ("self", FOX, *SMALL, "--heads", "2", "--head", "all"),
+    ("self", FOX, *SMALL, "--heads", "2", "--head", "1", "--steps"),
+    ("self", FOX, *SMALL, "--heads", "2", "--head", "mean", "--steps", "--mask", "window:1"),
+    ("self", FOX, *SMALL, "-p", "identity", "--heads", "4", "--head", "3"),
+    ("self", FOX, *SMALL, "-q", "the"),
+    ("self", FOX, *SMALL, "-q", "THE", "--steps", "--mask", "causal"),
+    ("self", FOX, *SMALL, "-q", "3", "--top", "2", "--steps"),
+    ("self", FOX, *SMALL, "--top", "1"),
+    ("self", FOX, *SMALL, "--top", "99", "--mask", "causal", "--heads", "2", "--head", "all", "--steps"),
+    ("self", "x y", *TYPED, *MASKED_ROW),
+    ("self", "x y", *TYPED, *MASKED_ROW, "--steps", "-q", "x"),
+    ("self", "x y", *TYPED, *MASKED_ROW, "--top", "1", "--steps"),
+    ("self", "x y", *TYPED, "--mask", "mask.txt", "--mask-true", "blocked", "--heads", "2", "--head", "mean"),
+    ("self", "x y", *TYPED, "-p", "plain.json", "--steps"),
+    ("self", "x y", *TYPED, "-p", "whole.json", "--steps"),
+    ("self", "y x x", *TYPED, "-p", "whole.json", "-q", "x", "--steps", "--top", "1"),
+    ("self", "x y", *TYPED, "-p", "four.json", "--heads", "2", "--head", "mean", "--steps"),
+    ("self", "x", *TYPED, "-p", "identity", "--layout", "out-in"),
+    ("self", "1e3 0.1", *SMALL, "-t", "1e-6", "--steps"),
+    ("masked", FOX),
+    ("masked", FOX, "--steps"),
+    ("masked", FOX, "--mask", "none", *SMALL),
+    ("masked", FOX, "--mask", "window:0", *SMALL, "--steps"),
+    ("masked", FOX, "-q", "dog", "--top", "3", *SMALL),
+    ("cross", "she", "likes coffee"),
+    ("cross", "she likes", "coffee she", "--steps", *SMALL, "--heads", "2", "--head", "all"),
+    ("cross", "a b c", "d e", *SMALL, "--mask", "causal-bottom-right", "--steps"),
+    ("cross", "a b c", "d e", *SMALL, "--mask", "causal-bottom-right", "--top", "2"),
+    ("cross", "a b c", "d e", *SMALL, "-q", "b", "--steps"),
+    ("explain", FOX),
+    ("explain", FOX, "-q", "jumped", *SMALL),
+    ("explain", FOX, "--mask", "causal", *SMALL),
+    ("explain", "she", "--context", "likes coffee", *SMALL),
+    *(("example", name) for name in ("day1", "coffee", "coffee-notebook", "manchester", "a2")),
+    *(("example", name, "--steps") for name in ("day1", "coffee", "manchester", "a2")),
+    ("example", "day1", "--mask", "causal", "--steps", "-q", "q1"),
+    ("example", "day1", "--head", "mean", "--top", "2"),
+    ("example", "coffee", "--score", "dot", "--heads", "2", "--head", "all", "--steps"),
+    ("example", "coffee", "-e", "word2vec", "-p", "identity"),
+    ("example", "a2", "-p", "random", "--seed", "7", "--steps"),
+]
+
+
+@pytest.mark.parametrize("args", TRACES, ids=" ".join)
+def test_a_computation_fits_the_schema_and_keeps_its_promises(
+    args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = printed(capsys, *args, "-f", "json")
+    assert complaints(record) == []
+    keeps_promises(record)
+    expected = {"explain": {"self", "masked", "cross"}}.get(args[0], {args[0]})
+    assert record["kind"] in expected
+    steps = "--steps" in args or args[0] == "explain"
+    assert steps == ("x_query" in record)
+    assert bool(record["heads"]) == (steps or {"mean", "all"} & set(args) != set())
+    assert ("--top" in args) == record["condensed"]
+    assert ("-q" in args) == (record["query_rows"] is not None)
+
+
+def test_above_a_million_weights_links_stand_in_for_matrices(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (place / "long.txt").read_text()
+    shape = ("--tokenizer", "whitespace", *SMALL, "-f", "json")
+    for more in ((), ("-q", "5"), ("--top", "2"), ("--steps", "--heads", "2", "--head", "mean")):
+        record = printed(capsys, "masked", text, *shape, *more)
+        assert complaints(record) == []
+        keeps_promises(record)
+        assert record["condensed"] and record["mask"] is None and record["mask_name"] == "causal"
+        assert any("mask is causal" in note for note in record["notes"])
+
+
+def test_full_keeps_the_whole_matrix_above_a_million_weights(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (place / "long.txt").read_text()
+    record = printed(capsys, "self", text, "--tokenizer", "whitespace", *SMALL, "--full", "-f", "jsonl")
+    assert not record["condensed"] and record["links"] is None
+    weights = np.array(record["weights"])
+    assert weights.shape == (1001, 1001)
+    assert np.allclose(weights.sum(axis=1), 1)
+    record["weights"] = record["weights"][:2]
+    assert complaints(record) == []
+
+
+OTHERS: list[tuple[str, ...]] = [
+    ("example",),
+    ("vectors", "info"),
+    ("vectors", "info", "vectors.txt"),
+    ("vectors", "nearest", "Colour"),
+    ("vectors", "nearest", "x", "-e", "vectors.txt", "--top", "1"),
+    ("vectors", "nearest", "colour", "--top", "40"),
+]
+
+
+@pytest.mark.parametrize("args", OTHERS, ids=" ".join)
+@pytest.mark.parametrize("format", ["json", "jsonl"])
+def test_every_other_record_fits_the_schema(
+    args: tuple[str, ...], format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *args, "-f", format)
+    assert (code, err) == (0, "")
+    assert complaints(read(out)) == []
+    assert format == "json" or out.count("\n") == 1
+
+
+def test_neighbours_are_listed_nearest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    record = printed(capsys, "vectors", "nearest", "Colour", "--top", "5", "-f", "json")
+    cosines = [entry["cosine"] for entry in record["neighbours"]]
+    assert record["word"] == "Colour" and record["found"] == "colour"
+    assert cosines == sorted(cosines, reverse=True) and len(cosines) == 5
+
+
+FAILURES: list[tuple[int, tuple[str, ...]]] = [
+    (2, ("self", "a b", "-f", "json", "--nosuch")),
+    (2, ("self", "a", "b", "-f", "json")),
+    (2, ("self", "a b", "-f", "json", "-q", "zebra")),
+    (2, ("self", "a b", "-f", "json", "--heads", "7")),
+    (2, ("self", "a b", "-f", "jsonl", "--head", "9")),
+    (2, ("self", "a b", "-f", "json", "--color", "sometimes")),
+    (2, ("self", "a b", "-f", "json", "--mask", "mask.txt")),
+    (2, ("self", "a b", "--tidy", "-o", "x.json")),
+    (2, ("nosuch", "-f", "json")),
+    (2, ("example", "nosuch", "--format=json")),
+    (2, ("vectors", "nearest", "-fjson")),
+    (65, ("self", "...", "-f", "json")),
+    (65, ("self", "zzxq", "--oov", "error", "-o", "x.json")),
+    (65, ("vectors", "nearest", "zzxq", "-f", "json")),
+    (66, ("self", "a b", "-f", "json", "-e", "./none.txt")),
+    (66, ("vectors", "info", "none.txt", "-f", "json")),
+    (73, ("self", "a b", "-o", "none/x.json")),
+    (74, ("self", "a b", "-f", "json", "-o", "/dev/full")),
+]
+
+
+@pytest.mark.parametrize(("code", "args"), FAILURES, ids=str)
+def test_an_error_is_one_object_on_standard_error(
+    code: int, args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "/dev/full" in args and not Path("/dev/full").exists():
+        pytest.skip("This system has no /dev/full.")
+    got, out, err = run(capsys, *args)
+    assert (got, out) == (code, "")
+    record = read(err)
+    assert complaints(record) == []
+    assert record["error"]["code"] == code
+
+
+def test_a_bad_variable_is_an_object_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTN_FORMAT", "json")
+    monkeypatch.setenv("ATTN_TEMPERATURE", "-1")
+    code, out, err = run(capsys, "self", "a b")
+    assert (code, out) == (78, "")
+    assert complaints(read(err)) == []
+    assert read(err)["error"]["code"] == 78
+
+
+def test_attn_schema_prints_the_schema() -> None:
+    done = attn("schema")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out) == SCHEMA
+
+
+def test_a_text_from_a_pipe_becomes_a_record() -> None:
+    record = read(attn("self", "-f", "json", input=FOX).out)
+    assert complaints(record) == []
+    keeps_promises(record)
+
+
+def test_a_file_and_a_pipe_get_the_same_record(place: Path) -> None:
+    piped = attn("masked", FOX, "-f", "json", "--steps")
+    filed = attn("masked", FOX, "--steps", "-o", "out.json", cwd=place)
+    assert (filed.out, filed.err) == ("", "")
+    assert (place / "out.json").read_text(encoding="utf-8") == piped.out
+
+
+def test_json_lines_hold_the_same_record_on_one_line() -> None:
+    laid_out = attn("self", FOX, "-f", "json").out
+    line = attn("self", FOX, "-f", "jsonl").out
+    assert line.count("\n") == 1 and line.endswith("\n")
+    assert read(line) == read(laid_out)
+
+
+def test_where_only_ascii_can_be_written_the_record_is_the_same() -> None:
+    ascii_only = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    args = ("self", "-", *SMALL, "-f", "json")
+    plain = attn(*args, input="wörld 😀 ok", env=ascii_only).out
+    assert plain.isascii()
+    assert read(plain) == read(attn(*args, input="wörld 😀 ok").out)
+
+
+@given(text=st.text(max_size=30), tokenizer=st.sampled_from(["words", "whitespace", "characters"]))
+@settings(max_examples=60, deadline=None)
+def test_any_text_becomes_a_record_that_fits_or_is_refused(text: str, tokenizer: str) -> None:
+    try:
+        trace = trace_self(text, Settings(tokenizer=tokenizer, embedding="random", dim=2, mask="causal"))
+    except InputError:
+        return
+    record = read(dumps(trace.to_dict(steps=True)))
+    assert complaints(record) == []
+    keeps_promises(record)
+
+
+# The schema itself.
+
+
+def test_the_schema_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    def described(node: object, path: str) -> None:
+        if isinstance(node, dict):
+            for name, child in node.get("properties", {}).items():
+                if isinstance(child, dict) and not path.endswith((".then", ".else", ".if", "oneOf")):
+                    reference = child.get("$ref", "").removeprefix("#/$defs/")
+                    text = child.get("description") or DEFS.get(reference, {}).get("description")
+                    assert text and text.endswith("."), f"{path}.{name} has no description"
+            for name, child in node.items():
+                if name not in ("then", "else", "if", "oneOf", "allOf"):
+                    described(child, f"{path}.{name}")
+
+    described(SCHEMA, "schema")
+
+
+def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.CaptureFixture[str]) -> None:
+    record = printed(capsys, "example", "coffee", "--steps", "-f", "json")
+    assert set(record) == set(DEFS["trace"]["properties"])
+    assert set(record["heads"][0]) == set(DEFS["head"]["properties"])
+    assert set(record["embedding"]) == set(DEFS["embedding"]["properties"])
+    assert set(record["projection"]) == set(DEFS["projection"]["properties"])
+    assert set(record["summary"][0]) == set(DEFS["summary"]["properties"])
+    for args in (("example",), ("vectors", "info"), ("vectors", "nearest", "colour")):
+        record = printed(capsys, *args, "-f", "json")
+        assert set(record) == set(DEFS[record["kind"]]["properties"])
+
+
+def test_the_schema_names_the_values_that_the_options_take() -> None:
+    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == CHOICES["score"]
+    assert tuple(DEFS["projection"]["properties"]["layout"]["enum"]) == (*CHOICES["layout"], None)
+    assert tuple(DEFS["embedding"]["properties"]["oov"]["enum"]) == (*CHOICES["oov"], None)
+
+
+def test_the_schema_names_the_exit_codes_that_come_with_a_message() -> None:
+    codes = {value for value in vars(errors).values() if isinstance(value, int)}
+    silent = {errors.FINE, errors.DIFFERENT, errors.INTERRUPTED}
+    allowed = DEFS["error"]["properties"]["error"]["properties"]["code"]["enum"]
+    assert set(allowed) == codes - silent
+
+
+# Records that are wrong, one by one.
+
+GOOD = {
+    "trace": ("masked", "she likes coffee", *SMALL, "--steps"),
+    "short": ("self", "she likes coffee", *SMALL, "--top", "2"),
+    "examples": ("example",),
+    "vectors": ("vectors", "info"),
+    "nearest": ("vectors", "nearest", "colour", "--top", "2"),
+}
+
+
+def good(which: str, capsys: pytest.CaptureFixture[str]) -> Record:
+    if which == "error":
+        return {"schema": "attn/1", "error": {"code": 65, "message": "No.", "hint": None}}
+    return printed(capsys, *GOOD[which], "-f", "json")
+
+
+@pytest.mark.parametrize("which", [*GOOD, "error"])
+def test_every_required_key_is_missed_and_an_added_one_is_not(
+    which: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = good(which, capsys)
+    assert complaints(whole) == []
+    for key in whole:
+        assert complaints({k: v for k, v in whole.items() if k != key}), f"{key} is not missed"
+    assert complaints({**whole, "added_later": {"anything": [1]}}) == []
+    nested = [("heads", 0), ("summary", 0), ("embedding",), ("projection",), ("error",)]
+    nested += [("examples", 0), ("neighbours", 0)]
+    for path in nested:
+        changed = copy.deepcopy(whole)
+        inner = changed
+        try:
+            for step in path:
+                inner = inner[step]  # type: ignore[index]
+        except (KeyError, IndexError):
+            continue
+        if not isinstance(inner, dict):
+            continue
+        for key in list(inner):
+            kept = inner.pop(key)
+            assert complaints(changed), f"{path} {key} is not missed"
+            inner[key] = kept
+        inner["added_later"] = 1
+        assert complaints(changed) == []
+
+
+def put(*path: Any) -> Callable[[Record], None]:
+    """Return a change of a record: the last of `path` is put where the rest of it leads."""
+
+    def change(record: Record) -> None:
+        *way, last, value = path
+        inner: Any = record
+        for step in way:
+            inner = inner[step]
+        inner[last] = value
+
+    return change
+
+
+WRONG: list[tuple[str, Callable[[Record], None]]] = [
+    ("trace", put("kind", "softmax")),
+    ("trace", put("kind", None)),
+    ("trace", put("schema", "attn/2")),
+    ("trace", put("weights", 0, 0, 2)),
+    ("trace", put("weights", 0, 0, -0.1)),
+    ("trace", put("weights", 0, 0, None)),
+    ("trace", put("weights", 0, 0, "1")),
+    ("trace", put("weights", 0, 0.5)),
+    ("trace", put("weights", [])),
+    ("trace", put("weights", None)),
+    ("trace", put("links", [[0, 0, 1.0]])),
+    ("trace", put("condensed", True)),
+    ("trace", put("query_tokens", [])),
+    ("trace", put("query_tokens", 0, 7)),
+    ("trace", put("query_tokens", 0, "")),
+    ("trace", put("query_ids", None)),
+    ("trace", put("key_ids", None)),
+    ("trace", put("key_ids", 0, -1)),
+    ("trace", put("key_ids", 0, 0.5)),
+    ("trace", put("query_rows", [])),
+    ("trace", put("query_rows", [1, 1])),
+    ("trace", put("unknown", None)),
+    ("trace", put("unknown", ["a", "a"])),
+    ("trace", put("replaced", {"a": 1})),
+    ("trace", put("embedding", "source", "glove")),
+    ("trace", put("embedding", "dim", 0)),
+    ("trace", put("embedding", "oov", "guess")),
+    ("trace", put("projection", "source", "guessed")),
+    ("trace", put("projection", "layout", "x W")),
+    ("trace", put("score", "additive")),
+    ("trace", put("scale", 0)),
+    ("trace", put("scale", None)),
+    ("trace", put("temperature", 0)),
+    ("trace", put("mask", 0, 0, 1)),
+    ("trace", put("mask", None)),
+    ("trace", put("mask_name", "none")),
+    ("trace", put("mask_convention", "true = blocked")),
+    ("trace", put("head", 0)),
+    ("trace", put("output", 0, 0, None)),
+    ("trace", put("output", [[]])),
+    ("trace", put("summary", 0, "key", None)),
+    ("trace", put("summary", 0, "weight", None)),
+    ("trace", put("summary", 0, "weight", 1.5)),
+    ("trace", put("heads", [])),
+    ("trace", put("heads", 0, "weights", None)),
+    ("trace", put("heads", 0, "scores", 0, 0, None)),
+    ("trace", put("heads", 0, "scaled_scores", None)),
+    ("trace", put("heads", 0, "masked_scores", 0, 0, True)),
+    ("trace", put("heads", 0, "b_q", [[1]])),
+    ("trace", put("notes", "one")),
+    ("short", put("weights", [[1.0]])),
+    ("short", put("condensed", False)),
+    ("short", put("links", None)),
+    ("short", put("links", 0, [0, 1])),
+    ("short", put("links", 0, [0, 1, 0.5, 0.5])),
+    ("short", put("links", 0, [-1, 1, 0.5])),
+    ("short", put("links", 0, [0, 1.5, 0.5])),
+    ("short", put("links", 0, [0, 1, 2])),
+    ("short", put("head", "mean")),
+    ("examples", put("examples", [])),
+    ("examples", put("examples", 0, "about", "")),
+    ("vectors", put("words", 0)),
+    ("vectors", put("dtype", "int8")),
+    ("vectors", put("source", "random")),
+    ("nearest", put("neighbours", 0, "cosine", 2)),
+    ("nearest", put("neighbours", 0, "word", None)),
+    ("error", put("kind", "error")),
+    ("error", put("error", "code", 0)),
+    ("error", put("error", "code", "65")),
+    ("error", put("error", "message", "")),
+    ("error", put("error", "hint", "")),
+]
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[str, Record]:
+    return {}
+
+
+@pytest.mark.parametrize(("which", "change"), WRONG)
+def test_a_wrong_record_is_rejected(
+    which: str,
+    change: Callable[[Record], None],
+    kept: dict[str, Record],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    record = copy.deepcopy(kept.setdefault(which, good(which, capsys)))
+    change(record)
+    assert complaints(record)
+
+
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_not_a_number_is_not_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    record = good("trace", capsys)
+    put("weights", 0, 0, float(name))(record)
+    with pytest.raises(ValueError, match="not JSON"):
+        read(json.dumps(record))
+    with pytest.raises(ValueError, match="JSON compliant"):
+        dumps(record)
+
+
+def test_a_record_of_another_kind_of_object_is_rejected() -> None:
+    wrong: list[object] = [{}, [], None, "attn/1", {"schema": "attn/1"}, {"schema": "attn/1", "kind": "self"}]
+    assert all(complaints(record) for record in wrong)

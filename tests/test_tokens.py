@@ -1,0 +1,222 @@
+"""Tokenizers: what the design says of words, and that nothing is lost, at any length."""
+
+import subprocess
+import sys
+from collections import Counter
+from unicodedata import category
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from attn_cli.tokens import tokenize
+from tests.shell import surroundings
+
+laws = settings(max_examples=200, deadline=None, derandomize=True)
+any_text = st.text(
+    st.characters(exclude_categories=()) | st.sampled_from("aB9'’-.,_ \n\u0301\u200d\ufe0f👩👍🏽🇬🇧$€n't")
+)
+MILLION = 10**6
+
+
+def words(text, **options):
+    return list(tokenize(text, **options).tokens)
+
+
+# words
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The quick brown fox", ["The", "quick", "brown", "fox"]),
+        ("e-mail", ["e-mail"]),
+        ("3.14", ["3.14"]),
+        ("U.S", ["U.S"]),
+        ("1,000,000.50", ["1,000,000.50"]),
+        ("snake_case", ["snake_case"]),
+        ("o'clock o’clock", ["o'clock", "o’clock"]),
+        ("naïve Straße 東京 привет שלום", ["naïve", "Straße", "東京", "привет", "שלום"]),
+        ("re\u0301sume\u0301", ["re\u0301sume\u0301"]),
+        ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),
+        ("4th x2 COVID-19", ["4th", "x2", "COVID-19"]),
+    ],
+)
+def test_a_word_is_a_run_of_letters_digits_and_marks_with_signs_only_inside(text, tokens):
+    assert words(text) == words(text, keep_punctuation=True) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("don't", ["do", "n't"]),
+        ("can't won't", ["ca", "n't", "wo", "n't"]),
+        ("fox's", ["fox", "'s"]),
+        ("we'll they're I've I'm she'd", ["we", "'ll", "they", "'re", "I", "'ve", "I", "'m", "she", "'d"]),
+        ("couldn't've", ["could", "n't", "'ve"]),
+        ("don’t fox’s we’ll", ["do", "n’t", "fox", "’s", "we", "’ll"]),
+        ("DON'T FOX'S", ["DO", "N'T", "FOX", "'S"]),
+        ("mother-in-law's", ["mother-in-law", "'s"]),
+        ("dogs' O'Brien's", ["dogs", "O'Brien", "'s"]),
+        ("'s s' n't", ["s", "s", "n't"]),
+    ],
+)
+def test_english_clitics_are_split_off_as_treebanks_do(text, tokens):
+    assert words(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("5€ $5", ["5", "€", "$", "5"]),
+        ("a+b=c", ["a", "+", "b", "=", "c"]),
+        ("x<y|z", ["x", "<", "y", "|", "z"]),
+        ("I ❤️ you👍🏽!", ["I", "❤️", "you", "👍🏽"]),
+        ("👨‍👩‍👧‍👦😀😀", ["👨‍👩‍👧‍👦", "😀", "😀"]),
+        ("🇬🇧🇫🇷", ["🇬🇧", "🇫🇷"]),
+        ("1️⃣ ©2026 20°C", ["1️⃣", "©", "2026", "20", "°", "C"]),
+        ("^^", ["^", "^"]),
+    ],
+)
+def test_a_symbol_or_an_emoji_is_a_token_of_its_own(text, tokens):
+    assert words(text) == tokens
+    assert tokenize(text).dropped == (("!",) if "!" in text else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "dropped"),
+    [
+        ("Manchester United hopes to perform better.", 6, ["."]),
+        ("Well, (yes) -- no?!", 3, [",", "(", ")", "--", "?", "!"]),
+        ("“Quoted” … «dots»", 2, ["“", "”", "…", "«", "»"]),
+        ("'tis 'so'", 2, ["'", "'", "'"]),
+        ("-5 .5 _x_ end...", 4, ["-", ".", "_", "_", "..."]),
+        ("#tag @me 5% a/b & c*d", 8, ["#", "@", "%", "/", "&", "*"]),
+        ("。、「」", 0, ["。", "、", "「", "」"]),
+    ],
+)
+def test_other_punctuation_is_dropped_and_listed_or_kept_where_it_stood(text, tokens, dropped):
+    found = tokenize(text)
+    assert (len(found.tokens), list(found.dropped)) == (tokens, dropped)
+    kept = tokenize(text, keep_punctuation=True)
+    assert kept.dropped == ()
+    assert "".join(kept.tokens) == "".join(text.split())
+    assert Counter(kept.tokens) == Counter(found.tokens) + Counter(found.dropped)
+
+
+def test_case_is_kept():
+    assert words("The THE the") == ["The", "THE", "the"]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t\n\u2003\u3000", "\u2028\x85"])
+@pytest.mark.parametrize("tokenizer", ["words", "whitespace", "characters"])
+def test_white_space_alone_holds_no_token(text, tokenizer):
+    assert tokenize(text, tokenizer, keep_punctuation=True) == ((), ())
+
+
+def squeezed(text):
+    return "".join(text.split())
+
+
+@laws
+@given(any_text)
+@example("a\u200db \ud800 x\u00adx")
+def test_nothing_but_white_space_is_neither_a_token_nor_listed_as_dropped(text):
+    found = tokenize(text)
+    assert Counter("".join(found.tokens + found.dropped)) == Counter(squeezed(text))
+
+
+@laws
+@given(any_text)
+def test_no_letter_digit_mark_or_symbol_is_dropped(text):
+    for options in ({}, {"keep_punctuation": True}):
+        assert not [
+            c for piece in tokenize(text, **options).dropped for c in piece if category(c)[0] in "LNS"
+        ]
+
+
+@laws
+@given(any_text)
+def test_tokens_stand_in_the_order_of_the_text_and_hold_no_white_space(text):
+    at = 0
+    for token in tokenize(text).tokens:
+        assert token and not any(map(str.isspace, token))
+        at = text.index(token, at) + len(token)
+
+
+@laws
+@given(any_text)
+def test_keeping_punctuation_adds_tokens_and_changes_none(text):
+    found, kept = tokenize(text), tokenize(text, keep_punctuation=True)
+    assert Counter(kept.tokens) + Counter(kept.dropped) == Counter(found.tokens) + Counter(found.dropped)
+    assert [token for token in kept.tokens if token not in found.dropped] == [
+        token for token in found.tokens if token not in found.dropped
+    ]
+
+
+# whitespace and characters
+
+
+def test_whitespace_cuts_at_white_space_alone():
+    assert words(" It's\t(all)\nthere.\u3000:-) ", tokenizer="whitespace") == [
+        "It's",
+        "(all)",
+        "there.",
+        ":-)",
+    ]
+
+
+@laws
+@given(any_text)
+def test_whitespace_drops_nothing_but_spaces(text):
+    found = tokenize(text, "whitespace")
+    assert found.dropped == () and "".join(found.tokens) == squeezed(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "clusters"),
+    [
+        ("a b.", ["a", "b", "."]),
+        ("e\u0301a", ["e\u0301", "a"]),
+        ("👨‍👩‍👧‍👦👍🏽❤️", ["👨‍👩‍👧‍👦", "👍🏽", "❤️"]),
+        ("🇬🇧🇫🇷", ["🇬🇧", "🇫🇷"]),
+        ("\u1112\u1161\u11ab한", ["\u1112\u1161\u11ab", "한"]),
+        ("กำ", ["กำ"]),
+        ("a\r\nb\u3000c", ["a", "b", "c"]),
+    ],
+)
+def test_a_character_is_a_grapheme_cluster(text, clusters):
+    assert words(text, tokenizer="characters") == clusters
+
+
+@laws
+@given(st.text(st.characters(exclude_categories=("Cs",))))
+def test_characters_leave_out_white_space_alone(text):
+    found = tokenize(text, "characters")
+    assert found.dropped == () and squeezed("".join(found.tokens)) == squeezed(text)
+
+
+# A long text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"\'" * 10**6',
+        '"\\u0301" * 10**6',
+        '"a" + "\\u0301" * 10**6',
+        '"a\'" * (10**6 // 2)',
+        '"a" + "\'s" * (10**6 // 2)',
+        '"n\'t" * (10**6 // 3)',
+        '"a-._" * (10**6 // 4)',
+        '"a" * 10**6 + "\'"',
+        '"\\u200d" * 10**6',
+        '"\\U0001f468\\u200d" * (10**6 // 7)',
+        '"\\U0001f1ec" * (10**6 // 4)',
+        '"".join(map(chr, range(0xf0000, 0xf0000 + 10**6 // 16)))',
+    ],
+)
+@pytest.mark.parametrize("tokenizer", ["words", "characters"])
+def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(text, tokenizer):
+    script = f"from attn_cli.tokens import tokenize; tokenize({text}, {tokenizer!r})"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=5, env=surroundings())

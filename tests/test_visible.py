@@ -1,0 +1,89 @@
+"""What is printed is inert: nothing in it is obeyed, hidden, or sent to another line."""
+
+import string
+from unicodedata import category
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from attn_cli.visible import visible
+
+laws = settings(max_examples=400, deadline=None, derandomize=True)
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+ZERO_WIDTH = "\u200b\u200c\u2060\u2061\u2064\ufeff\u180e\u00ad\u034f\u115f\u3164\uffa0"
+LINES = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+C0_C1 = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+TAGS = "\U000e0001\U000e0041\U000e007f\U000e0100"
+HARMFUL = BIDI + ZERO_WIDTH + LINES + C0_C1 + TAGS + "\ud800\udfff\ufff9\uffff\U0010ffff\ue000"
+any_text = st.text(
+    st.characters(exclude_categories=())
+    | st.sampled_from(HARMFUL + "aé❤👩👧☠ \u200d\u200d\ufe0f\ufe0f\u0301")
+)
+
+
+def pictured(char):
+    return category(char) in ("So", "Sk") or char == "\ufe0f"
+
+
+@laws
+@given(any_text)
+@example("\x00\ufe0f\u200d❤")
+@example("a\u200d❤")
+def test_nothing_that_is_obeyed_or_unseen_is_left(text):
+    shown = visible(text)
+    for i, char in enumerate(shown):
+        if char == "\u200d":  # it joins two pictures into one, and does nothing else
+            assert pictured(shown[i - 1]) and pictured(shown[i + 1])
+        else:
+            assert category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    assert not set(shown) & set(HARMFUL)
+    assert len(shown.splitlines()) <= 1
+    shown.encode("utf-8")
+
+
+@laws
+@given(st.text(string.ascii_letters + string.digits + string.punctuation + " "))
+def test_printable_ascii_is_left_as_it_is(text):
+    assert visible(text) == text
+
+
+@laws
+@given(st.text(st.characters(categories=("L", "N", "P")) | st.sampled_from("\u0301\u0327€+😀")))
+def test_letters_digits_punctuation_and_pictures_of_any_script_are_left_as_they_are(text):
+    fillers = str.maketrans("", "", "\u034f\u115f\u1160\u3164\uffa0")
+    assert visible(text.translate(fillers)) == text.translate(fillers)
+
+
+@laws
+@given(any_text)
+@example("\x00\ufe0f\u200d❤")
+def test_what_is_visible_stays_as_it_is(text):
+    assert visible(visible(text)) == visible(text)
+
+
+@pytest.mark.parametrize("char", HARMFUL)
+def test_each_harmful_character_is_spelled_out_between_its_neighbours(char):
+    shown = visible(f"a{char}b")
+    code = ord(char)
+    spelled = f"^{chr(code ^ 64)}" if code < 32 or code == 127 else f"<U+{code:04X}>"
+    assert shown == f"a{spelled}b"
+
+
+@pytest.mark.parametrize("space", "\t\u00a0\u2003\u202f\u3000")
+def test_a_space_that_is_not_the_plain_one_is_spelled_out(space):
+    assert space not in visible(f"a{space}b") and visible("a b") == "a b"
+
+
+@pytest.mark.parametrize("emoji", ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇬🇧", "🏳️‍🌈", "1️⃣", "👩🏽‍🚀"])
+def test_an_emoji_stays_whole(emoji):
+    assert visible(f"a {emoji} b") == f"a {emoji} b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\", "\x9b31m", "\x90q\x9c", "a\rb\x08c"],
+)
+def test_an_escape_sequence_is_shown_and_not_sent(text):
+    assert all(char.isprintable() for char in visible(text))
+    assert len(visible(text)) > len(text)
