@@ -13,6 +13,7 @@ class Step(NamedTuple):
     formula: str
     latex: str
     sentence: str
+    alone: str = ""  # the sentence where there is only one key
 
 
 STEPS = (
@@ -21,7 +22,7 @@ STEPS = (
         "Tokens and ids",
         "text -> tokens -> ids",
         r"t_0, t_1, \ldots, t_{n-1}",
-        "The text has {n_q} tokens, {distinct} of them distinct; ids number the distinct ones from 0.",
+        "The text has {tokens}, {distinct} distinct; ids number the distinct ones from 0.",
     ),
     Step(
         "x_query",
@@ -92,6 +93,7 @@ STEPS = (
         "weights = exp({before}) / row sum of exp({before})",
         r"A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)",
         "{query} gives {value} of its attention to {key}, more than to any other word.",
+        "{query} gives all of its attention to {key}: there is no other word.",
     ),
     Step(
         "output",
@@ -99,6 +101,7 @@ STEPS = (
         "output = weights V",
         r"A V",
         "The new vector of {query} is {value} x the value of {key} and smaller shares of the others.",
+        "The new vector of {query} is the value of {key}.",
     ),
 )
 

@@ -33,7 +33,7 @@ def title(trace: Trace) -> str:
     kind = KINDS.get(trace.kind, "Attention")
     if trace.kind == "example" and trace.mask_name != "none":
         kind = "Masked attention"
-    return f"{kind}: {n_q:,} {_plural(n_q, 'query', 'queries')} (rows) x {n_k:,} keys (columns)"
+    return f"{kind}: {count(n_q, 'query', 'queries')} (rows) x {count(n_k, 'key', 'keys')} (columns)"
 
 
 def formula(trace: Trace) -> str:
@@ -112,5 +112,6 @@ def talk(trace: Trace) -> list[str]:
     return said
 
 
-def _plural(n: int, one: str, many: str) -> str:
-    return one if n == 1 else many
+def count(n: int, one: str, many: str) -> str:
+    """Return `1 key` or `3 keys`."""
+    return f"{n:,} {one if n == 1 else many}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from attn_cli.render.about import d_k, quoted, short
@@ -21,11 +22,18 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
     """
     head = head or trace.shown
     row = trace.row(i, head)
+    if row is None:
+        mean, head = head.name, trace.heads[0]
+        row = trace.row(i, head)
+    else:
+        mean = ""
     query = quoted(trace.query_tokens[i])
     yield Heading(f"One row by hand: what does {query} look at?")
-    if row is None:
-        yield Say(f"Head {head.name} has no scores of its own: it is the mean of the other heads' weights.")
-        return
+    assert row is not None
+    if mean:
+        yield Say(
+            f"The {mean} has no scores of its own, only the mean of all heads' weights. This is head {head.name}."
+        )
     if row.total == 0:
         yield Say(f"{query} may look at nothing: its weights and its output are zeros.")
         return
@@ -80,7 +88,8 @@ def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
     total = sum(q * k for q, k in pairs)
     text = f"q·k = {' + '.join(terms)} = {plain(total)}"
     if trace.score == "cosine":
-        text += f"; divided by both lengths: {plain(row.scores[j])}"
+        lengths = [plain(math.hypot(*side)) for side in zip(*pairs, strict=True)]
+        text += f"; / ({lengths[0]} × {lengths[1]}) = {plain(row.scores[j])}"
     return text
 
 

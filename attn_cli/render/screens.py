@@ -185,6 +185,9 @@ def _mask(trace: Trace) -> Iterator[Block]:
             yield Say(f"{quoted(trace.query_tokens[i])} may look at: {' '.join(shown) or 'nothing'}")
         yield Say("What is masked gets no weight; the rest of its row shares the whole.")
         return
+    if len(trace.key_tokens) == 1:
+        yield Say("There is one key, so a mask could only hide everything.")
+        return
     if trace.kind != "cross" and i == len(trace.query_tokens) - 1 and not trace.condensed:
         i //= 2  # the last word has nothing after it to hide
         query = quoted(trace.query_tokens[i])

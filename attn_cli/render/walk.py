@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.render.about import d_k, projection, quoted, short
+from attn_cli.render.about import count, d_k, projection, quoted, short
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import plain
 from attn_cli.steps import STEPS
@@ -36,7 +36,8 @@ def walk(trace: Trace) -> Iterator[Block]:
         yield Heading(f"{number}. {step.title}", 3)
         yield Formula(step.formula.format(**facts) + _shape(trace, head, step.name))
         yield from blocks
-        yield Say(step.sentence.format(**facts | _step_facts(trace, head, step.name)))
+        sentence = step.alone if step.alone and len(trace.key_tokens) == 1 else step.sentence
+        yield Say(sentence.format(**facts | _step_facts(trace, head, step.name)))
 
 
 def _shape(trace: Trace, head: Head, name: str) -> str:
@@ -62,7 +63,7 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
     }
     return {
         **applied,
-        "n_q": len(trace.query_tokens),
+        "tokens": count(len(trace.query_tokens), "token", "tokens"),
         "distinct": len(set(trace.query_tokens)),
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
         "compare": "cos(q, k), every query with every key"
@@ -147,7 +148,9 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
             yield _tokens(trace)
         return
     if name == "W_q":
-        yield from _weights(head)
+        yield from _weights(
+            head, ("W_q",) if trace.projection.source == "identity" else ("W_q", "W_k", "W_v")
+        )
         return
     if name == "x_query":
         if trace.x_query is not None:
@@ -186,8 +189,8 @@ def _wide(name: str, rows: tuple[str, ...], matrix: Array) -> Matrix:
     return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more)
 
 
-def _weights(head: Head) -> Iterator[Block]:
-    for name in ("W_q", "W_k", "W_v"):
+def _weights(head: Head, names: tuple[str, ...]) -> Iterator[Block]:
+    for name in names:
         W = getattr(head, name)
         if W is None:
             continue
