@@ -91,7 +91,7 @@ def test_a_symbol_or_an_emoji_is_a_token_of_its_own(text, tokens):
         ("“Quoted” … «dots»", 2, ["“", "”", "…", "«", "»"]),
         ("'tis 'so'", 2, ["'", "'", "'"]),
         ("-5 .5 _x_ end...", 4, ["-", ".", "_", "_", "..."]),
-        ("#tag @me 5% a/b & c*d", 8, ["#", "@", "%", "/", "&", "*"]),
+        ("#tag @me 5% a/b & c*d", 7, ["#", "@", "%", "/", "&", "*"]),
         ("。、「」", 0, ["。", "、", "「", "」"]),
     ],
 )
@@ -213,7 +213,7 @@ def test_characters_leave_out_white_space_alone(text):
         '"\\u200d" * 10**6',
         '"\\U0001f468\\u200d" * (10**6 // 7)',
         '"\\U0001f1ec" * (10**6 // 4)',
-        '"".join(map(chr, range(0xf0000, 0xf0000 + 10**6 // 16)))',
+        '"".join(map(chr, range(0xf0000, 0x10fffe)))',
     ],
 )
 @pytest.mark.parametrize("tokenizer", ["words", "characters"])

@@ -23,13 +23,14 @@ any_text = st.text(
 
 
 def pictured(char):
-    return category(char) in ("So", "Sk") or char == "\ufe0f"
+    return category(char) == "So" or char == "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff"
 
 
 @laws
 @given(any_text)
 @example("\x00\ufe0f\u200d❤")
 @example("a\u200d❤")
+@example("^\u200d^")
 def test_nothing_that_is_obeyed_or_unseen_is_left(text):
     shown = visible(text)
     for i, char in enumerate(shown):

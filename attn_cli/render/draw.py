@@ -17,6 +17,7 @@ from attn_cli.view import View
 
 _ASCII = str.maketrans({"×": "x", "√": "sqrt", "–": "-", "…": "...", "·": "."})
 LONGEST_BAR, LONGEST_NAME = 40, 28
+UNLIMITED_COLUMNS = 12  # of a wide matrix, where there is no width to fit
 
 
 def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Line]:
@@ -67,7 +68,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
 def _across(block: Matrix, view: View, terminal: Terminal) -> int:
     """Return how many of the first columns fit beside the labels with all their digits."""
     if terminal.width is None:
-        return int(block.values.shape[1])
+        return min(UNLIMITED_COLUMNS, int(block.values.shape[1]))
     first = block.values[:, :64]
     show = fitting(largest(first), view.precision)[0]
     widest = max(map(len, show.row(first.ravel().tolist())))

@@ -31,9 +31,7 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
     yield Heading(f"One row by hand: what does {query} look at?")
     assert row is not None
     if mean:
-        yield Say(
-            f"The {mean} has no scores of its own, only the mean of all heads' weights. This is head {head.name}."
-        )
+        yield Say(f"The {mean} of the heads has weights but no scores of its own. This is head {head.name}.")
     if row.total == 0:
         yield Say(f"{query} may look at nothing: its weights and its output are zeros.")
         return
