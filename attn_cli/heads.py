@@ -72,7 +72,11 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
     assert inputs.x_query is not None and inputs.x_key is not None
     d = inputs.x_query.shape[1]
     name, notes = settings.projection, []
-    if name is None and given is not None and given.get("W_q") is None:
+    if (
+        name is None
+        and given is not None
+        and not any(given.get(W) is not None for W in ("W_q", "W_k", "W_v"))
+    ):
         name = "identity"
     if name is None and given is None:
         name = "random" if inputs.embedding.source == "random" else "identity"

@@ -87,6 +87,8 @@ def given_x(given: Given) -> Inputs:
         raise InputError(f"{given.name} holds neither Q, K, V nor X.", "Give Q, K and V, or X and W.")
     context = given.get("context")
     x_key = X if context is None else context
+    if x_key.shape[1] != X.shape[1]:
+        raise InputError(f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.")
     query_tokens = given_labels(given.tokens, len(X), "q", given.name)
     key_tokens = (
         query_tokens if context is None else given_labels(given.context_tokens, len(x_key), "k", given.name)

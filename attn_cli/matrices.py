@@ -5,21 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.files import read_bytes
-from attn_cli.tensors import read_npy, read_npz, read_safetensors
+from attn_cli.tensors import is_safetensors, read_npy, read_npz, read_safetensors
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attn_cli.arrays import Array
 
 MATRICES = ("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context")
 VECTORS = ("b_q", "b_k", "b_v", "b_o")
-OTHERS = ("about", "heads", "layout", "tokens", "context_tokens", "score", "mask", "position_scores")
+OTHERS = (
+    "about",
+    "schema",
+    "heads",
+    "layout",
+    "tokens",
+    "context_tokens",
+    "score",
+    "mask",
+    "position_scores",
+)
+KNOWN = frozenset({*MATRICES, *VECTORS, *OTHERS})
 
 
 class Given(NamedTuple):
@@ -55,13 +68,21 @@ def read_record(path: str | Path) -> dict[str, object]:
     """Read a file of named values: a JSON object, a .npz or a safetensors file."""
     start = read_bytes(path)[:9]
     if start[:2] == b"PK":
-        return dict(read_npz(path))
-    if start[8:9] == b"{":
+        return {name: _spoken(array, visible(str(path))) for name, array in read_npz(path).items()}
+    if is_safetensors(start):
         return dict(read_safetensors(path)[0])
     record = _json(path)
     if not isinstance(record, dict):
         raise InputError(f"{visible(str(path))} is not a JSON object of named matrices.")
     return record
+
+
+def _spoken(array: NDArray[Any], where: str) -> object:
+    """Return texts, and single values, as Python has them: NumPy saves even `"scaled"` as an array."""
+    try:
+        return array.tolist() if array.ndim == 0 or array.dtype.kind in "SU" else array
+    except (SystemError, ValueError):  # code points beyond Unicode
+        raise InputError(f"{where} holds characters that do not exist.") from None
 
 
 def _json(path: str | Path) -> object:
@@ -70,8 +91,10 @@ def _json(path: str | Path) -> object:
         return json.loads(read_bytes(path).decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         raise InputError(f"{name}, line {error.lineno}, column {error.colno}: not JSON.") from None
-    except (UnicodeDecodeError, RecursionError):
+    except UnicodeDecodeError:
         raise InputError(f"{name} is neither JSON nor .npz nor .safetensors.") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{name}: a number is too long, or lists are nested too deeply.") from None
 
 
 def given_from(record: Mapping[str, object], name: str) -> Given:
@@ -87,8 +110,11 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     for old in "qkv":
         if old in record and old.upper() not in record:
             record[old.upper()] = record.pop(old)
-    known = {*MATRICES, *VECTORS, *OTHERS}
-    arrays = {key: _array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
+    own = record.get("schema") == "attn/1"
+    layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
+    arrays = {
+        key: _array(record[key], key, 2, name, layout) for key in MATRICES if record.get(key) is not None
+    }
     arrays |= {key: _array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
     if record.get("position_scores") is not None:
         arrays["position_scores"] = _array(record["position_scores"], "position_scores", 2, name)
@@ -98,10 +124,10 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         tokens=_words(record.get("tokens"), "tokens", name),
         context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
         heads=_count(heads, name),
-        layout=_choice(record.get("layout"), "layout", ("in-out", "out-in"), name),
+        layout=layout,
         score=_choice(record.get("score"), "score", ("scaled", "dot", "cosine"), name),
         mask=record.get("mask"),
-        ignored=tuple(visible(str(key)) for key in record if key not in known),
+        ignored=() if own else tuple(visible(str(key)) for key in record if key not in KNOWN),
     )
 
 
@@ -119,15 +145,16 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     return found
 
 
-def _array(value: object, key: str, ndim: int, name: str) -> Array:
+def _array(value: object, key: str, ndim: int, name: str, layout: str | None = None) -> Array:
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (ValueError, TypeError):
-        raise InputError(
-            f"{name}: {key} is not a matrix of numbers.", "Give rows of equally many numbers."
-        ) from None
-    if array.ndim == ndim + 1 and key in ("W_q", "W_k", "W_v"):
-        array = np.concatenate(list(array), axis=-1)
+        written = np.asarray(value)
+    except ValueError:
+        written = np.array(None)
+    if written.dtype.kind not in "iufb":
+        raise InputError(f"{name}: {key} is not a matrix of numbers.", "Give rows of equally many numbers.")
+    array = written.astype(np.float64)
+    if array.ndim == 3 and key in ("W_q", "W_k", "W_v"):  # one matrix a head, side by side
+        array = np.concatenate(list(array), axis=-2 if layout == "out-in" else -1)
     if array.ndim != ndim or 0 in array.shape:
         raise InputError(
             f"{name}: {key} has shape {array.shape}; it should have {ndim} axes and no empty one."
@@ -163,7 +190,7 @@ def read_mask(path: str | Path) -> object:
     data = read_bytes(path)
     if data[:6] == b"\x93NUMPY":
         return read_npy(path)
-    if data[:2] == b"PK" or data[8:9] == b"{":
+    if data[:2] == b"PK" or is_safetensors(data):
         return _named_mask(read_record(path), path)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
         content = _json(path)

@@ -57,6 +57,9 @@ class Projection(NamedTuple):
             raise InputError(
                 f"W_o has shape {self.W_o.shape}, but the heads' outputs side by side have {rows} columns."
             )
+        made = self.W_o.shape[1 if rule == "in-out" else 0]
+        if self.b_o is not None and len(self.b_o) != made:
+            raise InputError(f"b_o has {len(self.b_o)} numbers, but W_o makes {made}.")
         return project(side_by_side, self.W_o, self.b_o, rule)
 
 

@@ -100,7 +100,7 @@ def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask |
     if wanted is None or masks.is_name(wanted):
         return masks.named(wanted or "none", n_q, n_k)
     if not looks_like_file(wanted):
-        masks.named(wanted, n_q, n_k)
+        return masks.named(wanted, n_q, n_k)
     if settings.mask_true is None:
         raise UsageError(
             "A mask file needs --mask-true allowed or --mask-true blocked: what does True mean in it?",

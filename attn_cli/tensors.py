@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.errors import InputError
+from attn_cli.errors import AttnError, InputError
 from attn_cli.files import regular
 from attn_cli.visible import visible
 
@@ -31,6 +31,7 @@ DTYPES = {
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
 _HEADER_LIMIT = 100_000_000
+MOST_AXES = 32
 
 
 def read_safetensors(path: str | Path) -> tuple[Arrays, dict[str, str]]:
@@ -64,20 +65,32 @@ def read_safetensors(path: str | Path) -> tuple[Arrays, dict[str, str]]:
     return arrays, metadata if isinstance(metadata, dict) else {}
 
 
+def is_safetensors(start: bytes) -> bool:
+    """Tell by its first bytes whether a file is a safetensors file: a header below 4 GB, which is JSON."""
+    return start[4:9] == b"\0\0\0\0{"
+
+
 def _entry(entry: object, where: str, available: int) -> tuple[int, int, np.dtype[Any], tuple[int, ...]]:
-    try:
-        assert isinstance(entry, dict)
-        dtype = np.dtype(DTYPES[entry["dtype"]])
-        shape = tuple(entry["shape"])
-        start, stop = entry["data_offsets"]
-        assert all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, start, stop))
-    except (AssertionError, KeyError, TypeError, ValueError):
-        raise InputError(f"{where} has a malformed header entry.") from None
+    malformed = InputError(f"{where} has a malformed header entry.")
+    if not isinstance(entry, dict):
+        raise malformed
+    code, shape, offsets = (entry.get(name) for name in ("dtype", "shape", "data_offsets"))
+    if (
+        code not in DTYPES
+        or not isinstance(shape, list)
+        or not isinstance(offsets, list)
+        or len(offsets) != 2
+    ):
+        raise malformed
+    if len(shape) > MOST_AXES or not all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, *offsets)):
+        raise malformed
+    dtype = np.dtype(DTYPES[code])
+    start, stop = offsets
     if not start <= stop <= available or stop - start != math.prod(shape) * dtype.itemsize:
         raise InputError(
             f"{where} claims bytes {start:,} to {stop:,}, which do not fit its shape or the file."
         )
-    return start, stop, dtype, shape
+    return start, stop, dtype, tuple(shape)
 
 
 def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, str]) -> None:
@@ -109,8 +122,19 @@ def read_npy(path: str | Path) -> NDArray[Any]:
 
 def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
     """Return the arrays of a .npz file whose unpacked size is at most `limit` bytes."""
-    import zipfile  # only this format needs it
+    # Only this format needs these.
+    import zipfile
+    import zlib
 
+    unsound = (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+        ValueError,
+    )
     name = visible(str(path))
     try:
         with zipfile.ZipFile(regular(path)) as archive:
@@ -123,8 +147,10 @@ def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
                     key = item.filename.removesuffix(".npy")
                     arrays[key] = _npy(member, item.file_size, f"{name}: array {visible(key)!r}")
             return arrays
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zipfile.LargeZipFile) as error:
-        raise InputError(f"{name} is not a sound .npz file: {visible(str(error))}.") from None
+    except unsound as error:
+        if isinstance(error, AttnError):
+            raise
+        raise InputError(f"{name} is not a sound .npz file: {visible(str(error))[:200]}.") from None
 
 
 def _npy(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
@@ -132,12 +158,15 @@ def _npy(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         shape, fortran, dtype = read[version](stream)
-    except (ValueError, KeyError, EOFError):
+    except Exception:  # a header is parsed as Python's literals, and a bad one fails in a dozen ways
         raise InputError(f"{where} is not a sound .npy file.") from None
     if dtype.hasobject:
         raise InputError(f"{where} holds Python objects, which could run code.", "Save plain numbers.")
+    sound = len(shape) <= MOST_AXES and all(type(n) is int and n >= 0 for n in shape)
+    if not sound or dtype.itemsize == 0 or dtype.subdtype is not None:
+        raise InputError(f"{where} is not a sound .npy file: its shape or its type makes no array.")
     claimed = math.prod(shape) * dtype.itemsize
-    data = stream.read(claimed) if 0 <= claimed <= size else b""
-    if len(data) != claimed or any(n < 0 for n in shape):
+    data = stream.read(claimed) if claimed <= size else b""
+    if len(data) != claimed:
         raise InputError(f"{where} claims {claimed:,} bytes of numbers; the file has {size:,} bytes in all.")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")

@@ -46,16 +46,20 @@ def _words(text: str, keep_punctuation: bool) -> Tokens:
     return Tokens(tuple(tokens), tuple(dropped))
 
 
-_CLITIC = re.compile(r"(.+?)(n['’]t|['’](?:s|m|re|ve|ll|d))", re.IGNORECASE | re.DOTALL)
+_CLITICS = ("n't", "'re", "'ve", "'ll", "'s", "'m", "'d")
 
 
 def _split_clitics(word: str) -> list[str]:
     """Split English clitics off the end of a word: couldn't've -> could n't 've."""
     clitics: list[str] = []
-    while found := _CLITIC.fullmatch(word):
-        word, clitic = found.groups()
-        clitics.insert(0, clitic)
-    return [word, *clitics]
+    end = len(word)
+    while True:
+        tail = word[max(0, end - 3) : end].lower().replace("’", "'")
+        found = next((clitic for clitic in _CLITICS if tail.endswith(clitic) and len(clitic) < end), None)
+        if found is None:
+            return [word[:end], *reversed(clitics)]
+        clitics.append(word[end - len(found) : end])
+        end -= len(found)
 
 
 def _special_characters(text: str) -> str:
@@ -74,7 +78,7 @@ def _pattern(special: str) -> re.Pattern[str]:
     """
 
     def of(*kinds: str) -> str:
-        return "".join(re.escape(c) for c in special if category(c).startswith(kinds))
+        return _class([ord(c) for c in special if category(c).startswith(kinds)])
 
     marks = of("M")
     letter = f"(?:[^\\W_]|[{marks}])" if marks else r"[^\W_]"
@@ -87,6 +91,17 @@ def _pattern(special: str) -> re.Pattern[str]:
     # A run of the same mark is one piece, as treebanks have it: "...", "--", "?!" is two.
     mark = r"\.+|-+|!+|\?+|\*+|[^\w\s]|_"
     return re.compile(f"{word}|{emoji}|{mark}|[\x00-\x08\x0e-\x1b\x7f]")
+
+
+def _class(codes: list[int]) -> str:
+    """Return the inside of a character class for these ascending code points, runs as ranges."""
+    runs: list[list[int]] = []
+    for code in codes:
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in runs)
 
 
 def _characters(text: str) -> list[str]:

@@ -67,8 +67,8 @@ class Frozen:
         for name in self.__annotations__:
             value = getattr(self, name)
             if hasattr(value, "setflags"):
-                if value.base is not None or value.flags.writeable:
-                    value = value.copy() if value.base is not None else value.view()
+                if value.flags.writeable or value.base is not None:
+                    value = value.copy()
                 value.setflags(write=False)
                 object.__setattr__(self, name, value)
 

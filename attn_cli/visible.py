@@ -47,7 +47,10 @@ def _spell(text: str, i: int) -> str:
 
 
 def _joins_emoji(text: str, i: int) -> bool:
-    def pictured(char: str) -> bool:
-        return unicodedata.category(char) in ("So", "Sk") or char == "\ufe0f"
+    """Tell whether the joiner at i stands between two pictures, a selector after the first allowed."""
+    before = i - 2 if i >= 2 and text[i - 1] == "\ufe0f" else i - 1
+    return before >= 0 and i + 1 < len(text) and _is_picture(text[before]) and _is_picture(text[i + 1])
 
-    return 0 < i < len(text) - 1 and pictured(text[i - 1]) and pictured(text[i + 1])
+
+def _is_picture(char: str) -> bool:
+    return unicodedata.category(char) == "So" or "\U0001f3fb" <= char <= "\U0001f3ff"

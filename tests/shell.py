@@ -1,6 +1,5 @@
 """Run attn as its users do: in a process of its own, in a shell's pipe, or on a terminal."""
 
-import contextlib
 import fcntl
 import io
 import os
@@ -15,6 +14,7 @@ import termios
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
+from unittest import mock
 
 COMMAND = [sys.executable, "-m", "attn_cli"]
 SGR = re.compile("\x1b\\[[0-9;]*m")
@@ -60,18 +60,18 @@ def attn(
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
 
 
-def here(*args: str) -> Ran:
+def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
     """Run `attn ARGS` in this process, with nothing to read: for many small cases that need no system."""
     from attn_cli.cli import main
 
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(3)]
-    before = sys.stdin
-    sys.stdin = streams[0]
-    try:
-        with contextlib.redirect_stdout(streams[1]), contextlib.redirect_stderr(streams[2]):
-            code = main(list(args))
-    finally:
-        sys.stdin = before
+    with (
+        mock.patch.dict(os.environ, surroundings(env), clear=True),
+        mock.patch.multiple(
+            sys, stdin=streams[0], stdout=streams[1], stderr=streams[2], argv=["attn", *args]
+        ),
+    ):
+        code = main(list(args))
     written = []
     for stream in streams[1:]:
         stream.flush()

@@ -205,14 +205,26 @@ def test_what_hides_in_the_future_of_a_causal_mask_does_not_matter():
 
 
 @pytest.mark.parametrize("return_weights", [True, False])
-@pytest.mark.parametrize("bad", [nan, inf, -inf])
-@pytest.mark.parametrize("where", ["Q", "K", "V", "bias"])
+@pytest.mark.parametrize(
+    ("where", "bad"),
+    [*product("QKV", (nan, inf, -inf)), ("bias", nan), ("bias", inf)],
+)
 @pytest.mark.parametrize("mask", [None, "causal", [[True, False], [True, True]]])
 def test_nan_and_infinity_that_are_attended_to_are_refused(where, bad, mask, return_weights):
     given = {name: np.ones((2, 2)) for name in ("Q", "K", "V", "bias")}
     given[where][0, 0] = bad
     with pytest.raises(InputError):
         attend(**given, mask=mask, return_weights=return_weights)
+
+
+@laws
+@given(cases(), st.data())
+def test_minus_infinity_in_a_bias_masks_and_joins_a_mask(case, data):
+    shut = data.draw(npst.arrays(np.bool_, case.bias.shape))
+    bias = np.where(shut, -inf, case.bias)
+    same(attend(case.Q, case.K, case.V, bias=bias), attend(case.Q, case.K, case.V, ~shut, case.bias))
+    both = attend(case.Q, case.K, case.V, case.allowed, bias)
+    same(both, attend(case.Q, case.K, case.V, case.allowed & ~shut, case.bias))
 
 
 def test_the_score_that_is_not_finite_is_named_by_query_and_key():

@@ -4,6 +4,10 @@ import re
 
 import pytest
 
+from attn_cli import Settings, trace_self
+from attn_cli.render import render
+from attn_cli.terminal import Terminal
+from attn_cli.view import View
 from tests.shell import SGR, Ran, attn, here, plain, terminal
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -113,6 +117,14 @@ def test_the_terminal_gets_as_many_colours_as_it_says_it_has(env, kind):
     assert len(found) > 2 and all(kind.fullmatch(code) for code in found), found
 
 
+def test_two_terminals_in_one_process_get_their_own_colours():
+    trace = trace_self(FOX, Settings(embedding="random"))
+    for colors, kind in ((16, SIXTEEN), (256, INDEXED), (1 << 24, TRUE), (16, SIXTEEN)):
+        for name in ("table", "bars"):
+            found = codes(render(trace, View(format=name, palette="cividis"), Terminal(colors=colors)))
+            assert found and all(kind.fullmatch(code) for code in found), (colors, found)
+
+
 # Nothing but colour
 
 SCREENS = [
@@ -130,18 +142,12 @@ SCREENS = [
 
 
 @pytest.mark.parametrize("args", SCREENS, ids=" ".join)
-def test_colour_adds_only_colour(args, monkeypatch):
+def test_colour_adds_only_colour(args):
     without = here(*args, "--color", "never").out
     assert "\x1b" not in without
     for term in ("xterm", "xterm-256color", "xterm-direct"):
-        monkeypatch.setenv("TERM", term)
-        monkeypatch.setenv("COLORTERM", "")
-        shown = here(*args, "--color", "always").out
+        shown = here(*args, "--color", "always", env={"TERM": term}).out
         assert plain(shown) == without and shown != without
-        assert all(
-            line.endswith("\x1b[0m") or "\x1b" not in line.rpartition("\x1b[0m")[2]
-            for line in shown.split("\n")
-        )
 
 
 def test_a_terminal_shows_what_a_pipe_of_its_width_shows():
@@ -161,7 +167,7 @@ def test_every_coloured_line_is_reset_before_it_ends():
 
 def test_each_palette_has_colours_of_its_own():
     shown = {
-        name: here("self", FOX, "--color", "always", "--palette", name).out
+        name: attn("self", FOX, "--color", "always", "--palette", name, env={"TERM": "xterm-direct"}).out
         for name in ("viridis", "cividis", "blues", "greys")
     }
     assert len({frozenset(codes(text)) for text in shown.values()}) == 4
@@ -187,6 +193,28 @@ def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
 def test_a_palette_that_was_asked_for_beats_the_background():
     asked = ["self", FOX, "--color", "always", "--palette", "viridis"]
     assert attn(*asked, env={"COLORFGBG": "0;15"}).out == attn(*asked, env={"COLORFGBG": "15;0"}).out
+
+
+def _luminance(rgb: tuple[int, ...]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("palette", ["viridis", "cividis", "blues", "greys"])
+def test_every_number_stands_out_from_its_shade_and_shades_are_ordered_by_lightness(palette):
+    """Contrast of at least 4.5 to 1, and steadily rising or falling luminance (WCAG 2.2, 1.4.3)."""
+    shown = attn(
+        "self", MUCH, "-e", "random", "--color", "always", "--palette", palette, env={"TERM": "xterm-direct"}
+    )
+    pairs = re.findall(r"38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m", shown.out)
+    assert len(set(pairs)) > 20
+    for pair in set(pairs):
+        text, back = (_luminance(tuple(map(int, rgb))) for rgb in (pair[:3], pair[3:]))
+        assert (max(text, back) + 0.05) / (min(text, back) + 0.05) >= 4.5
+    legend = next(line for line in shown.out.splitlines() if "shades:" in plain(line))
+    shades = re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
+    light = [_luminance(tuple(map(int, rgb))) for rgb in shades]
+    assert light == sorted(light, reverse=palette in ("blues", "greys")) and len(set(light)) == 8
 
 
 def test_no_cell_is_told_by_colour_alone():

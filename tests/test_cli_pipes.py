@@ -258,7 +258,7 @@ def test_a_failed_run_leaves_the_old_file_and_nothing_else(at):
 
 
 def test_a_kill_while_writing_leaves_the_old_file_or_the_whole_new_one(at):
-    text = " ".join(f"w{i}" for i in range(900))
+    text = " ".join(f"w{i}" for i in range(600))
     unwritten = 0
     for _ in range(3):
         Path("x.json").write_text("old")

@@ -54,6 +54,12 @@ class Columns(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
+class Links(NamedTuple):
+    """The strongest keys of each query, strongest first: (query, [(key, weight as text), ...])."""
+
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+
+
 class Bars(NamedTuple):
     """A bar for each label; `largest` is the value of the longest bar; None is masked."""
 
@@ -62,4 +68,4 @@ class Bars(NamedTuple):
     largest: float
 
 
-Block = Heading | Say | Formula | Matrix | Columns | Bars
+Block = Heading | Say | Formula | Matrix | Columns | Links | Bars

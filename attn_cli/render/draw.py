@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.grid import LABEL, Grid
 from attn_cli.render.ladder import largest
 from attn_cli.render.numbers import fitting, number, share
@@ -38,6 +38,8 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 yield from _matrix(block, view, terminal)
             case Columns():
                 yield from _columns(block, terminal)
+            case Links(rows):
+                yield from _links(rows, terminal)
             case Bars():
                 yield from _bars(block, view, terminal)
 
@@ -82,9 +84,10 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
     """Draw a small table; where it is too wide, its later columns go below, under the same labels."""
     rows = [[terminal.text(text) for text in row] for row in block.rows]
     header = [terminal.text(text) if terminal.unicode else text.translate(_ASCII) for text in block.header]
-    names = labels([row[0] for row in rows], terminal, LABEL)
-    edge = max(map(cells, [*names, cut(header[0], LABEL)]))
     widths = [max(cells(row[c]) for row in [header, *rows]) for c in range(len(header))]
+    most = LABEL if terminal.width is None else max(2, min(LABEL, terminal.width - 2 - max(widths[1:])))
+    names = labels([row[0] for row in rows], terminal, most)
+    edge = max(map(cells, [*names, cut(header[0], most)]))
     start = 1
     while start < len(header):
         stop, used = start, edge
@@ -102,6 +105,27 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
             text = "".join("  " + padded_left(row[c], widths[c]) for c in span)
             yield [Segment(padded(name, edge), BOLD), Segment(text)]
         start = stop
+
+
+def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], terminal: Terminal) -> Iterator[Line]:
+    """Draw each query's strongest keys, as many on a line as fit; the others go below."""
+    width = terminal.width or 1 << 30
+    found = [link for _, links in rows for link in links]
+    tail = max([len(weight) for _, weight in found], default=1) + 1
+    names = labels([query for query, _ in rows], terminal, max(4, min(LABEL, width - tail - 6)))
+    edge = max(map(cells, names))
+    most = max(1, min(LONGEST_NAME, width - edge - tail - 2))
+    keys = dict(
+        zip([key for key, _ in found], labels([key for key, _ in found], terminal, most), strict=True)
+    )
+    wide = max(map(cells, keys.values()), default=1)
+    across = max(1, (width - edge) // (2 + wide + tail))
+    for name, (_, links) in zip(names, rows, strict=True):
+        texts = [f"  {padded(keys[key], wide)} {padded_left(weight, tail - 1)}" for key, weight in links]
+        texts = texts or ["  masked"]
+        for start in range(0, len(texts), across):
+            label = name if start == 0 else ""
+            yield [Segment(padded(label, edge), BOLD), Segment("".join(texts[start : start + across]))]
 
 
 def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:

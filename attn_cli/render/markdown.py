@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.ladder import largest
 from attn_cli.render.numbers import fitting, weight
 from attn_cli.view import View
@@ -48,6 +48,14 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield from _matrix(block, view)
         case Columns(header, rows):
             yield from _table(header, rows)
+        case Links(rows):
+            most = max(len(links) for _, links in rows)
+            texts = [[f"{key} {weight}" for key, weight in links] for _, links in rows]
+            filled = [
+                [query, *line, *(["–"] * (most - len(line)))]
+                for (query, _), line in zip(rows, texts, strict=True)
+            ]
+            yield from _table(["query", *(f"{n + 1}." for n in range(most))], filled)
         case Bars(title, items, _):
             digits = 3 if view.precision is None else view.precision
             shown_items = [(name, "masked" if v is None else f"{v:.{digits}f}") for name, v in items]

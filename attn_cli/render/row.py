@@ -105,7 +105,7 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
         header.append(" ".join(divided))
     if row.position is not None:
         header += ["position", "sum"]
-    header += ["exp" if not row.shift else f"exp(s {-row.shift:+.4f})", f"/ {row.total:.4f}"]
+    header += ["exp" if not row.shift else "exp(s - max)", f"/ {row.total:.4f}"]
     rows = []
     for j in keys:
         shut = row.masked[j] == float("-inf")
@@ -128,7 +128,8 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
     if row.shift:
         yield Say(
-            f"Before exp, {plain(row.shift)} is taken off every score to keep numbers small; it cancels out."
+            f"Before exp, the largest score ({plain(row.shift)}) is taken off every score: it keeps numbers small, "
+            "and cancels out."
         )
     order = _strongest(row)[:3]
     tokens = [quoted(trace.key_tokens[j]) for j in order]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_cli.render.about import closing, formula, quoted, short, title
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.row import one_row
 from attn_cli.render.walk import walk
@@ -80,16 +80,13 @@ def _links(trace: Trace, head: Head) -> Iterator[Block]:
     for i, j, weight in trace.links(head):
         if i in found and len(found[i]) < k:
             found[i].append((j, weight))
-    if top is None:
+    if top is not None:
+        yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
+    else:
         n_q, n_k = len(trace.listed), len(trace.key_tokens)
         yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw: the strongest {k} links of each row.")
-    header = ["query", *(f"{n + 1}." for n in range(min(k, len(trace.key_tokens))))]
-    lines = []
-    for i in rows:
-        texts = [f"{short(trace.key_tokens[j])} {share(weight)}" for j, weight in found[i]]
-        texts = texts or ["masked"]
-        lines.append([trace.query_tokens[i], *texts, *([""] * (len(header) - 1 - len(texts)))])
-    yield Columns(header, lines)
+    lines = [(trace.query_tokens[i], [(trace.key_tokens[j], share(w)) for j, w in found[i]]) for i in rows]
+    yield Links(lines)
     if len(rows) < len(trace.listed):
         yield Say(
             f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one, --top {k} lists all, "
@@ -118,6 +115,7 @@ def _row_bars(trace: Trace, head: Head, i: int) -> Bars:
     if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
         k = trace.settings.top or 5
         links = zip(head.top_keys[i, :k], head.top_weights[i, :k], strict=True)
+        name = f"{short(trace.query_tokens[i])} attending to, the {k} strongest of {len(trace.key_tokens):,}:"
         return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], _largest(trace))
     at = trace.held(i)
     allowed = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[at]
@@ -196,6 +194,11 @@ def _mask(trace: Trace) -> Iterator[Block]:
         return
     weights = trace.shown.weights[i].tolist()
     past = sum(weights[: i + 1])
+    if past < 0.001:
+        yield Say(
+            "Under a causal mask (attn masked) it could look only back, where now less than 0.001 goes."
+        )
+        return
     parts = [
         f"{quoted(trace.key_tokens[j])} {weights[j]:.3f}/{past:.3f} = {weights[j] / past:.3f}"
         for j in range(max(0, i - 5), i + 1)

@@ -67,13 +67,22 @@ def wrapped(
             lines.append(line)
         line = " " * hanging + word
         while cells(line) > room:
-            head = line[:room]
-            while cells(head) > room:
-                head = head[:-1]
+            head = _breakable(line, room)
             lines.append(head)
             line = line[len(head) :]
     lines.append(line)
     return [[Segment(indent + line, style)] for line in lines]
+
+
+def _breakable(word: str, room: int) -> str:
+    """Return as much of a too long word as fits, up to an operator or a bracket if there is one."""
+    head = word[:room]
+    while cells(head) > room:
+        head = head[:-1]
+    after = max(head.rfind(mark) for mark in "×=/)[")
+    before = head.rfind("(")
+    place = max(after + 1, before)
+    return head[:place] if place > 0 and head[:place].strip() else head
 
 
 def listed(words: Sequence[str], most: int = 8) -> str:

@@ -31,14 +31,13 @@ def read_text(path: str) -> Table:
         raise InputError(f"{name}, line {rows[0][0]}: a word without numbers.", "Type them after the word.")
     if claimed and claimed[0] != len(rows):
         raise InputError(f"{name}, line 1: the header claims {claimed[0]:,} words; there are {len(rows):,}.")
-    words: list[bytes] = []
-    matrix = np.empty((len(rows), dim))
-    for i, (number, fields) in enumerate(rows):
-        words.append(_word(fields, dim, f"{name}, line {number}"))
-        matrix[i] = _numbers(fields[-dim:], f"{name}, line {number}")
-    doubled = len(words) - len(set(words))
+    vectors: dict[bytes, list[float]] = {}
+    for number, fields in rows:
+        word = _word(fields, dim, f"{name}, line {number}")
+        vectors.setdefault(word, _numbers(fields[-dim:], f"{name}, line {number}"))
+    doubled = len(rows) - len(vectors)
     about = {"doubled": str(doubled)} if doubled else {}
-    return Table("file", name, b"\n" + b"\n".join(words) + b"\n", matrix, about)
+    return Table("file", name, b"\n" + b"\n".join(vectors) + b"\n", np.array(list(vectors.values())), about)
 
 
 def _header(rows: list[tuple[int, list[bytes]]]) -> tuple[int, int] | None:
@@ -68,7 +67,7 @@ def _is_number(field: bytes) -> bool:
         float(field)
     except ValueError:
         return False
-    return True
+    return b"_" not in field
 
 
 def _numbers(fields: list[bytes], where: str) -> list[float]:

@@ -1,0 +1,416 @@
+"""A token is shown, never obeyed: whatever somebody types, pipes or names a file, output is inert."""
+
+import csv
+import io
+import json
+import os
+import re
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.cells import cell_len
+
+from attn_cli import Settings, Trace
+from attn_cli.matrices import Given
+from attn_cli.pipeline import trace_matrices
+from attn_cli.render import render
+from attn_cli.terminal import Terminal
+from attn_cli.view import View
+from attn_cli.visible import visible
+from tests.shell import SGR, Ran, attn, here, terminal
+
+CONTROLS = [f"a{chr(code)}b" for code in (*range(1, 0x20), *range(0x7F, 0xA0))]
+UNSEEN = [
+    f"a{chr(code)}b"
+    for code in (
+        *(0xAD, 0x34F, 0x61C, 0x115F, 0x180E, 0x2028, 0x2029, 0x3164, 0xFEFF, 0xE0001, 0xE0041, 0xFFF9),
+        *range(0x200B, 0x2010),
+        *range(0x202A, 0x202F),
+        *range(0x2060, 0x2070),
+    )
+]
+SEQUENCES = [
+    "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\x1b]52;c;aGk=\x07",
+    "\x1b]8;;http://x\x1b\\y",
+    "\x9b31m",
+    "\x1b[2J",
+    "\x1bPq",
+]
+MARKUP = [
+    "[red]",
+    "[/b]",
+    "[link=file:///x]",
+    ":smile:",
+    "<script>alert(1)</script>",
+    "</script>",
+    "&amp;",
+    "<!--",
+]
+MARKDOWN = [
+    "|",
+    "a|b",
+    "\\|",
+    "\\",
+    "`",
+    "``x``",
+    "**b**",
+    "_i_",
+    "~~s~~",
+    "[x](y)",
+    "![x](y)",
+    "#h",
+    "-",
+    "1.",
+    "|--|",
+]
+FORMULAS = ["=1+1", "+1", "-1", "@x", "=cmd|'/c calc'!A0", '"', '"a","b"', "a,b", "a;b", "'=x"]
+LATEX = ["\\input{x}", "$x$", "%", "{", "^_", "%s", "{0}", "%(x)s"]
+HOSTILE = [*CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP, *MARKDOWN, *FORMULAS, *LATEX]
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def unsafe(text: str, allowed: str = "\n") -> list[str]:
+    """Return the characters of text that a terminal would obey or hide; emoji may be joined."""
+    found = []
+    for i, char in enumerate(text):
+        if unicodedata.category(char) not in HIDDEN or char in allowed:
+            continue
+        joins = char == "\u200d" and 0 < i < len(text) - 1
+        if joins and all(unicodedata.category(c) in ("So", "Sk", "Mn") for c in (text[i - 1], text[i + 1])):
+            continue
+        found.append(f"{char!a} in {text[max(0, i - 10) : i + 10]!a}")
+    return found
+
+
+def inert(ran: Ran, colored: bool = False, allowed: str = "\n") -> Ran:
+    """Check that neither stream holds anything but text, newlines and, where wanted, colours."""
+    for text in (ran.out, ran.err):
+        assert not unsafe(SGR.sub("", text) if colored else text, allowed), ran.code
+    return ran
+
+
+def tokens_of(text: str) -> list[str]:
+    return text.split()
+
+
+def given_tokens(tokens: list[str], **options: object) -> Trace:
+    """Attend from tokens that no tokenizer would let through, such as one with a newline in it."""
+    draw = np.random.default_rng(0)
+    arrays = {name: draw.standard_normal((len(tokens), 3)) for name in "QKV"}
+    made = Given("given", arrays, tokens=tuple(tokens), context_tokens=tuple(tokens))
+    return trace_matrices("self", made, Settings(**options))  # type: ignore[arg-type]
+
+
+TEXT = " ".join(HOSTILE)
+TOKENS = tokens_of(TEXT)
+FORMATS = ["table", "bars", "markdown", "csv", "tsv", "json", "jsonl"]
+
+
+def test_the_hostile_text_holds_what_it_should():
+    """Whitespace ends tokens, so a few controls cannot be in one; the others are all there."""
+    kept = {char for token in TOKENS for char in token}
+    ending = {c for c in map(chr, range(0x3000)) if c.isspace()}
+    assert {chr(c) for c in (*range(1, 0x20), *range(0x7F, 0xA0), 0x202E, 0x200B)} - kept <= ending
+
+
+@pytest.mark.parametrize("format", [*FORMATS, "explain"])
+def test_hostile_tokens_are_inert_in_every_format(format):
+    command = ["explain"] if format == "explain" else ["self", "-f", format]
+    args = [*command, "--tokenizer", "whitespace", "-e", "random", "--color", "always"]
+    ran = attn(*args, "--width", "100", input=TEXT)
+    assert ran.code == 0
+    inert(ran, colored=format in ("table", "bars", "explain"), allowed="\n\t" if format == "tsv" else "\n")
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "characters", "whitespace"])
+def test_hostile_tokens_are_inert_from_every_tokenizer_and_in_every_note(tokenizer):
+    few = " ".join(["\x1b[31mred", "a\x9bb", "x\u202ey", "[/b]", "\x07", "\x00", "zz\u200bqq", "\x7f"])
+    for args in (
+        ["explain"],
+        ["self", "-f", "csv"],
+        ["self", "-f", "json"],
+        ["masked", "--keep-punctuation"],
+    ):
+        ran = attn(
+            *args, "--tokenizer", tokenizer, input=few
+        )  # word2vec: some have no vector, and a note says so
+        assert ran.code == 0
+        inert(ran)
+
+
+def test_hostile_tokens_are_inert_on_a_terminal():
+    ran = terminal("explain", "--tokenizer", "whitespace", "-e", "random", " ".join(SEQUENCES + MARKUP))
+    assert ran.code == 0
+    inert(ran, colored=True)
+    assert all(token in SGR.sub("", ran.out) for token in ("[red]", "[/b]", ":smile:"))
+
+
+def test_the_few_characters_that_are_obeyed_are_spelled_out_so_that_each_can_be_told():
+    shown = [visible(token) for token in CONTROLS + UNSEEN]
+    assert len(set(shown)) == len(shown)
+    assert all(text.isprintable() for text in shown)
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_json_gives_back_every_token_exactly(lines):
+    ran = attn(
+        "self", "-f", "jsonl" if lines else "json", "--tokenizer", "whitespace", "-e", "random", input=TEXT
+    )
+    record = json.loads(ran.out)
+    assert record["query_tokens"] == record["key_tokens"] == TOKENS
+    assert [item["query"] for item in record["summary"]] == TOKENS
+    assert not lines or ran.out.count("\n") == 1
+
+
+def test_json_gives_back_lone_surrogates_and_newlines():
+    tokens = [
+        "\ud800",
+        "a\udfff",
+        "line\nbreak",
+        "tab\tstop",
+        "nul\0",
+        "\u2028",
+        "\U0010ffff",
+        "é",
+        "e\u0301",
+    ]
+    for lines in (False, True):
+        text = render(given_tokens(tokens), View(format="jsonl" if lines else "json", steps=True), Terminal())
+        assert json.loads(text)["query_tokens"] == tokens
+        assert not unsafe(text) and text.encode("utf-8")
+
+
+@pytest.mark.parametrize(("format", "delimiter"), [("csv", ","), ("tsv", "\t")])
+@pytest.mark.parametrize("tidy", [False, True])
+def test_a_spreadsheet_cell_is_never_a_formula(format, delimiter, tidy):
+    tokens = [*FORMULAS, "\t=1", "\r=1", "\n", *MARKUP[:3], "plain"]
+    text = render(given_tokens(tokens), View(format=format, tidy=tidy), Terminal())
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    expected = [("'" if token[0] in "=+-@\t" else "") + visible(token) for token in tokens]
+    if tidy:
+        assert rows[0] == ["query", "key", "weight"]
+        assert [row[:2] for row in rows[1:]] == [[q, k] for q in expected for k in expected]
+    else:
+        assert rows[0] == ["query", *expected] and [row[0] for row in rows[1:]] == expected
+    for row in rows[1:]:
+        assert len(row) == len(rows[0])
+        assert all(float(cell) >= 0 for cell in row[2 if tidy else 1 :])
+        assert all(cell[0] not in "=+-@\t\r" for cell in row)
+
+
+def _cells(text: str) -> list[list[str]]:
+    """Return the text of the cells of every table row, as a Markdown reader shows them."""
+    rows: list[list[str]] = []
+    kinds = set()
+    for token in MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text):
+        kinds |= {token.type, *(child.type for child in token.children or [])}
+        if token.type == "tr_open":
+            rows.append([])
+        if token.type == "inline" and token.level >= 4 and rows:
+            rows[-1].append("".join(child.content for child in token.children or []))
+    obeyed = {
+        "html_inline",
+        "html_block",
+        "link_open",
+        "image",
+        "strong_open",
+        "s_open",
+        "hr",
+        "fence",
+        "code_block",
+    }
+    assert not kinds & obeyed, kinds & obeyed
+    return rows
+
+
+def test_markdown_shows_every_token_and_keeps_its_columns():
+    tokens = [*MARKDOWN, *MARKUP, *LATEX, *FORMULAS]
+    rows = _cells(render(given_tokens(tokens), View(format="markdown"), Terminal()))
+    assert len(rows) == 1 + len(tokens)
+    assert all(len(row) == len(tokens) + 2 for row in rows)
+    assert rows[0][1:-1] == [row[0] for row in rows[1:]] == [visible(token) for token in tokens]
+
+
+@pytest.mark.parametrize(
+    "token", [*MARKDOWN, *MARKUP, *SEQUENCES, "line\n# heading", "a\n\n<script>"], ids=ascii
+)
+def test_markdown_is_inert_in_its_sentences_too(token):
+    trace = given_tokens([token, "plain"], query="0")
+    for walk in (False, True):
+        text = render(trace, View(format="markdown", steps=True), Terminal(), walk)
+        assert not unsafe(text)
+        rows = _cells(text)
+        assert any(row[0].startswith(visible(token)[:12]) for row in rows)
+    headings = [line for line in text.split("\n") if line.startswith("#")]
+    assert "# heading" not in headings
+
+
+# Errors
+
+
+EVIL = "x\x1b]0;t\x07\x9b31m\u202ey\u200b"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["self", "a b", "-q", EVIL],
+        ["self", "a", EVIL],
+        ["self", EVIL, "b", "c"],
+        ["self", "a", "--head", EVIL],
+        ["self", "a", "--mask", EVIL],
+        ["self", "a", "--mask", f"{EVIL}.json", "--mask-true", "allowed"],
+        ["self", "a", "-e", f"{EVIL}.txt"],
+        ["self", "a", "-e", EVIL],
+        ["self", "a", "-p", f"{EVIL}.json"],
+        ["self", "a", "-p", EVIL],
+        ["self", "a", "-o", f"{EVIL}.pdf"],
+        ["self", "a", "-o", f"x.{EVIL}"],
+        ["self", "a", "-o", f"{EVIL}/x.csv"],
+        ["self", "a", "--score", EVIL],
+        ["self", "a", "--seed", EVIL],
+        ["self", "a", "-t", EVIL],
+        ["self", "a", f"--{EVIL}"],
+        ["self", EVIL, "--oov", "error", "--tokenizer", "whitespace"],
+        [EVIL],
+        ["example", EVIL],
+        ["vectors", EVIL],
+        ["vectors", "nearest", EVIL],
+        ["vectors", "info", f"{EVIL}.txt"],
+        ["vectors", "train", f"{EVIL}.txt", "-o", "x.safetensors"],
+        ["--show-completion", EVIL],
+    ],
+    ids=lambda args: ascii(" ".join(args).replace(EVIL, "EVIL")),
+)
+def test_hostile_arguments_are_inert_in_errors(args, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = inert(here(*args))
+    assert ran.code in (2, 65, 66, 73) and ran.err.count("\n") == 1
+    if "-o" in args:
+        return
+    ran = inert(here(*args, "-f", "json"))
+    record = json.loads(ran.err)
+    assert "\x1b" not in record["error"]["message"] and "\u202e" not in str(record["error"]["hint"])
+
+
+@pytest.mark.parametrize("name", ["COLOR", "SEED", "QUERY", "EMBEDDING", "MASK", "HEAD", "PROJECTION"])
+def test_hostile_variables_are_inert_in_errors(name):
+    ran = inert(attn("self", "a b", env={f"ATTN_{name}": EVIL}))
+    assert ran.code in (66, 78) and ran.err.count("\n") == 1
+
+
+def test_hostile_files_are_inert_in_errors_and_reports(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("v.txt").write_text(f"a 1 {EVIL}\n", encoding="utf-8")
+    Path("m.txt").write_text(f"1 {EVIL}\n", encoding="utf-8")
+    eye = [[1.0, 0], [0, 1.0]]
+    Path("p.json").write_text(json.dumps({"W_q": eye, "W_k": eye, "W_v": eye, EVIL: 1}))
+    Path("q.json").write_text(json.dumps({"W_q": [[EVIL]], "W_k": eye, "W_v": eye, "layout": EVIL}))
+    header = {
+        "__metadata__": {"format": "attn-vectors/1", "settings": json.dumps({EVIL: EVIL}), EVIL: EVIL},
+        "vectors": {"dtype": "F64", "shape": [1, 2], "data_offsets": [0, 16]},
+        "words": {
+            "dtype": "U8",
+            "shape": [len(EVIL.encode())],
+            "data_offsets": [16, 16 + len(EVIL.encode())],
+        },
+    }
+    packed = json.dumps(header).encode()
+    Path("t.safetensors").write_bytes(len(packed).to_bytes(8, "little") + packed + bytes(16) + EVIL.encode())
+    random = ["-e", "random", "--dim", "2"]
+    for args, code in (
+        (["self", "a b", "-e", "v.txt"], 65),
+        (["self", "a b", "--mask", "m.txt", "--mask-true", "allowed"], 65),
+        (["self", "a b", "-p", "p.json", *random], 0),
+        (["self", "a b", "-p", "p.json", "-f", "csv", *random], 0),
+        (["self", "a b", "-p", "q.json", *random], 65),
+        (["vectors", "info", "t.safetensors"], 0),
+        (["vectors", "info", "t.safetensors", "-f", "json"], 0),
+        (["vectors", "nearest", EVIL, "-e", "t.safetensors"], 0),
+    ):
+        ran = inert(here(*args))
+        assert ran.code == code, (args, ran)
+
+
+def test_a_hostile_file_name_is_inert_where_it_is_reported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = f"{EVIL}.txt"
+    Path(name).write_text("a 1 2\nb 3 4\n")
+    for args in (["self", "a b", "-e", name], ["explain", "a b", "-e", name], ["vectors", "info", name]):
+        assert inert(here(*args)).code == 0
+    assert json.loads(here("self", "a b", "-e", name, "-f", "json").out)["embedding"]["source"] == "file"
+    assert attn("self", "a b", "-o", f"new{EVIL}.json").code == 0
+    assert f"new{EVIL}.json" in os.listdir()
+
+
+def test_bytes_that_are_not_utf_8_are_inert_in_errors():
+    for args in ([b"self", b"a b", b"-q", b"\xff\x9b"], [b"self", b"a", b"-e", b"\xff.txt"], [b"\xffx"]):
+        ran = attn(*args)
+        assert ran.code in (2, 66) and ran.err.encode("utf-8") and not unsafe(ran.err)
+
+
+# Anything at all
+
+
+def words() -> st.SearchStrategy[list[str]]:
+    letters = st.one_of(
+        st.characters(),
+        st.characters(categories=["Cc", "Cf", "Cs", "Mn", "Me", "Zs", "Zl", "So"]),
+        st.sampled_from(sorted("|`\\*_[]()<>#=+-@'\",;\t\n ")),
+    )
+    return st.lists(st.text(letters, min_size=1, max_size=10), min_size=1, max_size=6)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(
+    tokens=words(),
+    width=st.sampled_from([20, 24, 40, 80, None]),
+    colors=st.sampled_from([0, 256]),
+    encoding=st.sampled_from(["utf-8", "ascii", "latin-1"]),
+    mask=st.sampled_from(["none", "causal"]),
+)
+@example(["\ud800", "\x1b"], 40, 256, "utf-8", "none")
+@example(["\u0301", "\u200d\u200d", "\ufe0f"], 24, 0, "utf-8", "causal")
+@example([" ", "\u3000", "\xa0"], 24, 0, "utf-8", "none")
+def test_any_tokens_are_inert_fit_and_can_be_written(tokens, width, colors, encoding, mask):
+    trace = given_tokens(tokens, mask=mask)
+    screen = Terminal(width=width, colors=colors, encoding=encoding)
+    for name, walk in (("table", False), ("bars", False), ("table", True)):
+        text = SGR.sub("", render(trace, View(format=name, width=width), screen, walk))
+        assert not unsafe(text)
+        assert width is None or max(map(cell_len, text.split("\n"))) <= width
+        assert re.search(r"\d", text)
+        if encoding != "ascii":  # the few marks of ours that are not ASCII are spelled on the way out
+            continue
+        for token in tokens:
+            assert screen.text(token).isascii()
+    record = json.loads(render(trace, View(format="json"), screen))
+    assert record["query_tokens"] == tokens
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(tokens=words())
+@example(["\\", "|", "`"])
+@example(["\\\\|", "a\nb"])
+@example([" ", "  x"])
+def test_any_tokens_keep_their_columns_in_tables_of_text(tokens):
+    trace = given_tokens(tokens)
+    n = len(tokens)
+    for name, delimiter in (("csv", ","), ("tsv", "\t")):
+        text = render(trace, View(format=name), Terminal())
+        assert not unsafe(text, "\n\t" if name == "tsv" else "\n")
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+        assert [len(row) for row in rows] == [n + 1] * (n + 1)
+    for walk in (False, True):
+        text = render(trace, View(format="markdown"), Terminal(), walk)
+        assert not unsafe(text)
+        rows = _cells(text)
+        widths = {len(row) for row in rows if row[0] == "query\\key"}
+        assert widths <= {n + 1, n + 2} and n + 2 in widths  # with and without the sums

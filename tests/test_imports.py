@@ -1,0 +1,189 @@
+"""Imports point down, one way; what is heavy is loaded by those who need it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attn_cli
+from tests.shell import surroundings
+
+PACKAGE = Path(attn_cli.__file__).parent
+# From top to bottom: a module imports only from levels below its own. A package counts as one module.
+LEVELS = [
+    {"__init__", "__main__"},
+    {"cli"},
+    {"commands", "failures"},
+    {"options", "render", "learn"},
+    {"terminal", "pipeline"},
+    {"work"},
+    {"heads"},
+    {"inputs", "examples"},
+    {"vectors", "model"},
+    {"attention", "fast"},
+    {"masks", "tokens", "matrices"},
+    {"tensors", "checks"},
+    {"files", "plain"},
+    {"trace", "steps", "view", "progress"},
+    {"errors", "notebook"},
+    {"visible", "arrays"},
+]
+HEIGHT = {name: -depth for depth, level in enumerate(LEVELS) for name in level}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module(path):
+    """The dotted name of a file inside the package: vectors.table; the package itself is __init__."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+def unit(dotted):
+    return dotted.partition(".")[0]
+
+
+def imported(tree):
+    """Each imported module, wherever the import stands; of attn_cli the module that is meant."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            for alias in node.names:
+                inner = PACKAGE.parent / node.module.replace(".", "/") / alias.name
+                is_module = inner.is_dir() or inner.with_suffix(".py").is_file()
+                yield f"{node.module}.{alias.name}" if is_module else node.module
+
+
+def own(tree):
+    return {name.partition(".")[2] or "__init__" for name in imported(tree) if unit(name) == "attn_cli"}
+
+
+def foreign(tree):
+    return {unit(name) for name in imported(tree)} - {"attn_cli"} - sys.stdlib_module_names
+
+
+TREES = {module(path): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+def users(library):
+    return {
+        unit(name)
+        for name, tree in TREES.items()
+        if any(found == library or found.startswith(f"{library}.") for found in imported(tree))
+    }
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_module_imports_only_from_levels_below_its_own(name):
+    assert unit(name) in HEIGHT, f"{name} has no level yet: give it one"
+    above = {
+        other
+        for other in own(TREES[name])
+        if unit(other) != unit(name) and HEIGHT[unit(other)] >= HEIGHT[unit(name)]
+    }
+    assert not above, f"{name} imports {above}"
+
+
+def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and unit(node.module) == "attn_cli":
+                assert not [alias.name for alias in node.names if alias.name.startswith("_")], name
+
+
+def test_the_core_needs_numpy_masks_and_the_record_and_nothing_else():
+    for name in ("attention", "fast"):
+        if name in TREES:
+            assert foreign(TREES[name]) == {"numpy"}
+            assert own(TREES[name]) <= {"masks", "trace", "errors", "arrays", "fast"}
+
+
+def test_only_the_commands_their_options_and_the_app_know_typer():
+    assert users("typer") == {"cli", "commands", "options"}
+
+
+def test_only_drawing_and_the_terminal_know_rich():
+    assert users("rich") == {"render", "terminal"}
+
+
+def test_gensim_is_imported_in_one_function_or_two_and_never_with_a_module():
+    found = []
+    for name, tree in TREES.items():
+        inside = {
+            id(node)
+            for function in ast.walk(tree)
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+            for node in ast.walk(function)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and "gensim" in map(unit, imported(node)):
+                assert id(node) in inside, f"{name} imports gensim with itself"
+                found.append(name)
+    assert 1 <= len(found) <= 2
+
+
+def test_what_is_imported_is_a_stated_dependency():
+    known = {"numpy", "typer", "rich", "wcwidth", "gensim"}
+    assert set().union(*map(foreign, TREES.values())) <= known
+
+
+def test_nothing_that_computes_prints():
+    quiet = set(HEIGHT) - {"__main__", "cli", "commands", "failures", "render", "plain", "terminal"}
+    for name, tree in TREES.items():
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        if unit(name) in quiet:
+            assert not names & {"print", "input"} and not attributes & {"stdout", "stderr", "stdin"}, name
+
+
+HEAVY = {"gensim", "pydantic", "scipy", "torch", "rich.console", "rich.table", "rich.progress", "asyncio"}
+
+
+def loaded(*args):
+    """The modules that a run of attn loads, as Python itself reports them."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "attn_cli", *args],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=surroundings(),
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    lines = done.stderr.splitlines()
+    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["self", "The cat sat on the mat"],
+        ["explain", "The cat sat on the mat"],
+        ["self", "The cat sat", "--color", "always", "--width", "60"],
+        ["self", "The cat sat", "-f", "json"],
+        ["vectors", "nearest", "cat"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_loads_nothing_heavy(args):
+    found = loaded(*args)
+    assert {"numpy", "attn_cli.cli"} <= found
+    assert not found & HEAVY
+
+
+def test_the_version_needs_neither_numpy_nor_typer():
+    assert not loaded("--version") & {"numpy", "typer", "rich", *HEAVY}
+
+
+def test_help_needs_neither_numpy_nor_rich():
+    for args in (["--help"], ["self", "--help"]):
+        assert not loaded(*args) & {"numpy", "rich", *HEAVY}
+
+
+def test_every_public_name_can_be_imported():
+    for name in attn_cli.__all__:
+        assert getattr(attn_cli, name).__name__ == name
+    with pytest.raises(AttributeError):
+        attn_cli.attention_of_a_kind_that_is_not_there  # noqa: B018

@@ -1,0 +1,439 @@
+"""The width ladder: whatever the width and the number of tokens, no number is cut and no cell is empty."""
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+
+from attn_cli import Settings, Trace, trace_masked, trace_self
+from attn_cli.render import render
+from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.draw import draw
+from attn_cli.render.screens import bars, explain, table
+from attn_cli.terminal import Terminal
+from attn_cli.view import View
+from attn_cli.visible import visible
+from tests.shell import COMMAND, surroundings
+
+WIDTHS = (20, 40, 80, 120, 200, None)
+SIZES = (1, 2, 6, 12, 20, 40, 100, 300)
+BARS = "▁▂▃▄▅▆▇█"
+NUMBER = re.compile(r"-?[0-9]*\.?[0-9]+(e[-+][0-9]+)?")
+SPOKEN = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
+
+LETTERS = "abcdefghijklmopqrstuvwxyz"  # no n: stacked labels must not spell nan
+
+
+def words(kind: str, n: int) -> list[str]:
+    """Return n different tokens without digits, of a kind that is hard to lay out."""
+    makers = {
+        "letters": lambda a, b: a if n <= 25 else a + b,
+        "long": lambda a, b: (a + b) * 6,
+        "longer": lambda a, b: (a + b) * 20,
+        "cjk": lambda a, b: "中文注意力机制图"[ord(a) % 4 :][:3] + chr(0x4E00 + 26 * ord(a) + ord(b)),
+        "emoji": lambda a, b: (
+            ("👩‍👩‍👧", "👍🏽", "🇬🇧", "❤️")[ord(b) % 4] + chr(0x1F600 + (ord(a) - 97) * 3 + ord(b) % 3)
+        ),
+        "combining": lambda a, b: f"{a}\u0301{b}\u0323\u0308",
+    }
+    pairs = (
+        [(a, b) for a, b in product(LETTERS, LETTERS)]
+        if kind != "letters" or n > 25
+        else [(a, a) for a in LETTERS]
+    )
+    return [makers[kind](a, b) for a, b in pairs[:n]]
+
+
+@lru_cache(maxsize=256)
+def traced(kind: str, n: int, mode: str) -> Trace:
+    tokens = words(kind, n)
+    settings = {"embedding": "random", "tokenizer": "whitespace", "seed": 3}
+    if mode in ("query", "bars-query"):
+        settings["query"] = tokens[n // 2]
+    if mode in ("top", "masked-top"):
+        settings["top"] = 4
+    if mode == "heads":
+        settings |= {"heads": 2, "head": "all"}
+    if mode == "sharp":
+        settings["temperature"] = 1e-6
+    build = trace_masked if mode.startswith("masked") else trace_self
+    return build(" ".join(tokens), Settings(**settings))
+
+
+MODES = {
+    # name: (view, whether it is the walk)
+    "table": (View(), False),
+    "bars": (View(format="bars"), False),
+    "explain": (View(), True),
+    "masked": (View(), False),
+    "masked-explain": (View(), True),
+    "masked-bars": (View(format="bars"), False),
+    "masked-top": (View(), False),
+    "heads": (View(), False),
+    "top": (View(), False),
+    "query": (View(), False),
+    "bars-query": (View(format="bars"), False),
+    "steps": (View(steps=True), False),
+    "precision": (View(precision=6), False),
+    "sharp": (View(), True),
+}
+
+
+def view_of(mode: str, width: int | None) -> tuple[View, bool]:
+    from dataclasses import replace
+
+    view, walk = MODES[mode]
+    return replace(view, width=width), walk
+
+
+def screen(kind: str, n: int, mode: str, width: int | None) -> str:
+    view, walk = view_of(mode, width)
+    return render(traced(kind, n, mode), view, Terminal(width=width), walk)
+
+
+def blocks_of(kind: str, n: int, mode: str, width: int | None) -> list:
+    view, walk = view_of(mode, width)
+    draws = bars if view.format == "bars" else explain if walk else table
+    return list(draws(traced(kind, n, mode), view))
+
+
+def cases() -> Iterator[tuple[str, int]]:
+    """Yield tokens of one letter and of twelve in every number, the odd ones in a few numbers."""
+    yield from (("letters", n) for n in SIZES)
+    yield from (("long", n) for n in (2, 12, 40, 300))
+    yield from (("longer", n) for n in (6, 300))
+    yield from (("cjk", n) for n in (1, 6, 20))
+    yield from (("emoji", n) for n in (6, 40))
+    yield from (("combining", n) for n in (6, 20))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(mode, width):
+    for kind, n in cases():
+        if mode == "precision" and n > 100:
+            continue  # a fixed precision shows every number on as many pages as it takes
+        text = screen(kind, n, mode, width)
+        for line in text.split("\n"):
+            assert width is None or cell_len(line) <= width, (kind, n, line)
+        assert not re.search(r"\d\.…|(?<![\w])-?\d*\.?\d+…", text), (kind, n)
+        assert not re.search(r"\bnan\b|\binf\b|\bNone\b", text), (kind, n)
+
+
+@pytest.mark.parametrize("mode", ["explain", "query", "masked-explain"])
+def test_a_sentence_or_a_formula_is_broken_between_its_numbers_and_not_inside(mode):
+    for kind, n in (("letters", 6), ("long", 12)):
+        for block in blocks_of(kind, n, mode, 20):
+            if not isinstance(block, (Say, Formula, Heading)):
+                continue
+            for width in (20, 33, 57):
+                view = View(width=width)
+                shown = Terminal(width=width).paint(draw([block], view, Terminal(width=width)))
+                whole = Terminal().paint(draw([block], view, Terminal()))
+                assert SPOKEN.findall(shown) == SPOKEN.findall(whole), shown
+
+
+# Matrices: each number in its place
+
+
+class Shown:
+    """One page of a matrix as it was drawn: its rows' labels, cells and sums, and what heads each column."""
+
+    def __init__(self, lines: list[str], block: Matrix, step: int, first: int, columns: int):
+        count = len(block.rows)
+        self.first = first
+        self.heads, rows = lines[:-count], lines[-count:]
+        tail = max(map(len, [*block.sums, "sum"])) + 2 if block.sums else 0
+        self.sums = [row[len(row) - tail :].strip() for row in rows] if block.sums else []
+        rows = [row[: len(row) - tail] for row in rows]
+        if step:  # heat blocks stand without gaps, so they are counted from the right
+            marks = [row[len(row) - step * columns :] for row in rows]
+            self.rows = [[mark[i : i + step] for i in range(0, len(mark), step)] for mark in marks]
+            return
+        parts = [row.split() for row in rows]
+        self.rows = [part[1:] for part in parts]
+        self.labels = [part[0] for part in parts]
+        corner = self.heads[-1].split()[:1] if block.corner else []
+        edge = max(map(cell_len, [*self.labels, *corner]))
+        ends = [found.end() for found in re.finditer(r"\S+", _cells(rows[0]))][1:]
+        self.spans = list(zip([edge, *ends[:-1]], ends, strict=True))
+
+    def header(self, j: int) -> str:
+        """Return what stands above column j, its pieces joined."""
+        low, high = self.spans[j]
+        return "".join(_cells(line)[low:high].strip() for line in self.heads)
+
+
+def _cells(line: str) -> str:
+    """Return a line with one character for each cell: wide characters doubled, combining ones left out."""
+    return "".join(char * cell_len(char) for char in line)
+
+
+def pages(block: Matrix, mode: str, width: int | None) -> tuple[list[Shown], str]:
+    """Draw one matrix, and return its pages and what is said below them, in one line."""
+    view, _ = view_of(mode, width)
+    text = Terminal(width=width).paint(draw([block], view, Terminal(width=width)))
+    lines = text.removesuffix("\n").split("\n")
+    end = next((i for i, line in enumerate(lines) if re.match("shades: |To fit: |  … ", line)), len(lines))
+    said = " ".join(" ".join(lines[end:]).split())
+    blocks = re.search("heat blocks of (two|one)", said)
+    left_out = re.search("([0-9,]+) more columns", said)
+    columns = len(block.columns) - int(left_out[1].replace(",", "") if left_out else 0)
+    sections: list[list[str]] = [[]]
+    for line in lines[:end]:
+        if line.strip():
+            sections[-1].append(line)
+        else:
+            sections.append([])
+    found = []
+    for section in sections:
+        first, last = 0, columns - 1
+        if section[0].startswith("columns "):
+            first, last = (int(number) for number in re.findall("[0-9]+", section[0])[:2])
+            section = section[1:]
+        step = 0 if blocks is None else {"two": 2, "one": 1}[blocks[1]]
+        found.append(Shown(section, block, step, first, last - first + 1))
+    return found, said
+
+
+def matrices(mode: str, width: int | None) -> Iterator[tuple[str, int, Matrix]]:
+    for kind, n in (
+        ("letters", 1),
+        ("letters", 6),
+        ("letters", 12),
+        ("letters", 20),
+        ("letters", 40),
+        ("long", 12),
+    ):
+        for block in blocks_of(kind, n, mode, width):
+            if isinstance(block, Matrix):
+                yield kind, n, block
+
+
+@pytest.mark.parametrize("mode", ["table", "masked", "heads", "query", "steps", "precision", "sharp"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_cell_of_a_matrix_shows_its_own_number_or_a_masked_mark(mode, width):
+    for kind, n, block in matrices(mode, width):
+        where = (kind, n, block.corner)
+        shown, below = pages(block, mode, width)
+        cells = np.concatenate(
+            [np.array(page.rows, dtype=object).reshape(len(block.rows), -1) for page in shown], 1
+        )
+        left_out = len(block.columns) - cells.shape[1]
+        assert left_out == 0 or f"{left_out:,} more columns" in below, where
+        values = np.asarray(block.values)[:, : cells.shape[1]]
+        masked = np.isnan(values)
+        assert all(text.strip() == "–" for text in cells[masked]), where
+        texts, numbers = cells[~masked], values[~masked]
+        if "heat blocks" in below:
+            places = [BARS.index(text[0]) for text in texts]
+            assert all(len(set(text)) == 1 for text in texts), where
+            order = np.argsort(numbers, kind="stable")
+            assert (np.diff(np.array(places)[order]) >= 0).all(), where
+        else:
+            percent = "percent" in below
+            for text, number in zip(texts.tolist(), numbers.tolist(), strict=True):
+                assert NUMBER.fullmatch(text), (where, text)
+                decimals = len(text.partition("e")[0].partition(".")[2])
+                scale = 10.0 ** int(text.partition("e")[2] or 0)
+                value = float(text) / (100 if percent else 1)
+                unit = 0.01 if percent else scale * 10.0**-decimals
+                assert abs(value - number) <= 0.5001 * unit, (where, text, number)
+        for page in shown:
+            assert page.sums == list(block.sums), where
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200, None])
+def test_every_row_and_column_of_numbers_has_its_label(width):
+    for kind, n, block in matrices("table", width):
+        shown, below = pages(block, "table", width)
+        if "heat blocks" in below:
+            continue
+        for page in shown:
+            for label, token in zip(page.labels, block.rows, strict=True):
+                assert label == token or (label[-1] == "…" and token.startswith(label[:-1])), (kind, n, label)
+            for j in range(len(page.rows[0])):
+                token = block.columns[page.first + j]
+                head = page.header(j)
+                assert head == token or (head[-1] in "…~" and token.startswith(head[:-1])), (
+                    kind,
+                    n,
+                    head,
+                    token,
+                )
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_every_row_of_heat_blocks_begins_with_its_label_and_every_column_is_headed(width):
+    for n in (24, 40, 100):
+        tokens = words("letters", n)
+        text = screen("letters", n, "table", width)
+        if "heat blocks" not in " ".join(text.split()):
+            assert n == 24 and width > 80
+            continue
+        body = text[: text.index("shades:")]
+        rows = [line for line in body.split("\n") if re.search(f"[{BARS}]", line)]
+        assert len(rows) % n == 0 and rows, width
+        for line, token in zip(rows, tokens * (len(rows) // n), strict=True):
+            assert line.split()[0] == token or line.split()[0].startswith(token[0]), line
+        heads = "".join(line for line in body.split("\n")[2:] if line not in rows)
+        assert all(set(token) <= set(heads) for token in tokens)
+
+
+@pytest.mark.parametrize("mode", ["explain", "query", "top", "masked-top", "masked-explain"])
+def test_a_small_table_has_no_empty_cell(mode):
+    for n in (1, 2, 6, 20):
+        for block in blocks_of("letters", n, mode, 80):
+            if isinstance(block, Columns):
+                assert all(cell.strip() for row in block.rows for cell in row), block.rows
+                assert all(len(row) == len(block.header) for row in block.rows)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_every_bar_has_its_name_and_its_number(width):
+    for n in (1, 6, 40):
+        for block in blocks_of("letters", n, "masked-bars", width):
+            if not isinstance(block, Bars):
+                continue
+            lines = (
+                Terminal(width=width)
+                .paint(draw([block], View(width=width), Terminal(width=width)))
+                .splitlines()
+            )
+            lines = lines[-len(block.items) :]
+            for line, (name, value) in zip(lines, block.items, strict=True):
+                label, number = line.split()[:2]
+                assert label == name
+                assert number == "masked" if value is None else abs(float(number) - value) <= 0.0005, line
+
+
+# Nothing in silence
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
+def test_the_reader_is_told_when_a_matrix_was_condensed(width):
+    for n in SIZES:
+        text = " ".join(screen("letters", n, "table", width).split())
+        has_three = len(re.findall(r"(?<![\w.])(?:\.\d{3}|1\.00)(?![\w.])", text)) >= n * n
+        assert has_three or "To fit:" in text or "too many to draw" in text, n
+        if "too many to draw" not in text and "To fit:" not in text:
+            assert "pages" not in text
+
+
+@pytest.mark.parametrize("width", [80, None])
+def test_bars_of_some_words_alone_say_so(width):
+    text = screen("letters", 300, "bars", width)
+    assert re.search("strongest|of 300|more words|more keys", text)
+
+
+def test_rows_that_are_left_out_are_counted():
+    text = " ".join(screen("letters", 300, "table", 80).split())
+    assert "260 more rows" in text
+    assert "260 more rows" in " ".join(screen("letters", 300, "bars", 80).split())
+
+
+@pytest.mark.parametrize("mode", ["masked", "masked-explain", "masked-bars"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_masked_is_never_shown_as_a_number(mode, width):
+    trace = traced("letters", 6, mode)
+    assert trace.mask is not None
+    hidden = int((~trace.mask).sum())
+    for block in blocks_of("letters", 6, mode, width):
+        if isinstance(block, Matrix) and block.is_weights:
+            assert int(np.isnan(np.asarray(block.values)).sum()) == hidden
+    text = screen("letters", 6, mode, width)
+    if mode == "masked":
+        assert text.count("–") >= hidden and not re.search(r"(?<!\d)\.000", text)
+    if mode == "masked-bars":
+        assert len(re.findall(r"\w +masked$", text, re.MULTILINE)) == hidden
+
+
+def test_more_width_never_shows_less():
+    """Steps of the ladder: three digits, then two, then percent, then two-cell blocks, then one."""
+    rungs = ["one cell", "two cells", "percent", "two digits"]
+
+    def rung(width: int) -> int:
+        text = " ".join(screen("letters", 20, "table", width).split())
+        return next((i for i, name in enumerate(rungs) if name in text), len(rungs))
+
+    climbed = [rung(width) for width in range(24, 160, 4)]
+    assert climbed == sorted(climbed) and set(climbed) == {0, 1, 2, 3, 4}
+
+
+def test_the_ladder_keeps_its_promise_at_eighty_columns():
+    """Eleven short words at three digits; then fewer digits, percent, and blocks, all beside each other."""
+    for n, expected in ((11, ""), (15, "two digits"), (20, "percent"), (30, "two cells"), (55, "one cell")):
+        text = " ".join(screen("letters", n, "table", 80).split())
+        assert "pages" not in text and (expected in text if expected else "To fit:" not in text), n
+
+
+def test_heat_blocks_and_pages_name_the_columns_that_they_show():
+    text = screen("long", 100, "precision", 60)
+    ranges = [
+        tuple(map(int, found)) for found in re.findall(r"^columns (\d+) to (\d+) of 100$", text, re.MULTILINE)
+    ]
+    assert ranges[0][0] == 0 and ranges[-1][1] == 99
+    assert all(after[0] == before[1] + 1 for before, after in pairwise(ranges))
+
+
+# A long text
+
+
+def test_five_thousand_words_are_condensed_quickly_in_little_memory_and_little_ink():
+    text = " ".join(f"word{i}" for i in range(5000))
+    script = (
+        "import resource, subprocess, sys;"
+        f"done = subprocess.run({COMMAND!r} + sys.argv[1:], stdin=sys.stdin, capture_output=True);"
+        "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss;"
+        "sys.stdout.buffer.write(done.stdout); print(done.returncode, peak, len(done.stderr), file=sys.stderr)"
+    )
+
+    def run(*args: str) -> tuple[str, list[int]]:
+        done = subprocess.run(
+            [sys.executable, "-c", script, "self", "-e", "random", *args],
+            input=text,
+            text=True,
+            capture_output=True,
+            env=surroundings(),
+            timeout=60,
+        )
+        return done.stdout, [int(part) for part in done.stderr.split()]
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    shown, (code, peak, said) = run()
+    assert (code, said) == (0, 0) and len(shown) < 100_000 and peak * unit < 600e6
+    assert "too many to draw" in shown and "4,960 more rows" in shown
+    written, (code, peak, said) = run("-f", "json")
+    assert (code, said) == (0, 0) and peak * unit < 600e6
+    record = json.loads(written)
+    assert record["weights"] is None and record["mask"] is None and record["condensed"] is True
+    assert {link[0] for link in record["links"]} == set(range(5000)) and len(record["links"]) <= 100_000
+    assert all(0 <= weight <= 1 and 0 <= key < 5000 for _, key, weight in record["links"])
+    assert len(record["query_tokens"]) == len(record["output"]) == len(record["summary"]) == 5000
+    assert resource.RUSAGE_CHILDREN  # the peak was measured
+
+
+@pytest.mark.parametrize("name", ["table", "bars", "markdown"])
+def test_a_long_text_is_short_on_screen(name):
+    trace = traced("letters", 300, "explain")
+    for walk in (False, True):
+        text = render(trace, View(format=name, width=80), Terminal(width=80), walk)
+        assert len(text) < 200_000, (name, walk)
+
+
+def test_tokens_of_a_thousand_letters_take_the_room_of_a_label():
+    trace = trace_self(
+        " ".join(c * 1000 for c in "abcdef"), Settings(embedding="random", tokenizer="whitespace")
+    )
+    for walk, format in product((False, True), ("table", "bars")):
+        text = render(trace, View(format=format, width=80), Terminal(width=80), walk)
+        assert max(map(cell_len, text.splitlines())) <= 80
+        assert visible("a" * 1000) not in text and "…" in text

@@ -1,0 +1,318 @@
+"""Given matrices: the same record from JSON, .npz and safetensors, and what is wrong with a bad one."""
+
+import io
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_self
+from attn_cli.errors import AttnError, FileError, InputError
+from attn_cli.matrices import given_from, read_given, read_mask
+from attn_cli.pipeline import trace_matrices
+
+X, W = [[1.0, 2.0], [3.0, 4.5]], [[0.5, -1.0, 0.25], [2.0, 0.125, 1.0]]
+
+
+def some(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def as_json(arrays):
+    return json.dumps({name: np.asarray(array).tolist() for name, array in arrays.items()}).encode()
+
+
+def as_npz(arrays):
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+def as_safetensors(arrays):
+    header, data = {}, b""
+    for name, array in arrays.items():
+        array = np.asarray(array, "<f4")
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(array.shape),
+            "data_offsets": [len(data), len(data) + array.nbytes],
+        }
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+FORMATS = pytest.mark.parametrize("written", [as_json, as_npz, as_safetensors])
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(data, name="given"):
+        path = tmp_path / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    return write
+
+
+@FORMATS
+def test_every_format_gives_the_same_matrices_whatever_the_name_of_the_file(written, file):
+    arrays = {"X": X, "W_q": W, "W_k": W, "W_v": W, "b_q": [1.0, 2.0, 3.0]}
+    given = read_given(file(written(arrays), "given.whatever"))
+    assert {name: array.tolist() for name, array in given.arrays.items()} == arrays
+    assert all(array.dtype == np.float64 for array in given.arrays.values())
+
+
+@FORMATS
+def test_small_letters_are_accepted_for_q_k_and_v(written, file):
+    given = read_given(file(written({"q": X, "k": X, "v": X})))
+    assert sorted(given.arrays) == ["K", "Q", "V"]
+
+
+@FORMATS
+def test_unknown_names_are_ignored_and_noted(written, file):
+    given = read_given(file(written({"X": X, "colour": X})))
+    assert given.ignored == ("colour",)
+    assert any("colour" in note for note in trace_matrices("compute", given, Settings()).notes)
+
+
+def test_a_record_may_say_tokens_heads_layout_score_and_mask(file):
+    record = {"X": X, "tokens": ["a", "b"], "heads": 2, "layout": "out-in", "score": "dot", "mask": "causal"}
+    given = read_given(file(json.dumps(record)))
+    trace = trace_matrices("compute", given, Settings())
+    assert trace.query_tokens == trace.key_tokens == ("a", "b")
+    assert (len(trace.heads), trace.score, trace.mask_name) == (2, "dot", "causal")
+    assert given.layout == "out-in" and given.ignored == ()
+
+
+def test_an_npz_may_say_tokens_heads_layout_score_and_mask_as_numpy_saves_them(file):
+    given = read_given(
+        file(
+            as_npz(
+                {
+                    "X": X,
+                    "tokens": ["a", "b"],
+                    "heads": 2,
+                    "layout": "out-in",
+                    "score": "dot",
+                    "mask": "causal",
+                }
+            )
+        )
+    )
+    assert (given.tokens, given.heads, given.layout, given.score) == (("a", "b"), 2, "out-in", "dot")
+    assert trace_matrices("compute", given, Settings()).mask_name == "causal"
+
+
+def test_settings_beat_what_the_file_says():
+    given = given_from({"X": X, "heads": 2, "score": "dot", "mask": "causal"}, "given")
+    trace = trace_matrices("compute", given, Settings(heads=1, score="scaled", mask="none"))
+    assert (len(trace.heads), trace.score, trace.mask_name) == (1, "scaled", "none")
+
+
+@pytest.mark.parametrize("mask", [[[True, False], [True, True]], [[1, 0], [1, 1]], np.tri(2, dtype=bool)])
+def test_a_mask_of_booleans_in_the_record_means_may_attend(mask):
+    trace = trace_matrices("compute", given_from({"X": X, "mask": mask}, "given"), Settings())
+    assert trace.mask.tolist() == [[True, False], [True, True]]
+    assert trace.weights[0].tolist() == [1.0, 0.0]
+
+
+def test_position_scores_are_added_to_the_scaled_scores():
+    bias = some(2, 2)
+    trace = trace_matrices("compute", given_from({"X": X, "position_scores": bias}, "given"), Settings())
+    head = trace.heads[0]
+    np.testing.assert_allclose(head.masked_scores, head.scaled_scores + bias, rtol=0, atol=1e-12)
+
+
+def test_a_context_gives_the_keys_and_the_values():
+    record = {"X": X, "context": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], "context_tokens": ["k", "l", "m"]}
+    trace = trace_matrices("compute", given_from(record, "given"), Settings())
+    assert trace.weights.shape == (2, 3) and trace.key_tokens == ("k", "l", "m")
+    assert trace.heads[0].k.tolist() == record["context"]
+
+
+def test_rows_without_words_are_numbered():
+    trace = trace_matrices("compute", given_from({"Q": X, "K": X, "V": X}, "given"), Settings())
+    assert (trace.query_tokens, trace.key_tokens) == (("q0", "q1"), ("k0", "k1"))
+    assert trace.query_ids is None and trace.key_ids is None
+
+
+def test_given_queries_keys_and_values_are_attended_with_as_they_are():
+    Q, K, V = some(2, 3), some(4, 3, seed=1), some(4, 5, seed=2)
+    trace = trace_matrices("compute", given_from({"Q": Q, "K": K, "V": V}, "given"), Settings(score="dot"))
+    exps = np.exp(Q @ K.T)
+    weights = exps / exps.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(trace.weights, weights, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(trace.output, weights @ V, rtol=0, atol=1e-12)
+
+
+def test_one_matrix_a_head_is_the_same_as_their_columns_side_by_side():
+    W_q, W_k, W_v = (some(2, 2, 3, seed=n) for n in range(3))  # heads, d, d_k
+    stacked = {"X": X, "W_q": W_q, "W_k": W_k, "W_v": W_v, "heads": 2}
+    beside = {"X": X, "heads": 2} | {
+        name: np.hstack(list(M)) for name, M in stacked.items() if name.startswith("W")
+    }
+    turned = {"X": X, "heads": 2, "layout": "out-in"} | {
+        name: M.transpose(0, 2, 1) for name, M in stacked.items() if name.startswith("W")
+    }
+    wanted = trace_matrices("compute", given_from(beside, "given"), Settings(head="all"))
+    for record in (stacked, turned):
+        trace = trace_matrices("compute", given_from(record, "given"), Settings(head="all"))
+        for head, theirs in zip(trace.heads, wanted.heads, strict=True):
+            np.testing.assert_allclose(head.weights, theirs.weights, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(head.output, theirs.output, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, file):
+    trace = trace_self("she likes coffee", Settings(embedding="random", heads=heads, head="all", seed=2))
+    path = file(json.dumps(trace.to_dict(steps=True)))
+    again = trace_matrices("compute", read_given(path), Settings(head="all"))
+    assert len(again.heads) == heads
+    for head, first in zip(again.heads, trace.heads, strict=True):
+        np.testing.assert_allclose(head.weights, first.weights, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(head.output, first.output, rtol=0, atol=1e-12)
+
+
+def test_attn_s_own_json_with_steps_is_a_projection_file(file):
+    settings = Settings(embedding="random", projection="random", seed=2)
+    trace = trace_self("she likes coffee", settings)
+    path = file(json.dumps(trace.to_dict(steps=True)), "own.json")
+    again = trace_self("she likes coffee", Settings(embedding="random", projection=str(path), seed=2))
+    np.testing.assert_allclose(again.weights, trace.weights, rtol=0, atol=1e-12)
+    assert not any("schema" in note for note in again.notes), "attn knows the names that it wrote itself"
+
+
+BAD = {
+    "nothing": b"",
+    "not JSON": b'{"X": [[1.0, 2.0]',
+    "not UTF-8": b'{"X": "\xe9"}',
+    "UTF-16": '{"X": [[1]]}'.encode("utf-16"),
+    "a list": b"[[1.0, 2.0]]",
+    "deep": b"[" * 100_000,
+    "deep in a name": b'{"X": ' + b"[" * 900 + b"]" * 900 + b"}",
+    "rows that differ": b'{"X": [[1, 2], [3]]}',
+    "no rows": b'{"X": []}',
+    "empty rows": b'{"X": [[], []]}',
+    "one axis": b'{"X": [1, 2]}',
+    "a bias of two axes": b'{"X": [[1]], "b_q": [[1]]}',
+    "text": b'{"X": [["one", "two"]]}',
+    "numbers as text": b'{"X": [["1", "2"]]}',
+    "an object": b'{"X": {"a": 1}}',
+    "a gap": b'{"X": [[1, null]]}',
+    "NaN": b'{"X": [[1, NaN]]}',
+    "infinity": b'{"X": [[1, -Infinity]]}',
+    "1e400": b'{"X": [[1e400]]}',
+    "a number of 400 digits": b'{"X": [[1' + b"0" * 400 + b"]]}",
+    "a number of 5000 digits": b'{"X": [[1' + b"0" * 5000 + b"]]}",
+    "no heads": b'{"X": [[1]], "heads": 0}',
+    "a fraction of a head": b'{"X": [[1]], "heads": 1.5}',
+    "heads that are true": b'{"X": [[1]], "heads": true}',
+    "an unknown layout": b'{"X": [[1]], "layout": "sideways"}',
+    "an unknown score": b'{"X": [[1]], "score": ["dot"]}',
+    "a token that is a number": b'{"X": [[1]], "tokens": [1]}',
+    "tokens that are text": b'{"X": [[1]], "tokens": "a"}',
+    "complex numbers": as_npz({"X": np.array(X) * 1j}),
+    "dates": as_npz({"X": np.array([["2026-11-21"]], "M8[D]")}),
+    "records": as_npz({"X": np.zeros((2, 2), [("a", "f8")])}),
+    "numbers as text in an npz": as_npz({"X": [["1", "2"]]}),
+    "tokens of characters that do not exist": as_npz({"X": X, "tokens": np.frombuffer(b"\xff" * 8, "<U1")}),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_file_of_matrices_is_refused_and_named(what, file):
+    with pytest.raises(InputError, match="bad"):
+        read_given(file(BAD[what], "bad.json"))
+
+
+def test_a_fault_in_json_is_named_by_line_and_column(file):
+    with pytest.raises(InputError, match="line 3, column 8"):
+        read_given(file('{\n  "X":\n  [[1, x]]\n}'))
+
+
+def test_a_number_that_is_not_finite_is_named_by_its_place(file):
+    with pytest.raises(InputError, match=r"X .*\(1, 0\)"):
+        read_given(file('{"X": [[1, 2], [NaN, 4]]}'))
+
+
+def test_json_may_have_an_object_as_its_first_value_and_a_byte_order_mark(file):
+    assert read_given(file('{"meta":{"by": "me"}, "X": [[1]]}')).arrays["X"].tolist() == [[1.0]]
+    assert read_given(file(b"\xef\xbb\xbf" + b'{"X": [[1]]}')).arrays["X"].tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"Q": X, "K": X}, ["V"]),
+        ({"Q": X, "K": W, "V": X}, ["(2, 2)", "(2, 3)"]),
+        ({"Q": X, "K": X, "V": [[1.0]]}, ["(2, 2)", "(1, 1)"]),
+        ({"W_q": W}, ["X"]),
+        ({"X": X, "tokens": ["a"]}, ["1 tokens", "2 rows"]),
+        ({"X": X, "mask": [[True, False]]}, ["(1, 2)", "2 queries", "2 keys"]),
+        ({"X": X, "mask": "casual"}, ["casual"]),
+        ({"X": X, "position_scores": [[0.0, 1.0]]}, ["position_scores", "(1, 2)"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_matrices_that_do_not_go_together_are_refused_and_named(record, said):
+    with pytest.raises(AttnError) as refused:
+        trace_matrices("compute", given_from(record, "given"), Settings())
+    for text in said:
+        assert text in refused.value.message
+
+
+# Masks
+
+ROWS = [[True, False, True], [False, False, True]]
+
+
+def saved(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        saved(np.array(ROWS)),
+        as_npz({"mask": np.array(ROWS)}),
+        json.dumps(ROWS).encode(),
+        json.dumps({"mask": ROWS}).encode(),
+        b"\xef\xbb\xbf[[1, 0, 1], [0, 0, 1]]",
+        b"1 0 1\n0 0 1\n",
+        b"1,0,1\r\n0,0,1",
+        b"1;0;1\n\n0;0;1\n\n",
+        b"\xef\xbb\xbftrue\tfalse\tTRUE\nFalse\tfalse\ttrue\n",
+    ],
+)
+def test_a_mask_is_read_from_every_format(data, file):
+    assert np.asarray(read_mask(file(data))).astype(bool).tolist() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"1 0\n1 2\n", "line 2"),
+        (b"1 0\n\n0 x\n", "line 3"),
+        (b"0.5 1\n", "line 1"),
+        (b'{"weights": [[1]]}', "mask"),
+        (as_npz({"M": np.eye(2)}), "mask"),
+        (b"[[1, 0], [1", "line 1"),
+        (saved(np.array([object()])), "code"),
+        (b"\x80\x04\x95\x00", "line 1"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_bad_mask_file_is_refused_and_says_where(data, said, file):
+    with pytest.raises(InputError, match=said):
+        read_mask(file(data))
+
+
+@pytest.mark.parametrize("read", [read_given, read_mask])
+def test_a_file_that_is_missing_or_no_file_is_a_file_error(read, tmp_path):
+    for path in (tmp_path / "missing.json", tmp_path, "https://example.org/m.json"):
+        with pytest.raises(FileError):
+            read(path)

@@ -1,0 +1,136 @@
+"""Nobody pays for what is not used: what each command may and may not import."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.shell import COMMAND, attn, shell, surroundings
+from tests.test_completion import blocked
+
+HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas")
+
+
+def imported(*args: str) -> set[str]:
+    """Return the modules that a run of attn imports."""
+    done = subprocess.run(
+        [COMMAND[0], "-X", "importtime", *COMMAND[1:], *args],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=surroundings(),
+    )
+    assert done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--version", "-V", "--help", "self --help", "explain -h", "vectors --help", "vectors train --help"],
+)
+def test_help_and_version_need_no_numpy_and_no_rich(line, tmp_path):
+    ran = attn(*line.split(), env=blocked(tmp_path, "numpy", "rich", *HEAVY))
+    assert ran.code == 0 and "attn" in ran.out and ran.err == ""
+
+
+def test_the_version_needs_not_even_typer(tmp_path):
+    assert attn("--version", env=blocked(tmp_path, "typer", "click")).code == 0
+
+
+@pytest.mark.parametrize("line", ["schema", "--show-completion bash", "example"])
+def test_what_computes_nothing_imports_nothing_heavy(line, tmp_path):
+    assert attn(*line.split(), env=blocked(tmp_path, *HEAVY)).code == 0
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["slef"], ["self", "--bogus"], ["self", "a", "-f", "pdf"], ["vectors", "near"]]
+)
+def test_wrong_usage_is_told_without_numpy(args, tmp_path):
+    ran = attn(*args, env=blocked(tmp_path, "numpy", *HEAVY))
+    assert ran.code == 2 and "SystemError" not in ran.err and "bug" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["self", "the cat sat"],
+        ["explain", "the cat sat", "-q", "cat"],
+        ["self", "the cat sat", "-e", "random", "--heads", "2", "-f", "json"],
+        ["example", "coffee"],
+        ["vectors", "nearest", "cat"],
+    ],
+)
+def test_attention_imports_no_training_and_no_validation_library(args):
+    modules = imported(*args)
+    tops = {name.partition(".")[0] for name in modules}
+    assert not tops & set(HEAVY)
+    assert "numpy" in tops or args[0] == "vectors"
+
+
+def test_json_and_csv_are_written_without_rich():
+    for format in ("json", "csv"):
+        assert "rich.console" not in imported("self", "the cat", "-f", format)
+
+
+def test_a_table_is_drawn_without_the_console_of_rich():
+    assert not imported("self", "the cat sat") & {
+        "rich.console",
+        "rich.table",
+        "rich.markdown",
+        "rich.progress",
+    }
+
+
+def test_importing_the_package_imports_nothing_else():
+    code = "import sys; before = set(sys.modules); import attn_cli; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())
+    assert not {name.partition(".")[0] for name in done.stdout.split()} & {"numpy", "typer", "rich", *HEAVY}
+
+
+def test_nothing_is_sent_anywhere():
+    """No command of today opens a socket: one that tried would stop with a traceback or a bug."""
+    guard = (
+        "import sys, runpy\n"
+        "def look(event, args):\n"
+        "    if event.startswith('socket.'): raise SystemError('attn opened a socket')\n"
+        "sys.addaudithook(look)\n"
+        "runpy.run_module('attn_cli', run_name='__main__')\n"
+    )
+    for args in (
+        ["explain", "she likes coffee"],
+        ["vectors", "nearest", "cat"],
+        ["self", "x", "-e", "https://x.y/z.txt"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", guard, *args],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=surroundings(),
+        )
+        assert done.returncode in (0, 66) and "socket" not in done.stderr
+
+
+def test_optimized_python_and_warnings_as_errors_give_the_same():
+    usual = attn("explain", "she likes coffee").out
+    for flags in ("-O", "-W error", "-X dev -W error"):
+        python = f"{COMMAND[0]} {flags}"
+        ran = shell(f"{python} -m attn_cli explain 'she likes coffee'")
+        assert (ran.code, ran.out, ran.err) == (0, usual, "")
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"TZ": "Asia/Kathmandu"},
+        {"PYTHONHASHSEED": "7"},
+        {"HOME": None},
+        {"LC_ALL": "tr_TR.UTF-8"},
+        {"HOME": "/nowhere"},
+    ],
+    ids=str,
+)
+def test_surroundings_change_nothing(env):
+    args = ["self", "I sat with him", "-e", "random", "-f", "json"]
+    assert attn(*args, env=env)[:2] == attn(*args)[:2]

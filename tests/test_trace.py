@@ -1,0 +1,414 @@
+"""The record of one computation: immutable, complete, and the same whatever part of it is kept."""
+
+import dataclasses
+import json
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.errors import InputError, UsageError
+from attn_cli.matrices import given_from
+from attn_cli.pipeline import trace_matrices
+
+RANDOM = Settings(embedding="random", dim=6, seed=1)
+TEXT = "She likes coffee. She likes tea!"
+LONG = " ".join(f"word{i}" for i in range(1010))  # more than a million cells
+
+
+def changed(**values):
+    return dataclasses.replace(RANDOM, **values)
+
+
+def arrays(record):
+    """Every array of a record, by name."""
+    return {
+        name: value
+        for name in (field.name for field in dataclasses.fields(record))
+        if isinstance(value := getattr(record, name), np.ndarray)
+    }
+
+
+def close(a, b):
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
+# Immutable
+
+
+def test_nothing_in_a_trace_can_be_changed():
+    trace = trace_masked(TEXT, changed(heads=2, head="mean"))
+    for record in (trace, trace.shown, *trace.heads):
+        held = arrays(record)
+        assert len(held) >= 4
+        for array in held.values():
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        for field in dataclasses.fields(record):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(record, field.name, None)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        trace.settings.seed = 2
+
+
+@pytest.mark.parametrize("names", [("X",), ("X", "context"), ("Q", "K", "V"), ("X", "W_q", "W_k", "W_v")])
+def test_a_trace_does_not_follow_what_is_done_to_the_given_matrices_later(names):
+    given = {name: np.random.default_rng(n).standard_normal((3, 3)) for n, name in enumerate(names)}
+    given["mask"] = np.tri(3, dtype=bool)
+    trace = trace_matrices("compute", given_from(given, "given"), Settings())
+    before = json.dumps(trace.to_dict(steps=True))
+    for array in given.values():
+        array[...] = 0
+    assert json.dumps(trace.to_dict(steps=True)) == before
+
+
+# What it holds
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_every_head_follows_the_formula_from_the_vectors_on(heads):
+    trace = trace_masked(TEXT, changed(heads=heads, head="all", temperature=0.5))
+    assert trace.scale == pytest.approx(1 / math.sqrt(6 / heads), abs=1e-15)
+    for head in trace.heads:
+        close(head.q, trace.x_query @ head.W_q)
+        close(head.k, trace.x_key @ head.W_k)
+        close(head.v, trace.x_key @ head.W_v)
+        close(head.scores, head.q @ head.k.T)
+        close(head.scaled_scores, head.scores * trace.scale / trace.temperature)
+        close(head.masked_scores[trace.mask], head.scaled_scores[trace.mask])
+        assert np.isneginf(head.masked_scores[~trace.mask]).all()
+        exps = np.where(trace.mask, np.exp(head.scaled_scores), 0)
+        close(head.weights, exps / exps.sum(axis=1, keepdims=True))
+        close(head.output, head.weights @ head.v)
+        close(head.sums, np.ones(6))
+    assert trace.weights is trace.shown.weights and trace.output is trace.shown.output
+
+
+def test_the_mean_of_the_heads_is_the_mean_of_their_weights_and_outputs():
+    trace = trace_self(TEXT, changed(heads=3, head="mean"))
+    close(trace.weights, np.mean([head.weights for head in trace.heads], axis=0))
+    close(trace.output, np.mean([head.output for head in trace.heads], axis=0))
+    assert trace.shown.name == trace.to_dict()["head"] == "mean"
+    assert trace.row(0) is None
+
+
+def test_a_head_is_chosen_by_its_name():
+    whole = trace_self(TEXT, changed(heads=3, head="all"))
+    for name in "012":
+        chosen = trace_self(TEXT, changed(heads=3, head=name))
+        np.testing.assert_array_equal(chosen.weights, whole.heads[int(name)].weights)
+    assert whole.shown.name == "0"
+    with pytest.raises(UsageError) as refused:
+        trace_self(TEXT, changed(heads=3, head="3"))
+    assert refused.value.option == "--head" and "0, 1, 2, mean and all" in refused.value.hint
+
+
+def test_ids_number_the_distinct_tokens_by_first_appearance():
+    trace = trace_self("The cat saw the CAT saw The", RANDOM)
+    assert trace.query_ids == trace.key_ids == (0, 1, 2, 3, 4, 2, 0)
+    cross = trace_cross("b a b", "c a d", RANDOM)
+    assert (cross.query_ids, cross.key_ids) == ((0, 1, 0), (2, 1, 3))
+
+
+def test_dropped_punctuation_is_listed_for_both_sides():
+    assert trace_self(TEXT, RANDOM).dropped == (".", "!")
+    assert trace_cross("a, b", "c?", RANDOM).dropped == (",", "?")
+    assert trace_self(TEXT, changed(keep_punctuation=True)).dropped == ()
+
+
+def test_the_same_settings_give_the_same_numbers_and_another_seed_gives_others():
+    a, b, other = (trace_self(TEXT, changed(seed=seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(a.weights, b.weights)
+    assert not np.allclose(a.weights, other.weights)
+
+
+@pytest.mark.parametrize(
+    "settings", [RANDOM, changed(heads=2, head="mean"), Settings()], ids=["one", "mean", "word2vec"]
+)
+def test_cross_attention_of_a_text_with_itself_is_self_attention(settings):
+    alone, crossed = trace_self(TEXT, settings), trace_cross(TEXT, TEXT, settings)
+    assert crossed.query_tokens == crossed.key_tokens == alone.key_tokens
+    close(crossed.weights, alone.weights)
+    close(crossed.output, alone.output)
+
+
+def test_permuting_the_words_permutes_the_weights():
+    words, order = ["a", "b", "c", "d"], [2, 0, 3, 1]
+    plain, permuted = (
+        trace_self(" ".join(words), RANDOM),
+        trace_self(" ".join(words[i] for i in order), RANDOM),
+    )
+    close(permuted.weights, plain.weights[order][:, order])
+
+
+def test_a_low_temperature_sharpens_and_a_high_one_flattens():
+    cold, warm, hot = (trace_self(TEXT, changed(temperature=t)).weights.max() for t in (0.1, 1, 100))
+    assert cold > warm > hot
+    assert trace_self("a b c", changed(temperature=1e9)).weights == pytest.approx(1 / 3, abs=1e-8)
+
+
+@pytest.mark.parametrize("text", ["", "   \n", "...", "!?"])
+def test_a_text_without_a_token_is_refused(text):
+    with pytest.raises(InputError, match="no token"):
+        trace_self(text, RANDOM)
+    with pytest.raises(InputError, match="no token in the context"):
+        trace_cross("a", text, RANDOM)
+
+
+def test_one_word_attends_to_itself_alone_and_a_note_says_why():
+    trace = trace_self("coffee", RANDOM)
+    assert trace.weights.tolist() == [[1.0]]
+    assert any("One key" in note for note in trace.notes)
+
+
+def test_a_fully_masked_row_is_zeros_in_numbers_null_in_the_summary_and_noted():
+    trace = trace_cross("a b c", "d", changed(mask="causal-bottom-right"))
+    assert trace.weights.tolist() == [[0.0], [0.0], [1.0]]
+    record = trace.to_dict(steps=True)
+    assert record["summary"][0] == {"query": "a", "key": None, "weight": None}
+    assert record["output"][0] == [0.0] * 6
+    assert record["heads"][0]["masked_scores"][0] == [None]
+    assert any("fully masked row" in note and "a (0)" in note and "b (1)" in note for note in trace.notes)
+
+
+# One row by hand
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.01, 1e-6, 50.0])
+@pytest.mark.parametrize("kind", [trace_self, trace_masked])
+def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, temperature):
+    trace = kind(TEXT, changed(temperature=temperature))
+    for i in range(6):
+        row = trace.row(i)
+        allowed = [j for j in range(6) if trace.mask is None or trace.mask[i, j]]
+        assert row.query == i and row.position is None
+        for j in range(6):
+            assert row.scaled[j] == pytest.approx(row.scores[j] * trace.scale / temperature, rel=1e-12)
+            if j not in allowed:
+                assert (row.masked[j], row.exps[j], row.weights[j]) == (-math.inf, 0.0, 0.0)
+                continue
+            assert row.masked[j] == row.scaled[j]
+            assert row.exps[j] == pytest.approx(math.exp(row.masked[j] - row.shift), rel=1e-12)
+            assert row.exps[j] / row.total == pytest.approx(row.weights[j], abs=1e-12)
+        assert row.total == pytest.approx(sum(row.exps), rel=1e-12)
+        largest = max(row.masked[j] for j in allowed)
+        assert row.shift == (0 if abs(largest) <= 30 else largest)
+
+
+def test_a_row_with_position_scores_adds_them():
+    bias = np.random.default_rng(0).standard_normal((2, 2))
+    given = given_from({"X": [[1.0, 2.0], [3.0, 4.0]], "position_scores": bias}, "given")
+    row = trace_matrices("compute", given, Settings()).row(1)
+    assert row.position == bias[1].tolist()
+    close(row.masked, np.add(row.scaled, row.position))
+    close(np.divide(row.exps, row.total), row.weights)
+
+
+def test_a_fully_masked_row_s_arithmetic_has_nothing_to_add_up():
+    row = trace_cross("a b", "c", changed(mask="causal-bottom-right")).row(0)
+    assert (row.total, row.weights, row.masked) == (0, [0.0], [-math.inf])
+
+
+# JSON
+
+KEYS = {
+    *(
+        "schema",
+        "kind",
+        "query_tokens",
+        "key_tokens",
+        "query_ids",
+        "key_ids",
+        "unknown",
+        "replaced",
+        "dropped",
+    ),
+    *("embedding", "projection", "score", "scale", "temperature", "mask", "mask_convention", "head"),
+    *("weights", "output", "layer_output", "summary", "links", "condensed", "heads", "notes"),
+}
+HEAD_KEYS = {"name", "weights", "output"}
+HEAD_ARRAYS = ["weights", "output", "W_q", "W_k", "W_v", "q", "k", "v", "scores", "scaled_scores"]
+HEAD_STEPS = {"name", *HEAD_ARRAYS, "position_scores", "masked_scores"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: trace_self(TEXT, RANDOM),
+        lambda: trace_masked(TEXT, changed(heads=2, head="all")),
+        lambda: trace_masked(TEXT, changed(heads=2, head="mean", query="likes")),
+        lambda: trace_cross("a b", "c", changed(mask="causal-bottom-right")),
+        lambda: trace_self(TEXT, changed(top=2)),
+        lambda: trace_self(LONG, RANDOM),
+        lambda: trace_masked(LONG, changed(query="word7")),
+        lambda: trace_matrices(
+            "compute", given_from({"Q": [[1]], "K": [[1]], "V": [[1]]}, "given"), Settings()
+        ),
+    ],
+    ids=["self", "heads", "mean", "shut", "top", "condensed", "condensed row", "given"],
+)
+@pytest.mark.parametrize("steps", [False, True])
+def test_a_trace_is_json_without_nan_and_with_every_key_of_the_design(make, steps):
+    trace = make()
+    record = trace.to_dict(steps)
+    again = json.loads(json.dumps(record, allow_nan=False))
+    assert set(again) >= KEYS
+    assert again["schema"] == "attn/1" and again["mask_convention"] == "true = may attend"
+    assert ("x_query" in again) == ("x_key" in again) == steps
+    for head in again["heads"]:
+        assert set(head) >= (HEAD_STEPS if steps else HEAD_KEYS)
+    assert bool(again["heads"]) == (steps or trace.settings.head in ("all", "mean"))
+    assert len(again["summary"]) == len(again["query_tokens"])
+
+
+def test_json_has_the_full_numbers():
+    trace = trace_masked(TEXT, changed(heads=2, head="all"))
+    record = json.loads(json.dumps(trace.to_dict(steps=True)))
+    assert record["weights"] == trace.weights.tolist()
+    assert record["mask"] == trace.mask.tolist()
+    assert record["output"] == trace.output.tolist()
+    assert record["x_query"] == trace.x_query.tolist()
+    for head, theirs in zip(record["heads"], trace.heads, strict=True):
+        for name in HEAD_ARRAYS:
+            assert head[name] == getattr(theirs, name).tolist(), name
+        shut = [[cell is None for cell in row] for row in head["masked_scores"]]
+        assert shut == np.logical_not(trace.mask).tolist()
+        assert head["position_scores"] is None
+
+
+def test_the_summary_names_each_row_s_strongest_key():
+    trace = trace_self(TEXT, RANDOM)
+    for row, said in zip(trace.weights, trace.to_dict()["summary"], strict=True):
+        assert said["weight"] == row.max()
+        assert said["key"] == trace.key_tokens[int(row.argmax())]
+
+
+# -q and --top
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [("likes", [1, 4]), ("She", [0, 3]), ("she", [0, 3]), ("COFFEE", [2]), ("5", [5]), ("0", [0])],
+)
+def test_a_query_keeps_the_rows_of_its_token_or_number_and_their_numbers(query, rows):
+    whole = trace_masked(TEXT, RANDOM).to_dict(steps=True)
+    part = trace_masked(TEXT, changed(query=query)).to_dict(steps=True)
+    assert part["query_rows"] == rows and whole["query_rows"] is None
+    for name in ("query_tokens", "query_ids", "weights", "mask", "output", "summary", "x_query"):
+        assert part[name] == [whole[name][i] for i in rows], name
+    for name in ("weights", "output", "q", "scores", "scaled_scores", "masked_scores"):
+        assert part["heads"][0][name] == [whole["heads"][0][name][i] for i in rows], name
+    for name in ("key_tokens", "key_ids", "x_key"):
+        assert part[name] == whole[name]
+
+
+def test_a_token_as_written_comes_before_one_in_another_case_and_before_a_number():
+    assert trace_self("Us us 1 0", changed(query="us")).focus == (1,)
+    assert trace_self("Us us 1 0", changed(query="US")).focus == (0, 1)
+    assert trace_self("Us us 1 0", changed(query="1")).focus == (2,)
+    assert trace_self("Us us 1 0", changed(query="3")).focus == (3,)
+
+
+@pytest.mark.parametrize("query", ["coffe", "6", "-1", "1.0", "", "9" * 30, "²"])
+def test_a_query_that_names_nothing_is_wrong_usage(query):
+    with pytest.raises(UsageError) as refused:
+        trace_self(TEXT, changed(query=query))
+    assert refused.value.option == "--query"
+    assert "0 to 5" in refused.value.hint
+
+
+@pytest.mark.parametrize("top", [1, 2, 6, 100])
+@pytest.mark.parametrize("kind", [trace_self, trace_masked])
+def test_top_keeps_the_strongest_links_of_each_row(kind, top):
+    whole, part = kind(TEXT, RANDOM), kind(TEXT, changed(top=top))
+    record = part.to_dict(steps=True)
+    assert record["weights"] is None and record["condensed"] is True
+    assert all(
+        record["heads"][0][name] is None for name in ("weights", "scores", "scaled_scores", "masked_scores")
+    )
+    assert record["heads"][0]["q"] == whole.heads[0].q.tolist()
+    wanted = []
+    for i, row in enumerate(whole.weights.tolist()):
+        may = [j for j in range(6) if whole.mask is None or whole.mask[i, j]]
+        wanted += [[i, j, row[j]] for j in sorted(may, key=lambda j, row=row: (-row[j], j))[:top]]
+    assert record["links"] == wanted
+
+
+def test_links_of_a_query_count_the_rows_that_are_listed():
+    record = trace_self(TEXT, changed(query="likes", top=1)).to_dict()
+    assert [link[0] for link in record["links"]] == [0, 1]
+    assert record["query_tokens"] == ["likes", "likes"]
+
+
+# Above a million cells
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (trace_self, RANDOM),
+        (trace_masked, changed(top=7)),
+        (trace_self, changed(heads=2, head="mean", mask="window:3")),
+        (trace_masked, changed(heads=3, head="all", query="word500")),
+    ],
+    ids=["self", "masked top", "mean window", "all query"],
+)
+def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings):
+    part, whole = kind(LONG, settings), kind(LONG, dataclasses.replace(settings, full=True))
+    assert part.condensed and not whole.condensed
+    assert any("1,010 x 1,010" in note for note in part.notes)
+    assert len(part.rows) < 10 and whole.weights.shape == (1010, 1010)
+    for small, large in zip((part.shown, *part.heads), (whole.shown, *whole.heads), strict=True):
+        close(small.output, large.output)
+        close(small.top_weights, large.top_weights)
+        close(small.weights, large.weights[part.rows])
+        k = small.top_keys.shape[1]
+        shut = np.zeros((1010, 1010), bool) if whole.mask is None else ~whole.mask
+        ranked = np.argsort(np.where(shut, 1, -large.weights), axis=1, kind="stable")[:, :k]
+        found = np.where(np.take_along_axis(shut, ranked, 1), -1, ranked)
+        np.testing.assert_array_equal(small.top_keys, found)
+    record = part.to_dict(steps=True)
+    assert record["condensed"] is True and record["weights"] is None and record["mask"] is None
+    assert len(record["links"]) == sum(
+        min(settings.top or 5, 1010 if whole.mask is None else int(whole.mask[i].sum())) for i in part.listed
+    )
+    assert part.mask_name == "none" or any(part.mask_name in note for note in part.notes)
+    row, same_row = part.row(part.focus[0], part.heads[0]), whole.row(part.focus[0], whole.heads[0])
+    close(row.weights, same_row.weights)
+    close(row.exps, same_row.exps)
+
+
+def test_a_condensed_trace_is_made_without_a_matrix_of_all_weights():
+    n = 3000
+    text = " ".join(f"word{i}" for i in range(n))
+    tracemalloc.start()
+    try:
+        trace_masked(text, RANDOM)
+        assert tracemalloc.get_traced_memory()[1] < n * n * 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_million_cells_are_still_shown_whole():
+    trace = trace_cross(" ".join(["a"] * 1000), " ".join(["b"] * 1000), RANDOM)
+    assert not trace.condensed and trace.weights.shape == (1000, 1000)
+
+
+# Settings out of range
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tokenizer", "bpe"), ("oov", "guess"), ("layout", "sideways"), ("score", "best"), ("mask_true", "yes"),
+        ("dim", 0), ("dim", -1), ("seed", -1), ("seed", 1 << 70), ("heads", 0), ("top", 0),
+        ("temperature", 0.0), ("temperature", -1.0), ("temperature", math.nan), ("temperature", math.inf),
+        ("projection", "bogus"), ("mask", "bogus"), ("embedding", "bogus"),
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_range_is_wrong_usage_and_names_its_option(name, value):
+    with pytest.raises(UsageError) as refused:
+        trace_self(TEXT, changed(**{name: value}))
+    assert refused.value.option == "--" + name.replace("_", "-")

@@ -1,0 +1,248 @@
+"""Training word vectors: on little texts, from every kind of file, and never half a result."""
+
+import gzip
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from attn_cli.errors import CreateError, FileError, InputError, UsageError
+from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.nearest import nearest
+from attn_cli.vectors.train import TrainSettings, finish, fit, train_file
+from tests.shell import COMMAND, attn, surroundings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # whatever others' packages warn of is not ours to judge
+    pytest.importorskip("gensim", reason="gensim is not installed: pip install gensim")
+
+SMALL = TrainSettings(dim=8, window=2, negative=2, epochs=2, sample=0.0, min_count=1, seed=3)
+# Each animal and each tool keeps its own company; "The" comes first in all.
+LINES = [
+    f"The {animal} {verb} in the {place}, doesn't it?"
+    for animal in ("cat", "dog", "fox", "hen")
+    for verb in ("sleeps", "eats", "runs")
+    for place in ("house", "field", "wood")
+] + [f"The {tool} lies on the bench ." for tool in ("hammer", "saw", "drill")]
+TEXT = "\n".join(LINES * 3) + "\n"
+
+
+def silent(stage):
+    pass
+
+
+def trained(tmp_path, name, data, settings=SMALL, output="out.safetensors"):
+    path = tmp_path / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    train_file([str(path)], str(tmp_path / output), settings, silent)
+    return tmp_path / output
+
+
+def test_the_same_text_and_seed_give_the_same_bytes_and_another_seed_gives_others(tmp_path):
+    first = trained(tmp_path, "text.txt", TEXT, output="a").read_bytes()
+    assert trained(tmp_path, "text.txt", TEXT, output="b").read_bytes() == first
+    other = TrainSettings(**{**vars(SMALL), "seed": 4})
+    assert trained(tmp_path, "text.txt", TEXT, other, output="c").read_bytes() != first
+
+
+def test_a_packed_text_gives_the_vectors_of_the_plain_one_whatever_its_name(tmp_path):
+    plain = open_table(str(trained(tmp_path, "text.txt", TEXT)))
+    for name, pack in (("text.gz", gzip.compress), ("text.xz", lzma.compress), ("text", gzip.compress)):
+        packed = open_table(str(trained(tmp_path, name, pack(TEXT.encode()))))
+        assert packed.words() == plain.words()
+        np.testing.assert_array_equal(packed.matrix, plain.matrix)
+
+
+def test_several_texts_are_one(tmp_path):
+    lines = TEXT.splitlines(keepends=True)
+    (tmp_path / "one.txt").write_text("".join(lines[:40]))
+    (tmp_path / "two.txt.gz").write_bytes(gzip.compress("".join(lines[40:]).encode()))
+    paths = [tmp_path / "one.txt", tmp_path / "two.txt.gz"]
+    words, vectors = fit(paths, SMALL, silent)
+    (tmp_path / "both.txt").write_text(TEXT)
+    together, same = fit([tmp_path / "both.txt"], SMALL, silent)
+    assert words == together
+    np.testing.assert_array_equal(vectors, same)
+
+
+def test_a_trained_table_holds_lower_cased_words_most_frequent_first_and_one_length(tmp_path):
+    found = open_table(str(trained(tmp_path, "text.txt", TEXT)))
+    words = found.words()
+    counts = {"the": 3 * (36 * 2 + 3 * 2), "in": 108, "n't": 108, "cat": 27, "bench": 9, "hammer": 3}
+    assert words[0] == "the" and len(words) == len(set(words))
+    assert {"n't", "does", ",", "?"} <= set(words), "cut as `words` does, with punctuation kept"
+    assert not {"The", "doesn't"} & set(words)
+    order = [
+        words.index(word) for word in sorted(counts, key=counts.get, reverse=True) if counts[word] != 108
+    ]
+    assert order == sorted(order)
+    assert found.matrix.dtype == np.float16 and found.length == SMALL.length
+    np.testing.assert_allclose(np.linalg.norm(found.matrix.astype(float), axis=1), SMALL.length, rtol=2e-3)
+    about = json.loads(found.about["settings"])
+    assert (about["seed"], about["dim"]) == (SMALL.seed, SMALL.dim)
+    assert "text.txt" in found.about["texts"]
+
+
+def test_a_limit_of_words_keeps_the_most_frequent_and_a_least_count_drops_the_rare(tmp_path):
+    rare = open_table(
+        str(trained(tmp_path, "text.txt", TEXT, TrainSettings(**{**vars(SMALL), "min_count": 9})))
+    )
+    assert "bench" in rare.words() and "hammer" not in rare.words()
+    few = open_table(str(trained(tmp_path, "text.txt", TEXT, TrainSettings(**{**vars(SMALL), "words": 10}))))
+    assert len(few.words()) <= 10 and few.words()[0] == "the"
+
+
+def test_words_that_keep_the_same_company_are_near_each_other(tmp_path):
+    settings = TrainSettings(dim=16, window=3, negative=5, epochs=60, sample=0, min_count=1)
+    found = open_table(str(trained(tmp_path, "text.txt", TEXT, settings)))
+    cat = found.find(["cat"])["cat"]
+    cosines = dict(nearest(found, cat, 100))
+    assert min(cosines[word] for word in ("dog", "fox", "hen")) > max(
+        cosines[w] for w in ("hammer", "saw", "drill")
+    )
+
+
+def test_a_line_of_any_length_is_learned_from_to_its_end(tmp_path):
+    words = [f"word{i % 97}" for i in range(11_000)]
+    words[10_400:10_410] = ["zebra", "stripe"] * 5
+    (tmp_path / "line.txt").write_text(" ".join(words) + "\n")
+
+    def zebra(epochs):
+        names, vectors = fit(
+            [tmp_path / "line.txt"], TrainSettings(**{**vars(SMALL), "epochs": epochs}), silent
+        )
+        return vectors[names.index("zebra")]
+
+    assert not np.array_equal(zebra(1), zebra(3)), "what is learned from moves with each pass"
+
+
+def test_finished_vectors_lack_what_all_words_share_and_have_one_length():
+    draw = np.random.default_rng(0)
+    shared = draw.standard_normal(6)
+    vectors = draw.standard_normal((200, 6)) + 5 * draw.standard_normal((200, 1)) * shared + 3
+    done = finish(vectors.astype(np.float32), remove=1, length=2.0).astype(float)
+    np.testing.assert_allclose(np.linalg.norm(done, axis=1), 2, rtol=0, atol=5e-3)
+    assert np.abs(done @ shared / np.linalg.norm(shared)).max() < 0.2
+    untouched = finish(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 4.0], [0.0, -4.0]], np.float32), 0, 1.0)
+    assert untouched.tolist() == [[1, 0], [-1, 0], [0, 1], [0, -1]]
+
+
+# What goes wrong
+
+PACKED = gzip.compress(TEXT.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("empty.txt", b""),
+        ("blank.txt", b"\n \n\n"),
+        ("short.gz", PACKED[: len(PACKED) // 2]),
+        ("damaged.gz", PACKED[:20] + bytes(10) + PACKED[30:]),
+        ("short.xz", lzma.compress(TEXT.encode())[:-40]),
+        ("damaged.xz", lzma.compress(TEXT.encode())[:60] + bytes(40)),
+    ],
+)
+def test_a_text_that_cannot_be_learned_from_is_refused_and_nothing_is_written(name, data, tmp_path):
+    with pytest.raises(InputError):
+        trained(tmp_path, name, data)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_too_rare_words_are_refused_with_what_to_try(tmp_path):
+    with pytest.raises(InputError) as refused:
+        trained(tmp_path, "text.txt", "a b c\n", TrainSettings(min_count=5))
+    assert "--min-count" in refused.value.hint
+
+
+def test_what_could_only_fail_after_hours_is_refused_at_once(tmp_path):
+    with pytest.raises(FileError):
+        train_file([str(tmp_path / "missing.txt")], str(tmp_path / "out"), SMALL, silent)
+    (tmp_path / "text.txt").write_text(TEXT)
+    seen = []
+    with pytest.raises(CreateError):
+        train_file([str(tmp_path / "text.txt")], str(tmp_path / "nowhere" / "out"), SMALL, seen.append)
+    for wrong in ({"dim": 0}, {"epochs": 0}, {"seed": -1}, {"remove": 8}, {"length": 0.0}, {"sample": 2.0}):
+        with pytest.raises(UsageError):
+            train_file(
+                [str(tmp_path / "text.txt")],
+                str(tmp_path / "out"),
+                TrainSettings(**{**vars(SMALL), **wrong}),
+                seen.append,
+            )
+    assert seen == [] and not (tmp_path / "out").exists()
+
+
+def test_progress_tells_of_each_pass_and_never_goes_back(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    seen = []
+    fit([tmp_path / "text.txt"], SMALL, seen.append)
+    phases = list(dict.fromkeys(stage.phase for stage in seen))
+    assert phases == ["vocabulary", "epoch 1 of 2", "epoch 2 of 2"]
+    for phase in phases:
+        done = [stage.done for stage in seen if stage.phase == phase]
+        assert done == sorted(done) and done[0] >= 0 and done[-1] == 1
+
+
+# As a user runs it
+
+
+def test_the_command_trains_and_says_what_it_wrote(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    options = "--dim 8 --window 2 --negative 2 --epochs 2 --sample 0 --min-count 1 --seed 3".split()  # noqa: SIM905
+    ran = attn("vectors", "train", "text.txt", "-o", "mine.safetensors", *options, cwd=tmp_path)
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    assert "vocabulary" in ran.err and "epoch 2 of 2" in ran.err and "mine.safetensors" in ran.err
+    same = trained(tmp_path, "text.txt", TEXT, output="same.safetensors")
+    assert (tmp_path / "mine.safetensors").read_bytes() == same.read_bytes()
+    used = attn("self", "the cat sleeps", "-e", "mine.safetensors", "-f", "json", cwd=tmp_path)
+    assert used.code == 0 and json.loads(used.out)["unknown"] == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize("phase", ["vocabulary", "epoch 2"])
+def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT * 200)
+    (tmp_path / "old.safetensors").write_bytes(b"old")
+    process = subprocess.Popen(
+        [*COMMAND, "vectors", "train", "text.txt", "-o", "old.safetensors", "--epochs", "100000"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=surroundings(),
+        text=True,
+    )
+    try:
+        for line in process.stderr:
+            if phase in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert rest == "" and "Traceback" not in err and "bug" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.safetensors", "text.txt"]
+    assert (tmp_path / "old.safetensors").read_bytes() == b"old"
+
+
+def test_training_without_gensim_is_69_with_the_line_that_installs_it(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    script = "import sys; sys.modules['gensim'] = None; from attn_cli.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "vectors", "train", "text.txt", "-o", "out.safetensors"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=surroundings(),
+    )
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "pip install gensim" in done.stderr and done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

@@ -1,0 +1,318 @@
+"""Word vectors: files that somebody typed, the bundled table, random ones, and words without any."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_cross, trace_self
+from attn_cli.errors import FileError, InputError
+from attn_cli.vectors.lookup import embed, look_up, open_table, random_vector, random_vectors
+from attn_cli.vectors.nearest import nearest
+from attn_cli.vectors.table import Table, bundled, describe, read_table, write_table
+from attn_cli.vectors.text import read_text
+
+
+@pytest.fixture
+def typed(tmp_path):
+    def write(text, name="v.txt"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return write
+
+
+def table(words, matrix, **about):
+    block = b"\n" + "\n".join(words).encode() + b"\n"
+    return Table("file", "table", block, np.asarray(matrix, float), about)
+
+
+# Typed files
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "she 0.2 0.9\nlikes -8e-1 .3\n",
+        "2 2\nshe 0.2 0.9\nlikes -8e-1 .3\n",
+        "she 0.2 0.9\r\nlikes -8e-1 .3\r\n",
+        "she\t0.2\t0.9\nlikes \t -8e-1  .3\n",
+        "  she 0.2 0.9  \n\n   \nlikes -8e-1 .3",
+        b"\xef\xbb\xbfshe 0.2 0.9\nlikes -8e-1 .3",
+        b"\xef\xbb\xbf2 2\r\nshe 0.2 0.9\r\nlikes -8e-1 .3",
+    ],
+    ids=["plain", "header", "CRLF", "tabs", "blank lines", "byte order mark", "all at once"],
+)
+def test_a_typed_file_is_read_however_it_was_typed(text, typed):
+    found = open_table(typed(text))
+    assert found.words() == ["she", "likes"]
+    assert found.matrix.tolist() == [[0.2, 0.9], [-0.8, 0.3]]
+    assert (found.source, found.dim) == ("file", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("naïve 1 2\n東京 3 4\n👍🏽 5 6\n", ["naïve", "東京", "👍🏽"]),
+        ("new york 1 2 3\nshe 4 5 6\n", None),
+        ("2 3\nnew york 1 2 3\nshe 4 5 6\n", ["new york", "she"]),
+        ("she 1 2 3\nnew york 4 5 6\n", ["she", "new york"]),
+        ("1 0.5 0.5\n2 0.25 1\n", ["1", "2"]),
+        ("2 3\n7 0.5 0.5 1\n8 0.25 1 0\n", ["7", "8"]),
+        (". 1 2\n, 3 4\n{ 5 6\n", [".", ",", "{"]),
+        ("a 1\nb 2\n{ 3\n", ["a", "b", "{"]),
+        ("she 1\n", ["she"]),
+    ],
+    ids=repr,
+)
+def test_any_word_may_be_typed(text, words, typed):
+    if words is None:  # the first line says how many numbers a word has: here it says "york" is one
+        with pytest.raises(InputError, match="line 1"):
+            open_table(typed(text))
+    else:
+        assert open_table(typed(text)).words() == words
+
+
+def test_the_first_of_doubled_words_wins_and_the_count_is_noted(typed):
+    path = typed("she 1 0\nlikes 0 1\nshe 5 5\nshe 7 7\n")
+    trace = trace_self("she likes", Settings(embedding=path))
+    assert trace.x_query.tolist() == [[1, 0], [0, 1]]
+    assert any("2 doubled words" in note for note in trace.notes)
+
+
+def test_a_doubled_word_is_one_neighbour_with_its_first_vector(typed):
+    found = open_table(typed("she 1 0\nlikes 0 1\nshe 0 1\n"))
+    assert nearest(found, np.array([0.0, 1.0]), 5) == [("likes", 1.0), ("she", 0.0)]
+
+
+BAD_ROWS = {
+    "a number too few": ("she 1 2\nlikes 3\ncoffee 5 6\n", 2),
+    "a number too many": ("she 1 2\nlikes 3 4\ncoffee 5 6 7\n", 3),
+    "no number": ("she 1 2\n\nlikes\n", 3),
+    "no word": ("she 1 2 3\n4 5 6\n", 2),
+    "a word for a number": ("she 1 2\nlikes 3 four\n", 2),
+    "a comma for a point": ("she 0,5 2\n", 1),
+    "NaN": ("she 1 2\nlikes nan 4\n", 2),
+    "infinity": ("she 1 2\nlikes 3 -inf\n", 2),
+    "too large a number": ("she 1 2\n\r\nlikes 1e400 4\n", 3),
+    "hexadecimal": ("she 1 2\nlikes 0x3 4\n", 2),
+    "an underscore in a number": ("she 1 2\nlikes 1_0 4\n", 2),
+    "digits of another script": ("she 1 2\nlikes ٣ 4\n", 2),
+    "less than the header says": ("2 3\nshe 1 2\nlikes 3 4 5\n", 2),
+    "a word of 5000 letters": (f"she 1 2\n{'x' * 5000} 3 4\n", 2),
+    "a word alone": ("she\n", 1),
+    "fewer words than the header claims": ("3 2\nshe 1 2\nlikes 3 4\n", 1),
+    "more words than the header claims": ("1 2\nshe 1 2\nlikes 3 4\n", 1),
+    "a trillion words claimed": ("1000000000000 2\nshe 1 2\n", 1),
+}
+
+
+@pytest.mark.parametrize("what", BAD_ROWS)
+def test_a_bad_row_is_refused_by_file_and_line(what, typed):
+    text, line = BAD_ROWS[what]
+    with pytest.raises(InputError, match=rf"v\.txt, line {line}\b"):
+        read_text(typed(text))
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", b"\xef\xbb\xbf"])
+def test_an_empty_file_is_refused(text, typed):
+    with pytest.raises(InputError, match="empty"):
+        open_table(typed(text))
+
+
+def test_a_file_that_is_not_there_is_a_file_error(tmp_path):
+    with pytest.raises(FileError):
+        open_table(str(tmp_path / "v.txt"))
+
+
+# Tables
+
+
+def test_a_table_that_is_written_is_read_as_it_was(tmp_path):
+    path = tmp_path / "t.safetensors"
+    matrix = np.random.default_rng(0).standard_normal((3, 4)).astype("<f2")
+    with path.open("wb") as stream:
+        write_table(stream, ["the", "naïve", "👍🏽"], matrix, {"length": "2", "settings": "{}"})
+    found = open_table(str(path))
+    assert found.words() == ["the", "naïve", "👍🏽"]
+    assert (found.dim, found.length, found.about["format"]) == (4, 2.0, "attn-vectors/1")
+    np.testing.assert_array_equal(found.matrix, matrix)
+    np.testing.assert_array_equal(found.find(["naïve"])["naïve"], matrix[1].astype(float))
+    assert found.find(["naïv", "aïve", "", "the\nnaïve"]) == {}
+    about = describe(found)
+    assert (about["words"], about["dim"], about["dtype"], about["length"]) == (3, 4, "float16", 2.0)
+    json.dumps(about, allow_nan=False)
+
+
+def test_a_table_with_more_or_fewer_words_than_vectors_is_refused(tmp_path):
+    path = tmp_path / "t.safetensors"
+    for words in (["a"], ["a", "b", "c"]):
+        with path.open("wb") as stream:
+            write_table(stream, words, np.eye(2, dtype="<f4"), {})
+        with pytest.raises(InputError, match="2 vectors"):
+            read_table(str(path))
+
+
+def test_bundled_vectors_are_of_one_length_finite_and_of_distinct_lower_case_words():
+    found = bundled()
+    matrix, words = found.matrix.astype(float), found.words()
+    assert len(words) == len(set(words)) == len(matrix)
+    assert all(word == word.lower() and word and not re.search(r"\s", word) for word in words)
+    assert np.isfinite(matrix).all()
+    np.testing.assert_allclose(np.linalg.norm(matrix, axis=1), found.length, rtol=2e-3)
+
+
+def test_bundled_vectors_know_the_words_of_the_worked_examples():
+    text = "Manchester United hopes to perform better . The quick brown fox jumped over the lazy dog she likes coffee"
+    assert [word for word in text.split() if look_up(word, bundled()) is None] == []
+
+
+# Lookup
+
+
+def test_a_word_is_looked_up_as_written_and_then_in_lower_case():
+    found = table(["the", "The", "fox"], [[1, 0], [0, 1], [1, 1]])
+    for written, form in (("The", "The"), ("the", "the"), ("THE", "the"), ("Fox", "fox")):
+        assert look_up(written, found)[0] == form
+    assert look_up("foxes", found) is None
+    assert look_up("", found) is None
+
+
+def test_a_curly_apostrophe_and_split_accents_find_the_plain_form():
+    found = table(["n't", "é"], [[1, 0], [0, 1]])
+    assert look_up("n’t", found)[0] == "n't"
+    assert look_up("e\u0301", found)[0] == look_up("E\u0301", found)[0] == "é"
+
+
+def test_a_word_is_not_found_inside_another():
+    found = table(["cathedral", "a cat", "cat"], [[1], [2], [3]])
+    assert look_up("cat", found)[1].tolist() == [3]
+    assert look_up("a", found) is None
+
+
+# Random vectors
+
+
+def test_a_random_vector_depends_on_the_seed_and_the_token_alone():
+    alone = random_vectors(["coffee"], 5, 7).X[0]
+    among = random_vectors(["she", "likes", "coffee", "coffee"], 5, 7).X
+    np.testing.assert_array_equal(among[2], alone)
+    np.testing.assert_array_equal(among[3], alone)
+    for other in (random_vector("Coffee", 5, 7), random_vector("coffee", 5, 8), random_vector("tea", 5, 7)):
+        assert not np.allclose(other, alone)
+
+
+def test_the_same_word_has_the_same_vector_in_every_sentence_and_on_both_sides():
+    settings = Settings(embedding="random", dim=6, seed=3)
+    first = trace_self("she likes coffee", settings)
+    cross = trace_cross("coffee first", "then coffee", settings)
+    np.testing.assert_array_equal(cross.x_query[0], first.x_query[2])
+    np.testing.assert_array_equal(cross.x_key[1], first.x_query[2])
+
+
+def test_random_vectors_are_normal():
+    X = random_vectors([f"word{i}" for i in range(2000)], 5, 0).X
+    assert abs(X.mean()) < 0.05 and X.std() == pytest.approx(1, abs=0.05)
+
+
+# Words without a vector
+
+KNOWN = table(["she", "likes"], [[3.0, 4.0], [0.0, 5.0]], length="5")
+TOKENS = ["she", "zzz", "likes", "zzz", "qqq"]
+
+
+def test_zero_gives_an_unknown_word_zeros():
+    found = embed(TOKENS, KNOWN, "zero", 0)
+    assert found.X.tolist() == [[3, 4], [0, 0], [0, 5], [0, 0], [0, 0]]
+    assert (found.kept, found.unknown) == ((0, 1, 2, 3, 4), ("zzz", "qqq"))
+
+
+def test_random_gives_an_unknown_word_a_random_vector_of_the_table_s_one_length():
+    found = embed(TOKENS, KNOWN, "random", 1)
+    np.testing.assert_allclose(np.linalg.norm(found.X, axis=1), 5, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(found.X[1], found.X[3])
+    drawn = random_vector("zzz", 2, 1)
+    np.testing.assert_allclose(found.X[1], 5 * drawn / np.linalg.norm(drawn), rtol=0, atol=1e-12)
+    without_length = embed(TOKENS, KNOWN._replace(about={}), "random", 1)
+    np.testing.assert_array_equal(without_length.X[1], drawn)
+    assert found.unknown == ("zzz", "qqq")
+
+
+def test_skip_leaves_an_unknown_word_out():
+    found = embed(TOKENS, KNOWN, "skip", 0)
+    assert found.X.tolist() == [[3, 4], [0, 5]]
+    assert (found.kept, found.unknown) == ((0, 2), ("zzz", "qqq"))
+
+
+def test_error_refuses_an_unknown_word_and_names_it():
+    with pytest.raises(InputError, match=r"zzz.*qqq"):
+        embed(TOKENS, KNOWN, "error", 0)
+    assert embed(["she", "LIKES"], KNOWN, "error", 0).unknown == ()
+
+
+@pytest.mark.parametrize("oov", ["zero", "random", "skip"])
+def test_an_unknown_word_is_reported_whatever_is_done_about_it(oov, typed):
+    path = typed("she 1 0\nlikes 0 1\n")
+    trace = trace_cross("she zzz", "likes qqq zzz", Settings(embedding=path, oov=oov))
+    assert trace.unknown == ("zzz", "qqq")
+    assert trace.to_dict()["unknown"] == ["zzz", "qqq"]
+    assert any("zzz" in note and "qqq" in note for note in trace.notes)
+    gone = {"zzz", "qqq"} & {*trace.query_tokens, *trace.key_tokens}
+    assert gone == (set() if oov == "skip" else {"zzz", "qqq"})
+
+
+def test_a_text_of_unknown_words_alone_is_refused_where_they_are_left_out_and_noted_elsewhere(typed):
+    path = typed("she 1 0\n")
+    with pytest.raises(InputError, match="No token is left"):
+        trace_self("zzz qqq", Settings(embedding=path, oov="skip"))
+    trace = trace_self("zzz qqq", Settings(embedding=path))
+    assert trace.weights.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert any("mean nothing" in note for note in trace.notes)
+
+
+# Neighbours
+
+
+def brute(words, matrix, vector, k, without=""):
+    cosines = []
+    for word, row in zip(words, np.asarray(matrix, float), strict=True):
+        lengths = np.sqrt((row * row).sum()) * np.sqrt((vector * vector).sum())
+        cosines.append((word, float((row * vector).sum() / lengths) if lengths else 0.0))
+    order = sorted((pair for pair in cosines if pair[0] != without), key=lambda pair: -pair[1])
+    return order[:k]
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 5), (7, 3), (50, 50), (9000, 4)])
+def test_the_nearest_words_are_those_of_a_plain_sort(n, k):
+    draw = np.random.default_rng(n)
+    words, matrix = [f"w{i}" for i in range(n)], draw.standard_normal((n, 4)).astype("<f2")
+    matrix[n // 2] = 0
+    for vector, without in (
+        (draw.standard_normal(4), ""),
+        (matrix[0].astype(float), "w0"),
+        (np.zeros(4), ""),
+    ):
+        found = nearest(table(words, matrix), vector, k, without)
+        wanted = brute(words, matrix, vector, k, without)
+        assert [word for word, _ in found] == [word for word, _ in wanted]
+        np.testing.assert_allclose([c for _, c in found], [c for _, c in wanted], rtol=0, atol=1e-12)
+
+
+def test_ties_go_to_the_word_that_stands_first():
+    found = table(["b", "a", "c"], [[2, 0], [1, 0], [0, 1]])
+    assert [word for word, _ in nearest(found, np.array([1.0, 0.0]), 3)] == ["b", "a", "c"]
+
+
+def test_a_bundled_word_is_nearest_to_itself_and_its_neighbours_are_those_of_a_plain_sort():
+    found = bundled()
+    form, vector = look_up("Coffee", found)
+    near = nearest(found, vector, 5)
+    assert (form, near[0][0]) == ("coffee", "coffee")
+    assert near[0][1] == pytest.approx(1, abs=1e-12)
+    matrix = found.matrix.astype(float)
+    cosines = matrix @ vector / np.linalg.norm(matrix, axis=1) / np.linalg.norm(vector)
+    words = found.words()
+    assert [word for word, _ in near] == [words[i] for i in np.argsort(-cosines)[:5]]
+    assert nearest(found, vector, 4, without="coffee") == near[1:]

@@ -1,0 +1,160 @@
+"""The worked examples, run as a user runs them: each number of each block that `worked/` holds.
+
+Those numbers were worked out apart from this program, for the tutorials' own inputs.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.shell import attn
+
+WORKED = Path(__file__).parent / "worked"
+NAMES = ("day1", "coffee", "coffee-notebook", "a2", "manchester")
+CROSS = "cross: query she, context likes coffee"
+# (example, block of expected numbers, the options that give them); "" is the whole record
+BLOCKS = [
+    ("day1", "unscaled (what the text runs)", ""),
+    ("day1", "scaled", "--score scaled"),
+    ("day1", "unscaled, causal top-left", "--mask causal"),
+    ("day1", "unscaled, causal bottom-right", "--mask causal-bottom-right"),
+    ("coffee", "scaled", ""),
+    ("coffee", "unscaled", "--score dot"),
+    ("coffee", "causal", "--mask causal"),
+    ("coffee", "identity projection", "-p identity"),
+    ("coffee-notebook", "", ""),
+    ("a2", "unscaled", ""),
+    ("a2", "scaled", "--score scaled"),
+]
+ELSEWHERE = {  # blocks that a test of its own holds
+    "coffee": {"q", "k", "v", "two heads (columns 0-1 and 2-3)", "two heads, mean of weights", CROSS},
+}
+PARTS = {"scores", "scaled_scores", "weights", "output"}
+
+
+def worked(name):
+    return json.loads((WORKED / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def run(*args):
+    ran = attn(*args, "-f", "json", "--steps")
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+def held(found, wanted, what):
+    np.testing.assert_allclose(np.array(found, float), wanted, rtol=0, atol=1e-9, err_msg=what)
+
+
+def test_every_block_of_expected_numbers_is_held_by_a_test():
+    for name in NAMES[:4]:
+        expected = worked(name)["expected"]
+        blocks = {block for example, block, _ in BLOCKS if example == name}
+        if blocks == {""}:
+            assert set(expected) == PARTS
+        else:
+            assert blocks | ELSEWHERE.get(name, set()) == set(expected)
+            assert all(set(expected[block]) == PARTS for block in blocks)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_worked_example_is_listed(name):
+    assert name in attn("example").out.split()
+
+
+@pytest.mark.parametrize(("name", "block", "options"), BLOCKS, ids=lambda value: value or "default")
+def test_an_example_gives_its_numbers(name, block, options):
+    expected = worked(name)["expected"]
+    expected = expected[block] if block else expected
+    record = run("example", name, *options.split())
+    (head,) = record["heads"]
+    for part in ("scores", "scaled_scores", "weights", "output"):
+        held(head[part], expected[part], part)
+    assert (record["weights"], record["output"]) == (head["weights"], head["output"])
+    shut = np.equal(expected["weights"], 0)
+    assert [[cell is None for cell in row] for row in head["masked_scores"]] == shut.tolist()
+    assert (record["mask"] is None) == (not shut.any())
+
+
+def test_coffee_gives_its_queries_keys_and_values():
+    expected = worked("coffee")["expected"]
+    (head,) = run("example", "coffee")["heads"]
+    for part in "qkv":
+        held(head[part], expected[part], part)
+
+
+def test_coffee_gives_both_heads_and_their_mean():
+    expected = worked("coffee")["expected"]
+    two = expected["two heads (columns 0-1 and 2-3)"]
+    record = run("example", "coffee", "--heads", "2", "--head", "all")
+    held([head["weights"] for head in record["heads"]], two, "all")
+    held(record["weights"], two[0], "the main head is the first")
+    record = run("example", "coffee", "--heads", "2", "--head", "mean")
+    held(record["weights"], expected["two heads, mean of weights"], "mean")
+    held([head["weights"] for head in record["heads"]], two, "the heads of the mean")
+    for number in "01":
+        held(run("example", "coffee", "--heads", "2", "--head", number)["weights"], two[int(number)], number)
+
+
+def test_coffee_s_cross_attention_comes_from_files_that_somebody_typed(tmp_path):
+    inputs, expected = worked("coffee")["inputs"], worked("coffee")["expected"][CROSS]
+    lines = [
+        " ".join([word, *map(str, row)]) for word, row in zip(inputs["tokens"], inputs["X"], strict=True)
+    ]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines))
+    weights = {name: inputs[name] for name in ("W_q", "W_k", "W_v")}
+    (tmp_path / "weights.json").write_text(json.dumps(weights))
+    files = ["-e", str(tmp_path / "vectors.txt"), "-p", str(tmp_path / "weights.json")]
+    record = run("cross", "she", "likes coffee", *files)
+    (head,) = record["heads"]
+    for part in ("scores", "scaled_scores", "weights", "output"):
+        held(head[part], expected[part], part)
+    assert (record["query_tokens"], record["key_tokens"]) == (["she"], ["likes", "coffee"])
+    by_hand = run("self", "she likes coffee", *files)
+    held(by_hand["weights"], worked("coffee")["expected"]["scaled"]["weights"], "the same from files")
+
+
+def test_the_row_of_a2_alone_is_its_row_in_the_matrix():
+    inputs, expected = worked("a2")["inputs"], worked("a2")["expected"]["unscaled"]
+    record = run("example", "a2", "-q", inputs["focus"])
+    row = inputs["tokens"].index(inputs["focus"])
+    assert record["weights"] == [run("example", "a2")["weights"][row]]
+    held(record["weights"], [expected["weights"][row]], "weights")
+    held(record["output"], [expected["output"][row]], "output")
+
+
+def test_examples_take_the_inputs_of_their_texts():
+    for name in ("day1", "coffee", "coffee-notebook", "a2"):
+        inputs, record = worked(name)["inputs"], run("example", name)
+        (head,) = record["heads"]
+        for mine, theirs in (
+            ("Q", "q"),
+            ("K", "k"),
+            ("V", "v"),
+            ("W_q", "W_q"),
+            ("W_k", "W_k"),
+            ("W_v", "W_v"),
+        ):
+            if mine in inputs:
+                assert head[theirs] == inputs[mine]
+        assert "X" not in inputs or record["x_query"] == inputs["X"]
+        assert "tokens" not in inputs or record["query_tokens"] == inputs["tokens"]
+
+
+def test_manchester_has_its_tokens_ids_and_shapes():
+    inputs, expected = worked("manchester")["inputs"], worked("manchester")["expected"]
+    record = run("example", "manchester")
+    (head,) = record["heads"]
+    assert record["query_tokens"] == record["key_tokens"] == expected["tokens"]
+    assert record["query_ids"] == record["key_ids"] == expected["ids"]
+    assert (record["dropped"], record["embedding"]["dim"]) == (["."], inputs["dim"])
+    assert np.shape(record["x_query"]) == tuple(expected["X shape"])
+    for W in ("W_q", "W_k", "W_v"):
+        assert np.shape(head[W]) == tuple(expected["W shape"])
+    assert np.shape(head["scores"]) == tuple(expected["scores shape"])
+    assert np.shape(record["output"]) == tuple(expected["output shape"])
+    same = ["self", inputs["text"], "-e", "random", "--dim", str(inputs["dim"])]
+    assert run(*same)["weights"] == record["weights"]
+    held(np.sum(record["weights"], axis=1), np.ones(6), "rows sum to one")
