@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # what type checkers know to be true; the import of typing is saved
 if TYPE_CHECKING:
+    from typing import Any
+
     from attn_cli.attention import attend as attend
     from attn_cli.errors import AttnError as AttnError
     from attn_cli.pipeline import trace_cross as trace_cross
@@ -34,5 +34,7 @@ __all__ = list(_WHERE)
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
+        from importlib import import_module
+
         return getattr(import_module(f"attn_cli.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'attn_cli' has no attribute {name!r}")

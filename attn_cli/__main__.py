@@ -3,20 +3,19 @@
 Four things keep a run of `attn` short; docs/decisions/0002-start-up.md has the measurements.
 """
 
+import _signal  # the builtin below `signal`, which would load enum first: an interrupt must find us ready
 import gc
 import os
-import signal
 import sys
-from types import FrameType
 
 
-def _leave(signum: int, frame: FrameType | None) -> None:
+def _leave(signum: int, frame: object) -> None:
     os._exit(130)
 
 
 def run() -> None:
     """Run attn, and end the process with its exit code."""
-    signal.signal(signal.SIGINT, _leave)  # until main() can clean up, there is nothing to clean up
+    _signal.signal(_signal.SIGINT, _leave)  # until main() can clean up, there is nothing to clean up
     gc.disable()  # imports make no garbage worth a search; main() turns it on again
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread only spins on small matrices
     from attn_cli.cli import main

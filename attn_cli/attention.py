@@ -7,8 +7,9 @@ Rows are queries, columns are keys. Leading axes, where there are any, are heads
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -174,9 +175,10 @@ def attend(
     """
     Q, K, V = _matrices(Q, K, V)
     n_q, n_k = Q.shape[-2], K.shape[-2]
+    shape = (*np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), n_q, n_k)
     scale = 1 / np.sqrt(Q.shape[-1]) if scale is None else scale
-    rows_of_mask = _mask_rows(mask, n_q, n_k)
-    shift = None if bias is None else np.broadcast_to(np.asarray(bias, dtype=Q.dtype), (*Q.shape[:-1], n_k))
+    rows_of_mask = _mask_rows(mask, shape)
+    shift = None if bias is None else _fitting_bias(bias, shape, Q.dtype)
 
     def rows(start: int, stop: int) -> Steps:
         part = None if shift is None else shift[..., start:stop, :]
@@ -188,41 +190,73 @@ def attend(
     # Loads the logging package: only those who ask for output alone pay for it.
     from concurrent.futures import ThreadPoolExecutor
 
-    size = max(1, BLOCK_CELLS // n_k)
+    size = max(1, BLOCK_CELLS * n_q // math.prod(shape))
     with ThreadPoolExecutor(threads or 1) as pool:
         blocks = pool.map(lambda start: rows(start, start + size).output, range(0, n_q, size))
         return None, np.concatenate(list(blocks), axis=-2)
 
 
 def _matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
-    Q, K, V = (np.asarray(M) for M in given)
-    for name, M in zip("QKV", (Q, K, V), strict=True):
-        if M.ndim < 2 or M.dtype.kind not in "fiub" or 0 in M.shape:
-            raise InputError(f"{name} must be a matrix of numbers, at least 1 x 1; its shape is {M.shape}.")
+    Q, K, V = (_numbers(M, name) for name, M in zip("QKV", given, strict=True))
     if Q.shape[-1] != K.shape[-1]:
         raise InputError(
             f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
         )
     if K.shape[-2] != V.shape[-2]:
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
+    for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
+        if not _broadcasts(M.shape[:-2], N.shape[:-2]):
+            raise InputError(
+                f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit."
+            )
     dtype = np.result_type(Q, K, V)
     if dtype.kind != "f":
         dtype = np.dtype(np.float64)
     return Q.astype(dtype, copy=False), K.astype(dtype, copy=False), V.astype(dtype, copy=False)
 
 
-def _mask_rows(mask: ArrayLike | str | None, n_q: int, n_k: int) -> Callable[[int, int], Bools | None]:
+def _numbers(given: ArrayLike, name: str) -> Array:
+    try:
+        M = np.asarray(given)
+    except ValueError:
+        raise InputError(f"{name} must be a matrix of numbers: its rows differ in length.") from None
+    if M.ndim < 2 or M.dtype.kind not in "fiub" or 0 in M.shape:
+        raise InputError(f"{name} must be a matrix of numbers, at least 1 x 1; its shape is {M.shape}.")
+    return M
+
+
+def _broadcasts(*shapes: tuple[int, ...]) -> bool:
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
+
+
+def _mask_rows(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[int, int], Bools | None]:
+    *_, n_q, n_k = shape
     if mask is None:
         return lambda start, stop: None
     if isinstance(mask, str):
         rule = named(mask, n_q, n_k)
         return lambda start, stop: None if rule is None else rule.rows(np.arange(start, min(stop, n_q)))
-    array = np.asarray(mask)
+    try:
+        array = np.asarray(mask)
+    except ValueError:
+        raise InputError("The mask is not a matrix: its rows differ in length.") from None
     if array.dtype != np.bool_:
         raise InputError(
             f"The mask must be boolean, True = may attend; this one holds {array.dtype}.",
             "Numbers that are added to the scores go into `bias`.",
         )
-    if array.ndim < 2 or array.shape[-2:] != (n_q, n_k):
+    if array.shape[-2:] != (n_q, n_k) or not _broadcasts(array.shape[:-2], shape[:-2]):
         raise InputError(f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
     return lambda start, stop: array[..., start:stop, :]
+
+
+def _fitting_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    *_, n_q, n_k = shape
+    array = np.asarray(bias, dtype=dtype)
+    if not _broadcasts(array.shape, shape) or np.broadcast_shapes(array.shape, shape) != shape:
+        raise InputError(f"The bias has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
+    return np.broadcast_to(array, shape)

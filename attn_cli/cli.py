@@ -76,11 +76,13 @@ def _app() -> Any:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in COMMANDS:
                 return None
+            from attn_cli.options import Command
+
             module, attribute = COMMANDS[cmd_name]
             found = getattr(import_module(f"attn_cli.commands.{module}"), attribute)
             if not isinstance(found, typer.Typer):
                 alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-                alone.command(cmd_name)(found)
+                alone.command(cmd_name, cls=Command)(found)
                 found = alone
             return typer.main.get_command(found)
 
@@ -109,15 +111,18 @@ def _app() -> Any:
             str | None, typer.Option(metavar="SHELL", help="Install completion for that shell.")
         ] = None,
     ) -> None:
-        from attn_cli.errors import UsageError
-        from attn_cli.plain import put_plain
+        from attn_cli.errors import USAGE
+        from attn_cli.plain import put_plain, say
 
         if version:
             put_plain(f"attn {VERSION}\n")
-        elif show_completion or install_completion:
+            raise typer.Exit
+        if show_completion or install_completion:
             put_plain(_completion(show_completion or install_completion or "", bool(install_completion)))
-        elif context.invoked_subcommand is None:
-            raise UsageError("No command was given.", context.get_help())
+            raise typer.Exit
+        if context.invoked_subcommand is None:
+            say(context.get_help())
+            raise typer.Exit(USAGE)
 
     return app
 
@@ -128,14 +133,19 @@ def _completion(shell: str, install: bool) -> str:
     from typer._completion_shared import get_completion_script
     from typer._completion_shared import install as install_script
 
-    from attn_cli.errors import UsageError
+    from attn_cli.errors import CreateError, UsageError
     from attn_cli.visible import visible
 
     if shell not in SHELLS:
         raise UsageError(f"There is no completion for {visible(shell)!r}.", f"Shells: {', '.join(SHELLS)}.")
     completion_init()
     if install:
-        name, path = install_script(shell=shell, prog_name="attn", complete_var="_ATTN_COMPLETE")
+        try:
+            name, path = install_script(shell=shell, prog_name="attn", complete_var="_ATTN_COMPLETE")
+        except OSError as error:
+            raise CreateError(
+                f"Cannot install completion: {error.strerror}.", "Try --show-completion."
+            ) from None
         return f"Completion for {name} is installed in {path}; open a new shell to use it.\n"
     return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell) + "\n"
 

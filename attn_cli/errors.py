@@ -27,6 +27,13 @@ class UsageError(AttnError, ValueError):
         self.option = option
 
 
+class NoText(UsageError):
+    """There is no text, and nobody is piping one in (exit 2): help is shown."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__("There is no text.", f'Try: attn {command} "She likes coffee"')
+
+
 class InputError(AttnError, ValueError):
     """Input refused (exit 65): no tokens, a bad matrix, shapes that do not fit."""
 

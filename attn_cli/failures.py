@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from typing import Any
 
-from attn_cli.errors import BUG, CONFIG, INPUT, INTERRUPTED, USAGE, AttnError
+from attn_cli.errors import BUG, CANNOT_WRITE, CONFIG, INPUT, INTERRUPTED, USAGE, AttnError
 from attn_cli.plain import say
 from attn_cli.visible import visible
 
@@ -19,28 +20,33 @@ def report(error: BaseException, args: list[str]) -> int:
     code, message, hint = _described(error)
     if code == 0 or code == INTERRUPTED:
         return code
+    line, _, more = hint.partition("\n")
     if _wants_json(args):
-        record = {"schema": "attn/1", "error": {"code": code, "message": message, "hint": hint or None}}
+        record = {
+            "schema": "attn/1",
+            "error": {"code": code, "message": message, "hint": hint.partition("\n")[0] or None},
+        }
         say(json.dumps(record))
         return code
-    say(f"attn: {message}" + (f" {hint}" if hint and "\n" not in hint else ""))
-    if "\n" in hint:
-        say(hint)
+    line, _, more = hint.partition("\n")
+    say(f"attn: {message}" + (f" {line}" if line else ""))
+    if more and sys.stderr is not None and sys.stderr.isatty():
+        say(more)  # help is for a person who watches; a script gets the one line
     return code
 
 
 def _described(error: BaseException) -> tuple[int, str, str]:
     """Return (exit code, message, hint) of any error."""
     if isinstance(error, AttnError):
-        option = getattr(error, "option", "")
-        variable = _variable_of(option) if error.code == USAGE else None
-        if variable:
-            return CONFIG, f"{variable}: {error.message}", error.hint
         return error.code, error.message, error.hint
     if type(error).__name__ == "Exit" and hasattr(error, "exit_code"):
+        if sys.stdout is None and not error.exit_code:  # help was asked for, and nobody can read it
+            return CANNOT_WRITE, "Standard output is closed.", ""
         return int(error.exit_code), "", ""
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return _usage(error)
+    if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
+        return CANNOT_WRITE, f"Cannot write to standard output: {error.strerror or error}.", ""
     if isinstance(error, MemoryError):
         return INPUT, "There is not enough memory for this.", "Try a shorter text, or --top."
     if isinstance(error, RecursionError):
@@ -61,24 +67,14 @@ def _usage(error: Any) -> tuple[int, str, str]:
         source = context.get_parameter_source(parameter.name)
         if source is not None and source.name == "ENVIRONMENT":
             return CONFIG, f"{parameter.envvar}: {message}", f"Change or unset {parameter.envvar}."
+    if message.startswith("Missing command"):
+        return USAGE, message, f"See {path} --help.\n" + (context.get_help() if context is not None else "")
     return USAGE, message, f"See {path} --help."
-
-
-def _variable_of(option: str) -> str | None:
-    """Return the ATTN_* variable that set this option, if it was one and not the command line."""
-    import sys
-
-    variable = "ATTN_" + option.lstrip("-").replace("-", "_").upper()
-    typed = any(arg == option or arg.startswith(f"{option}=") for arg in sys.argv[1:])
-    short = {"--temperature": "-t", "--query": "-q", "--embedding": "-e", "--projection": "-p"}.get(option)
-    typed = typed or (short is not None and any(arg.startswith(short) for arg in sys.argv[1:]))
-    return variable if option and variable in os.environ and not typed else None
 
 
 def _wants_json(args: list[str]) -> bool:
     """Tell whether the result was to be JSON: then the error is, too, even one of wrong usage."""
-    variable = "" if args[:1] == ["vectors"] else os.environ.get("ATTN_FORMAT", "")
-    values: dict[str, str] = {"format": variable}
+    values = {"format": os.environ.get("ATTN_FORMAT", "")}
     names = {"-f": "format", "--format": "format", "-o": "output", "--output": "output"}
     for arg, following in zip(args, [*args[1:], ""], strict=False):
         if arg == "--":

@@ -70,16 +70,19 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
     written to directly. Raises CreateError when it cannot be opened, WriteError when writing fails.
     """
     name = visible(str(path))
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        with _direct(target, name) as stream:
+    if os.path.exists(path) and not os.path.isfile(path):
+        with _direct(Path(path), name) as stream:
             yield stream
         return
+    target = Path(os.path.realpath(path))
     import tempfile  # only those who write a file pay for it
 
     try:
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
-        if target.exists() and not os.access(target, os.W_OK):
+        exists = os.path.exists(target)
+        mode = stat.S_IMODE(target.stat().st_mode) if exists else 0o666 & ~_umask()
+        if len(os.fsencode(target.name)) > 255:
+            raise OSError(36, "File name too long")
+        if exists and not os.access(target, os.W_OK):
             raise PermissionError(13, "Permission denied")
         handle, beside = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
     except (OSError, ValueError) as error:
@@ -108,6 +111,8 @@ def _direct(target: Path, name: str) -> Iterator[IO[bytes]]:
     try:
         with stream:
             yield stream
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise WriteError(f"Cannot write {name}: {_reason(error)}.") from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from attn_cli import model
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
@@ -99,18 +101,32 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
         if ignored:
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
     layout = projection.about.layout or "in-out"
+    with np.errstate(over="ignore", invalid="ignore"):
+        ready = _ready(projection, inputs.x_query, inputs.x_key, layout, given)
+    return Layer(projection.about, ready, projection), notes
+
+
+def _ready(
+    projection: model.Projection, x_query: Array, x_key: Array, layout: str, given: Given | None
+) -> tuple[Ready, ...]:
     ready = tuple(
         Ready(
             head.name,
             head,
-            head.queries(inputs.x_query, layout),
-            head.keys(inputs.x_key, layout),
-            head.values(inputs.x_key, layout),
+            head.queries(x_query, layout),
+            head.keys(x_key, layout),
+            head.values(x_key, layout),
             None if given is None else given.get("position_scores"),
         )
         for head in projection.heads
     )
-    return Layer(projection.about, ready, projection), notes
+    for head in ready:
+        for name, made in (("W_q", head.q), ("W_k", head.k), ("W_v", head.v)):
+            if not np.isfinite(made).all():
+                raise InputError(
+                    f"{name} times the vectors is more than a number can hold.", "Scale them down."
+                )
+    return ready
 
 
 def _projection_file(name: str) -> Given:

@@ -42,7 +42,7 @@ def embedded(tokens: Sequence[str], context: Sequence[str] | None, settings: Set
 
         notes: tuple[str, ...] = ()
     else:
-        table = open_table(settings.embedding or "word2vec")
+        table = open_table("word2vec" if settings.embedding is None else settings.embedding)
         seed = settings.seed if settings.oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, settings.oov, seed)
 

@@ -141,6 +141,8 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
         if parts and all(part is not None for part in parts):
             arrays = [_array(part, key, 1 if key[0] == "b" else 2, name) for part in parts]
             axis = 0 if layout == "out-in" and key[0] == "W" else -1
+            if len({array.shape for array in arrays}) > 1:
+                raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
     return found
 

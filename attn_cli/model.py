@@ -60,7 +60,11 @@ class Projection(NamedTuple):
         made = self.W_o.shape[1 if rule == "in-out" else 0]
         if self.b_o is not None and len(self.b_o) != made:
             raise InputError(f"b_o has {len(self.b_o)} numbers, but W_o makes {made}.")
-        return project(side_by_side, self.W_o, self.b_o, rule)
+        with np.errstate(over="ignore", invalid="ignore"):
+            joined = project(side_by_side, self.W_o, self.b_o, rule)
+        if not np.isfinite(joined).all():
+            raise InputError("The outputs times W_o are more than a number can hold.", "Scale them down.")
+        return joined
 
 
 def identity(d: int, heads: int) -> Projection:

@@ -10,9 +10,12 @@ from functools import wraps
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
+from attn_cli.errors import ConfigError, NoText, UsageError
 from attn_cli.trace import Settings
 from attn_cli.view import View
+from attn_cli.visible import as_utf8
 
 
 def _option(*names: str, help: str, metavar: str | None = None) -> Any:
@@ -157,6 +160,31 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+class Command(TyperCommand):
+    """A command that knows where its values came from, and shows its help where a text is missing."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a bad value that came from a variable is blamed on the variable (exit 78)."""
+        output = ctx.params.get("output")
+        if output not in (None, "-") and _source(ctx, "format") == "ENVIRONMENT":
+            ctx.params["format"] = None  # the file's suffix was typed, the variable was not
+        try:
+            return super().invoke(ctx)
+        except NoText as error:
+            raise UsageError(error.message, f"{error.hint}\n{ctx.get_help()}") from None
+        except UsageError as error:
+            name = error.option.lstrip("-").replace("-", "_")
+            if name and _source(ctx, name) == "ENVIRONMENT":
+                variable = "ATTN_" + name.upper()
+                raise ConfigError(f"{variable}: {error.message}", error.hint) from None
+            raise
+
+
+def _source(ctx: Any, parameter: str) -> str:
+    source = ctx.get_parameter_source(parameter)
+    return source.name if source is not None else ""
+
+
 def takes(*groups: type[Settings] | type[View]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take the options of Settings, of View, or of both, and receive them as those records.
 
@@ -183,6 +211,8 @@ def takes(*groups: type[Settings] | type[View]) -> Callable[[Callable[..., None]
 
         @wraps(command)
         def run(**values: Any) -> None:
+            if values.get("query") is not None:
+                values["query"] = as_utf8(values["query"])
             records = {
                 names[group]: group(**{field.name: values.pop(field.name) for field in fields(group)})
                 for group in groups

@@ -38,7 +38,13 @@ def trace_self(text: str, settings: Settings | None = None, report: Report | Non
 def trace_masked(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
     settings = settings or Settings()
-    return trace_text("masked", text, None, replace(settings, mask=settings.mask or "causal"), report)
+    return trace_text(
+        "masked",
+        text,
+        None,
+        replace(settings, mask="causal" if settings.mask is None else settings.mask),
+        report,
+    )
 
 
 def trace_cross(
@@ -98,7 +104,7 @@ def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask |
             return masks.named(given, n_q, n_k)
         return masks.from_array("the given file", given, "allowed", n_q, n_k)
     if wanted is None or masks.is_name(wanted):
-        return masks.named(wanted or "none", n_q, n_k)
+        return masks.named("none" if wanted is None else wanted, n_q, n_k)
     if not looks_like_file(wanted):
         return masks.named(wanted, n_q, n_k)
     if settings.mask_true is None:

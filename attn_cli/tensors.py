@@ -76,7 +76,8 @@ def _entry(entry: object, where: str, available: int) -> tuple[int, int, np.dtyp
         raise malformed
     code, shape, offsets = (entry.get(name) for name in ("dtype", "shape", "data_offsets"))
     if (
-        code not in DTYPES
+        not isinstance(code, str)
+        or code not in DTYPES
         or not isinstance(shape, list)
         or not isinstance(offsets, list)
         or len(offsets) != 2

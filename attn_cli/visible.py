@@ -54,3 +54,8 @@ def _joins_emoji(text: str, i: int) -> bool:
 
 def _is_picture(char: str) -> bool:
     return unicodedata.category(char) == "So" or "\U0001f3fb" <= char <= "\U0001f3ff"
+
+
+def as_utf8(argument: str) -> str:
+    """Return a command-line argument read as UTF-8 in any locale; bytes that are not UTF-8 become U+FFFD."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -13,10 +13,14 @@ import sys
 import termios
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+import attn_cli
+
 COMMAND = [sys.executable, "-m", "attn_cli"]
+ROOT = str(Path(attn_cli.__file__).resolve().parents[1])
 SGR = re.compile("\x1b\\[[0-9;]*m")
 # What would change how attn looks or computes; a test that wants one says so.
 _OURS = re.compile(
@@ -33,11 +37,14 @@ class Ran(NamedTuple):
 
 
 def surroundings(env: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """Return a plain environment, changed by `env`; a value of None takes a variable away."""
-    plain = {name: value for name, value in os.environ.items() if not _OURS.fullmatch(name)}
-    plain |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    plain |= {name: value for name, value in (env or {}).items() if value is not None}
-    return {name: value for name, value in plain.items() if name not in (env or {}) or env[name] is not None}
+    """Return a plain environment, changed by `env`; a value of None takes a variable away.
+
+    Whatever the folder that attn is run in, it is the attn under test.
+    """
+    made: dict[str, str | None] = {k: v for k, v in os.environ.items() if not _OURS.fullmatch(k)}
+    made |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(env or {})
+    made["PYTHONPATH"] = os.pathsep.join(filter(None, [made.get("PYTHONPATH"), ROOT]))
+    return {name: value for name, value in made.items() if value is not None}
 
 
 def attn(

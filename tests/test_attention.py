@@ -436,7 +436,7 @@ def test_shapes_that_do_not_fit_are_refused_and_named(what, return_weights):
 @pytest.mark.parametrize("name", ["Q", "K", "V"])
 def test_what_is_no_matrix_of_numbers_is_refused_by_name(name, bad):
     given = {"Q": np.ones((1, 2)), "K": np.ones((1, 2)), "V": np.ones((1, 2)), name: bad}
-    with pytest.raises(InputError, match=f"^{name} must be a matrix"):
+    with pytest.raises(InputError, match=f"^{name} .*matrix"):
         attend(**given)
 
 

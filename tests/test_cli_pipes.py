@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -9,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyte
 import pytest
 from rich.cells import cell_len
 
@@ -61,11 +63,24 @@ def test_a_reader_that_leaves_a_file_argument_is_no_error_either():
 
 
 def test_standard_output_by_name_is_standard_output(at):
-    assert json.loads(shell("attn self 'a b' -f json -o /dev/stdout | cat").out)["kind"] == "self"
-    assert json.loads(shell("attn self 'a b' -f json -o -").out)["kind"] == "self"
-    shell("attn self 'a b' -f json -o >(cat > substituted.json); sleep 0.1")
-    assert json.loads(Path("substituted.json").read_text())["kind"] == "self"
-    assert [path.name for path in at.iterdir()] == ["substituted.json"]
+    for name in ("-", "/dev/stdout", "/dev/fd/1"):
+        assert json.loads(shell(f"attn self 'a b' -f json -o {name} | cat").out)["kind"] == "self"
+    assert json.loads(shell("attn self 'a b' -f json -o /dev/fd/3 3>&1 >&2 | cat").out)["kind"] == "self"
+    assert os.listdir() == []
+
+
+def test_standard_output_by_name_appends_where_the_shell_appends(at):
+    Path("log.txt").write_text("yesterday\n")
+    assert shell("attn self 'a b' -o /dev/stdout >> log.txt").code == 0
+    assert Path("log.txt").read_text() == "yesterday\n" + attn("self", "a b").out
+
+
+def test_a_named_pipe_as_output_is_written_to_and_stays(at):
+    assert (
+        shell("mkfifo pipe.json; cat pipe.json > copy.json & attn self 'a b' -o pipe.json && wait").code == 0
+    )
+    assert Path("copy.json").read_text() == attn("self", "a b", "-f", "json").out
+    assert stat.S_ISFIFO(os.stat("pipe.json").st_mode)
 
 
 def test_what_is_piped_in_is_the_text_with_and_without_a_dash():
@@ -175,6 +190,20 @@ def test_a_dumb_terminal_gets_plain_text():
     assert ran.code == 0 and ran.out == attn("self", FOX, "--width", "80").out
 
 
+def test_a_long_work_shows_how_far_it_is_and_then_takes_that_away():
+    text = " ".join(f"word{i}" for i in range(2000))
+    ran = terminal("self", text, "-e", "random", columns=80)
+    assert ran.code == 0 and "%" in ran.out
+    screen = pyte.HistoryScreen(80, 200, history=2000)
+    pyte.Stream(screen).feed(ran.out.replace("\n", "\r\n"))
+    assert screen.display[0].startswith("Self-attention") and "Attending" not in "".join(screen.display)
+
+
+def test_a_dumb_terminal_gets_no_escape_sequences_from_progress_either():
+    text = " ".join(f"word{i}" for i in range(1500))
+    assert "\x1b" not in terminal("self", text, "-e", "random", env={"TERM": "dumb"}).out
+
+
 # ASCII
 
 
@@ -196,6 +225,13 @@ def test_where_only_ascii_can_be_written_all_is_ascii_and_nothing_breaks(env):
     ):
         ran = attn(*args, env=env)
         assert ran.code == 0 and ran.out.isascii() and ran.err.isascii() and "Traceback" not in ran.err, args
+
+
+def test_an_ascii_text_is_shown_in_ascii_without_any_spelling_out():
+    """Our own marks have stand-ins: nobody who typed plain letters is shown a backslash and a number."""
+    for args in (["explain", FOX], ["masked", FOX, "-q", "fox"], ["explain", FOX, "-t", "2"], ["--help"]):
+        ran = attn(*args, env=ASCII[0])
+        assert ran.code == 0 and not re.findall(r"\\[ux][0-9a-f]{2,}", ran.out), args
 
 
 @pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])

@@ -96,10 +96,6 @@ def inert(ran: Ran, colored: bool = False, allowed: str = "\n") -> Ran:
     return ran
 
 
-def tokens_of(text: str) -> list[str]:
-    return text.split()
-
-
 def given_tokens(tokens: list[str], **options: object) -> Trace:
     """Attend from tokens that no tokenizer would let through, such as one with a newline in it."""
     draw = np.random.default_rng(0)
@@ -109,7 +105,7 @@ def given_tokens(tokens: list[str], **options: object) -> Trace:
 
 
 TEXT = " ".join(HOSTILE)
-TOKENS = tokens_of(TEXT)
+TOKENS = TEXT.split()
 FORMATS = ["table", "bars", "markdown", "csv", "tsv", "json", "jsonl"]
 
 

@@ -108,7 +108,7 @@ def blocks_of(kind: str, n: int, mode: str, width: int | None) -> list:
 def cases() -> Iterator[tuple[str, int]]:
     """Yield tokens of one letter and of twelve in every number, the odd ones in a few numbers."""
     yield from (("letters", n) for n in SIZES)
-    yield from (("long", n) for n in (2, 12, 40, 300))
+    yield from (("long", n) for n in (2, 12, 40))
     yield from (("longer", n) for n in (6, 300))
     yield from (("cjk", n) for n in (1, 6, 20))
     yield from (("emoji", n) for n in (6, 40))

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_self
+from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.matrices import given_from, read_given, read_mask
 from attn_cli.pipeline import trace_matrices
@@ -164,15 +164,25 @@ def test_one_matrix_a_head_is_the_same_as_their_columns_side_by_side():
             np.testing.assert_allclose(head.output, theirs.output, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [trace_self, trace_masked])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, file):
-    trace = trace_self("she likes coffee", Settings(embedding="random", heads=heads, head="all", seed=2))
+def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, kind, file):
+    trace = kind("she likes coffee", Settings(embedding="random", heads=heads, head="all", seed=2))
     path = file(json.dumps(trace.to_dict(steps=True)))
     again = trace_matrices("compute", read_given(path), Settings(head="all"))
+    assert (again.query_tokens, again.key_tokens) == (trace.query_tokens, trace.key_tokens)
     assert len(again.heads) == heads
     for head, first in zip(again.heads, trace.heads, strict=True):
         np.testing.assert_allclose(head.weights, first.weights, rtol=0, atol=1e-12)
         np.testing.assert_allclose(head.output, first.output, rtol=0, atol=1e-12)
+
+
+def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored(file):
+    trace = trace_self("she likes coffee", Settings(embedding="random", temperature=0.5))
+    path = file(json.dumps(trace.to_dict(steps=True)))
+    again = trace_matrices("compute", read_given(path), Settings())
+    if not any("temperature" in note for note in again.notes):
+        np.testing.assert_allclose(again.weights, trace.weights, rtol=0, atol=1e-12)
 
 
 def test_attn_s_own_json_with_steps_is_a_projection_file(file):

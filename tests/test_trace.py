@@ -391,6 +391,18 @@ def test_a_condensed_trace_is_made_without_a_matrix_of_all_weights():
         tracemalloc.stop()
 
 
+def test_a_condensed_trace_of_many_heads_takes_little_more_memory_than_one_of_one():
+    peaks = []
+    for heads in (1, 16):
+        tracemalloc.start()
+        try:
+            trace_self(LONG, changed(dim=16, heads=heads))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < 4 * peaks[0]
+
+
 def test_a_million_cells_are_still_shown_whole():
     trace = trace_cross(" ".join(["a"] * 1000), " ".join(["b"] * 1000), RANDOM)
     assert not trace.condensed and trace.weights.shape == (1000, 1000)

@@ -45,10 +45,10 @@ def trained(tmp_path, name, data, settings=SMALL, output="out.safetensors"):
 
 
 def test_the_same_text_and_seed_give_the_same_bytes_and_another_seed_gives_others(tmp_path):
-    first = trained(tmp_path, "text.txt", TEXT, output="a").read_bytes()
-    assert trained(tmp_path, "text.txt", TEXT, output="b").read_bytes() == first
+    first = trained(tmp_path, "text.txt", TEXT, output="a.safetensors").read_bytes()
+    assert trained(tmp_path, "text.txt", TEXT, output="b.safetensors").read_bytes() == first
     other = TrainSettings(**{**vars(SMALL), "seed": 4})
-    assert trained(tmp_path, "text.txt", TEXT, other, output="c").read_bytes() != first
+    assert trained(tmp_path, "text.txt", TEXT, other, output="c.safetensors").read_bytes() != first
 
 
 def test_a_packed_text_gives_the_vectors_of_the_plain_one_whatever_its_name(tmp_path):
@@ -163,20 +163,22 @@ def test_too_rare_words_are_refused_with_what_to_try(tmp_path):
 
 def test_what_could_only_fail_after_hours_is_refused_at_once(tmp_path):
     with pytest.raises(FileError):
-        train_file([str(tmp_path / "missing.txt")], str(tmp_path / "out"), SMALL, silent)
+        train_file([str(tmp_path / "missing.txt")], str(tmp_path / "out.safetensors"), SMALL, silent)
     (tmp_path / "text.txt").write_text(TEXT)
     seen = []
     with pytest.raises(CreateError):
-        train_file([str(tmp_path / "text.txt")], str(tmp_path / "nowhere" / "out"), SMALL, seen.append)
+        train_file(
+            [str(tmp_path / "text.txt")], str(tmp_path / "nowhere" / "out.safetensors"), SMALL, seen.append
+        )
     for wrong in ({"dim": 0}, {"epochs": 0}, {"seed": -1}, {"remove": 8}, {"length": 0.0}, {"sample": 2.0}):
         with pytest.raises(UsageError):
             train_file(
                 [str(tmp_path / "text.txt")],
-                str(tmp_path / "out"),
+                str(tmp_path / "out.safetensors"),
                 TrainSettings(**{**vars(SMALL), **wrong}),
                 seen.append,
             )
-    assert seen == [] and not (tmp_path / "out").exists()
+    assert seen == [] and not (tmp_path / "out.safetensors").exists()
 
 
 def test_progress_tells_of_each_pass_and_never_goes_back(tmp_path):

@@ -301,8 +301,10 @@ def test_the_nearest_words_are_those_of_a_plain_sort(n, k):
 
 
 def test_ties_go_to_the_word_that_stands_first():
-    found = table(["b", "a", "c"], [[2, 0], [1, 0], [0, 1]])
-    assert [word for word, _ in nearest(found, np.array([1.0, 0.0]), 3)] == ["b", "a", "c"]
+    words = [f"w{i}" for i in range(300)]
+    found = table(words, [[i % 2, 1 - i % 2] for i in range(300)])
+    near = [word for word, _ in nearest(found, np.array([1.0, 0.0]), 300)]
+    assert near == words[1::2] + words[::2]
 
 
 def test_a_bundled_word_is_nearest_to_itself_and_its_neighbours_are_those_of_a_plain_sort():

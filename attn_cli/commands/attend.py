@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from attn_cli.commands.common import one_text, progress, read_text, settled, show
-from attn_cli.errors import UsageError
+from attn_cli.errors import NoText, UsageError
 from attn_cli.options import Texts, takes
 from attn_cli.trace import Settings
 from attn_cli.view import View
@@ -72,8 +72,6 @@ def cross(
         raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
     given, context = texts if len(texts) == 2 else (None, texts[0] if texts else None)
     if context is None:
-        from attn_cli.commands.common import NoText
-
         raise NoText("cross")
     text = read_text(given, "cross")
     show(trace_cross(text, read_text(context, "cross"), settings, progress("Attending")), view)

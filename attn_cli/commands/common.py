@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, NoText, UsageError
 from attn_cli.plain import put_plain
 from attn_cli.trace import Settings
 from attn_cli.view import View
-from attn_cli.visible import visible
+from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
     from attn_cli.terminal import Terminal
     from attn_cli.trace import Trace
 
+STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 FINEST = 17  # a double has no more digits
 
 
@@ -36,7 +37,7 @@ def one_text(texts: Sequence[str] | None, command: str) -> str:
 def read_text(text: str | None, command: str) -> str:
     """Return `text`, or all of standard input where it is `-` or left out."""
     if text is not None and text != "-":
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return as_utf8(text)
     if sys.stdin is None or (text is None and sys.stdin.isatty()):
         raise NoText(command)
     try:
@@ -48,13 +49,6 @@ def read_text(text: str | None, command: str) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-class NoText(UsageError):
-    """There is no text and nobody is piping one in: the caller shows help."""
-
-    def __init__(self, command: str) -> None:
-        super().__init__("There is no text.", f'Try: attn {command} "She likes coffee"')
-
-
 def settled(view: View) -> View:
     """Return the view with its format chosen: the one given, else the output file's suffix, else a table."""
     from attn_cli.render import SUFFIXES
@@ -63,12 +57,14 @@ def settled(view: View) -> View:
         raise UsageError(f"--precision cannot be {view.precision}.", f"Give 0 to {FINEST}.", "--precision")
     if view.width is not None and not 20 <= view.width <= 10_000:
         raise UsageError(f"--width cannot be {view.width}.", "Give 20 to 10,000.", "--width")
+    if view.output in STANDARD_OUTPUT:
+        view = replace(view, output="-")
     chosen = view.format
     if chosen is None and view.output not in (None, "-"):
         suffix = Path(str(view.output)).suffix.lower()
         if suffix not in SUFFIXES and _is_ordinary(str(view.output)):
             raise UsageError(
-                f"No format is known by the suffix {visible(suffix) or 'of a name without one'!r}.",
+                f"No format is known by the suffix of {visible(str(view.output))!r}.",
                 f"Use {' '.join(SUFFIXES)}, or choose one with -f.",
                 "--output",
             )
@@ -136,6 +132,7 @@ class Progress:
     def __init__(self, label: str) -> None:
         self.label = label
         self.watched = sys.stderr is not None and sys.stderr.isatty()
+        self.line = ""
         self.said = -1
 
     def __call__(self, done: float) -> None:
@@ -143,6 +140,7 @@ class Progress:
         percent = int(100 * done)
         if self.watched and percent != self.said:
             self.said = percent
-            end = "\r" if percent < 100 else "\r\x1b[K"
-            sys.stderr.write(f"{self.label} {percent:3d} %{end}")
+            line = f"{self.label} {percent:3d} %" if percent < 100 else ""
+            sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
+            self.line = line
             sys.stderr.flush()

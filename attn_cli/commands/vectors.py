@@ -8,9 +8,9 @@ import typer
 
 from attn_cli.commands.common import FINEST, deliver, settled
 from attn_cli.errors import InputError, UsageError
-from attn_cli.options import Output
+from attn_cli.options import Command, Output
 from attn_cli.view import View
-from attn_cli.visible import visible
+from attn_cli.visible import as_utf8, visible
 
 app = typer.Typer(
     help="Word vectors: what is known of them, neighbours, training.\n\nExample: attn vectors nearest colour",
@@ -35,11 +35,11 @@ Chosen = Annotated[
 ]
 Format = Annotated[
     Literal["table", "json", "jsonl"] | None,
-    typer.Option("--format", "-f", help="Output format.  [default: table]"),
+    typer.Option("--format", "-f", help="Output format.  [default: table]", envvar="ATTN_FORMAT"),
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def info(source: Source = None, format: Format = None, output: Output = None) -> None:
     """What is known of a set of word vectors: size, length, settings, sources.
 
@@ -55,17 +55,22 @@ def info(source: Source = None, format: Format = None, output: Output = None) ->
         return
     lines = [(key, value) for key, value in about.items() if value not in (None, {})]
     lines += list(dict(about["about"]).items())  # type: ignore[call-overload]
-    deliver("".join(f"{key:<12} {_plain(value)}\n" for key, value in lines if key != "about"), view)
+    shown = [visible(f"{key:<12} {_plain(value)}") for key, value in lines if key != "about"]
+    deliver("\n".join(shown) + "\n", view)
 
 
-@app.command()
+@app.command(cls=Command)
 def nearest(
     word: Annotated[
         str, typer.Argument(metavar="WORD", help="The word whose neighbours are wanted.", show_default=False)
     ],
     embedding: Chosen = None,
-    top: Annotated[int, typer.Option("--top", metavar="K", help="How many neighbours.")] = 10,
-    precision: Annotated[int, typer.Option("--precision", metavar="N", help="Digits shown.")] = 3,
+    top: Annotated[
+        int, typer.Option("--top", metavar="K", help="How many neighbours.", envvar="ATTN_TOP")
+    ] = 10,
+    precision: Annotated[
+        int, typer.Option("--precision", metavar="N", help="Digits shown.", envvar="ATTN_PRECISION")
+    ] = 3,
     format: Format = None,
     output: Output = None,
 ) -> None:
@@ -82,6 +87,7 @@ def nearest(
     if not 0 <= precision <= FINEST:
         raise UsageError(f"--precision cannot be {precision}.", f"Give 0 to {FINEST}.", "--precision")
     table = open_table(embedding or "word2vec")
+    word = as_utf8(word)
     found = look_up(word, table)
     if found is None:
         raise InputError(f"{table.name} has no vector for {visible(word)!r}.", "Check its spelling.")
@@ -96,7 +102,7 @@ def nearest(
     deliver("".join(f"{visible(n):<{widest}}  {c:.{precision}f}\n" for n, c in neighbours), view)
 
 
-@app.command()
+@app.command(cls=Command)
 def train(
     corpora: Annotated[
         list[str],
@@ -142,7 +148,9 @@ def _viewed(format: str | None, output: str | None) -> View:
     view = settled(View(format=format, output=output))
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(
-            f"This command has no {view.format} form.", "Use -f table, json or jsonl.", "--format"
+            f"This command has no {view.format} form" + (f" for {visible(output)}." if output else "."),
+            "Use -f table, json or jsonl.",
+            "--format",
         )
     return view
 

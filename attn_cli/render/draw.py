@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
@@ -15,7 +16,7 @@ from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrappe
 from attn_cli.terminal import Line, Terminal
 from attn_cli.view import View
 
-_ASCII = str.maketrans({"×": "x", "√": "sqrt", "–": "-", "…": "...", "·": "."})
+_ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})
 LONGEST_BAR, LONGEST_NAME = 40, 28
 UNLIMITED_COLUMNS = 12  # of a wide matrix, where there is no width to fit
 
@@ -31,7 +32,7 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
             case Say(text, quiet):
                 yield from wrapped(terminal.text(text), terminal.width, style=DIM if quiet else None)
             case Formula(text, before):
-                shown = text if terminal.unicode else text.translate(_ASCII)
+                shown = _written(text, terminal)
                 joined = f"{terminal.text(before)} {shown}" if before else shown
                 yield from wrapped(joined, terminal.width, "  ", hanging=4)
             case Matrix():
@@ -42,6 +43,13 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 yield from _links(rows, terminal)
             case Bars():
                 yield from _bars(block, view, terminal)
+
+
+def _written(text: str, terminal: Terminal) -> str:
+    """Return arithmetic in the terminal's characters; it holds no token."""
+    if terminal.unicode:
+        return text
+    return re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
 
 
 def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
@@ -82,8 +90,8 @@ def _across(block: Matrix, view: View, terminal: Terminal) -> int:
 
 def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
     """Draw a small table; where it is too wide, its later columns go below, under the same labels."""
-    rows = [[terminal.text(text) for text in row] for row in block.rows]
-    header = [terminal.text(text) if terminal.unicode else text.translate(_ASCII) for text in block.header]
+    rows = [[row[0], *(_written(text, terminal) for text in row[1:])] for row in block.rows]
+    header = [_written(text, terminal) for text in block.header]
     widths = [max(cells(row[c]) for row in [header, *rows]) for c in range(len(header))]
     most = LABEL if terminal.width is None else max(2, min(LABEL, terminal.width - 2 - max(widths[1:])))
     names = labels([row[0] for row in rows], terminal, most)

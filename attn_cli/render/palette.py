@@ -38,11 +38,12 @@ def ramp_name(palette: str | None, terminal: Terminal) -> str:
 
 def shades(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES cell styles from the least value to the largest: a background and readable text on it."""
-    return _sixteen(name) if colors == 16 else _shades(name)
+    return _sixteen(name) if colors == 16 else _shades(name, colors)
 
 
 @lru_cache(maxsize=8)
-def _shades(name: str) -> tuple[Style, ...]:
+def _shades(name: str, colors: int) -> tuple[Style, ...]:
+    # A Style remembers the codes of the first terminal that it was drawn on: each kind has its own.
     return tuple(
         Style(color=Color.from_rgb(*_text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in _ramp(name)
     )

@@ -34,7 +34,7 @@ def open_table(embedding: str) -> Table:
         return bundled()
     if not looks_like_file(embedding):
         raise UsageError(
-            f"There are no vectors {visible(embedding)!r}.",
+            f"There are no vectors {visible(embedding)!r} (-e).",
             "Choose word2vec, or a file (with a slash or a suffix such as .txt).",
             "--embedding",
         )

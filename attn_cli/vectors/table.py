@@ -40,8 +40,10 @@ class Table(NamedTuple):
     @property
     def length(self) -> float | None:
         """The one Euclidean length that all vectors have, where the file states one."""
-        stated = self.about.get("length")
-        return float(stated) if stated else None
+        try:
+            return float(self.about["length"])
+        except (KeyError, ValueError):
+            return None
 
     def words(self) -> list[str]:
         """Return every word, in order."""
@@ -53,7 +55,10 @@ class Table(NamedTuple):
         for word in words:
             at = self.block.find(b"\n" + word.encode("utf-8", "surrogatepass") + b"\n")
             if at >= 0 and word and "\n" not in word:
-                found[word] = self.matrix[self.block.count(b"\n", 0, at)].astype(np.float64)
+                vector = self.matrix[self.block.count(b"\n", 0, at)].astype(np.float64)
+                if not np.isfinite(vector).all():
+                    raise InputError(f"{self.name}: the vector of {visible(word)!r} holds NaN or infinity.")
+                found[word] = vector
         return found
 
 
@@ -75,6 +80,9 @@ def read_table(path: str, source: str = "file", name: str | None = None) -> Tabl
     block = b"\n" + arrays["words"].tobytes() + b"\n"
     if block.count(b"\n") != len(arrays["vectors"]) + 1:
         raise InputError(f"{shown} has {block.count(10) - 1} words but {len(arrays['vectors'])} vectors.")
+    if arrays["vectors"].shape[1] == 0 or arrays["vectors"].dtype.kind != "f":
+        raise InputError(f"{shown}: its vectors hold no decimal numbers.")
+    about = {key: value for key, value in about.items() if isinstance(value, str)}
     return Table(source, shown, block, arrays["vectors"], about)
 
 
@@ -88,7 +96,10 @@ def write_table(stream: IO[bytes], words: list[str], matrix: Array, about: dict[
 def describe(table: Table) -> dict[str, object]:
     """Return what is known of a table: its size and what its maker noted."""
     noted = {key: value for key, value in table.about.items() if key not in ("format", "length")}
-    settings = noted.pop("settings", None)
+    try:
+        settings = json.loads(noted.pop("settings", "null"))
+    except ValueError:
+        settings = None
     return {
         "source": table.source,
         "name": table.name,
@@ -97,6 +108,6 @@ def describe(table: Table) -> dict[str, object]:
         "dtype": str(table.matrix.dtype),
         "length": table.length,
         "bytes": int(table.matrix.nbytes + len(table.block)),
-        "settings": json.loads(settings) if settings else None,
+        "settings": settings,
         "about": noted,
     }

@@ -32,8 +32,9 @@ def read_text(path: str) -> Table:
     if claimed and claimed[0] != len(rows):
         raise InputError(f"{name}, line 1: the header claims {claimed[0]:,} words; there are {len(rows):,}.")
     vectors: dict[bytes, list[float]] = {}
+    claim = " by line 1" if claimed else ""
     for number, fields in rows:
-        word = _word(fields, dim, f"{name}, line {number}")
+        word = _word(fields, dim, f"{name}, line {number}", claim)
         vectors.setdefault(word, _numbers(fields[-dim:], f"{name}, line {number}"))
     doubled = len(rows) - len(vectors)
     about = {"doubled": str(doubled)} if doubled else {}
@@ -41,19 +42,20 @@ def read_text(path: str) -> Table:
 
 
 def _header(rows: list[tuple[int, list[bytes]]]) -> tuple[int, int] | None:
-    """Return (words, dim) if the first row is a header: two whole numbers, and rows of dim numbers below."""
+    """Return (words, dim) if the first row is a header: two whole numbers, unlike the rows below."""
     first = rows[0][1]
     if len(first) != 2 or not all(field.isdigit() and len(field) < 16 for field in first) or len(rows) < 2:
         return None
     words, dim = int(first[0]), int(first[1])
-    return (words, dim) if dim > 0 and len(rows[1][1]) > dim else None
+    below = len(rows[1][1])
+    return (words, dim) if dim > 0 and (below > 2 or (dim == 1 and words == len(rows) - 1)) else None
 
 
-def _word(fields: list[bytes], dim: int, where: str) -> bytes:
+def _word(fields: list[bytes], dim: int, where: str, claim: str) -> bytes:
     spare = len(fields) - dim
     if spare < 1 or (spare > 1 and any(_is_number(field) for field in fields[1:spare])):
         raise InputError(
-            f"{where}: {len(fields) - 1} numbers; {dim} were expected.",
+            f"{where}: {len(fields) - 1} numbers; {dim} were expected{claim}.",
             "Give every word equally many numbers.",
         )
     word = b" ".join(fields[:spare])

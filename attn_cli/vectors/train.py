@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_LINE = 1 << 20
+MOST_WORDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,10 @@ class Corpus:
                     tokens = tokenize(line.decode("utf-8", "replace").lower(), keep_punctuation=True).tokens
                     if tokens:
                         words += len(tokens)
-                        yield list(tokens)
+                        # gensim drops what a sentence has beyond ten thousand words
+                        yield from (
+                            list(tokens[i : i + MOST_WORDS]) for i in range(0, len(tokens), MOST_WORDS)
+                        )
                     if number % 2000 == 0:
                         done = (before + raw.tell()) / max(1, self.bytes)
                         self.report(Stage(phase, min(1.0, done), words, time.monotonic() - start))
@@ -180,11 +184,15 @@ def _check(settings: TrainSettings, output: str) -> None:
         value = getattr(settings, name)
         if not smallest <= value < 2**31:
             option = "--" + name.replace("_", "-")
-            raise UsageError(f"{option} cannot be {value}.", f"Give {smallest} or more.", option)
+            raise UsageError(f"{option} cannot be {value}.", f"Give {smallest} to {2**31 - 1:,}.", option)
     if settings.remove >= settings.dim:
         raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
     if not (0 < settings.length < 1e4 and 0 <= settings.sample <= 1):
         raise UsageError("--length must lie between 0 and 10,000, and --sample between 0 and 1.")
+    if not output.lower().endswith(".safetensors"):
+        raise UsageError(f"Vectors are written as .safetensors, not as {visible(output)}.", option="--output")
+    if os.path.isdir(output):
+        raise CreateError(f"Cannot create {visible(output)}: it is a directory.")
     folder = os.path.dirname(os.path.realpath(output))
     if not os.access(folder, os.W_OK):
         raise CreateError(f"Cannot create {visible(output)}: its folder cannot be written to.")
