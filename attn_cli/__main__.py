@@ -3,7 +3,8 @@
 Four things keep a run of `attn` short; docs/decisions/0002-start-up.md has the measurements.
 """
 
-import _signal  # the builtin below `signal`, which would load enum first: an interrupt must find us ready
+# The builtin below `signal`, which would load enum first: an interrupt must find us ready.
+import _signal  # type: ignore[import-not-found]
 import gc
 import os
 import sys

@@ -187,6 +187,8 @@ def attend(
     if return_weights:
         steps = rows(0, n_q)
         return steps.weights, steps.output
+    if threads is not None and threads < 1:
+        raise InputError(f"threads cannot be {threads}.", "Give 1 or more.")
     # Loads the logging package: only those who ask for output alone pay for it.
     from concurrent.futures import ThreadPoolExecutor
 

@@ -50,6 +50,17 @@ def regular(path: str | Path) -> Path:
     return Path(path)
 
 
+def first_bytes(path: str | Path, count: int = 9) -> bytes:
+    """Return the first bytes of a regular file: what tells its format."""
+    try:
+        with regular(path).open("rb") as file:
+            return file.read(count)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+
+
 def read_bytes(path: str | Path, limit: int = 1 << 28) -> bytes:
     """Read a whole regular file of at most `limit` bytes."""
     path = regular(path)

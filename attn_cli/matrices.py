@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.files import read_bytes
+from attn_cli.files import first_bytes, read_bytes
 from attn_cli.tensors import is_safetensors, read_npy, read_npz, read_safetensors
 from attn_cli.visible import visible
 
@@ -66,7 +66,7 @@ def read_given(path: str | Path) -> Given:
 
 def read_record(path: str | Path) -> dict[str, object]:
     """Read a file of named values: a JSON object, a .npz or a safetensors file."""
-    start = read_bytes(path)[:9]
+    start = first_bytes(path)
     if start[:2] == b"PK":
         return {name: _spoken(array, visible(str(path))) for name, array in read_npz(path).items()}
     if is_safetensors(start):
@@ -111,6 +111,10 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         if old in record and old.upper() not in record:
             record[old.upper()] = record.pop(old)
     own = record.get("schema") == "attn/1"
+    if own:
+        record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
+    if heads is None and np.ndim(record.get("W_q")) == 3:  # type: ignore[arg-type]
+        heads = len(record["W_q"])  # type: ignore[arg-type]
     layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
     arrays = {
         key: _array(record[key], key, 2, name, layout) for key in MATRICES if record.get(key) is not None
@@ -127,8 +131,14 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         layout=layout,
         score=_choice(record.get("score"), "score", ("scaled", "dot", "cosine"), name),
         mask=record.get("mask"),
-        ignored=() if own else tuple(visible(str(key)) for key in record if key not in KNOWN),
+        ignored=_ignored(record, own),
     )
+
+
+def _ignored(record: dict[str, object], own: bool) -> tuple[str, ...]:
+    if own:  # attn knows the names that it wrote; of what changes the weights, only this is not read again
+        return () if record.get("temperature", 1) == 1 else ("temperature",)
+    return tuple(visible(str(key)) for key in record if key not in KNOWN)
 
 
 def _from_trace(record: dict[str, object], heads: list[object], name: str) -> dict[str, object]:

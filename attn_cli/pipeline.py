@@ -146,7 +146,7 @@ def _attended(
     wanted = max(LINKS, settings.top or 0)
     rows, focus, swept, notes = np.arange(n_q), asked, {}, list(inputs.notes)
     if condensed := n_q * n_k > LARGE and not settings.full:
-        swept = work.sweep(n_q, wanted, report)
+        swept = work.sweep(n_q, wanted, shown == "mean", report)
         focus = asked or (_telling(swept[shown].links, inputs),)
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)

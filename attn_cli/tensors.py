@@ -46,9 +46,9 @@ def read_safetensors(path: str | Path) -> tuple[Arrays, dict[str, str]]:
     if length > min(size - 8, _HEADER_LIMIT):
         raise InputError(f"{name}, byte 0: the header claims {length:,} bytes; the file has {size:,}.")
     try:
-        header = json.loads(mapped[8 : 8 + length])
+        header = json.loads(mapped[8 : 8 + length], object_pairs_hook=_once)
     except (ValueError, RecursionError):
-        raise InputError(f"{name}, byte 8: the header is not JSON.") from None
+        raise InputError(f"{name}, byte 8: the header is not JSON, or names an array twice.") from None
     if not isinstance(header, dict):
         raise InputError(f"{name}, byte 8: the header is not a JSON object.")
     metadata = header.pop("__metadata__", {})
@@ -59,10 +59,17 @@ def read_safetensors(path: str | Path) -> tuple[Arrays, dict[str, str]]:
         taken.append((start, stop))
         flat = np.frombuffer(mapped, dtype, math.prod(shape), 8 + length + start)
         arrays[key] = flat.reshape(shape)
-    taken.sort()
-    if any(stop > start for (_, stop), (start, _) in pairwise(taken)):
-        raise InputError(f"{name}: two arrays overlap.")
+    edges = sorted([(0, 0), *taken, (size - 8 - length, size - 8 - length)])
+    if any(stop != start for (_, stop), (start, _) in pairwise(edges)):
+        raise InputError(f"{name}: its arrays overlap, or leave bytes over.")
     return arrays, metadata if isinstance(metadata, dict) else {}
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Make a dict of a JSON object's pairs; a name that comes twice is a ValueError."""
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a name comes twice")
+    return dict(pairs)
 
 
 def is_safetensors(start: bytes) -> bool:

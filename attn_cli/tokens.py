@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 from unicodedata import category
 
@@ -32,7 +31,7 @@ def _words(text: str, keep_punctuation: bool) -> Tokens:
     tokens: list[str] = []
     dropped: list[str] = []
     has_clitics = "'" in text or "’" in text
-    for piece in _pattern(_special_characters(text)).findall(text):
+    for piece in _pieces(text):
         kind = category(piece[0])[0]
         if kind in "LN":
             if has_clitics and ("'" in piece or "’" in piece):
@@ -62,46 +61,33 @@ def _split_clitics(word: str) -> list[str]:
         end -= len(found)
 
 
-def _special_characters(text: str) -> str:
-    """Return the distinct characters of `text` that are neither ASCII nor letters nor digits."""
+# Python's `re` has no Unicode categories, so pieces are looked for in a shadow of the text: of equal
+# length, with one mark standing for all marks and one symbol for all symbols but those that build emoji.
+_MARK, _SYMBOL = "\u0301", "\xa4"
+_FLAG_LETTER, _SKIN, _TAG = "\U0001f1e6-\U0001f1ff", "\U0001f3fb-\U0001f3ff", "\U000e0020-\U000e007f"
+_LETTER = f"(?:[^\\W_]|{_MARK})"
+_ONE_SYMBOL = f"[$+<=>\\^`|~{_SYMBOL}{_FLAG_LETTER}{_SKIN}][{_MARK}{_SKIN}{_TAG}]*"
+_PIECE = re.compile(
+    f"{_LETTER}+(?:['’.,_-]{_LETTER}+)*"  # a word
+    f"|[{_FLAG_LETTER}]{{2}}|{_ONE_SYMBOL}(?:\u200d{_ONE_SYMBOL})*"  # a flag, a symbol, an emoji
+    r"|\.+|-+|!+|\?+|\*+|[^\w\s]|_"  # a run of one mark, as treebanks have it: "...", "--"
+)
+
+
+def _pieces(text: str) -> list[str]:
+    """Cut text into words, symbols and runs of marks, in linear time; only white space is left out."""
     if text.isascii():
-        return ""
-    return "".join(sorted(c for c in set(text) if c > "\x7f" and not c.isalnum()))
+        return _PIECE.findall(text)
+    shadow = text.translate({ord(char): _shadow(char) for char in set(text) if char > "\x7f"})
+    return [text[found.start() : found.end()] for found in _PIECE.finditer(shadow)]
 
 
-@lru_cache(maxsize=4096)
-def _pattern(special: str) -> re.Pattern[str]:
-    """Build the pattern of one piece, for texts whose special characters are `special`.
-
-    Python's `re` has no Unicode categories, so the few special characters that a text really holds
-    are sorted into classes. Each piece is matched in linear time.
-    """
-
-    def of(*kinds: str) -> str:
-        return _class([ord(c) for c in special if category(c).startswith(kinds)])
-
-    marks = of("M")
-    letter = f"(?:[^\\W_]|[{marks}])" if marks else r"[^\W_]"
-    word = f"{letter}+(?:['’.,_-]{letter}+)*"
-    # A symbol takes its selectors, skin tone and tags along; a zero-width joiner ties symbols together.
-    tail = f"[{marks}\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*"
-    symbol = f"[$+<=>\\^`|~{of('S', 'Co', 'Cn')}]{tail}"
-    flag = "[\U0001f1e6-\U0001f1ff]{2}"
-    emoji = f"{flag}|{symbol}(?:\u200d{symbol})*"
-    # A run of the same mark is one piece, as treebanks have it: "...", "--", "?!" is two.
-    mark = r"\.+|-+|!+|\?+|\*+|[^\w\s]|_"
-    return re.compile(f"{word}|{emoji}|{mark}|[\x00-\x08\x0e-\x1b\x7f]")
-
-
-def _class(codes: list[int]) -> str:
-    """Return the inside of a character class for these ascending code points, runs as ranges."""
-    runs: list[list[int]] = []
-    for code in codes:
-        if runs and runs[-1][1] == code - 1:
-            runs[-1][1] = code
-        else:
-            runs.append([code, code])
-    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in runs)
+def _shadow(char: str) -> str:
+    kind = category(char)
+    if kind[0] == "M":
+        return _MARK
+    builds_emoji = "\U0001f1e6" <= char <= "\U0001f1ff" or "\U0001f3fb" <= char <= "\U0001f3ff"
+    return _SYMBOL if not builds_emoji and (kind[0] == "S" or kind in ("Co", "Cn")) else char
 
 
 def _characters(text: str) -> list[str]:

@@ -39,25 +39,27 @@ class Work(NamedTuple):
         bias = None if head.bias is None else head.bias[rows]
         return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
 
-    def sweep(self, n_q: int, k: int, report: Report | None) -> dict[str, Swept]:
-        """Go over all rows in blocks, and keep of each head, and of their mean, links and outputs alone."""
+    def sweep(self, n_q: int, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
+        """Go over all rows in blocks, and keep of each head (and of their mean) links and outputs alone."""
         n_k = len(self.heads[0].k)
-        size = max(1, (LARGE // 2) // n_k)
+        size = max(1, (LARGE // 2) // (n_k * len(self.heads)))
         kept: dict[str, list[tuple[Links, Array]]] = {}
         for start in range(0, n_q, size):
             rows = np.arange(start, min(start + size, n_q))
             allowed = None if self.mask is None else self.mask.rows(rows)
-            blocks = [self.steps(head, rows) for head in self.heads]
-            for head, block in zip(self.heads, blocks, strict=True):
+            total = np.zeros((len(rows), n_k)) if with_mean else None
+            outputs = []
+            for head in self.heads:
+                block = self.steps(head, rows)
                 kept.setdefault(head.name, []).append((strongest(block.weights, k, allowed), block.output))
-            if len(blocks) > 1:
-                weights = np.mean([block.weights for block in blocks], axis=0)
-                output = np.mean([block.output for block in blocks], axis=0)
-                kept.setdefault("mean", []).append((strongest(weights, k, allowed), output))
+                if total is not None:
+                    total += block.weights
+                    outputs.append(block.output)
+            if total is not None:
+                links = strongest(total / len(self.heads), k, allowed)
+                kept.setdefault("mean", []).append((links, np.mean(outputs, axis=0)))
             if report:
                 report((start + len(rows)) / n_q)
-        if "mean" not in kept:
-            kept["mean"] = kept[self.heads[0].name]
         return {name: _joined(parts) for name, parts in kept.items()}
 
     def head(self, ready: Ready, rows: Ints, k: int, swept: Swept | None) -> Head:

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import looks_like_file, read_bytes
+from attn_cli.files import first_bytes, looks_like_file
 from attn_cli.tensors import is_safetensors
 from attn_cli.vectors.table import BUNDLED, Table, bundled, read_table
 from attn_cli.vectors.text import read_text
@@ -38,7 +38,7 @@ def open_table(embedding: str) -> Table:
             "Choose word2vec, or a file (with a slash or a suffix such as .txt).",
             "--embedding",
         )
-    if is_safetensors(read_bytes(embedding)[:9]):
+    if is_safetensors(first_bytes(embedding)):
         return read_table(embedding)
     return read_text(embedding)
 
