@@ -113,8 +113,8 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     own = record.get("schema") == "attn/1"
     if own:
         record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
-    if heads is None and np.ndim(record.get("W_q")) == 3:  # type: ignore[arg-type]
-        heads = len(record["W_q"])  # type: ignore[arg-type]
+    if heads is None:
+        heads = _stacked_heads(record.get("W_q"))
     layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
     arrays = {
         key: _array(record[key], key, 2, name, layout) for key in MATRICES if record.get(key) is not None
@@ -133,6 +133,15 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         mask=record.get("mask"),
         ignored=_ignored(record, own),
     )
+
+
+def _stacked_heads(W: object) -> int | None:
+    """Return how many heads a W of three axes, one matrix a head, has; None for a matrix."""
+    try:
+        array = np.asarray(W)
+    except ValueError:
+        return None
+    return len(array) if array.ndim == 3 else None
 
 
 def _ignored(record: dict[str, object], own: bool) -> tuple[str, ...]:

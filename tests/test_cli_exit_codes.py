@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -373,6 +374,51 @@ def test_a_bad_projection_file_is_65(name, at):
     refused_as_json(here("self", "a b", "-e", "random", "-p", name, "-f", "json", "--steps"), 65)
 
 
+def test_no_value_of_any_key_of_a_projection_file_is_a_bug(at):
+    keys = [
+        "Q",
+        "X",
+        "W_q",
+        "W_v",
+        "W_o",
+        "context",
+        "b_k",
+        "b_o",
+        "heads",
+        "layout",
+        "tokens",
+        "score",
+        "mask",
+    ]
+    keys += ["position_scores", "about", "q", "schema", "projection", "query_tokens", "temperature", "kind"]
+    values = [
+        None,
+        True,
+        0,
+        -1.5,
+        10**400,
+        "x",
+        "causal",
+        [],
+        [[]],
+        {},
+        [1],
+        [[1]],
+        [[[1]]],
+        [[1, 2], [3]],
+        [1, [2]],
+    ]
+    values += [["a"], [["a"]], [[None]], [{}], [[{}]], [[[[1]]]]]
+    weights = {"W_q": BODY, "W_k": BODY, "W_v": BODY}
+    for key in keys:
+        for value in values:
+            own = {"schema": "attn/1", "heads": [weights | {key: value}], "projection": {"layout": "in-out"}}
+            for record in (weights | {key: value}, own | ({} if key == "heads" else {key: value})):
+                Path("p.json").write_text(json.dumps(record))
+                ran = here("self", "a b", "-e", "random", "-p", "p.json", "-f", "csv")
+                assert ran.code in (0, 2, 65), (key, value, ran)
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"W_q": HUGE}, {"W_v": HUGE}, {"W_o": HUGE}, {"b_k": HUGE[0]}, {"W_q": HUGE, "W_k": HUGE}],
@@ -678,6 +724,67 @@ def test_an_empty_variable_is_no_variable():
 
 
 # 130 stands in test_cli_pipes.py, with the other signals.
+
+
+# Any mix
+
+
+CHOICES = {
+    "--tokenizer": ["words", "whitespace", "characters"],
+    "-e": ["random", "word2vec", "v.txt"],
+    "--dim": ["1", "3", "8"],
+    "--oov": ["zero", "random", "skip", "error"],
+    "-p": ["identity", "random", "p.json"],
+    "--heads": ["1", "2", "3"],
+    "--head": ["0", "1", "mean", "all"],
+    "--layout": ["in-out", "out-in"],
+    "--score": ["scaled", "dot", "cosine"],
+    "-t": ["1e-6", "0.5", "100", "1e300"],
+    "--mask": ["none", "causal", "causal-bottom-right", "window:0", "window:999999999", "m.txt"],
+    "--mask-true": ["allowed", "blocked"],
+    "-q": ["0", "THE", "zebra"],
+    "--top": ["1", "1000000"],
+    "-f": ["table", "bars", "json", "jsonl", "csv", "tsv", "markdown"],
+    "--precision": ["0", "6", "17"],
+    "--color": ["always", "never"],
+    "--width": ["20", "80"],
+    "--keep-punctuation": [""],
+    "--full": [""],
+    "--tidy": [""],
+    "--steps": [""],
+}
+TEXTS = [
+    "the cat sat on the mat",
+    "a",
+    "a b",
+    "Don't e-mail 3.14!",
+    "😀 👩‍👩‍👧 🇬🇧",
+    "the the",
+    "zzxq qqzz",
+    "x" * 200,
+]
+
+
+def test_any_mix_of_options_ends_with_a_result_or_with_one_line(at):
+    Path("v.txt").write_text("the 1 2 3 4\ncat 0 0 0 0\na 4 3 2 1\n")
+    Path("m.txt").write_text("1 0\n1 1\n")
+    Path("p.json").write_bytes(_weights(W_o=BODY, b_q=[1, 2, 3, 4]))
+    draw = random.Random(0)
+    codes = set()
+    for _ in range(400):
+        command = draw.choice(["self", "masked", "cross", "explain", "example"])
+        texts = ["coffee"] if command == "example" else draw.sample(TEXTS, 2 if command == "cross" else 1)
+        chosen = draw.sample(sorted(CHOICES), draw.randint(0, 7))
+        options = [part for name in chosen for part in (name, draw.choice(CHOICES[name])) if part]
+        ran = here(command, *texts, *options)
+        codes.add(ran.code)
+        if ran.code == 0:
+            assert ran.out and "Traceback" not in ran.err
+            assert not {"json", "jsonl"} & set(options) or json.loads(ran.out)["schema"] == "attn/1"
+        else:
+            assert ran.code in (2, 65), (command, texts, options, ran)
+            assert ran.out == "" and ran.err.count("\n") == 1
+    assert codes == {0, 2, 65}
 
 
 # JSON

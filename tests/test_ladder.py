@@ -64,6 +64,8 @@ def traced(kind: str, n: int, mode: str) -> Trace:
         settings |= {"heads": 2, "head": "all"}
     if mode == "sharp":
         settings["temperature"] = 1e-6
+    if mode == "flat":
+        settings["temperature"] = 1e300
     build = trace_masked if mode.startswith("masked") else trace_self
     return build(" ".join(tokens), Settings(**settings))
 
@@ -84,6 +86,7 @@ MODES = {
     "steps": (View(steps=True), False),
     "precision": (View(precision=6), False),
     "sharp": (View(), True),
+    "flat": (View(), True),
 }
 
 
@@ -354,6 +357,12 @@ def test_what_is_masked_is_never_shown_as_a_number(mode, width):
         assert text.count("–") >= hidden and not re.search(r"(?<!\d)\.000", text)
     if mode == "masked-bars":
         assert len(re.findall(r"\w +masked$", text, re.MULTILINE)) == hidden
+
+
+def test_nothing_is_shown_as_minus_zero():
+    for mode in ("flat", "sharp", "explain", "query"):
+        for text in (screen("letters", 6, mode, 80), screen("long", 2, mode, None)):
+            assert not re.search(r"-0(\.0+)?(?![\d.])", text), mode
 
 
 def test_more_width_never_shows_less():
