@@ -64,7 +64,7 @@ STEPS = (
         "Scores: how well each query meets each key",
         "scores = {compare}",
         r"Q K^\top",
-        "{query} scores highest with {key}: {value}.",
+        "Of all keys, none scores higher with {query} than {key}: {value}.",
     ),
     Step(
         "scaled_scores",
@@ -92,7 +92,7 @@ STEPS = (
         "Softmax: scores become weights that sum to one",
         "weights = exp({before}) / row sum of exp({before})",
         r"A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)",
-        "{query} gives {value} of its attention to {key}, more than to any other word.",
+        "{query} gives {value} of its attention to {key}; no word gets more.",
         "{query} gives all of its attention to {key}: there is no other word.",
     ),
     Step(
@@ -100,7 +100,7 @@ STEPS = (
         "Output: the values, mixed by the weights",
         "output = weights V",
         r"A V",
-        "The new vector of {query} is {value} x the value of {key} and smaller shares of the others.",
+        "The new vector of {query} is {value} x the value of {key}, and shares of the others.",
         "The new vector of {query} is the value of {key}.",
     ),
 )

@@ -167,6 +167,11 @@ class Trace(Frozen):
         return self.shown.output
 
     @property
+    def is_self(self) -> bool:
+        """Whether the words look at themselves: query i and key i are the same word."""
+        return self.kind != "cross" and self.query_tokens == self.key_tokens
+
+    @property
     def asked(self) -> bool:
         """Whether certain queries were asked for."""
         return self.settings.query is not None

@@ -133,8 +133,9 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
         )
     order = _strongest(row)[:3]
     tokens = [quoted(trace.key_tokens[j]) for j in order]
-    same = trace.kind != "cross" and trace.query_tokens == trace.key_tokens
-    names = ["itself" if same and j == row.query else name for j, name in zip(order, tokens, strict=True)]
+    names = [
+        "itself" if trace.is_self and j == row.query else name for j, name in zip(order, tokens, strict=True)
+    ]
     parts = [f"{share(row.weights[j])} to {name}" for j, name in zip(order, names, strict=True)]
     tail = " and less to the rest." if len(row.weights) > 3 else "."
     yield Say(f"So {query} gives {', '.join(parts)}{tail}")

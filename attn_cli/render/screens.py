@@ -186,11 +186,14 @@ def _mask(trace: Trace) -> Iterator[Block]:
     if len(trace.key_tokens) == 1:
         yield Say("There is one key, so a mask could only hide everything.")
         return
-    if trace.kind != "cross" and i == len(trace.query_tokens) - 1 and not trace.condensed:
+    if trace.is_self and i == len(trace.query_tokens) - 1 and not trace.condensed:
         i //= 2  # the last word has nothing after it to hide
         query = quoted(trace.query_tokens[i])
+    if not trace.is_self:
+        yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} keys.")
+        return
     yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, also at those after it.")
-    if trace.kind == "cross" or trace.condensed:
+    if trace.condensed:
         return
     weights = trace.shown.weights[i].tolist()
     past = sum(weights[: i + 1])

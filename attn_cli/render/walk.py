@@ -111,7 +111,7 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     )
     if trace.temperature != 1:
         why = "a temperature below 1 sharpens the softmax, above 1 flattens it"
-    itself = trace.kind != "cross" and name == "weights" and j == int(trace.rows[at])
+    itself = trace.is_self and name == "weights" and j == int(trace.rows[at])
     return {
         "key": "itself" if itself else quoted(trace.key_tokens[j]),
         "value": plain(float(shown[j]), 3),
@@ -155,7 +155,7 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     if name == "x_query":
         if trace.x_query is not None:
             yield _wide("X", rows, trace.x_query)
-            if trace.x_key is not None and trace.x_key is not trace.x_query and trace.kind == "cross":
+            if trace.x_key is not None and not trace.is_self:
                 yield _wide("context", keys, trace.x_key)
         return
     matrix = getattr(head, name)
