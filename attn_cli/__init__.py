@@ -6,8 +6,6 @@
 [[5.0]]
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # what type checkers know to be true; the import of typing is saved
 if TYPE_CHECKING:
     from typing import Any
@@ -32,7 +30,7 @@ _WHERE = {
 __all__ = list(_WHERE)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in _WHERE:
         from importlib import import_module
 

@@ -75,7 +75,7 @@ def _app() -> Any:
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in COMMANDS:
-                return None
+                return None if ctx.resilient_parsing else _unknown(cmd_name)
             from attn_cli.options import Command
 
             module, attribute = COMMANDS[cmd_name]
@@ -125,6 +125,17 @@ def _app() -> Any:
             raise typer.Exit(USAGE)
 
     return app
+
+
+def _unknown(name: str) -> None:
+    import difflib  # only for help with a mistake
+
+    from attn_cli.errors import UsageError
+    from attn_cli.visible import visible
+
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    meant = f"Did you mean {near[0]}? " if near else ""
+    raise UsageError(f"No such command {visible(name[:60])!r}.", f"{meant}See attn --help.")
 
 
 def _completion(shell: str, install: bool) -> str:

@@ -48,7 +48,7 @@ def _described(error: BaseException) -> tuple[int, str, str]:
     if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
         return CANNOT_WRITE, f"Cannot write to standard output: {error.strerror or error}.", ""
     if isinstance(error, MemoryError):
-        return INPUT, "There is not enough memory for this.", "Try a shorter text, or --top."
+        return INPUT, "There is not enough memory for this.", "Try a shorter text or fewer numbers a word."
     if isinstance(error, RecursionError):
         return INPUT, "The input is nested too deeply.", ""
     last = _where(error)

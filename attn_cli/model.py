@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from attn_cli.arrays import Array
     from attn_cli.matrices import Given
 
+MOST_WEIGHTS = 100_000_000
+
 
 class HeadWeights(NamedTuple):
     """One head's weights, as its layout has them: W (d, d_k), or (d_k, d) in out-in; b (d_k,) or None."""
@@ -69,6 +71,7 @@ class Projection(NamedTuple):
 
 def identity(d: int, heads: int) -> Projection:
     """Return the projection that changes nothing: Q = K = V = X, its columns split among the heads."""
+    _check_size(d)
     eye = np.eye(d)
     parts = np.split(eye, _share(d, heads) * np.arange(1, heads), axis=1)
     made = tuple(HeadWeights(str(h), W, W, W) for h, W in enumerate(parts))
@@ -77,6 +80,7 @@ def identity(d: int, heads: int) -> Projection:
 
 def random(d: int, heads: int, seed: int) -> Projection:
     """Return heads of normal random weights of variance 1/d; a head's depend on seed and number alone."""
+    _check_size(d)
     d_k = _share(d, heads)
     made = []
     for h in range(heads):
@@ -107,6 +111,14 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     )
     about = Projected(source, given.name, layout, None, None)
     return Projection(about, made, given.get("W_o"), given.get("b_o"))
+
+
+def _check_size(d: int) -> None:
+    if d * d > MOST_WEIGHTS:
+        raise InputError(
+            f"Vectors of {d:,} numbers would need weights of {d * d:,} numbers.",
+            "Use at most 10,000 (--dim).",
+        )
 
 
 def _share(d: int, heads: int) -> int:

@@ -173,6 +173,9 @@ class Command(TyperCommand):
         except NoText as error:
             raise UsageError(error.message, f"{error.hint}\n{ctx.get_help()}") from None
         except UsageError as error:
+            if error.option == "--tidy" and _source(ctx, "tidy") == "ENVIRONMENT":
+                ctx.params["tidy"] = False  # a standing wish for csv is no wish for this table
+                return super().invoke(ctx)
             name = error.option.lstrip("-").replace("-", "_")
             if name and _source(ctx, name) == "ENVIRONMENT":
                 variable = "ATTN_" + name.upper()

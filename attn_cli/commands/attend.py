@@ -21,10 +21,11 @@ def self_(texts: Texts = None, *, settings: Settings, view: View) -> None:
 
     Example: attn self "The cat sat on the mat"
     """
-    from attn_cli.pipeline import trace_self
-
     view = settled(view)
-    show(trace_self(one_text(texts, "self"), settings, progress("Attending")), view)
+    text = one_text(texts, "self")
+    from attn_cli.pipeline import trace_self  # NumPy is loaded once there is something to compute
+
+    show(trace_self(text, settings, progress("Attending")), view)
 
 
 @takes(Settings, View)
@@ -33,10 +34,11 @@ def masked(texts: Texts = None, *, settings: Settings, view: View) -> None:
 
     Example: attn masked "The cat sat on the mat"
     """
-    from attn_cli.pipeline import trace_masked
-
     view = settled(view)
-    show(trace_masked(one_text(texts, "masked"), settings, progress("Attending")), view)
+    text = one_text(texts, "masked")
+    from attn_cli.pipeline import trace_masked  # NumPy is loaded once there is something to compute
+
+    show(trace_masked(text, settings, progress("Attending")), view)
 
 
 @takes(Settings, View)
@@ -59,8 +61,6 @@ def cross(
 
     Example: attn cross "she" "likes coffee"
     """
-    from attn_cli.pipeline import trace_cross
-
     view = settled(view)
     texts = texts or []
     if len(texts) > 2:
@@ -74,6 +74,8 @@ def cross(
     if context is None:
         raise NoText("cross")
     text = read_text(given, "cross")
+    from attn_cli.pipeline import trace_cross
+
     show(trace_cross(text, read_text(context, "cross"), settings, progress("Attending")), view)
 
 
@@ -95,13 +97,13 @@ def explain(
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """
-    from attn_cli.pipeline import trace_text
-
     view = settled(view)
     if context == "-" and (not texts or texts == ["-"]):
         raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
     text = one_text(texts, "explain")
     second = None if context is None else read_text(context, "explain")
     is_masked = (settings.mask or "none") != "none"
+    from attn_cli.pipeline import trace_text
+
     kind = "cross" if second is not None else "masked" if is_masked else "self"
     show(trace_text(kind, text, second, settings, progress("Attending")), view, walk=True)

@@ -11,7 +11,7 @@ from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links
 from attn_cli.render.grid import LABEL, Grid
 from attn_cli.render.ladder import largest
 from attn_cli.render.numbers import fitting, number, share
-from attn_cli.render.palette import BOLD, DIM, SHADES, inks, ramp_name
+from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.terminal import Line, Terminal
 from attn_cli.view import View
@@ -29,8 +29,8 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 if level > 1:
                     yield []
                 yield from wrapped(terminal.text(text), terminal.width, style=BOLD)
-            case Say(text, quiet):
-                yield from wrapped(terminal.text(text), terminal.width, style=DIM if quiet else None)
+            case Say(text):
+                yield from wrapped(terminal.text(text), terminal.width)
             case Formula(text, before):
                 shown = _written(text, terminal)
                 joined = f"{terminal.text(before)} {shown}" if before else shown
@@ -72,7 +72,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
     )
     yield from grid.lines(terminal)
     if more:
-        yield from wrapped(f"{'…' if terminal.unicode else '...'} {more}", terminal.width, "  ", DIM)
+        yield from wrapped(f"{'…' if terminal.unicode else '...'} {more}", terminal.width, "  ")
 
 
 def _across(block: Matrix, view: View, terminal: Terminal) -> int:
@@ -108,7 +108,7 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
             yield []
         span = range(start, stop)
         head = "".join("  " + padded_left(header[c], widths[c]) for c in span)
-        yield [Segment(padded(cut(header[0], edge), edge) + head, DIM)]
+        yield [Segment(padded(cut(header[0], edge), edge) + head)]
         for name, row in zip(names, rows, strict=True):
             text = "".join("  " + padded_left(row[c], widths[c]) for c in span)
             yield [Segment(padded(name, edge), BOLD), Segment(text)]

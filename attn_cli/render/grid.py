@@ -9,7 +9,7 @@ import numpy as np
 from rich.segment import Segment
 
 from attn_cli.render.ladder import BARS, DIGITS, Drawn, drawn, rungs, shading
-from attn_cli.render.palette import BOLD, DIM, SHADES, inks, ramp_name, shades
+from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name, shades
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.terminal import Line, Terminal
 
@@ -49,7 +49,7 @@ class Grid(NamedTuple):
                 yield []
             if len(pages) > 1:
                 told = f"columns {page.start} to {page.stop - 1} of {self.values.shape[1]}"
-                yield [Segment(cut(told, page.room), DIM)]
+                yield [Segment(cut(told, page.room))]
             yield from self._page(matrix, page, shade, styles, terminal)
         yield from self._legend(matrix, styles, len(pages), terminal)
 
@@ -112,7 +112,7 @@ class Grid(NamedTuple):
                 else:
                     line.append(Segment(masked.rjust(width)))
             if self.sums:
-                line.append(Segment("  " + padded_left(self.sums[i], tail), DIM))
+                line.append(Segment("  " + padded_left(self.sums[i], tail)))
             yield line
 
     def _head_lines(self, heads: list[str], matrix: Drawn, page: _Page) -> Iterator[Line]:
@@ -120,7 +120,7 @@ class Grid(NamedTuple):
             last = i == len(heads) - 1
             edge = padded(cut(self.corner, page.edge) if last else "", page.edge) + matrix.margin
             end = "  " + padded_left(self.sums_label, self._tail()) if last and self.sums else ""
-            yield [Segment(edge, DIM), Segment(header, BOLD), Segment(end, DIM)]
+            yield [Segment(edge), Segment(header, BOLD), Segment(end)]
 
     def _headers(self, matrix: Drawn, page: _Page, terminal: Terminal) -> tuple[list[str], bool]:
         """Return the header lines, labels cut into pieces as wide as their columns; and whether numbered."""
@@ -156,21 +156,21 @@ class Grid(NamedTuple):
             low, high = form.row(self._range())
             ramp = BARS if terminal.unicode else DIGITS
             steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
-            line = [Segment(f"shades: {low} ", DIM)]
+            line = [Segment(f"shades: {low} ")]
             line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
-            line.append(Segment(f" {high}", DIM))
+            line.append(Segment(f" {high}"))
             if np.isnan(self.values).any():
-                line.append(Segment(f"   {'–' if terminal.unicode else '-'} masked", DIM))
+                line.append(Segment(f"   {'–' if terminal.unicode else '-'} masked"))
             if terminal.width is None or sum(cells(part.text) for part in line) <= terminal.width:
                 yield line
             else:
-                yield from wrapped(f"shades: {low} to {high}", terminal.width, style=DIM)
+                yield from wrapped(f"shades: {low} to {high}", terminal.width)
         told = [matrix.rung.told] if matrix.rung.told else []
         if pages > 1:
             told.append(f"{pages} pages of columns")
         if told:
             text = f"To fit: {', '.join(told)}. A wider terminal, -q or --top shows more."
-            yield from wrapped(text, terminal.width, style=DIM)
+            yield from wrapped(text, terminal.width)
 
 
 class _Page(NamedTuple):

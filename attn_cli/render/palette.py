@@ -28,7 +28,6 @@ _DARK_16 = ((0, 7), (4, 15), (6, 0), (2, 0), (3, 0), (15, 0))
 _LIGHT_16 = ((15, 0), (7, 0), (6, 0), (4, 15), (0, 15))
 
 BOLD = Style(bold=True)
-DIM = Style(dim=True)
 
 
 def ramp_name(palette: str | None, terminal: Terminal) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from attn_cli.render.about import d_k, quoted, short
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import plain, share
+from attn_cli.render.numbers import number, plain, share
 from attn_cli.trace import Head, Row, Trace
 
 ALL_FACTORS = 8
 FIRST_FACTORS = 4
 MOST_KEYS = 12
+FOUR = number(4)
 
 
 def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None) -> Iterator[Block]:
@@ -105,23 +106,23 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
         header.append(" ".join(divided))
     if row.position is not None:
         header += ["position", "sum"]
-    header += ["exp" if not row.shift else "exp(s - max)", f"/ {row.total:.4f}"]
+    header += ["exp" if not row.shift else "exp(s - max)", f"/ {FOUR(row.total)}"]
     rows = []
     for j in keys:
         shut = row.masked[j] == float("-inf")
-        line = [short(trace.key_tokens[j]), f"{row.scores[j]:.4f}"]
+        line = [short(trace.key_tokens[j]), FOUR(row.scores[j])]
         if divided:
-            line.append(f"{row.scaled[j]:.4f}")
+            line.append(FOUR(row.scaled[j]))
         if row.position is not None:
-            line += [f"{row.position[j]:.4f}", "masked" if shut else f"{row.masked[j]:.4f}"]
-        line += ["masked", "–"] if shut else [f"{row.exps[j]:.4f}", _weight(row.weights[j])]
+            line += [FOUR(row.position[j]), "masked" if shut else FOUR(row.masked[j])]
+        line += ["masked", "–"] if shut else [FOUR(row.exps[j]), _weight(row.weights[j])]
         rows.append(line)
     others = [j for j in range(len(row.weights)) if j not in set(keys)]
     blank = [""] * (len(header) - 3)
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
-        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), f"{exps:.4f}", _weight(weights)])
-    rows.append(["sum", *(["…"] * len(blank)), f"{row.total:.4f}", f"{sum(row.weights):.4f}"])
+        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), FOUR(exps), _weight(weights)])
+    rows.append(["sum", *(["…"] * len(blank)), FOUR(row.total), FOUR(sum(row.weights))])
     return Columns(header, rows)
 
 
@@ -132,7 +133,7 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
             "and cancels out."
         )
     order = _strongest(row)[:3]
-    tokens = [quoted(trace.key_tokens[j]) for j in order]
+    tokens = [_told_apart(trace, j) for j in order]
     names = [
         "itself" if trace.is_self and j == row.query else name for j, name in zip(order, tokens, strict=True)
     ]
@@ -144,5 +145,11 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
     yield Say(f"Its output is the values mixed in these shares: {mixed}{rest}")
 
 
+def _told_apart(trace: Trace, j: int) -> str:
+    """Return a key in quotation marks, with its position if the word stands there more than once."""
+    token = trace.key_tokens[j]
+    return quoted(token) + (f" ({j})" if trace.key_tokens.count(token) > 1 else "")
+
+
 def _weight(weight: float) -> str:
-    return f"{weight:.4f}" if weight == 0 or weight >= 0.001 else f"{weight:.2e}"
+    return FOUR(weight) if weight == 0 or weight >= 0.001 else f"{weight:.2e}"

@@ -20,13 +20,18 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, width: int, mark: str = "~") -> str:
-    """Shorten a label (never a number) to `width` cells, ending it with a mark that says so."""
+    """Shorten a label (never a number) to `width` cells; a mark stands for what is left out.
+
+    The last letters stay where there is room, for they tell inflected words apart.
+    """
     if cells(text) <= width:
         return text
-    kept = text[: max(0, width - 1)]
-    while kept and cells(kept) > width - 1:
-        kept = kept[:-1]
-    return kept + mark
+    tail = text[-3:] if width >= 8 and cells(text[-3:]) <= 4 else ""
+    room = width - 1 - cells(tail)
+    head = text[: max(0, room)]
+    while head and cells(head) > room:
+        head = head[:-1]
+    return head + mark + tail
 
 
 def padded(text: str, width: int) -> str:
@@ -42,7 +47,12 @@ def padded_left(text: str, width: int) -> str:
 def labels(tokens: Sequence[str], terminal: Terminal, width: int) -> list[str]:
     """Return the tokens as inert labels of at most `width` cells."""
     mark = "…" if terminal.unicode else "~"
-    return [cut(terminal.text(token[: 4 * width]), width, mark) for token in tokens]
+    return [cut(terminal.text(_ends(token, 2 * width)), width, mark) for token in tokens]
+
+
+def _ends(token: str, most: int) -> str:
+    """Return a very long token without its middle: a label shows its ends alone."""
+    return token if len(token) <= 2 * most else token[:most] + token[-most:]
 
 
 def wrapped(

@@ -27,6 +27,8 @@ def read_text(path: str) -> Table:
     if claimed:
         rows = rows[1:]
     dim = claimed[1] if claimed else len(rows[0][1]) - 1
+    if claimed and not rows:
+        raise InputError(f"{name}, line 1: the header claims {claimed[0]:,} words; there are none below.")
     if dim < 1:
         raise InputError(f"{name}, line {rows[0][0]}: a word without numbers.", "Type them after the word.")
     if claimed and claimed[0] != len(rows):
@@ -44,9 +46,11 @@ def read_text(path: str) -> Table:
 def _header(rows: list[tuple[int, list[bytes]]]) -> tuple[int, int] | None:
     """Return (words, dim) if the first row is a header: two whole numbers, unlike the rows below."""
     first = rows[0][1]
-    if len(first) != 2 or not all(field.isdigit() and len(field) < 16 for field in first) or len(rows) < 2:
+    if len(first) != 2 or not all(field.isdigit() and len(field) < 16 for field in first):
         return None
     words, dim = int(first[0]), int(first[1])
+    if len(rows) < 2:
+        return words, dim  # a header, and nothing below it
     below = len(rows[1][1])
     return (words, dim) if dim > 0 and (below > 2 or (dim == 1 and words == len(rows) - 1)) else None
 

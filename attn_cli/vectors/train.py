@@ -163,8 +163,8 @@ def train_file(
     corpora: Sequence[str], output: str, settings: TrainSettings, report: Report
 ) -> dict[str, int | str]:
     """Train on the texts and write the table to `output`, all or nothing; return what was written."""
-    _check(settings, output)
     paths = [regular(path) for path in corpora]
+    _check(settings, output)
     words, vectors = fit(paths, settings, report)
     about = {
         "length": f"{settings.length:g}",
