@@ -222,7 +222,9 @@ def _numbers(given: ArrayLike, name: str) -> Array:
         M = np.asarray(given)
     except ValueError:
         raise InputError(f"{name} must be a matrix of numbers: its rows differ in length.") from None
-    if M.ndim < 2 or M.dtype.kind not in "fiub" or 0 in M.shape:
+    if M.dtype.kind not in "fiub":
+        raise InputError(f"{name} must be a matrix of numbers; it holds {M.dtype}.")
+    if M.ndim < 2 or 0 in M.shape:
         raise InputError(f"{name} must be a matrix of numbers, at least 1 x 1; its shape is {M.shape}.")
     return M
 

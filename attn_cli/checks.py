@@ -48,14 +48,23 @@ def check(settings: Settings) -> None:
         )
 
 
-def unused(settings: Settings) -> list[str]:
-    """Return a note for each option that was set although, with these others, it changes nothing."""
+def unused(settings: Settings, words: bool = True) -> list[str]:
+    """Return a note for each option that was set although, with these others, it changes nothing.
+
+    `words` says whether a text is cut and looked up; given matrices come without.
+    """
+    drawn = settings.embedding == "random"
     from_file = settings.projection not in (None, "identity", "random")
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
+    usual = Settings()
     idle = {
-        "--dim counts only with random vectors.": settings.dim and settings.embedding != "random",
-        "--layout counts only with weights from a file.": settings.layout and not from_file,
+        "--dim counts only with random vectors.": settings.dim is not None and not drawn,
+        "--layout counts only with weights from a file.": words and settings.layout and not from_file,
         "--mask-true counts only with a mask from a file.": settings.mask_true and not mask_file,
+        "--tokenizer counts only with a text.": not words and settings.tokenizer != usual.tokenizer,
+        "--oov counts only with word vectors.": (drawn or not words) and settings.oov != usual.oov,
+        "--keep-punctuation counts only with --tokenizer words.": settings.keep_punctuation
+        and (not words or settings.tokenizer != "words"),
     }
     return [note for note, is_idle in idle.items() if is_idle]
 

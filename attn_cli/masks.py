@@ -18,7 +18,7 @@ from attn_cli.visible import visible
 if TYPE_CHECKING:
     from attn_cli.arrays import Bools, Ints
 
-NAMES = ("none", "causal", "causal-bottom-right", "window:N")
+RULES = ("none", "causal", "causal-bottom-right")  # and window:N
 _WINDOW = re.compile(r"window:([0-9]{1,9})")
 
 
@@ -44,11 +44,6 @@ class Mask(NamedTuple):
         return near
 
 
-def is_name(mask: str) -> bool:
-    """Tell whether `mask` is a rule's name and not a file's."""
-    return mask in NAMES[:3] or _WINDOW.fullmatch(mask) is not None
-
-
 def window_size(name: str) -> int:
     """Return N of `window:N`."""
     found = _WINDOW.fullmatch(name)
@@ -65,7 +60,7 @@ def named(name: str, n_q: int, n_k: int) -> Mask | None:
     """Return the mask of that name for n_q queries and n_k keys; None for `none`."""
     if name == "none":
         return None
-    if name not in NAMES[:3]:
+    if name not in RULES:
         window_size(name)
     return Mask(name, n_q, n_k)
 

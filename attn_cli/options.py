@@ -1,6 +1,6 @@
 """Every option once, as an Annotated alias; a command takes the groups of options that it understands.
 
-Defaults are those of Settings and View, so the library, the help and the docs cannot disagree.
+Defaults come from Settings and View. Where None leaves a choice open, the help says what is chosen then.
 """
 
 import inspect
@@ -143,7 +143,7 @@ OPTIONS: dict[str, Any] = {
         _option(
             "--precision",
             metavar="N",
-            help="Digits shown.  [default: what fits]",
+            help="Digits in matrices and bars.  [default: what fits]",
         ),
     ],
     "color": Annotated[Literal["auto", "always", "never"], _option("--color", help="When to use colour.")],

@@ -81,6 +81,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
     check(settings)
     notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
+    notes += unused(settings, words=False)
     settings = replace(
         settings,
         heads=settings.heads or given.heads,
@@ -103,10 +104,8 @@ def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask |
         if isinstance(given, str):
             return masks.named(given, n_q, n_k)
         return masks.from_array("the given file", given, "allowed", n_q, n_k)
-    if wanted is None or masks.is_name(wanted):
+    if wanted is None or not looks_like_file(wanted):
         return masks.named("none" if wanted is None else wanted, n_q, n_k)
-    if not looks_like_file(wanted):
-        return masks.named(wanted, n_q, n_k)
     if settings.mask_true is None:
         raise UsageError(
             "A mask file needs --mask-true allowed or --mask-true blocked: what does True mean in it?",
@@ -208,12 +207,18 @@ def _ids(query: tuple[str, ...], key: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _telling(links: Links, inputs: Inputs) -> int:
-    """Return the query whose link to a differently written word is the strongest of all."""
+    """Return the query whose link to a differently written word is the strongest of all.
+
+    Words without a vector do not count: zeros score alike with everything.
+    """
     best, telling = -1.0, 0
+    unknown = set(inputs.unknown)
     for i, token in enumerate(inputs.query_tokens):
-        own = token.casefold()
+        if token in unknown:
+            continue
         for j, weight in zip(links.keys[i], links.weights[i], strict=True):
-            if j >= 0 and inputs.key_tokens[j].casefold() != own:
+            key = inputs.key_tokens[j] if j >= 0 else token
+            if key.casefold() != token.casefold() and key not in unknown:
                 if weight > best:
                     best, telling = float(weight), i
                 break

@@ -104,5 +104,3 @@ STEPS = (
         "The new vector of {query} is the value of {key}.",
     ),
 )
-
-BY_NAME = {step.name: step for step in STEPS}

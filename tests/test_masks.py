@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.masks import Mask, from_array, is_name, named
+from attn_cli.masks import Mask, from_array, named
 
 lengths = st.integers(1, 8)
 laws = settings(max_examples=50, deadline=None, derandomize=True)
@@ -70,11 +70,6 @@ def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
 def test_an_unknown_name_is_refused_as_a_mask_and_not_as_a_file_without_a_polarity(name):
     with pytest.raises(UsageError, match="no mask"):
         trace_self("a b", Settings(embedding="random", mask=name))
-
-
-def test_names_and_files_are_told_apart():
-    assert all(map(is_name, ("none", "causal", "causal-bottom-right", "window:0", "window:12")))
-    assert not any(map(is_name, ("mask.json", "window:", "window:1.5", "./causal", "")))
 
 
 ROWS = [[True, False, True], [False, True, True]]

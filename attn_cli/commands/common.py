@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, NoText, UsageError
 from attn_cli.plain import put_plain
-from attn_cli.trace import Settings
 from attn_cli.view import View
 from attn_cli.visible import as_utf8, visible
 
@@ -98,8 +97,8 @@ def show(trace: Trace, view: View, walk: bool = False) -> None:
     if view.format in ("csv", "tsv"):
         for line in talk(trace):
             say(f"attn: {line}")
-        if view.steps:
-            say("attn: csv and tsv hold the weights alone; --steps shows in table, markdown and json.")
+        if view.steps or walk:
+            say("attn: csv and tsv hold the weights alone; the steps show in table, markdown and json.")
 
 
 def deliver(text: str, view: View) -> None:
@@ -111,14 +110,6 @@ def deliver(text: str, view: View) -> None:
 
     with written(str(view.output)) as stream:
         stream.write(text.encode("utf-8", "backslashreplace"))
-
-
-def checked(settings: Settings) -> Settings:
-    """Check the settings before any work is done."""
-    from attn_cli.checks import check
-
-    check(settings)
-    return settings
 
 
 def progress(label: str) -> Progress:

@@ -33,7 +33,7 @@ def title(trace: Trace) -> str:
     kind = KINDS.get(trace.kind, "Attention")
     if trace.kind == "example" and trace.mask_name != "none":
         kind = "Masked attention"
-    return f"{kind}: {count(n_q, 'query', 'queries')} (rows) x {count(n_k, 'key', 'keys')} (columns)"
+    return f"{kind}: {count(n_q, 'query (row)', 'queries (rows)')} x {count(n_k, 'key (column)', 'keys (columns)')}"
 
 
 def formula(trace: Trace) -> str:
@@ -65,7 +65,9 @@ def settings(trace: Trace) -> str:
         parts.append("scores are cosines")
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
     if len(trace.heads) > 1:
-        parts.append(f"head {trace.shown.name} of {len(trace.heads)}")
+        n = len(trace.heads)
+        shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
+        parts.append(shown.get(trace.settings.head or "", f"head {trace.shown.name} of {n}"))
     return "; ".join(parts) + "."
 
 

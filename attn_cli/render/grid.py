@@ -151,26 +151,34 @@ class Grid(NamedTuple):
         self, matrix: Drawn, styles: Sequence[Style | None], pages: int, terminal: Terminal
     ) -> Iterator[Line]:
         if self.shaded:
-            form = rungs(self.values, self.is_weights, None)[0].format
-            assert form is not None
-            low, high = form.row(self._range())
-            ramp = BARS if terminal.unicode else DIGITS
-            steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
-            line = [Segment(f"shades: {low} ")]
-            line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
-            line.append(Segment(f" {high}"))
-            if np.isnan(self.values).any():
-                line.append(Segment(f"   {'–' if terminal.unicode else '-'} masked"))
-            if terminal.width is None or sum(cells(part.text) for part in line) <= terminal.width:
-                yield line
-            else:
-                yield from wrapped(f"shades: {low} to {high}", terminal.width)
+            yield from self._shade_line(styles, terminal)
         told = [matrix.rung.told] if matrix.rung.told else []
         if pages > 1:
             told.append(f"{pages} pages of columns")
         if told:
             text = f"To fit: {', '.join(told)}. A wider terminal, -q or --top shows more."
             yield from wrapped(text, terminal.width)
+
+    def _shade_line(self, styles: Sequence[Style | None], terminal: Terminal) -> Iterator[Line]:
+        form = rungs(self.values, self.is_weights, None)[0].format
+        assert form is not None
+        masked = f"{'–' if terminal.unicode else '-'} masked" if np.isnan(self.values).any() else ""
+        low, high = form.row(self._range())
+        if np.isnan(self.values).all():
+            yield from wrapped(masked, terminal.width)
+            return
+        if low == high:
+            yield from wrapped(f"shades: all are {low}" + (f"   {masked}" if masked else ""), terminal.width)
+            return
+        ramp = BARS if terminal.unicode else DIGITS
+        steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
+        line = [Segment(f"shades: {low} ")]
+        line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
+        line.append(Segment(f" {high}" + (f"   {masked}" if masked else "")))
+        if terminal.width is None or sum(cells(part.text) for part in line) <= terminal.width:
+            yield line
+        else:
+            yield from wrapped(f"shades: {low} to {high}", terminal.width)
 
 
 class _Page(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -110,8 +109,3 @@ def plain(value: float, digits: int = 4) -> str:
         return f"{value:.{digits}g}"
     text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
-
-
-def is_masked(value: float) -> bool:
-    """Tell whether a score stands for nothing: minus infinity."""
-    return math.isinf(value) and value < 0

@@ -39,7 +39,7 @@ class TrainingBar:
         """Show where training stands."""
         rate = stage.words / stage.seconds if stage.seconds else 0.0
         left = stage.seconds * (1 - stage.done) / stage.done if stage.done else 0.0
-        told = f"{stage.done:4.0%}  {rate:,.0f} words/s  {_clock(left)} left"
+        told = f"{stage.done:4.0%}  {rate:,.0f} words/s  {_clock(left)} left in this pass"
         if self.bar is not None:
             self.bar.update(self.task, description=stage.phase, completed=stage.done, told=told)  # type: ignore[attr-defined]
             return

@@ -39,7 +39,7 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
     keys = _keys(row, every_product)
     if head.q is not None:
         yield from _vectors(trace, head, i)
-    for j in keys if every_product else _strongest(row)[:1]:
+    for j in keys if every_product else _worth_spelling(trace, row):
         yield Formula(_products(trace, head, i, j, row), f"{query} with {short(trace.key_tokens[j])}:")
     yield _table(trace, row, keys)
     yield from _sentences(trace, row, query)
@@ -73,6 +73,14 @@ def _keys(row: Row, every: bool) -> list[int]:
 def _strongest(row: Row) -> list[int]:
     found = [j for j, score in enumerate(row.masked) if score != float("-inf")]
     return sorted(found, key=lambda j: -row.weights[j])
+
+
+def _worth_spelling(trace: Trace, row: Row) -> list[int]:
+    """Return the strongest key, and the strongest that is another word."""
+    order = _strongest(row)
+    own = trace.query_tokens[row.query].casefold()
+    others = [j for j in order if trace.key_tokens[j].casefold() != own]
+    return list(dict.fromkeys([*order[:1], *others[:1]]))
 
 
 def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
@@ -115,13 +123,13 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
             line.append(FOUR(row.scaled[j]))
         if row.position is not None:
             line += [FOUR(row.position[j]), "masked" if shut else FOUR(row.masked[j])]
-        line += ["masked", "–"] if shut else [FOUR(row.exps[j]), _weight(row.weights[j])]
+        line += ["masked", "–"] if shut else [_weight(row.exps[j]), _weight(row.weights[j])]
         rows.append(line)
     others = [j for j in range(len(row.weights)) if j not in set(keys)]
     blank = [""] * (len(header) - 3)
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
-        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), FOUR(exps), _weight(weights)])
+        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), _weight(exps), _weight(weights)])
     rows.append(["sum", *(["…"] * len(blank)), FOUR(row.total), FOUR(sum(row.weights))])
     return Columns(header, rows)
 
@@ -152,4 +160,5 @@ def _told_apart(trace: Trace, j: int) -> str:
 
 
 def _weight(weight: float) -> str:
+    """Return a weight, or an exp, with four decimals, or with what digits it has below that."""
     return FOUR(weight) if weight == 0 or weight >= 0.001 else f"{weight:.2e}"

@@ -133,12 +133,24 @@ def _strongest_others(trace: Trace, rows: tuple[int, ...]) -> list[tuple[str, fl
     for i in rows:
         token = trace.query_tokens[i].casefold()
         links = list(zip(trace.shown.top_keys[i].tolist(), trace.shown.top_weights[i].tolist(), strict=True))
-        own += trace.key_tokens[links[0][0]].casefold() == token
+        own += links[0][0] >= 0 and trace.key_tokens[links[0][0]].casefold() == token
         for j, weight in links:
-            if j >= 0 and trace.key_tokens[j].casefold() != token:
+            if (
+                j >= 0
+                and trace.key_tokens[j].casefold() != token
+                and trace.key_tokens[j] not in trace.unknown
+            ):
                 items.append((f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight))
                 break
     return items if 2 * own > len(rows) else []
+
+
+def _strongest_key(trace: Trace, i: int) -> int:
+    """Return query i's strongest key, itself where it ties with another; -1 if it may look at nothing."""
+    keys, weights = trace.shown.top_keys[i].tolist(), trace.shown.top_weights[i].tolist()
+    if trace.is_self and i in keys and weights[keys.index(i)] >= weights[0] - 1e-12:
+        return i
+    return int(keys[0])
 
 
 def _is_flat(trace: Trace, i: int) -> bool:
@@ -171,7 +183,7 @@ def explain(trace: Trace, view: View) -> Iterator[Block]:
 
 
 def _mask(trace: Trace) -> Iterator[Block]:
-    yield Heading("The mask")
+    yield Heading("Who may look at whom")
     i = trace.focus[0]
     query = quoted(trace.query_tokens[i])
     if trace.mask is not None:
@@ -187,8 +199,9 @@ def _mask(trace: Trace) -> Iterator[Block]:
         yield Say("There is one key, so a mask could only hide everything.")
         return
     if trace.is_self and i == len(trace.query_tokens) - 1 and not trace.condensed:
-        i //= 2  # the last word has nothing after it to hide
+        last, i = query, i // 2
         query = quoted(trace.query_tokens[i])
+        yield Say(f"{last} stands last, so a mask hides nothing from it; take {query}.")
     if not trace.is_self:
         yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} keys.")
         return
@@ -217,7 +230,7 @@ def _who(trace: Trace) -> Iterator[Block]:
     rows = trace.listed[:MOST_ROWS]
     items: list[tuple[str, float | None]] = []
     for i in rows:
-        j = int(trace.shown.top_keys[i, 0])
+        j = _strongest_key(trace, i)
         name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
         name = "all alike" if _is_flat(trace, i) else name
         items.append((f"{short(trace.query_tokens[i])} -> {name}", float(trace.shown.top_weights[i, 0])))

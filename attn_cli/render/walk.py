@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.render.about import count, d_k, projection, quoted, short
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Matrix, Say
-from attn_cli.render.numbers import plain
+from attn_cli.render.numbers import plain, share
 from attn_cli.steps import STEPS
 from attn_cli.trace import Head, Trace
 
@@ -25,7 +25,8 @@ def walk(trace: Trace) -> Iterator[Block]:
     """Yield every step that this trace has, in order, each with its numbers."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     if len(trace.heads) > 1:
-        yield Say(f"The steps below are head {head.name}'s.")
+        others = [other.name for other in trace.heads if other.name != head.name]
+        yield Say(f"The steps below are head {head.name}'s; --head {others[0]} walks through another.")
     facts = _facts(trace, head)
     number = 0
     for step in STEPS:
@@ -104,20 +105,27 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     j = int(np.argmax(row))
     shown = getattr(head, name if name != "output" else "weights")[at]
     assert head.scores is not None
-    why = (
-        "a common factor keeps the order and flattens the softmax"
-        if trace.scale < 1
-        else "nothing is divided"
-    )
-    if trace.temperature != 1:
-        why = "a temperature below 1 sharpens the softmax, above 1 flattens it"
     itself = trace.is_self and name == "weights" and j == int(trace.rows[at])
+    key = "itself" if itself else quoted(trace.key_tokens[j])
+    allowed = row if trace.mask is None else row[trace.mask[at]]
+    if name == "weights" and len(allowed) > 1 and float(np.ptp(allowed)) < 1e-12:
+        key = "each word that it may look at"
+    value = float(shown[j])
     return {
-        "key": "itself" if itself else quoted(trace.key_tokens[j]),
-        "value": plain(float(shown[j]), 3),
+        "key": key,
+        "value": share(value) if by == "weights" else plain(value, 3),
         "before": plain(float(head.scores[at][j]), 3),
-        "why": why,
+        "why": _why(trace),
     }
+
+
+def _why(trace: Trace) -> str:
+    """Say what the division does."""
+    if trace.temperature != 1:
+        return "a temperature below 1 sharpens the softmax, above 1 flattens it"
+    if trace.score != "scaled":
+        return "nothing is divided: the scores go to the softmax as they are"
+    return f"all are divided by the same {plain(1 / trace.scale)}: the order stays, the weights come closer together"
 
 
 def _source(trace: Trace) -> str:
@@ -161,6 +169,12 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     matrix = getattr(head, name)
     if matrix is None or (name == "masked_scores" and trace.mask is None):
         return
+    if name in ("q", "k", "v") and _is_x(trace):
+        i = trace.focus[0]
+        more = f"{count(len(rows) - 1, 'more row', 'more rows')}, as in X"
+        columns = [str(c) for c in range(matrix.shape[1])]
+        yield Matrix([rows[i]], columns, matrix[i][np.newaxis], corner=name.upper(), fits=True, more=more)
+        return
     if name in ("q", "k", "v", "output"):
         yield _wide(
             name.upper()[:1] if name != "output" else "output",
@@ -169,6 +183,11 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         )
         return
     yield _square(trace, matrix, name)
+
+
+def _is_x(trace: Trace) -> bool:
+    """Tell whether Q, K and V only repeat X."""
+    return trace.projection.source == "identity" and len(trace.heads) == 1 and trace.is_self
 
 
 def _tokens(trace: Trace) -> Columns:

@@ -81,9 +81,16 @@ class Corpus:
 
 
 def _lines(text: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Yield the lines of a text; one that is longer than LONGEST_LINE bytes comes in parts, cut at a space."""
+    rest = b""
     try:
-        while line := text.readline(LONGEST_LINE):
+        while part := text.readline(LONGEST_LINE):
+            line, rest = rest + part, b""
+            if not part.endswith(b"\n") and len(part) == LONGEST_LINE and b" " in line:
+                line, _, rest = line.rpartition(b" ")
             yield line
+        if rest:
+            yield rest
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise InputError(f"{visible(str(path))} cannot be unpacked: {visible(str(error))}.") from None
 
@@ -194,6 +201,8 @@ def _check(settings: TrainSettings, output: str) -> None:
     if os.path.isdir(output):
         raise CreateError(f"Cannot create {visible(output)}: it is a directory.")
     folder = os.path.dirname(os.path.realpath(output))
+    if not os.path.isdir(folder):
+        raise CreateError(f"Cannot create {visible(output)}: there is no such folder.")
     if not os.access(folder, os.W_OK):
         raise CreateError(f"Cannot create {visible(output)}: its folder cannot be written to.")
     _word2vec()
