@@ -31,7 +31,8 @@ class NoText(UsageError):
     """There is no text, and nobody is piping one in (exit 2): help is shown."""
 
     def __init__(self, command: str) -> None:
-        super().__init__("There is no text.", f'Try: attn {command} "She likes coffee"')
+        texts = '"she" "likes coffee"' if command == "cross" else '"She likes coffee"'
+        super().__init__("There is no text.", f"Try: attn {command} {texts}")
 
 
 class InputError(AttnError, ValueError):

@@ -29,9 +29,9 @@ def report(error: BaseException, args: list[str]) -> int:
         say(json.dumps(record))
         return code
     line, _, more = hint.partition("\n")
-    say(f"attn: {message}" + (f" {line}" if line else ""))
     if more and sys.stderr is not None and sys.stderr.isatty():
-        say(more)  # help is for a person who watches; a script gets the one line
+        say(f"{more}\n")  # help is for a person who watches; a script gets the one line
+    say(f"attn: {message}" + (f" {line}" if line else ""))
     return code
 
 

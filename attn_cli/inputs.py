@@ -42,9 +42,9 @@ def embedded(tokens: Sequence[str], context: Sequence[str] | None, settings: Set
 
         notes: tuple[str, ...] = ()
     else:
-        table = open_table("word2vec" if settings.embedding is None else settings.embedding)
+        table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
         seed = settings.seed if settings.oov == "random" else None
-        about = Embedding(table.source, table.name, table.dim, settings.oov, seed)
+        about = Embedding(table.source, table.name, table.dim, settings.oov, seed, table.length)
 
         def vectors(words: Sequence[str]) -> Embedded:
             return embed(words, table, settings.oov, settings.seed)

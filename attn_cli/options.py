@@ -18,9 +18,17 @@ from attn_cli.view import View
 from attn_cli.visible import as_utf8
 
 
-def _option(*names: str, help: str, metavar: str | None = None) -> Any:
+def offers(*values: str) -> Callable[[str], list[str]]:
+    """Return a completion function that offers these values; a file's name is completed by the shell."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
+def _option(*names: str, help: str, metavar: str | None = None, values: tuple[str, ...] = ()) -> Any:
     variable = "ATTN_" + names[0].lstrip("-").split("/")[0].replace("-", "_").upper()
-    return typer.Option(*names, help=help, metavar=metavar, envvar=variable, show_envvar=False)
+    complete = offers(*values) if values else None
+    return typer.Option(
+        *names, help=help, metavar=metavar, envvar=variable, show_envvar=False, autocompletion=complete
+    )
 
 
 Texts = Annotated[
@@ -37,6 +45,7 @@ Embedding = Annotated[
     _option(
         "--embedding",
         "-e",
+        values=("word2vec", "random"),
         metavar="NAME|FILE",
         help="Word vectors: word2vec, random, or a text file (a word and its numbers a line).  "
         "[default: word2vec]",
@@ -70,6 +79,7 @@ OPTIONS: dict[str, Any] = {
         _option(
             "--projection",
             "-p",
+            values=("identity", "random"),
             metavar="NAME|FILE",
             help="W_q, W_k, W_v: identity, random, or a file.  "
             "[default: random with random vectors, else identity]",
@@ -104,6 +114,7 @@ OPTIONS: dict[str, Any] = {
         str | None,
         _option(
             "--mask",
+            values=("none", "causal", "causal-bottom-right", "window:1"),
             metavar="NAME|FILE",
             help="none, causal, causal-bottom-right, window:N, or a file.  "
             "[default: causal in masked, else none]",

@@ -11,7 +11,7 @@ from attn_cli import masks
 from attn_cli.attention import Links
 from attn_cli.checks import check, find_rows, unused
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import looks_like_file
+from attn_cli.files import looks_like_file, regular
 from attn_cli.heads import Layer, Ready, given_qkv, projected
 from attn_cli.inputs import Inputs, embedded, given_x
 from attn_cli.tokens import tokenize
@@ -106,6 +106,7 @@ def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask |
         return masks.from_array("the given file", given, "allowed", n_q, n_k)
     if wanted is None or not looks_like_file(wanted):
         return masks.named("none" if wanted is None else wanted, n_q, n_k)
+    regular(wanted)
     if settings.mask_true is None:
         raise UsageError(
             "A mask file needs --mask-true allowed or --mask-true blocked: what does True mean in it?",

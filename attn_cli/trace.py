@@ -48,6 +48,7 @@ class Embedding(NamedTuple):
     dim: int | None
     oov: str | None
     seed: int | None
+    length: float | None = None  # where all vectors have one
 
 
 class Projected(NamedTuple):

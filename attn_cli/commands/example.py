@@ -9,7 +9,7 @@ import typer
 
 from attn_cli.commands.common import deliver, settled, show
 from attn_cli.errors import UsageError
-from attn_cli.options import takes
+from attn_cli.options import offers, takes
 from attn_cli.trace import Settings
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 def example(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Which one; without it, they are listed.", show_default=False),
+        typer.Argument(
+            metavar="[NAME]",
+            help="Which one; without it, they are listed.",
+            show_default=False,
+            autocompletion=offers("day1", "coffee", "coffee-notebook", "manchester", "a2"),
+        ),
     ] = None,
     *,
     settings: Settings,

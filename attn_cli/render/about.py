@@ -10,9 +10,9 @@ from attn_cli.render.text import listed
 from attn_cli.trace import Trace
 
 KINDS = {
-    "self": "Self-attention",
-    "masked": "Masked self-attention",
-    "cross": "Cross-attention",
+    "self": "self-attention",
+    "masked": "self-attention",
+    "cross": "cross-attention",
 }
 LONGEST = 24
 
@@ -30,9 +30,8 @@ def quoted(token: str) -> str:
 def title(trace: Trace) -> str:
     """Return the screen's title: what kind of attention, and how many look at how many."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
-    kind = KINDS.get(trace.kind, "Attention")
-    if trace.kind == "example" and trace.mask_name != "none":
-        kind = "Masked attention"
+    kind = KINDS.get(trace.kind, "attention")
+    kind = f"Masked {kind}" if trace.mask_name != "none" else kind.capitalize()
     return f"{kind}: {count(n_q, 'query (row)', 'queries (rows)')} x {count(n_k, 'key (column)', 'keys (columns)')}"
 
 
@@ -77,7 +76,8 @@ def _vectors(trace: Trace) -> str:
         return f"Matrices given by {about.name}"
     if about.source == "random":
         return f"Vectors: random, {about.dim} numbers each, seed {about.seed}"
-    return f"Vectors: {about.name}, {about.dim} numbers each"
+    length = "" if about.length is None else f", each of length {plain(about.length)}"
+    return f"Vectors: {about.name}, {about.dim} numbers each{length}"
 
 
 def projection(trace: Trace) -> str:

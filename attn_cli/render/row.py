@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attn_cli.render.about import d_k, quoted, short
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import number, plain, share
+from attn_cli.render.numbers import number, plain
 from attn_cli.trace import Head, Row, Trace
 
 ALL_FACTORS = 8
@@ -28,7 +28,8 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
         row = trace.row(i, head)
     else:
         mean = ""
-    query = quoted(trace.query_tokens[i])
+    token = trace.query_tokens[i]
+    query = quoted(token) + (f" ({i})" if trace.query_tokens.count(token) > 1 else "")
     yield Heading(f"One row by hand: what does {query} look at?")
     assert row is not None
     if mean:
@@ -43,17 +44,28 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
         yield Formula(_products(trace, head, i, j, row), f"{query} with {short(trace.key_tokens[j])}:")
     yield _table(trace, row, keys)
     yield from _sentences(trace, row, query)
+    if head.output is not None:
+        yield Formula(_vector("output", head.output[i].tolist()))
 
 
 def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
+    """Yield the query's x and q; where W is the identity they are one."""
     assert head.q is not None
+    token = f"{short(trace.query_tokens[i])}:"
     q = head.q[i].tolist()
-    made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
-    source = f"q = {made} = " if head.W_q is not None else "q = "
     if trace.projection.source == "identity" and len(trace.heads) == 1:
-        source = "q = x = "
-    count = f" ({len(q)} numbers)" if len(q) > ALL_FACTORS else ""
-    yield Formula(f"{source}[{_some(q)}]{count}", f"{short(trace.query_tokens[i])}:")
+        yield Formula(_vector("q = x", q), token)
+        return
+    if trace.x_query is not None:
+        yield Formula(_vector("x", trace.x_query[i].tolist()), token)
+    made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
+    bias = " + b_q" if head.b_q is not None else ""
+    yield Formula(_vector(f"q = {made}{bias}" if head.W_q is not None else "q", q), token)
+
+
+def _vector(name: str, numbers: list[float]) -> str:
+    count = f" ({len(numbers)} numbers)" if len(numbers) > ALL_FACTORS else ""
+    return f"{name} = [{_some(numbers)}]{count}"
 
 
 def _some(numbers: list[float]) -> str:
@@ -140,16 +152,17 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
             f"Before exp, the largest score ({plain(row.shift)}) is taken off every score: it keeps numbers small, "
             "and cancels out."
         )
-    order = _strongest(row)[:3]
+    allowed = _strongest(row)
+    order = allowed[:3]
     tokens = [_told_apart(trace, j) for j in order]
     names = [
         "itself" if trace.is_self and j == row.query else name for j, name in zip(order, tokens, strict=True)
     ]
-    parts = [f"{share(row.weights[j])} to {name}" for j, name in zip(order, names, strict=True)]
-    tail = " and less to the rest." if len(row.weights) > 3 else "."
+    parts = [f"{_weight(row.weights[j])} to {name}" for j, name in zip(order, names, strict=True)]
+    tail = " and no more to any other." if len(allowed) > 3 else "."
     yield Say(f"So {query} gives {', '.join(parts)}{tail}")
-    mixed = " + ".join(f"{share(row.weights[j])} v({name})" for j, name in zip(order, tokens, strict=True))
-    rest = " + ..." if len(row.weights) > 3 else ""
+    mixed = " + ".join(f"{_weight(row.weights[j])} v({name})" for j, name in zip(order, tokens, strict=True))
+    rest = " + ..." if len(allowed) > 3 else ""
     yield Say(f"Its output is the values mixed in these shares: {mixed}{rest}")
 
 

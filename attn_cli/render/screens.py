@@ -27,6 +27,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         yield from _asked_rows(trace)
     if view.steps:
         yield from walk(trace)
+    if view.steps or trace.asked:
         yield Heading("The weights")
     for head in _drawn_heads(trace):
         if len(trace.heads) > 1:
@@ -42,7 +43,6 @@ def _asked_rows(trace: Trace) -> Iterator[Block]:
         yield Say(
             f"{len(trace.focus) - MOST_FOCUS} more rows match: their weights follow, without arithmetic."
         )
-    yield Heading("Weights")
 
 
 def _drawn_heads(trace: Trace) -> tuple[Head, ...]:
@@ -126,13 +126,13 @@ def _row_bars(trace: Trace, head: Head, i: int) -> Bars:
     return Bars(name, items, _largest(trace))
 
 
-def _strongest_others(trace: Trace, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
+def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
     """Return each row's strongest link to a differently written word, if most rows look at their own."""
     items: list[tuple[str, float | None]] = []
     own = 0
     for i in rows:
         token = trace.query_tokens[i].casefold()
-        links = list(zip(trace.shown.top_keys[i].tolist(), trace.shown.top_weights[i].tolist(), strict=True))
+        links = list(zip(head.top_keys[i].tolist(), head.top_weights[i].tolist(), strict=True))
         own += links[0][0] >= 0 and trace.key_tokens[links[0][0]].casefold() == token
         for j, weight in links:
             if (
@@ -145,22 +145,22 @@ def _strongest_others(trace: Trace, rows: tuple[int, ...]) -> list[tuple[str, fl
     return items if 2 * own > len(rows) else []
 
 
-def _strongest_key(trace: Trace, i: int) -> int:
+def _strongest_key(trace: Trace, head: Head, i: int) -> int:
     """Return query i's strongest key, itself where it ties with another; -1 if it may look at nothing."""
-    keys, weights = trace.shown.top_keys[i].tolist(), trace.shown.top_weights[i].tolist()
+    keys, weights = head.top_keys[i].tolist(), head.top_weights[i].tolist()
     if trace.is_self and i in keys and weights[keys.index(i)] >= weights[0] - 1e-12:
         return i
     return int(keys[0])
 
 
-def _is_flat(trace: Trace, i: int) -> bool:
+def _is_flat(trace: Trace, head: Head, i: int) -> bool:
     """Tell whether a query gives the same weight to every key that it may look at, of several."""
     n = len(trace.key_tokens)
     if trace.mask is not None:
         if trace.condensed:
             return False
         n = int(trace.mask[i].sum())
-    return n > 1 and abs(float(trace.shown.top_weights[i, 0]) * n - 1) < 1e-9
+    return n > 1 and abs(float(head.top_weights[i, 0]) * n - 1) < 1e-9
 
 
 def _largest(trace: Trace) -> float:
@@ -177,13 +177,21 @@ def explain(trace: Trace, view: View) -> Iterator[Block]:
         yield Heading("The whole matrix, step by step")
         yield from walk(trace)
         yield from _mask(trace)
-    yield Heading("Who attends to whom")
-    yield from _who(trace)
+    for head in _drawn_heads(trace):
+        yield Heading(f"Who attends to whom{_of_head(trace, head)}")
+        yield from _who(trace, head)
     yield from closing(trace)
 
 
+def _of_head(trace: Trace, head: Head) -> str:
+    """Return which head is meant, where there are several."""
+    if len(trace.heads) == 1:
+        return ""
+    return f": mean of {len(trace.heads)} heads" if head.name == "mean" else f": head {head.name}"
+
+
 def _mask(trace: Trace) -> Iterator[Block]:
-    yield Heading("Who may look at whom")
+    yield Heading(f"Who may look at whom{_of_head(trace, trace.shown)}")
     i = trace.focus[0]
     query = quoted(trace.query_tokens[i])
     if trace.mask is not None:
@@ -216,26 +224,26 @@ def _mask(trace: Trace) -> Iterator[Block]:
         )
         return
     parts = [
-        f"{quoted(trace.key_tokens[j])} {weights[j]:.3f}/{past:.3f} = {weights[j] / past:.3f}"
+        f"{quoted(trace.key_tokens[j])} {weights[j]:.4f}/{past:.4f} = {weights[j] / past:.3f}"
         for j in range(max(0, i - 5), i + 1)
     ]
     before = "... " if i > 5 else ""
     yield Say(
-        f"Under a causal mask it could look only back, and the weights that are left, {past:.3f} together, "
+        f"Under a causal mask it could look only back, and the weights that are left, {past:.4f} together, "
         f"would be shared out anew: {before}{', '.join(parts)}. That is attn masked."
     )
 
 
-def _who(trace: Trace) -> Iterator[Block]:
+def _who(trace: Trace, head: Head) -> Iterator[Block]:
     rows = trace.listed[:MOST_ROWS]
     items: list[tuple[str, float | None]] = []
     for i in rows:
-        j = _strongest_key(trace, i)
+        j = _strongest_key(trace, head, i)
         name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
-        name = "all alike" if _is_flat(trace, i) else name
-        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(trace.shown.top_weights[i, 0])))
+        name = "all alike" if _is_flat(trace, head, i) else name
+        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.top_weights[i, 0])))
     yield Bars("", items, _largest(trace))
-    others = _strongest_others(trace, rows)
+    others = _strongest_others(trace, head, rows)
     if others:
         yield Say("Each word's strongest link to a different word:")
         yield Bars("", others, _largest(trace))

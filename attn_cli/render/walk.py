@@ -37,8 +37,16 @@ def walk(trace: Trace) -> Iterator[Block]:
         yield Heading(f"{number}. {step.title}", 3)
         yield Formula(step.formula.format(**facts) + _shape(trace, head, step.name))
         yield from blocks
+        if step.name in ("weights", "output") and _is_shut(trace, head):
+            yield Say(f"{quoted(trace.query_tokens[trace.focus[0]])} may look at nothing: zeros.")
+            continue
         sentence = step.alone if step.alone and len(trace.key_tokens) == 1 else step.sentence
         yield Say(sentence.format(**facts | _step_facts(trace, head, step.name)))
+
+
+def _is_shut(trace: Trace, head: Head) -> bool:
+    """Tell whether the row that the sentences speak of is fully masked."""
+    return not head.weights[trace.held(trace.focus[0])].any()
 
 
 def _shape(trace: Trace, head: Head, name: str) -> str:
@@ -130,6 +138,9 @@ def _why(trace: Trace) -> str:
 
 def _source(trace: Trace) -> str:
     about = trace.embedding
+    if trace.query_tokens[trace.focus[0]] in trace.unknown:
+        stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"
+        return f"{about.name} has no vector for it, and {stand_in}"
     return {
         "word2vec": "they were learned from which words stand near which",
         "random": f"drawn at random from seed {about.seed} and the word itself",

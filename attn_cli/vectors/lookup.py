@@ -28,14 +28,17 @@ class Embedded(NamedTuple):
     unknown: tuple[str, ...]
 
 
-def open_table(embedding: str) -> Table:
-    """Return the bundled table, or the one in a file; its content tells the format."""
+def open_table(embedding: str, others: str = "") -> Table:
+    """Return the bundled table, or the one in a file; its content tells the format.
+
+    `others` are further names that the caller takes, for help with a mistake.
+    """
     if embedding == BUNDLED:
         return bundled()
     if not looks_like_file(embedding):
         raise UsageError(
             f"There are no vectors {visible(embedding)!r} (-e).",
-            "Choose word2vec, or a file (with a slash or a suffix such as .txt).",
+            f"Choose word2vec, {others}or a file (with a slash or a suffix such as .txt).",
             "--embedding",
         )
     if is_safetensors(first_bytes(embedding)):
