@@ -185,7 +185,9 @@ def pages(block: Matrix, mode: str, width: int | None) -> tuple[list[Shown], str
     view, _ = view_of(mode, width)
     text = Terminal(width=width).paint(draw([block], view, Terminal(width=width)))
     lines = text.removesuffix("\n").split("\n")
-    end = next((i for i, line in enumerate(lines) if re.match("shades: |To fit: |  … ", line)), len(lines))
+    end = next(
+        (i for i, line in enumerate(lines) if re.match("shades: |To fit: |columns: |  … ", line)), len(lines)
+    )
     said = " ".join(" ".join(lines[end:]).split())
     blocks = re.search("heat blocks of (two|one)", said)
     left_out = re.search("([0-9,]+) more columns", said)

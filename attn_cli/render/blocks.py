@@ -45,6 +45,7 @@ class Matrix(NamedTuple):
     shaded: bool = False
     fits: bool = False  # show only as many columns as fit, and say how many more there are
     more: str = ""
+    row_numbers: Sequence[int] | None = None  # the rows' places in the text, where columns may be numbered
 
 
 class Columns(NamedTuple):

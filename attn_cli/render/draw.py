@@ -69,6 +69,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         shaded=block.shaded,
         precision=view.precision,
         palette=view.palette,
+        row_numbers=block.row_numbers,
     )
     yield from grid.lines(terminal)
     if more:

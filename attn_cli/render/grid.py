@@ -37,6 +37,7 @@ class Grid(NamedTuple):
     shaded: bool = True
     precision: int | None = None
     palette: str | None = None
+    row_numbers: Sequence[int] | None = None  # the rows' places in the text, where columns may be numbered
 
     def lines(self, terminal: Terminal) -> Iterator[Line]:
         """Yield the matrix, its legend and what was condensed; no line is wider than the terminal."""
@@ -51,6 +52,9 @@ class Grid(NamedTuple):
                 told = f"columns {page.start} to {page.stop - 1} of {self.values.shape[1]}"
                 yield [Segment(cut(told, page.room))]
             yield from self._page(matrix, page, shade, styles, terminal)
+        if pages[0].numbered and list(self.row_labels) != list(self.column_labels):
+            named = [f"{j} {name}" for j, name in enumerate(labels(self.column_labels, terminal, LABEL))]
+            yield from wrapped(f"columns: {', '.join(named)}", terminal.width)
         yield from self._legend(matrix, styles, len(pages), terminal)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Segment]:
@@ -77,11 +81,14 @@ class Grid(NamedTuple):
         return max(map(cells, [*self.sums, self.sums_label])) if self.sums else 0
 
     def _pages(self, matrix: Drawn, terminal: Terminal) -> list[_Page]:
-        n = self.values.shape[1]
-        step = matrix.width + matrix.gap
-        edge = max([len(self.corner), *map(cells, labels(self.row_labels, terminal, LABEL))])
-        tail = (self._tail() + 2 if self.sums else 0) + len(matrix.margin)
         room = 1 << 30 if terminal.width is None else terminal.width
+        numbered = self._needs_numbers(matrix, terminal)
+        rows = self._row_names(numbered, terminal)
+        n = self.values.shape[1]
+        least = max(matrix.width, len(str(n - 1))) if numbered and matrix.gap else matrix.width
+        step = least + matrix.gap
+        edge = max([len(self.corner), *map(cells, rows)])
+        tail = (self._tail() + 2 if self.sums else 0) + len(matrix.margin)
         if edge + step + tail > room:
             edge = max(1, room - tail - step)
         across = max(1, (room - edge - tail) // step)
@@ -89,17 +96,33 @@ class Grid(NamedTuple):
         for start in range(0, n, across):
             stop = min(start + across, n)
             names = labels(self.column_labels[start:stop], terminal, LABEL)
-            pages.append(_Page(start, stop, edge, _widths(names, matrix, room - edge - tail), room))
+            widths = [least] * len(names) if numbered else _widths(names, matrix, room - edge - tail)
+            pages.append(_Page(start, stop, edge, widths, room, numbered))
         return pages
+
+    def _needs_numbers(self, matrix: Drawn, terminal: Terminal) -> bool:
+        """Tell whether narrow columns would cut a label into more than two pieces: then numbers read better."""
+        if matrix.width > 3 or self.row_numbers is None:
+            return False
+        names = labels(self.column_labels, terminal, LABEL)
+        room = 1 << 30 if terminal.width is None else terminal.width
+        edge = max([len(self.corner), *map(cells, labels(self.row_labels, terminal, LABEL))])
+        spare = room - edge - (self._tail() + 2 if self.sums else 0)
+        widths = _widths(names, matrix, spare)
+        return any(cells(name) > 2 * width for name, width in zip(names, widths, strict=True))
+
+    def _row_names(self, numbered: bool, terminal: Terminal) -> list[str]:
+        names = labels(self.row_labels, terminal, LABEL)
+        if not numbered or self.row_numbers is None:
+            return names
+        digits = len(str(max(self.row_numbers)))
+        return [f"{i:>{digits}} {name}" for i, name in zip(self.row_numbers, names, strict=True)]
 
     def _page(
         self, matrix: Drawn, page: _Page, shade: Ints, styles: Sequence[Style | None], terminal: Terminal
     ) -> Iterator[Line]:
-        heads, numbered = self._headers(matrix, page, terminal)
-        yield from self._head_lines(heads, matrix, page)
-        names = labels(self.row_labels, terminal, page.edge)
-        if numbered:
-            names = [cut(f"{i} {name}", page.edge) for i, name in enumerate(names)]
+        yield from self._head_lines(self._headers(matrix, page, terminal), matrix, page)
+        names = [cut(name, page.edge) for name in self._row_names(page.numbered, terminal)]
         masked = "–" if terminal.unicode else "-"
         full = [width + matrix.gap for width in page.widths]
         span = slice(page.start, page.stop)
@@ -122,14 +145,12 @@ class Grid(NamedTuple):
             end = "  " + padded_left(self.sums_label, self._tail()) if last and self.sums else ""
             yield [Segment(edge), Segment(header, BOLD), Segment(end)]
 
-    def _headers(self, matrix: Drawn, page: _Page, terminal: Terminal) -> tuple[list[str], bool]:
-        """Return the header lines, labels cut into pieces as wide as their columns; and whether numbered."""
+    def _headers(self, matrix: Drawn, page: _Page, terminal: Terminal) -> list[str]:
+        """Return the header lines: labels, or numbers, cut into pieces as wide as their columns."""
         names = labels(self.column_labels[page.start : page.stop], terminal, LABEL)
-        narrowest = min(page.widths)
-        numbered = narrowest == 1 and any(cells(char) > 1 for name in names for char in name)
-        if numbered:
-            names = [str(i) for i in range(page.start, page.stop)]
-        most = 4 if narrowest > 2 else LABEL
+        if page.numbered:
+            names = [str(j) for j in range(page.start, page.stop)]
+        most = 4 if min(page.widths) > 2 else LABEL
         stacks = [_stacked(name, width, most) for name, width in zip(names, page.widths, strict=True)]
         height = max(map(len, stacks))
         lines = []
@@ -139,7 +160,7 @@ class Grid(NamedTuple):
                 at = level - (height - len(stack))
                 line += " " * matrix.gap + padded_left(stack[at] if at >= 0 else "", width)
             lines.append(line)
-        return lines, numbered
+        return lines
 
     def _styles(self, matrix: Drawn, terminal: Terminal) -> Sequence[Style | None]:
         if not terminal.colors or not self.shaded:
@@ -187,6 +208,7 @@ class _Page(NamedTuple):
     edge: int
     widths: list[int]
     room: int
+    numbered: bool
 
 
 def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:

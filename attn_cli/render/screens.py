@@ -68,6 +68,7 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         sums=[f"{total:.3f}" for total in head.sums[held]],
         is_weights=True,
         shaded=True,
+        row_numbers=listed,
     )
 
 

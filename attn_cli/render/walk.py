@@ -249,5 +249,6 @@ def _square(trace: Trace, matrix: Array, name: str) -> Matrix:
         is_weights=name == "weights",
         shaded=True,
         fits=len(trace.key_tokens) > MOST_COLUMNS,
+        row_numbers=[int(i) for i in trace.rows[:most]],
         more=f"{len(rows) - most:,} more rows" if len(rows) > most else "",
     )
