@@ -22,13 +22,9 @@ def report(error: BaseException, args: list[str]) -> int:
         return code
     line, _, more = hint.partition("\n")
     if _wants_json(args):
-        record = {
-            "schema": "attn/1",
-            "error": {"code": code, "message": message, "hint": hint.partition("\n")[0] or None},
-        }
-        say(json.dumps(record))
+        described = {"code": code, "message": message, "hint": line or None}
+        say(json.dumps({"schema": "attn/1", "error": described}))
         return code
-    line, _, more = hint.partition("\n")
     if more and sys.stderr is not None and sys.stderr.isatty():
         say(f"{more}\n")  # help is for a person who watches; a script gets the one line
     say(f"attn: {message}" + (f" {line}" if line else ""))

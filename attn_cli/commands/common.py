@@ -112,11 +112,6 @@ def deliver(text: str, view: View) -> None:
         stream.write(text.encode("utf-8", "backslashreplace"))
 
 
-def progress(label: str) -> Progress:
-    """Return a progress callback that draws a line on standard error, if that is a terminal."""
-    return Progress(label)
-
-
 class Progress:
     """A line on standard error that says how much is done; silent where nobody watches."""
 
