@@ -63,7 +63,8 @@ def _run(args: list[str]) -> int:
     return 0
 
 
-def _app() -> Any:
+def _commands() -> Any:
+    """Return the list above as a Typer group; the class is made here because Typer is loaded late."""
     import typer
     from typer.core import TyperGroup
 
@@ -86,8 +87,14 @@ def _app() -> Any:
                 found = alone
             return typer.main.get_command(found)
 
+    return Commands
+
+
+def _app() -> Any:
+    import typer
+
     app = typer.Typer(
-        cls=Commands,
+        cls=_commands(),
         name="attn",
         help="See attention: every step, every number, from a shell.",
         epilog=EPILOG,

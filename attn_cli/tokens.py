@@ -21,10 +21,15 @@ def tokenize(text: str, tokenizer: str = "words", keep_punctuation: bool = False
     ('The', 'fox', "'s", 'cub', 'does', "n't", 'sleep')
     """
     if tokenizer == "whitespace":
-        return Tokens(tuple(text.split()), ())
+        return Tokens(tuple(filter(None, _SPACES.split(text))), ())
     if tokenizer == "characters":
         return Tokens(tuple(_characters(text)), ())
     return _words(text, keep_punctuation)
+
+
+# Python counts the controls U+001C to U+001F and U+0085 as space; here they are shown, not swallowed.
+_CONTROLS = "\x1c\x1d\x1e\x1f\x85"
+_SPACES = re.compile(f"[^\\S{_CONTROLS}]+")
 
 
 def _words(text: str, keep_punctuation: bool) -> Tokens:
@@ -70,7 +75,7 @@ _ONE_SYMBOL = f"[$+<=>\\^`|~{_SYMBOL}{_FLAG_LETTER}{_SKIN}][{_MARK}{_SKIN}{_TAG}
 _PIECE = re.compile(
     f"{_LETTER}+(?:['’.,_-]{_LETTER}+)*"  # a word
     f"|[{_FLAG_LETTER}]{{2}}|{_ONE_SYMBOL}(?:\u200d{_ONE_SYMBOL})*"  # a flag, a symbol, an emoji
-    r"|\.+|-+|!+|\?+|\*+|[^\w\s]|_"  # a run of one mark, as treebanks have it: "...", "--"
+    rf"|\.+|-+|!+|\?+|\*+|[^\w\s]|[_{_CONTROLS}]"  # a run of one mark, as treebanks have it: "...", "--"
 )
 
 
@@ -94,4 +99,4 @@ def _characters(text: str) -> list[str]:
     # Grapheme clusters are another project's life's work; loaded only here.
     from wcwidth import iter_graphemes
 
-    return [cluster for cluster in iter_graphemes(text) if not cluster.isspace()]
+    return [cluster for cluster in iter_graphemes(text) if _SPACES.fullmatch(cluster) is None]
