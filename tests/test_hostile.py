@@ -105,15 +105,15 @@ def given_tokens(tokens: list[str], **options: object) -> Trace:
 
 
 TEXT = " ".join(HOSTILE)
-CONTROLS = "\x1c\x1d\x1e\x1f\x85"  # space to Python, but nothing that a reader would see as space
-TOKENS = [token for token in re.split(f"[^\\S{CONTROLS}]+", TEXT) if token]
+LIKE_SPACE = "\x1c\x1d\x1e\x1f\x85"  # space to Python, but nothing that a reader would see as space
+TOKENS = [token for token in re.split(f"[^\\S{LIKE_SPACE}]+", TEXT) if token]
 FORMATS = ["table", "bars", "markdown", "csv", "tsv", "json", "jsonl"]
 
 
 def test_the_hostile_text_holds_what_it_should():
     """Whitespace ends tokens, so a few controls cannot be in one; the others are all there."""
     kept = {char for token in TOKENS for char in token}
-    ending = {c for c in map(chr, range(0x3000)) if c.isspace() and c not in CONTROLS}
+    ending = {c for c in map(chr, range(0x3000)) if c.isspace() and c not in LIKE_SPACE}
     assert {chr(c) for c in (*range(1, 0x20), *range(0x7F, 0xA0), 0x202E, 0x200B)} - kept <= ending
 
 
