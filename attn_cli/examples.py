@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from attn_cli.files import data_path
-from attn_cli.matrices import Given, given_from
 from attn_cli.trace import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.matrices import Given
 
 EXAMPLES = ("day1", "coffee", "coffee-notebook", "manchester", "a2")
 
@@ -29,6 +32,8 @@ class Example:
 
 def load(name: str) -> Example:
     """Return the example of that name."""
+    from attn_cli.matrices import given_from  # loads NumPy, which the list of names does not need
+
     record = json.loads(data_path(f"examples/{name}.json").read_text(encoding="utf-8"))
     about = record.pop("about")
     text = record.pop("text", "")

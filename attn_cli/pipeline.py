@@ -176,7 +176,7 @@ def _attended(
         scale=scale,
         temperature=float(settings.temperature),
         mask_name="none" if mask is None else mask.name,
-        mask=None if mask is None else mask.rows(rows),
+        mask=work.allowed(rows),
         rows=rows,
         focus=focus,
         heads=tuple(heads),

@@ -13,7 +13,7 @@ from attn_cli.heads import Ready
 from attn_cli.trace import LARGE, Head
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.arrays import Array, Bools, Ints
 
 Report = Callable[[float], None]
 
@@ -33,9 +33,12 @@ class Work(NamedTuple):
     factor: float
     score: str
 
-    def steps(self, head: Ready, rows: Ints) -> Steps:
+    def allowed(self, rows: Ints) -> Bools | None:
+        """Return whom these rows may look at, or None where there is no mask."""
+        return None if self.mask is None else self.mask.rows(rows)
+
+    def steps(self, head: Ready, rows: Ints, allowed: Bools | None) -> Steps:
         """Return every step of these rows."""
-        allowed = None if self.mask is None else self.mask.rows(rows)
         bias = None if head.bias is None else head.bias[rows]
         return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
 
@@ -46,11 +49,11 @@ class Work(NamedTuple):
         kept: dict[str, list[tuple[Links, Array]]] = {}
         for start in range(0, n_q, size):
             rows = np.arange(start, min(start + size, n_q))
-            allowed = None if self.mask is None else self.mask.rows(rows)
+            allowed = self.allowed(rows)
             total = np.zeros((len(rows), n_k)) if with_mean else None
             outputs = []
             for head in self.heads:
-                block = self.steps(head, rows)
+                block = self.steps(head, rows, allowed)
                 kept.setdefault(head.name, []).append((strongest(block.weights, k, allowed), block.output))
                 if total is not None:
                     total += block.weights
@@ -64,8 +67,8 @@ class Work(NamedTuple):
 
     def head(self, ready: Ready, rows: Ints, k: int, swept: Swept | None) -> Head:
         """Return the record of one head, with the rows that are to be held."""
-        steps = self.steps(ready, rows)
-        allowed = None if self.mask is None else self.mask.rows(rows)
+        allowed = self.allowed(rows)
+        steps = self.steps(ready, rows, allowed)
         links = swept.links if swept else strongest(steps.weights, k, allowed)
         W = ready.weights
         return Head(
@@ -93,7 +96,7 @@ class Work(NamedTuple):
         """Return the heads' mean as a head of its own, which has weights and output but no steps."""
         weights = np.mean([head.weights for head in heads], axis=0)
         output = swept.output if swept else _mean_output(heads)
-        allowed = None if self.mask is None else self.mask.rows(rows)
+        allowed = self.allowed(rows)
         links = swept.links if swept else strongest(weights, k, allowed)
         blank = dict.fromkeys(("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v", "scores"))
         blank |= dict.fromkeys(("scaled_scores", "position_scores", "masked_scores"))

@@ -59,12 +59,6 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
     return record["error"]
 
 
-@pytest.fixture
-def at(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 # 0
 
 

@@ -24,12 +24,6 @@ ASCII = (
 )
 
 
-@pytest.fixture
-def at(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 # Readers
 
 

@@ -9,6 +9,7 @@ import typer
 
 from attn_cli.commands.common import deliver, settled, show
 from attn_cli.errors import UsageError
+from attn_cli.examples import EXAMPLES, load
 from attn_cli.options import offers, takes
 from attn_cli.trace import Settings
 from attn_cli.view import View
@@ -27,7 +28,7 @@ def example(
             metavar="[NAME]",
             help="Which one; without it, they are listed.",
             show_default=False,
-            autocompletion=offers("day1", "coffee", "coffee-notebook", "manchester", "a2"),
+            autocompletion=offers(*EXAMPLES),
         ),
     ] = None,
     *,
@@ -41,8 +42,6 @@ def example(
 
     Example: attn example coffee --mask causal
     """
-    from attn_cli.examples import EXAMPLES, load
-
     view = settled(view)
     if name is None:
         deliver(_listing(view), view)
@@ -71,8 +70,6 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
 
 
 def _listing(view: View) -> str:
-    from attn_cli.examples import EXAMPLES, load
-
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
     about = {name: load(name).about for name in EXAMPLES}
