@@ -12,7 +12,7 @@ from attn_cli.visible import visible
 
 CHOICES = {
     "tokenizer": ("words", "whitespace", "characters"),
-    "oov": ("zero", "random", "skip", "error"),
+    "oov": ("model", "zero", "random", "skip", "error"),
     "layout": ("in-out", "out-in"),
     "score": ("scaled", "dot", "cosine"),
     "mask_true": ("allowed", "blocked"),
@@ -21,6 +21,7 @@ LEAST_MOST = {
     "dim": (1, 100_000),
     "seed": (0, 2**63 - 1),
     "heads": (1, 100_000),
+    "layer": (0, 100_000),
     "top": (1, 1_000_000),
 }
 
@@ -54,7 +55,10 @@ def unused(settings: Settings, words: bool = True) -> list[str]:
     `words` says whether a text is cut and looked up; given matrices come without.
     """
     drawn = settings.embedding == "random"
-    from_file = settings.projection not in (None, "identity", "random")
+    by_name = ("identity", "random", "roles", "roles-deep")
+    from_file = settings.projection is not None and settings.projection not in by_name
+    by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
+    learned = settings.projection in by_name[2:] or (by_default and settings.heads is None)
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
     usual = Settings()
     idle = {
@@ -62,6 +66,10 @@ def unused(settings: Settings, words: bool = True) -> list[str]:
         "--layout counts only with weights from a file.": words and settings.layout and not from_file,
         "--mask-true counts only with a mask from a file.": settings.mask_true and not mask_file,
         "--tokenizer counts only with a text.": not words and settings.tokenizer != usual.tokenizer,
+        "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default
+        and settings.heads is not None,
+        "--layer counts only with a learned model.": settings.layer is not None
+        and not (learned or from_file),
         "--oov counts only with word vectors.": (drawn or not words) and settings.oov != usual.oov,
         "--keep-punctuation counts only with --tokenizer words.": settings.keep_punctuation
         and (not words or settings.tokenizer != "words"),

@@ -17,6 +17,7 @@ COMMANDS = {
     "cross": ("attend", "cross"),
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
+    "learn": ("learn", "app"),
     "schema": ("schema", "schema"),
 }
 EPILOG = (

@@ -7,9 +7,9 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
-from attn_cli.errors import CreateError, FileError, WriteError
+from attn_cli.errors import CreateError, FileError, InputError, WriteError
 from attn_cli.visible import visible
 
 SUFFIXES = frozenset(
@@ -71,6 +71,50 @@ def read_bytes(path: str | Path, limit: int = 1 << 28) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+
+
+LONGEST_LINE = 1 << 20
+
+
+def packed_lines(path: str | Path) -> Iterator[bytes]:
+    """Yield the lines of a text file that is plain, gzip or xz; its first bytes tell which.
+
+    A line that is longer than LONGEST_LINE bytes comes in parts, cut at a space.
+    """
+    with regular(path).open("rb") as raw:
+        yield from unpacked_lines(raw, visible(str(path)))
+
+
+def unpacked_lines(raw: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield the lines of an open text file as packed_lines does; `raw.tell()` tells how far it is."""
+    import lzma  # only those who read packed text pay for these
+    import zlib
+
+    rest = b""
+    try:
+        with contextlib.closing(_unpacked(raw)) as text:
+            while part := text.readline(LONGEST_LINE):
+                line, rest = rest + part, b""
+                if not part.endswith(b"\n") and len(part) == LONGEST_LINE and b" " in line:
+                    line, _, rest = line.rpartition(b" ")
+                yield line
+            if rest:
+                yield rest
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{name} cannot be unpacked: {visible(str(error))}.") from None
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+    import gzip
+    import lzma
+
+    magic = raw.read(6)
+    raw.seek(0)
+    if magic[:2] == b"\x1f\x8b":
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    if magic == b"\xfd7zXZ\x00":
+        return lzma.LZMAFile(raw)
+    return raw
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
-"""One layer's heads with Q, K and V made: from given ones, or from X and a projection."""
+"""One layer's heads with Q, K and V made: from given ones, or from X and a projection or a learned model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,7 +11,10 @@ from attn_cli import model
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
 from attn_cli.inputs import Inputs, given_labels
-from attn_cli.trace import Embedding, Projected, Settings
+from attn_cli.learned import BUNDLED
+from attn_cli.masks import Mask
+from attn_cli.stack import Stack
+from attn_cli.trace import Embedding, Learned, Projected, Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -27,14 +31,18 @@ class Ready(NamedTuple):
     k: Array
     v: Array
     bias: Array | None = None
+    position: model.Position | None = None
 
 
 class Layer(NamedTuple):
     """The heads to attend with, where they came from, and the projection that joins them."""
 
     about: Projected
+    names: tuple[str, ...]
+    shown: str
     heads: tuple[Ready, ...]
     projection: model.Projection | None = None
+    learned: Learned | None = None
 
 
 def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
@@ -66,11 +74,68 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         Embedding("given", given.name, None, None, None),
     )
     about = Projected("given", given.name, None, None, None)
-    return inputs, Layer(about, ready)
+    names = tuple(head.name for head in ready)
+    return inputs, Layer(about, names, _shown(settings.head, names), ready)
+
+
+def stacked(
+    inputs: Inputs,
+    stack: Stack,
+    settings: Settings,
+    mask: Mask | None,
+    report: Callable[[float], None] | None,
+) -> tuple[Inputs, Layer, list[str]]:
+    """Take both sides up to the layer that is asked for, and make Q, K and V of its heads."""
+    assert inputs.x_query is not None and inputs.x_key is not None
+    last = stack.layers - 1
+    layer = last if settings.layer is None else settings.layer
+    if layer > last:
+        raise UsageError(
+            f"There is no layer {layer} in {stack.name}.",
+            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
+            option="--layer",
+        )
+    notes = []
+    is_self = inputs.x_key is inputs.x_query
+    below = mask if is_self else None
+    x_query = stack.input(inputs.x_query, layer, below, report)
+    x_key = x_query if is_self else stack.input(inputs.x_key, layer, None, report)
+    inputs = inputs._replace(x_query=x_query, x_key=x_key)
+    if not is_self:
+        notes.append("Distances between two texts mean nothing: the heads' position term is left out.")
+    if mask is not None and is_self and layer:
+        notes.append("The mask holds in the layers below as well, as in a decoder.")
+    projection = stack.attention(layer)
+    names = tuple(head.name for head in projection.heads)
+    shown = _shown(settings.head, names)
+    ready = _ready(_wanted(projection, settings.head, shown), x_query, x_key, "in-out", None, is_self)
+    learned = stack.learned(layer, shown)
+    return inputs, Layer(projection.about, names, shown, ready, projection, learned), notes
+
+
+def _wanted(projection: model.Projection, head: str | None, shown: str) -> model.Projection:
+    """Keep of a projection what must be computed: the shown head alone, unless all are asked for or joined."""
+    if projection.W_o is not None or head in ("all", "mean"):
+        return projection
+    return projection._replace(heads=tuple(one for one in projection.heads if one.name == shown))
+
+
+def _shown(head: str | None, names: tuple[str, ...]) -> str:
+    """Return the name of the head to show: by its name, or its number, or mean; the first if not said."""
+    if head in (None, "all"):
+        return names[0]
+    if head == "mean" or head in names:
+        return str(head)
+    if head is not None and head.isascii() and head.isdigit() and len(head) < 7 and int(head) < len(names):
+        return names[int(head)]
+    shown = ", ".join(map(visible, names[:12]))
+    raise UsageError(
+        f"There is no head {visible(str(head))!r}.", f"Heads are {shown}, mean and all.", option="--head"
+    )
 
 
 def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[Layer, list[str]]:
-    """Choose the projection and make Q, K and V; return also what is to be noted."""
+    """Choose a projection that was not learned, and make Q, K and V; return also what is to be noted."""
     assert inputs.x_query is not None and inputs.x_key is not None
     d = inputs.x_query.shape[1]
     name, notes = settings.projection, []
@@ -101,25 +166,35 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
         if ignored:
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
     layout = projection.about.layout or "in-out"
-    with np.errstate(over="ignore", invalid="ignore"):
-        ready = _ready(projection, inputs.x_query, inputs.x_key, layout, given)
-    return Layer(projection.about, ready, projection), notes
+    names = tuple(head.name for head in projection.heads)
+    shown = _shown(settings.head, names)
+    bias = None if given is None else given.get("position_scores")
+    wanted = _wanted(projection, settings.head, shown)
+    ready = _ready(wanted, inputs.x_query, inputs.x_key, layout, bias, False)
+    return Layer(projection.about, names, shown, ready, projection), notes
 
 
 def _ready(
-    projection: model.Projection, x_query: Array, x_key: Array, layout: str, given: Given | None
+    projection: model.Projection,
+    x_query: Array,
+    x_key: Array,
+    layout: str,
+    bias: Array | None,
+    with_position: bool,
 ) -> tuple[Ready, ...]:
-    ready = tuple(
-        Ready(
-            head.name,
-            head,
-            head.queries(x_query, layout),
-            head.keys(x_key, layout),
-            head.values(x_key, layout),
-            None if given is None else given.get("position_scores"),
+    with np.errstate(over="ignore", invalid="ignore"):
+        ready = tuple(
+            Ready(
+                head.name,
+                head,
+                head.queries(x_query, layout),
+                head.keys(x_key, layout),
+                head.values(x_key, layout),
+                bias,
+                head.position if with_position else None,
+            )
+            for head in projection.heads
         )
-        for head in projection.heads
-    )
     for head in ready:
         for name, made in (("W_q", head.q), ("W_k", head.k), ("W_v", head.v)):
             if not np.isfinite(made).all():
@@ -133,7 +208,8 @@ def _projection_file(name: str) -> Given:
     if not looks_like_file(name):
         raise UsageError(
             f"There is no projection {visible(name)!r}.",
-            "Projections are identity, random, or a file (with a slash or a suffix such as .json).",
+            f"Projections are {', '.join(BUNDLED)}, identity, random, or a file (with a slash or a suffix "
+            "such as .json).",
             option="--projection",
         )
     from attn_cli.matrices import read_given  # only those who give a file need it

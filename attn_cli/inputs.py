@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, UsageError
+from attn_cli.stack import Stack
 from attn_cli.trace import Embedding, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
+from attn_cli.vectors.table import Table
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -29,11 +31,24 @@ class Inputs(NamedTuple):
     unknown: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    table: Table | None = None
 
 
-def embedded(tokens: Sequence[str], context: Sequence[str] | None, settings: Settings) -> Inputs:
-    """Look up both sides' tokens; `context` None means that the text attends to itself."""
+def embedded(
+    tokens: Sequence[str], context: Sequence[str] | None, settings: Settings, stack: Stack | None
+) -> Inputs:
+    """Look up both sides' tokens; `context` None means that the text attends to itself.
+
+    A learned model (`stack`) must have been learned on these very vectors, and has its own for unknown words.
+    """
+    if settings.oov == "model" and stack is None:
+        raise UsageError(
+            "--oov model needs a learned projection.", "Choose zero, random, skip or error.", "--oov"
+        )
+    oov = settings.oov or ("zero" if stack is None else "model")
     if settings.embedding == "random":
+        if stack is not None:
+            raise wrong_pairing(stack, "random vectors")
         dim = settings.dim or RANDOM_DIM
         about = Embedding("random", "random", dim, None, settings.seed)
 
@@ -41,13 +56,17 @@ def embedded(tokens: Sequence[str], context: Sequence[str] | None, settings: Set
             return random_vectors(words, dim, settings.seed)
 
         notes: tuple[str, ...] = ()
+        table = None
     else:
         table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
-        seed = settings.seed if settings.oov == "random" else None
-        about = Embedding(table.source, table.name, table.dim, settings.oov, seed, table.length)
+        if stack is not None and stack.fingerprint != table.fingerprint():
+            raise wrong_pairing(stack, table.name)
+        seed = settings.seed if oov == "random" else None
+        about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
+        start = None if stack is None else stack.start
 
         def vectors(words: Sequence[str]) -> Embedded:
-            return embed(words, table, settings.oov, settings.seed)
+            return embed(words, table, oov, settings.seed, start)
 
         doubled = table.about.get("doubled")
         notes = (f"{doubled} doubled words in {table.name}: the first of each counts.",) if doubled else ()
@@ -61,8 +80,16 @@ def embedded(tokens: Sequence[str], context: Sequence[str] | None, settings: Set
             f"No token is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
             "Choose --oov random or zero, or other vectors.",
         )
-    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, settings.oov)
-    return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes)
+    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov)
+    return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table)
+
+
+def wrong_pairing(stack: Stack, vectors: str) -> InputError:
+    """Return the error for a model that was learned on other vectors than these."""
+    return InputError(
+        f"{stack.name} was learned on the vectors {visible(stack.vectors)} and fits no others; these are {vectors}.",
+        "Choose other vectors (-e), or another projection (-p identity).",
+    )
 
 
 def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str) -> tuple[str, ...]:
@@ -73,6 +100,7 @@ def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str) -> tupl
         "zero": "zeros stand in, so each scores 0 with every word",
         "random": "random vectors stand in",
         "skip": "left out",
+        "model": "the model starts from their spelling",
     }[oov]
     notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
     if oov == "zero" and tokens <= set(unknown):

@@ -11,10 +11,34 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.trace import Projected
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.arrays import Array, Ints
     from attn_cli.matrices import Given
 
 MOST_WEIGHTS = 100_000_000
+
+
+class Position(NamedTuple):
+    """What a head adds for the distance of two words: a vector r (d_k,) and a number b for each distance.
+
+    R is (2 reach + 1, d_k), b (2 reach + 1,): from `reach` or more words to the left, over 0 in the middle,
+    to `reach` or more to the right. A key at that distance counts as k + r (Shaw, Uszkoreit and Vaswani
+    2018, "Self-Attention with Relative Position Representations", equation 4); b is ours.
+    """
+
+    R: Array
+    b: Array
+
+    @property
+    def reach(self) -> int:
+        """The distance up to which distances differ."""
+        return len(self.b) // 2
+
+    def scores(self, q: Array, rows: Ints, n_k: int) -> Array:
+        """Return q.r + b, (rows, n_k), for the queries q (rows, d_k) of the words at `rows`."""
+        reach = self.reach
+        by_distance = q @ self.R.T + self.b
+        distance = np.clip(np.arange(n_k) - rows[:, np.newaxis], -reach, reach)
+        return np.take_along_axis(by_distance, distance + reach, axis=1)
 
 
 class HeadWeights(NamedTuple):
@@ -27,6 +51,7 @@ class HeadWeights(NamedTuple):
     b_q: Array | None = None
     b_k: Array | None = None
     b_v: Array | None = None
+    position: Position | None = None
 
     def queries(self, X: Array, layout: str) -> Array:
         """Return Q (n, d_k) of X (n, d)."""
@@ -107,7 +132,8 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
         if bias[0] is not None and bias[0].shape[0] != W[0].shape[axis]:
             raise InputError(f"{name} has {given.arrays[name].shape[0]} numbers, which do not fit its W.")
     made = tuple(
-        HeadWeights(str(h), *(part[h] for part in parts), *(bias[h] for bias in biases)) for h in range(heads)
+        HeadWeights(str(h), parts[0][h], parts[1][h], parts[2][h], biases[0][h], biases[1][h], biases[2][h])
+        for h in range(heads)
     )
     about = Projected(source, given.name, layout, None, None)
     return Projection(about, made, given.get("W_o"), given.get("b_o"))

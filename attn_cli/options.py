@@ -52,6 +52,12 @@ Embedding = Annotated[
     ),
 ]
 
+# For completion; a model's file says what its heads are.
+HEADS = (
+    *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
+    *("coordination", "previous", "next", "mean", "all"),
+)
+
 OPTIONS: dict[str, Any] = {
     # What to compute
     "tokenizer": Annotated[
@@ -68,10 +74,11 @@ OPTIONS: dict[str, Any] = {
     ],
     "seed": Annotated[int, _option("--seed", metavar="N", help="Seed of everything random.")],
     "oov": Annotated[
-        Literal["zero", "random", "skip", "error"],
+        Literal["model", "zero", "random", "skip", "error"] | None,
         _option(
             "--oov",
-            help="A token without a vector gets zeros or a random vector, is skipped, or is an error.",
+            help="A token without a vector gets the learned model's own, zeros or a random one, is skipped, "
+            "or is an error.  [default: model with a learned projection, else zero]",
         ),
     ],
     "projection": Annotated[
@@ -79,20 +86,29 @@ OPTIONS: dict[str, Any] = {
         _option(
             "--projection",
             "-p",
-            values=("identity", "random"),
+            values=("roles", "roles-deep", "identity", "random"),
             metavar="NAME|FILE",
-            help="W_q, W_k, W_v: identity, random, or a file.  "
-            "[default: random with random vectors, else identity]",
+            help="W_q, W_k, W_v: roles or roles-deep (learned), identity, random, or a file.  "
+            "[default: roles with word2vec, random with random vectors, else identity]",
         ),
     ],
     "heads": Annotated[
         int | None,
         _option("--heads", metavar="N", help="Split the projection's columns into N heads.  [default: 1]"),
     ],
+    "layer": Annotated[
+        int | None,
+        _option(
+            "--layer", metavar="N", help="Layer of a learned model, 0 nearest the words.  [default: the last]"
+        ),
+    ],
     "head": Annotated[
         str | None,
         _option(
-            "--head", metavar="NAME", help="Which head to show: its name, mean, or all.  [default: the first]"
+            "--head",
+            metavar="NAME",
+            values=HEADS,
+            help="Which head to show: its name or number, mean, or all.  [default: relations, or the first]",
         ),
     ],
     "layout": Annotated[

@@ -12,8 +12,9 @@ from attn_cli.attention import Links
 from attn_cli.checks import check, find_rows, unused
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
-from attn_cli.heads import Layer, Ready, given_qkv, projected
-from attn_cli.inputs import Inputs, embedded, given_x
+from attn_cli.heads import Layer, given_qkv, projected, stacked
+from attn_cli.inputs import Inputs, embedded, given_x, wrong_pairing
+from attn_cli.learned import chosen
 from attn_cli.tokens import tokenize
 from attn_cli.trace import LARGE, Head, Settings, Trace
 from attn_cli.visible import visible
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from attn_cli.matrices import Given
 
 LINKS = 5
+NAMED_WORDS = 3
+MOST_NAMED = 200
 
 
 def trace_self(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
@@ -55,9 +58,17 @@ def trace_cross(
 
 
 def trace_text(
-    kind: str, text: str, context: str | None, settings: Settings, report: Report | None = None
+    kind: str,
+    text: str,
+    context: str | None,
+    settings: Settings,
+    report: Report | None = None,
+    name_outputs: bool = False,
 ) -> Trace:
-    """Turn text into a Trace; keys and values come from `context`, or from the text itself if None."""
+    """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
+
+    With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
+    """
     check(settings)
     query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
@@ -67,14 +78,21 @@ def trace_text(
                 f"There is no token in the {side}: nothing to attend to.",
                 "Type some words; --keep-punctuation makes tokens of punctuation marks.",
             )
-    inputs = embedded(query.tokens, None if context is None else key.tokens, settings)
+    stack = chosen(settings)
+    inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack)
     dropped = query.dropped if context is None else query.dropped + key.dropped
     odd = "\ufffd" in text or "\ufffd" in (context or "")
     notes = ["Bytes that are not UTF-8 were read as U+FFFD."] if odd else []
     notes += unused(settings)
     inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
-    layer, more = projected(inputs, settings, None)
-    return _attended(kind, inputs._replace(notes=(*inputs.notes, *more)), layer, settings, None, report)
+    mask = _mask(settings, None, len(inputs.query_tokens), len(inputs.key_tokens))
+    if stack is None:
+        layer, more = projected(inputs, settings, None)
+    else:
+        inputs, layer, more = stacked(inputs, stack, settings, mask, report)
+    inputs = inputs._replace(notes=(*inputs.notes, *more))
+    trace = _attended(kind, inputs, layer, settings, mask, report)
+    return replace(trace, output_words=_output_words(trace, inputs)) if name_outputs else trace
 
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
@@ -88,6 +106,9 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         layout=settings.layout or given.layout,
         score=settings.score or given.score,
     )
+    stack = None if settings.projection is None else chosen(settings)
+    if stack is not None:
+        raise wrong_pairing(stack, f"given by {given.name}")
     if given.get("Q") is not None:
         inputs, layer = given_qkv(given, settings)
     else:
@@ -95,7 +116,8 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         layer, more = projected(inputs, settings, given)
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
-    return _attended(kind, inputs, layer, settings, given.mask, report)
+    mask = _mask(settings, given.mask, len(inputs.query_tokens), len(inputs.key_tokens))
+    return _attended(kind, inputs, layer, settings, mask, report)
 
 
 def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask | None:
@@ -131,17 +153,19 @@ def _attended(
     inputs: Inputs,
     layer: Layer,
     settings: Settings,
-    given_mask: object,
+    mask: masks.Mask | None,
     report: Report | None,
 ) -> Trace:
-    """Attend with every head, row block by row block where the matrix is large, and keep the record."""
+    """Attend with the layer's heads, row block by row block where the matrix is large, and keep the record."""
     n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
-    mask = _mask(settings, given_mask, n_q, n_k)
     _check_bias(layer.heads[0].bias, n_q, n_k)
     score = settings.score or "scaled"
-    scale = float(1 / np.sqrt(layer.heads[0].q.shape[1])) if score == "scaled" else 1.0
-    work = Work(layer.heads, mask, scale / settings.temperature, score)
-    shown = _shown_name(settings.head, layer.heads)
+    root = float(1 / np.sqrt(layer.heads[0].q.shape[1]))
+    scale = root if score == "scaled" else 1.0
+    # A learned position term goes with the dot product: it is divided as that is, and as trained beside cosines.
+    beside = root if score == "cosine" else scale
+    work = Work(layer.heads, mask, scale / settings.temperature, score, beside / settings.temperature)
+    shown = layer.shown
     asked = () if settings.query is None else find_rows(settings.query, inputs.query_tokens)
     wanted = max(LINKS, settings.top or 0)
     rows, focus, swept, notes = np.arange(n_q), asked, {}, list(inputs.notes)
@@ -153,9 +177,11 @@ def _attended(
         notes += _condensed_notes(n_q, n_k, len(asked), len(focus), mask)
     heads = [work.head(ready, rows, wanted, swept.get(ready.name)) for ready in layer.heads]
     mean = work.mean(heads, rows, wanted, swept.get("mean")) if shown == "mean" else None
-    chosen = mean or next(head for head in heads if head.name == shown)
-    focus = focus or (_telling(Links(chosen.top_keys, chosen.top_weights), inputs),)
-    notes += _row_notes(chosen, inputs, n_k)
+    top = mean or next(head for head in heads if head.name == shown)
+    if not focus and layer.learned and shown == layer.names[0] and kind != "cross":
+        focus = (_centre(top.weights),)
+    focus = focus or (_telling(Links(top.top_keys, top.top_weights), inputs),)
+    notes += _row_notes(top, inputs, n_k)
     outputs = [head.output for head in heads if head.output is not None]
     ids = _ids(inputs.query_tokens, inputs.key_tokens)
     return Trace(
@@ -179,27 +205,30 @@ def _attended(
         mask=work.allowed(rows),
         rows=rows,
         focus=focus,
+        head_names=layer.names,
         heads=tuple(heads),
-        shown=chosen,
+        shown=top,
+        learned=layer.learned,
         W_o=layer.projection.W_o if layer.projection else None,
         b_o=layer.projection.b_o if layer.projection else None,
         layer_output=layer.projection.joined(outputs) if layer.projection else None,
+        output_words=None,
         condensed=condensed,
         notes=tuple(notes),
     )
 
 
-def _shown_name(head: str | None, heads: tuple[Ready, ...]) -> str:
-    names = [ready.name for ready in heads]
-    if head in (None, "all"):
-        return names[0]
-    if head == "mean" or head in names:
-        return str(head)
-    raise UsageError(
-        f"There is no head {visible(str(head))!r}.",
-        f"Heads are {', '.join(names[:12])}, mean and all.",
-        option="--head",
-    )
+def _output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    """Return the words nearest to each output, where values are word vectors: W_v leaves or restores them."""
+    values = trace.learned.values if trace.learned else "learned"
+    alone = trace.projection.source == "identity" and len(trace.head_names) == 1
+    if inputs.table is None or trace.output is None or not (alone or values == "words"):
+        return None
+    if len(trace.output) > MOST_NAMED:
+        return None
+    from attn_cli.vectors.nearest import nearest_each
+
+    return tuple(tuple(found) for found in nearest_each(inputs.table, trace.output, NAMED_WORDS))
 
 
 def _ids(query: tuple[str, ...], key: tuple[str, ...]) -> tuple[int, ...]:
@@ -224,6 +253,11 @@ def _telling(links: Links, inputs: Inputs) -> int:
                     best, telling = float(weight), i
                 break
     return telling
+
+
+def _centre(weights: Array) -> int:
+    """Return the word that the others look at most: of related words, the one that the sentence turns on."""
+    return int((weights.sum(axis=0) - weights.diagonal()).argmax())
 
 
 def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask | None) -> list[str]:

@@ -76,8 +76,8 @@ STEPS = (
     Step(
         "position_scores",
         "Position",
-        "position = what the model adds for the distance of two words",
-        r"\frac{Q K^\top}{\sqrt{d_k}} + B",
+        "position = {position}",
+        r"\frac{q_i^\top r_{j-i} + b_{j-i}}{\sqrt{d_k}}",
         "For their distance the model adds {value} to the score of {query} and {key}.",
     ),
     Step(

@@ -26,10 +26,11 @@ class Settings:
     embedding: str | None = None  # word2vec
     dim: int | None = None  # 4
     seed: int = 0
-    oov: str = "zero"
-    projection: str | None = None  # random with random vectors, else identity
+    oov: str | None = None  # the model's own vector, else zero
+    projection: str | None = None  # roles with word2vec, random with random vectors, else identity
     heads: int | None = None  # 1
-    head: str | None = None  # the first
+    layer: int | None = None  # the last
+    head: str | None = None  # the model's main head, the first
     layout: str | None = None  # in-out
     score: str | None = None  # scaled
     temperature: float = 1.0
@@ -59,6 +60,19 @@ class Projected(NamedTuple):
     layout: str | None
     seed: int | None
     layer: int | None
+
+
+class Learned(NamedTuple):
+    """What is known of a learned head; a score is the share of words whose strongest link is right."""
+
+    model: str
+    layers: int
+    trained_on: tuple[str, ...]  # treebanks
+    scored_on: str | None  # a treebank that it was not trained on
+    about: str | None  # what the head was taught to find; None where nobody chose
+    accuracy: float | None
+    baseline: float | None  # what the best fixed distance gets
+    values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
 
 
 class Frozen:
@@ -91,9 +105,11 @@ class Head(Frozen):
     q: Array | None  # (n_q, d_k)
     k: Array | None  # (n_k, d_k)
     v: Array | None  # (n_k, d_v)
+    position_vectors: Array | None  # (2 reach + 1, d_k), one for each distance from far left to far right
+    position_biases: Array | None  # (2 reach + 1,)
     scores: Array | None  # (rows, n_k)
     scaled_scores: Array | None  # (rows, n_k), scores * scale / temperature
-    position_scores: Array | None  # (rows, n_k), what a learned model adds for the distance
+    position_scores: Array | None  # (rows, n_k), what the distance adds: (q.r + b) * scale / temperature
     masked_scores: Array | None  # (rows, n_k), their sum; -inf where masked
     weights: Array  # (rows, n_k), softmax of the masked scores
     output: Array | None  # (n_q, d_v), weights @ v
@@ -149,11 +165,14 @@ class Trace(Frozen):
     mask: Bools | None  # (rows, n_k), True = may attend
     rows: Ints  # the queries whose n_k numbers are held: all, unless the trace is condensed
     focus: tuple[int, ...]  # the queries asked for, else the one most worth a look
-    heads: tuple[Head, ...]
+    head_names: tuple[str, ...]  # of all heads in the layer
+    heads: tuple[Head, ...]  # those computed: all where all are asked for or joined, else the shown one
     shown: Head
+    learned: Learned | None  # what is known of the shown head
     W_o: Array | None  # (heads x d_v, d_model)
     b_o: Array | None  # (d_model,)
     layer_output: Array | None  # (n_q, d_model), the heads' outputs side by side, times W_o
+    output_words: tuple[tuple[tuple[str, float], ...], ...] | None  # a query: words near its output, cosines
     condensed: bool
     notes: tuple[str, ...]
 
@@ -238,6 +257,7 @@ class Trace(Frozen):
             "dropped": list(self.dropped),
             "embedding": self.embedding._asdict(),
             "projection": self.projection._asdict(),
+            "learned": None if self.learned is None else self.learned._asdict(),
             "score": self.score,
             "scale": self.scale,
             "temperature": self.temperature,
@@ -248,6 +268,7 @@ class Trace(Frozen):
             "weights": self.shown.weights[held].tolist() if self.whole else None,
             "output": _listed(self.output, listed),
             "layer_output": _listed(self.layer_output, listed),
+            "output_words": self._output_words(listed),
             "summary": [self._summary(i) for i in listed],
             "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
             "condensed": not self.whole,
@@ -288,6 +309,11 @@ class Trace(Frozen):
             "weight": float(self.shown.top_weights[i, 0]) if found else None,
         }
 
+    def _output_words(self, listed: list[int]) -> list[list[dict[str, object]]] | None:
+        if self.output_words is None:
+            return None
+        return [[{"word": w, "cosine": cosine} for w, cosine in self.output_words[i]] for i in listed]
+
     def _numbered_links(self, listed: list[int]) -> list[tuple[int, int, float]]:
         place = {i: n for n, i in enumerate(listed)}
         return [(place[i], j, w) for i, j, w in self.links()]
@@ -299,7 +325,10 @@ class Trace(Frozen):
             "output": _listed(head.output, listed),
         }
         if steps:
-            for name in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
+            for name in (
+                *("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"),
+                *("position_vectors", "position_biases", "q", "k", "v"),
+            ):
                 value = getattr(head, name)
                 rows = listed if name == "q" else None
                 record[name] = None if value is None else (value if rows is None else value[rows]).tolist()

@@ -32,14 +32,21 @@ class Work(NamedTuple):
     mask: masks.Mask | None
     factor: float
     score: str
+    position_factor: float = 1.0
 
     def allowed(self, rows: Ints) -> Bools | None:
         """Return whom these rows may look at, or None where there is no mask."""
         return None if self.mask is None else self.mask.rows(rows)
 
+    def position(self, head: Ready, rows: Ints) -> Array | None:
+        """Return what the distance adds to the scores of these rows, (rows, n_k): given, or learned."""
+        if head.position is None:
+            return None if head.bias is None else head.bias[rows]
+        return head.position.scores(head.q[rows], rows, len(head.k)) * self.position_factor
+
     def steps(self, head: Ready, rows: Ints, allowed: Bools | None) -> Steps:
         """Return every step of these rows."""
-        bias = None if head.bias is None else head.bias[rows]
+        bias = self.position(head, rows)
         return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
 
     def sweep(self, n_q: int, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
@@ -82,9 +89,11 @@ class Work(NamedTuple):
             q=ready.q,
             k=ready.k,
             v=ready.v,
+            position_vectors=ready.position.R if ready.position else None,
+            position_biases=ready.position.b if ready.position else None,
             scores=steps.scores,
             scaled_scores=steps.scaled_scores,
-            position_scores=None if ready.bias is None else ready.bias[rows],
+            position_scores=self.position(ready, rows),
             masked_scores=steps.masked_scores,
             weights=steps.weights,
             output=swept.output if swept else steps.output,
@@ -99,7 +108,9 @@ class Work(NamedTuple):
         allowed = self.allowed(rows)
         links = swept.links if swept else strongest(weights, k, allowed)
         blank = dict.fromkeys(("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v", "scores"))
-        blank |= dict.fromkeys(("scaled_scores", "position_scores", "masked_scores"))
+        blank |= dict.fromkeys(
+            ("position_vectors", "position_biases", "scaled_scores", "position_scores", "masked_scores")
+        )
         return Head("mean", **blank, weights=weights, output=output, top_keys=links[0], top_weights=links[1])
 
 

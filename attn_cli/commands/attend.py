@@ -106,4 +106,5 @@ def explain(
     from attn_cli.pipeline import trace_text
 
     kind = "cross" if second is not None else "masked" if is_masked else "self"
-    show(trace_text(kind, text, second, settings, Progress("Attending")), view, walk=True)
+    trace = trace_text(kind, text, second, settings, Progress("Attending"), name_outputs=True)
+    show(trace, view, walk=True)

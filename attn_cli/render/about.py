@@ -8,6 +8,7 @@ from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed
 from attn_cli.trace import Trace
+from attn_cli.visible import visible
 
 KINDS = {
     "self": "self-attention",
@@ -63,8 +64,10 @@ def settings(trace: Trace) -> str:
     if trace.score == "cosine":
         parts.append("scores are cosines")
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
-    if len(trace.heads) > 1:
-        n = len(trace.heads)
+    if trace.learned is not None and trace.learned.layers > 1:
+        parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")
+    if len(trace.head_names) > 1:
+        n = len(trace.head_names)
         shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
         parts.append(shown.get(trace.settings.head or "", f"head {trace.shown.name} of {n}"))
     return "; ".join(parts) + "."
@@ -87,18 +90,44 @@ def projection(trace: Trace) -> str:
         return "Q, K and V as given"
     rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
-        if len(trace.heads) > 1:
+        if len(trace.head_names) > 1:
             return "W: identity, columns split"
         cross = trace.kind == "cross"
         return f"W: identity, so Q = {'X and K = V = the context' if cross else 'K = V = X'}"
     if about.source == "random":
         return f"W: random, seed {about.seed}, layout in-out (x W)"
+    if about.source == "learned":
+        return f"W: {about.name}, learned, layout in-out (x W)"
     return f"W: {about.name}, layout {about.layout} ({rule})"
 
 
-def closing(trace: Trace) -> Iterator[Block]:
+def learned(trace: Trace) -> list[str]:
+    """Return what is to be told of a learned head, in sentences: what it was taught, on what, and its score."""
+    told = trace.learned
+    if told is None:
+        return []
+    treebanks = listed([visible(name.partition(".")[0]) for name in told.trained_on])
+    origin = (
+        f"{told.model} was learned for attn from treebanks ({treebanks}), and is not a large language model."
+    )
+    if told.about is None:
+        head = f"Head {short(trace.shown.name)} of layer {trace.projection.layer}"
+        return [f"{head} was given no task: it learned what helps the named heads above it.", origin]
+    said = [f"Head {short(trace.shown.name)} was taught to look {told.about}.", origin]
+    if told.accuracy is not None and told.baseline is not None and told.scored_on is not None:
+        held_back = visible(told.scored_on.partition(".")[0])
+        said.append(
+            f"In {held_back}, text it never saw, its strongest link is right for {told.accuracy:.1%} of the words "
+            f"that have one; the best fixed distance is right for {told.baseline:.1%}."
+        )
+    return said
+
+
+def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
     """Yield what stands under the numbers: settings, what was left out, and notes."""
     yield Say(settings(trace), quiet=True)
+    for sentence in learned(trace) if with_learned else ():
+        yield Say(sentence, quiet=True)
     if trace.dropped:
         marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))
         yield Say(f"Dropped: {' '.join(marks[:20])}{' ...' if len(marks) > 20 else ''}", quiet=True)

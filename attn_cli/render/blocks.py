@@ -69,4 +69,15 @@ class Bars(NamedTuple):
     largest: float
 
 
-Block = Heading | Say | Formula | Matrix | Columns | Links | Bars
+class Maps(NamedTuple):
+    """Small multiples: a small map of shades for each head, side by side. NaN is masked; shades run from 0."""
+
+    names: Sequence[str]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Array]
+    largest: float
+    row_numbers: Sequence[int]
+
+
+Block = Heading | Say | Formula | Matrix | Maps | Columns | Links | Bars

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.grid import LABEL, Grid
 from attn_cli.render.ladder import largest
+from attn_cli.render.maps import draw_maps
 from attn_cli.render.numbers import fitting, number, share
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
@@ -37,6 +38,8 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 yield from wrapped(joined, terminal.width, "  ", hanging=4)
             case Matrix():
                 yield from _matrix(block, view, terminal)
+            case Maps():
+                yield from draw_maps(block, view, terminal)
             case Columns():
                 yield from _columns(block, terminal)
             case Links(rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.ladder import largest
 from attn_cli.render.numbers import fitting, weight
 from attn_cli.view import View
@@ -46,6 +46,11 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield ""
         case Matrix():
             yield from _matrix(block, view)
+        case Maps():
+            for name, values in zip(block.names, block.values, strict=True):
+                yield f"### {_prose(name)}"
+                yield ""
+                yield from _matrix(Matrix(block.rows, block.columns, values, is_weights=True), view)
         case Columns(header, rows):
             yield from _table(header, rows)
         case Links(rows):

@@ -12,7 +12,8 @@ from attn_cli.progress import Stage
 class TrainingBar:
     """A progress callback: phase, part done, words per second, time left."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet  # where nobody watches, say nothing
         self.bar: object = None
         self.said: tuple[str, int] = ("", -1)
 
@@ -44,9 +45,16 @@ class TrainingBar:
             self.bar.update(self.task, description=stage.phase, completed=stage.done, told=told)  # type: ignore[attr-defined]
             return
         step = (stage.phase, int(10 * stage.done))
-        if step != self.said:
+        if step != self.said and not self.quiet:
             self.said = step
             say(f"attn: {stage.phase}: {told}")
+
+    def tell(self, line: str) -> None:
+        """Say a line above the bar."""
+        if self.bar is not None:
+            self.bar.console.print(line, markup=False, highlight=False)  # type: ignore[attr-defined]
+        else:
+            say(line)
 
 
 def _clock(seconds: float) -> str:

@@ -42,6 +42,8 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
         yield from _vectors(trace, head, i)
     for j in keys if every_product else _worth_spelling(trace, row):
         yield Formula(_products(trace, head, i, j, row), f"{query} with {short(trace.key_tokens[j])}:")
+        if head.position_vectors is not None:
+            yield Formula(_position(trace, head, i, j, row), f"{_distance(head, i, j)}:")
     yield _table(trace, row, keys)
     yield from _sentences(trace, row, query)
     if head.output is not None:
@@ -53,7 +55,7 @@ def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
     assert head.q is not None
     token = f"{short(trace.query_tokens[i])}:"
     q = head.q[i].tolist()
-    if trace.projection.source == "identity" and len(trace.heads) == 1:
+    if trace.projection.source == "identity" and len(trace.head_names) == 1:
         yield Formula(_vector("q = x", q), token)
         return
     if trace.x_query is not None:
@@ -110,6 +112,31 @@ def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
         lengths = [plain(math.hypot(*side)) for side in zip(*pairs, strict=True)]
         text += f"; / ({lengths[0]} × {lengths[1]}) = {plain(row.scores[j])}"
     return text
+
+
+def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
+    """Write what the distance adds: (q.r + b), divided as the score is."""
+    assert head.q is not None and head.position_vectors is not None and head.position_biases is not None
+    assert row.position is not None
+    reach = len(head.position_biases) // 2
+    place = max(-reach, min(reach, j - i)) + reach
+    q, r = head.q[i].tolist(), head.position_vectors[place].tolist()
+    along = sum(a * b for a, b in zip(q, r, strict=True))
+    b = float(head.position_biases[place])
+    divided = f" / √{d_k(trace)}" if trace.score != "dot" else ""
+    warm = f" / {plain(trace.temperature)}" if trace.temperature != 1 else ""
+    sums = f"({plain(along)} + {_factor(b)})"
+    return f"position = (q·r + b){divided}{warm} = {sums}{divided}{warm} = {plain(row.position[j])}"
+
+
+def _distance(head: Head, i: int, j: int) -> str:
+    """Return how far key j stands from query i, in words."""
+    assert head.position_biases is not None
+    reach, apart = len(head.position_biases) // 2, abs(j - i)
+    if apart == 0:
+        return "at distance 0"
+    count = "1 word" if apart == 1 else f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words"
+    return f"{count} {'back' if j < i else 'on'}"
 
 
 def _factor(x: float) -> str:

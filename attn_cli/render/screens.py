@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_cli.render.about import closing, formula, quoted, short, title
-from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
+from attn_cli.render.about import closing, formula, learned, quoted, short, title
+from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.row import one_row
 from attn_cli.render.walk import walk
@@ -17,6 +17,9 @@ from attn_cli.view import View
 MOST_CELLS = 20_000
 MOST_ROWS = 40
 MOST_FOCUS = 3
+MOST_MAPPED = 60
+MOST_FOUND = 4
+HALF = 0.5
 
 
 def table(trace: Trace, view: View) -> Iterator[Block]:
@@ -29,11 +32,56 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         yield from walk(trace)
     if view.steps or trace.asked:
         yield Heading("The weights")
-    for head in _drawn_heads(trace):
-        if len(trace.heads) > 1:
+    drawn = _drawn_heads(trace)
+    if len(drawn) > 1 and _fits_maps(trace, view):
+        yield from _multiples(trace, view)
+        yield from closing(trace)
+        return
+    for head in drawn:
+        if len(trace.head_names) > 1 and len(_drawn_heads(trace)) > 1:
             yield Heading(f"Head {head.name}", 2)
         yield from _weights(trace, head, view)
     yield from closing(trace)
+
+
+def _multiples(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield every head as a small map, and beside its name the links that it finds."""
+    listed = list(trace.listed)
+    maps = []
+    for head in trace.heads:
+        values = head.weights[listed]
+        maps.append(values if trace.mask is None else np.where(trace.mask[listed], values, np.nan))
+    yield Maps(
+        [head.name for head in trace.heads],
+        [trace.query_tokens[i] for i in listed],
+        trace.key_tokens,
+        maps,
+        _largest(trace),
+        listed,
+    )
+    yield Heading("What each head finds")
+    yield Say("Each head's strongest links to other words, of half a word's attention or more:")
+    yield Links([(head.name, _found(trace, head)) for head in trace.heads])
+    yield Say("--head NAME shows one head with its numbers; --precision 3 all of them.", quiet=True)
+
+
+def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
+    """Return a head's strongest links to other words, strongest first: `jumped -> fox`, and the weight."""
+    found = []
+    for i in trace.listed:
+        j, weight = int(head.top_keys[i, 0]), float(head.top_weights[i, 0])
+        if j >= 0 and weight >= HALF and not (trace.is_self and i == j):
+            found.append((weight, f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}"))
+    found.sort(key=lambda link: -link[0])
+    return [(name, share(weight)) for weight, name in found[:MOST_FOUND]]
+
+
+def _fits_maps(trace: Trace, view: View) -> bool:
+    """Tell whether small maps of all heads say enough: a format without shades, or --precision, wants numbers."""
+    is_drawn = view.format in (None, "table") and view.precision is None
+    return (
+        is_drawn and trace.whole and len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
+    )
 
 
 def _asked_rows(trace: Trace) -> Iterator[Block]:
@@ -172,6 +220,8 @@ def explain(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the walk: one row by hand, the whole matrix, the mask, and who attends to whom."""
     yield Heading(title(trace), 1)
     yield Formula(formula(trace))
+    for sentence in learned(trace):
+        yield Say(sentence)
     for i in trace.focus[:MOST_FOCUS]:
         yield from one_row(trace, i, every_product=trace.asked)
     if not trace.asked:
@@ -181,14 +231,14 @@ def explain(trace: Trace, view: View) -> Iterator[Block]:
     for head in _drawn_heads(trace):
         yield Heading(f"Who attends to whom{_of_head(trace, head)}")
         yield from _who(trace, head)
-    yield from closing(trace)
+    yield from closing(trace, with_learned=False)
 
 
 def _of_head(trace: Trace, head: Head) -> str:
     """Return which head is meant, where there are several."""
-    if len(trace.heads) == 1:
+    if len(trace.head_names) == 1:
         return ""
-    return f": mean of {len(trace.heads)} heads" if head.name == "mean" else f": head {head.name}"
+    return f": mean of {len(trace.head_names)} heads" if head.name == "mean" else f": head {head.name}"
 
 
 def _mask(trace: Trace) -> Iterator[Block]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.render.about import count, d_k, projection, quoted, short
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.steps import STEPS
 from attn_cli.trace import Head, Trace
@@ -24,8 +24,8 @@ MOST_COLUMNS = 120
 def walk(trace: Trace) -> Iterator[Block]:
     """Yield every step that this trace has, in order, each with its numbers."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
-    if len(trace.heads) > 1:
-        others = [other.name for other in trace.heads if other.name != head.name]
+    if len(trace.head_names) > 1:
+        others = [other for other in trace.head_names if other != head.name]
         yield Say(f"The steps below are head {head.name}'s; --head {others[0]} walks through another.")
     facts = _facts(trace, head)
     number = 0
@@ -67,6 +67,8 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
     applied = {
         f"apply_{m}": "given"
         if given
+        else "X, for W_v is the identity"
+        if m == "v" and trace.learned and _passes_on(head)
         else (f"X W_{m}" if in_out else f"W_{m} x, for each row x of X") + bias[f"b_{m}"]
         for m in "qkv"
     }
@@ -79,7 +81,8 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
         if trace.score == "cosine"
         else "Q Kᵀ: q·k, every query with every key",
         "scaling": scaling,
-        "projection": f"{projection(trace)}.",
+        "projection": f"{projection(trace)}.{_values(trace, head)}",
+        "position": _position(trace, head),
         "unmasked": (unmasked := "scaled" if head.position_scores is None else "scaled + position"),
         "before": unmasked if trace.mask is None else "masked",
     }
@@ -106,8 +109,8 @@ def _step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
 
 def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     """Return the row's largest number at this step, and whose it is."""
-    by = "weights" if name == "output" else name
-    if name in ("scaled_scores", "position_scores"):
+    by = "weights" if name in ("output", "position_scores") else name
+    if name == "scaled_scores":
         by = "scores"
     row = getattr(head, by)[at]
     j = int(np.argmax(row))
@@ -127,6 +130,33 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     }
 
 
+def _passes_on(head: Head) -> bool:
+    """Tell whether W_v is the identity: a value is what came in."""
+    W = head.W_v
+    return (
+        W is not None and head.b_v is None and W.shape[0] == W.shape[1] and bool((np.eye(len(W)) == W).all())
+    )
+
+
+def _values(trace: Trace, head: Head) -> str:
+    """Say what a learned head's values are."""
+    if trace.learned is None:
+        return ""
+    if _passes_on(head):
+        return " W_v is the identity: each word passes on its own vector."
+    if trace.learned.values == "words":
+        return " W_v was fitted so that each word passes on its own word vector, as nearly as it can be told."
+    return " W_v was learned with the rest: values are numbers of the layer's own."
+
+
+def _position(trace: Trace, head: Head) -> str:
+    if head.position_vectors is None:
+        return "as given"
+    divided = f" / √{d_k(trace)}" if trace.score != "dot" else ""
+    warm = f" / {plain(trace.temperature)}" if trace.temperature != 1 else ""
+    return f"(q·r + b){divided}{warm}, with one r and one b for each distance"
+
+
 def _why(trace: Trace) -> str:
     """Say what the division does."""
     if trace.temperature != 1:
@@ -138,7 +168,11 @@ def _why(trace: Trace) -> str:
 
 def _source(trace: Trace) -> str:
     about = trace.embedding
+    if trace.learned is not None and trace.projection.layer:
+        return "it comes out of the layers below"
     if trace.query_tokens[trace.focus[0]] in trace.unknown:
+        if about.oov == "model":
+            return f"{about.name} has no vector for it, and {trace.projection.name} starts from its spelling"
         stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"
         return f"{about.name} has no vector for it, and {stand_in}"
     return {
@@ -167,9 +201,8 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
             yield _tokens(trace)
         return
     if name == "W_q":
-        yield from _weights(
-            head, ("W_q",) if trace.projection.source == "identity" else ("W_q", "W_k", "W_v")
-        )
+        names = ("W_q",) if trace.projection.source == "identity" else ("W_q", "W_k", "W_v")
+        yield from _weights(head, names[:2] if trace.learned and _passes_on(head) else names)
         return
     if name == "x_query":
         if trace.x_query is not None:
@@ -180,7 +213,8 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     matrix = getattr(head, name)
     if matrix is None or (name == "masked_scores" and trace.mask is None):
         return
-    if name in ("q", "k", "v") and _is_x(trace):
+    passed_on = name == "v" and trace.learned is not None and trace.is_self and _passes_on(head)
+    if name in ("q", "k", "v") and (_is_x(trace) or passed_on):
         i = trace.focus[0]
         more = f"{count(len(rows) - 1, 'more row', 'more rows')}, as in X"
         columns = [str(c) for c in range(matrix.shape[1])]
@@ -192,13 +226,20 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
             rows if name in ("q", "output") else keys,
             matrix,
         )
+        if name == "output" and trace.output_words is not None:
+            yield Say("The words nearest to each output, with their cosines:")
+            yield Links([(rows[i], _near(trace.output_words[i])) for i in trace.listed[: 2 * MOST_ROWS]])
         return
     yield _square(trace, matrix, name)
 
 
+def _near(words: tuple[tuple[str, float], ...]) -> list[tuple[str, str]]:
+    return [(word, share(cosine)) for word, cosine in words]
+
+
 def _is_x(trace: Trace) -> bool:
     """Tell whether Q, K and V only repeat X."""
-    return trace.projection.source == "identity" and len(trace.heads) == 1 and trace.is_self
+    return trace.projection.source == "identity" and len(trace.head_names) == 1 and trace.is_self
 
 
 def _tokens(trace: Trace) -> Columns:

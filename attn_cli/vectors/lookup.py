@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from unicodedata import normalize
 from zlib import crc32
 
@@ -57,15 +57,28 @@ def random_vectors(tokens: Sequence[str], dim: int, seed: int) -> Embedded:
     return Embedded(np.array([drawn[token] for token in tokens]), tuple(range(len(tokens))), ())
 
 
-def embed(tokens: Sequence[str], table: Table, oov: str, seed: int) -> Embedded:
+class Start(Protocol):
+    """What a learned model adds to a word's vector for its spelling: to all words', or to unknown ones' only."""
+
+    @property
+    def always(self) -> bool:
+        """Whether known words get it too."""
+
+    def of(self, word: str) -> Array:
+        """Return what is added, (d,)."""
+
+
+def embed(tokens: Sequence[str], table: Table, oov: str, seed: int, start: Start | None = None) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
     A token is looked up as written, then lower-cased, then with a straight apostrophe and composed
     accents. `zero` gives it zeros, `random` a random vector (of the table's one length, if it has one),
-    `skip` leaves it out, `error` refuses it.
+    `skip` leaves it out, `error` refuses it; `model` gives it what the learned model starts it with.
     """
     distinct = list(dict.fromkeys(tokens))
     known = {token: found[1] for token in distinct if (found := look_up(token, table)) is not None}
+    if start is not None and start.always:
+        known = {token: vector + start.of(token) for token, vector in known.items()}
     unknown = tuple(token for token in distinct if token not in known)
     if unknown and oov == "error":
         raise InputError(
@@ -73,7 +86,8 @@ def embed(tokens: Sequence[str], table: Table, oov: str, seed: int) -> Embedded:
             "Choose --oov zero, random or skip to go on without.",
         )
     for token in unknown:
-        known[token] = _stand_in(token, table, oov, seed)
+        own = oov == "model" and start is not None
+        known[token] = start.of(token) if own and start else _stand_in(token, table, oov, seed)
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
     return Embedded(X, tuple(kept), unknown)

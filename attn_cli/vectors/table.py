@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attn_cli.arrays import Array
 
 BUNDLED = "word2vec"
+FINGERPRINT_ROWS = 64
 
 
 class Table(NamedTuple):
@@ -44,6 +45,20 @@ class Table(NamedTuple):
             return float(self.about["length"])
         except (KeyError, ValueError):
             return None
+
+    def fingerprint(self) -> str:
+        """Return what tells this table from others: a hash of its words, its shape, and rows spread over it.
+
+        Rows count as float32, so that the same vectors in another file have the same fingerprint.
+        """
+        import hashlib  # only learned models ask
+
+        spread = np.linspace(0, len(self.matrix) - 1, FINGERPRINT_ROWS).astype(np.intp)
+        rows = np.ascontiguousarray(self.matrix[spread], dtype="<f4")
+        told = hashlib.blake2b(f"{self.matrix.shape}".encode(), digest_size=16)
+        told.update(self.block)
+        told.update(rows.tobytes())
+        return told.hexdigest()
 
     def words(self) -> list[str]:
         """Return every word, in order."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import json
-import lzma
 import os
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_cli.errors import CreateError, InputError, MissingExtra, UsageError
-from attn_cli.files import regular, written
+from attn_cli.files import regular, unpacked_lines, written
 from attn_cli.progress import Report, Stage
 from attn_cli.tokens import tokenize
 from attn_cli.vectors.table import write_table
@@ -26,7 +22,6 @@ from attn_cli.visible import visible
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LONGEST_LINE = 1 << 20
 MOST_WORDS = 10_000
 
 
@@ -64,8 +59,8 @@ class Corpus:
         start = time.monotonic()
         before = words = 0
         for path in self.paths:
-            with path.open("rb") as raw, contextlib.closing(_unpacked(raw)) as text:
-                for number, line in enumerate(_lines(text, path)):
+            with path.open("rb") as raw:
+                for number, line in enumerate(unpacked_lines(raw, visible(str(path)))):
                     tokens = tokenize(line.decode("utf-8", "replace").lower(), keep_punctuation=True).tokens
                     if tokens:
                         words += len(tokens)
@@ -78,32 +73,6 @@ class Corpus:
                         self.report(Stage(phase, min(1.0, done), words, time.monotonic() - start))
             before += path.stat().st_size
         self.report(Stage(phase, 1.0, words, time.monotonic() - start))
-
-
-def _lines(text: IO[bytes], path: Path) -> Iterator[bytes]:
-    """Yield the lines of a text; one that is longer than LONGEST_LINE bytes comes in parts, cut at a space."""
-    rest = b""
-    try:
-        while part := text.readline(LONGEST_LINE):
-            line, rest = rest + part, b""
-            if not part.endswith(b"\n") and len(part) == LONGEST_LINE and b" " in line:
-                line, _, rest = line.rpartition(b" ")
-            yield line
-        if rest:
-            yield rest
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{visible(str(path))} cannot be unpacked: {visible(str(error))}.") from None
-
-
-def _unpacked(raw: IO[bytes]) -> IO[bytes]:
-    """Open a plain, gzip or xz stream for reading; its first bytes tell which."""
-    magic = raw.read(6)
-    raw.seek(0)
-    if magic[:2] == b"\x1f\x8b":
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-    if magic == b"\xfd7zXZ\x00":
-        return lzma.LZMAFile(raw)
-    return raw
 
 
 def fit(

@@ -1,0 +1,161 @@
+"""attn learn: train a model on treebanks, and score it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from attn_cli.commands.common import deliver, settled
+from attn_cli.errors import InputError, UsageError
+from attn_cli.options import Command, Output
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+app = typer.Typer(
+    help="Learned attention: train a model on a treebank, score it.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=False,
+)
+
+Vectors = Annotated[
+    str | None,
+    typer.Option(
+        "--embedding",
+        "-e",
+        metavar="NAME|FILE",
+        help="The word vectors that the model reads.  [default: word2vec]",
+        envvar="ATTN_EMBEDDING",
+    ),
+]
+
+
+@app.command(cls=Command)
+def score(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="roles, roles-deep, or a file.", show_default=False)
+    ],
+    treebank: Annotated[
+        str,
+        typer.Argument(metavar="TREEBANK", help="CoNLL-U: plain, .gz or .xz.", show_default=False),
+    ],
+    embedding: Vectors = None,
+    format: Annotated[
+        Literal["table", "json", "jsonl"] | None,
+        typer.Option("--format", "-f", help="Output format.  [default: table]", envvar="ATTN_FORMAT"),
+    ] = None,
+    output: Output = None,
+) -> None:
+    """How often each head is right, beside the best fixed distance.
+
+    Of the words that have the head's relation in the treebank, the share whose strongest link is one
+    of the right words.
+
+    Example: attn learn score roles en_ewt-ud-dev.conllu
+    """
+    from attn_cli.inputs import wrong_pairing
+    from attn_cli.learn.score import score as measure
+    from attn_cli.learn.treebank import read_treebank
+    from attn_cli.learned import named
+    from attn_cli.render.json import dumps
+    from attn_cli.render.progress import TrainingBar
+    from attn_cli.vectors.lookup import open_table
+
+    view = settled(View(format=format, output=output))
+    if view.format not in ("table", "json", "jsonl"):
+        raise UsageError(f"A score has no {view.format} form.", "Use -f table, json or jsonl.", "--format")
+    stack = named(model)
+    table = open_table(embedding or "word2vec")
+    if stack.fingerprint != table.fingerprint():
+        raise wrong_pairing(stack, table.name)
+    sentences = read_treebank(treebank)
+    with TrainingBar(quiet=True) as bar:
+        scores = measure(stack, table, sentences, bar)
+    if not scores:
+        raise InputError(f"{stack.name} has no head that bears a relation's name.")
+    if view.format != "table":
+        record = {"schema": "attn/1", "kind": "score", "model": stack.name, "treebank": treebank}
+        heads = [one._asdict() for one in scores]
+        deliver(dumps({**record, "sentences": len(sentences), "heads": heads}, view.format == "jsonl"), view)
+        return
+    width = max(len(one.name) for one in scores)
+    lines = [f"{'head':<{width}}  right  fixed distance   words"]
+    for one in scores:
+        shares = [" –  " if x is None else f"{x:.3f}" for x in (one.accuracy, one.baseline)]
+        lines.append(f"{one.name:<{width}}  {shares[0]}           {shares[1]}  {one.count:>6,}")
+    lines += [
+        "",
+        "right: of the words that have the relation, the share whose strongest link is one of the right words.",
+        "fixed distance: the share that the best single distance gets, chosen on this treebank.",
+        visible(f"Model {stack.name}, treebank {treebank}, {len(sentences):,} sentences."),
+    ]
+    deliver("\n".join(lines) + "\n", view)
+
+
+@app.command(cls=Command)
+def train(
+    treebanks: Annotated[
+        list[str], typer.Argument(metavar="TREEBANK...", help="CoNLL-U: plain, .gz or .xz.")
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes (.safetensors).")
+    ],
+    dev: Annotated[
+        str | None,
+        typer.Option("--dev", metavar="TREEBANK", help="Sentences held back: accuracy is measured on them."),
+    ] = None,
+    embedding: Vectors = None,
+    relations: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="The heads to learn, between commas.  [default: all]"),
+    ] = None,
+    layers: Annotated[
+        int, typer.Option(metavar="N", help="Layers; more than one needs PyTorch (attn-cli[learn]).")
+    ] = 1,
+    heads: Annotated[int, typer.Option(metavar="N", help="Heads in each layer below the last.")] = 8,
+    epochs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Passes over the sentences.  [default: 12, with several layers 16]"),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="F", help="Step size.  [default: 0.003, with several layers 0.0012]"),
+    ] = None,
+    dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a query of the last layer, d_k.")] = 32,
+    reach: Annotated[int, typer.Option(metavar="N", help="Distances beyond this count as this.")] = 12,
+    width: Annotated[int, typer.Option(metavar="N", help="Numbers a word inside several layers.")] = 128,
+    wide: Annotated[
+        int, typer.Option(metavar="N", help="Hidden numbers of each word's own network there.")
+    ] = 256,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed; the same gives the same model.")] = 0,
+    threads: Annotated[
+        int, typer.Option(metavar="N", help="Threads for several layers; another number, other last digits.")
+    ] = 1,
+) -> None:
+    """Learn attention heads from treebanks (Universal Dependencies).
+
+    One layer is learned in NumPy, several in PyTorch. Ctrl-C ends it and keeps what whole passes have learned.
+
+    Example: attn learn train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
+    """
+    from attn_cli.learn.train import Epoch, TrainSettings, train_file
+    from attn_cli.plain import say
+    from attn_cli.render.progress import TrainingBar
+
+    settings = TrainSettings(
+        layers=layers, heads=heads, relations=relations, epochs=epochs, rate=rate, seed=seed, dim=dim, reach=reach,
+        width=width, wide=wide, threads=threads,
+    )  # fmt: skip
+    with TrainingBar() as bar:
+
+        def told(epoch: Epoch) -> None:
+            right = "".join(f" {name} {share:.3f}" for name, share in epoch.right.items())
+            bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
+
+        made = train_file(treebanks, output, dev, embedding or "word2vec", settings, bar, told)
+    how = "interrupted; " if made.interrupted else ""
+    passes = "1 pass" if made.epochs == 1 else f"{made.epochs} passes"
+    say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")
+    if made.interrupted:
+        raise KeyboardInterrupt

@@ -1,0 +1,201 @@
+"""One attention layer learned in NumPy: the forward pass, the gradient of softmax attention, and Adam.
+
+    Q = X W_q + b_q,  K = X W_k + b_k,  z_ij = (q_i.k_j + q_i.r_(j-i) + b_(j-i)) / sqrt(d_k),  A = softmax(z)
+
+The loss of a row is the cross-entropy between its weights and the words that it should look at, T. Its gradient is
+the best thing about the softmax: dL/dz = A - T. Everything else is the chain rule through matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.learn.relations import RELATIONS
+from attn_cli.learn.sentences import UNKNOWN, Batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.floating]
+
+VERY_LOW = -1e9
+SURE = 8.0
+
+
+class OneLayer:
+    """The parameters of h heads, W (d, h, d_k), R (h, distances, d_k), and how they learn."""
+
+    def __init__(
+        self, vectors: Floats, features: int, heads: Sequence[str], d_k: int, reach: int, blend: float,
+        balance: float, seed: int,
+    ) -> None:  # fmt: skip
+        draw = np.random.default_rng([seed, 1])
+        d, h = vectors.shape[1], len(heads)
+        self.vectors = vectors
+        self.reach = reach
+        self.blend = blend
+        self.balance = balance
+
+        def small(*shape: int, size: float) -> Floats:
+            return (draw.standard_normal(shape) * size).astype(vectors.dtype)
+
+        self.parameters: dict[str, Floats] = {
+            "W_q": small(d, h, d_k, size=d**-0.5),
+            "b_q": np.zeros((h, d_k), vectors.dtype),
+            "W_k": small(d, h, d_k, size=d**-0.5),
+            "b_k": np.zeros((h, d_k), vectors.dtype),
+            "R": small(h, 2 * reach + 1, d_k, size=0.1),
+            "b": first_biases(heads, d_k, reach).astype(vectors.dtype),
+            "start": small(features + 1, d, size=0.2),
+        }
+        self.parameters["start"][features] = 0
+        self.adam = Adam(self.parameters)
+
+    def inputs(self, batch: Batch) -> Floats:
+        """Return X (b, n, d): word vectors; for a word without one, the sum of its features' vectors."""
+        X = self.vectors[batch.words]
+        unknown = (batch.words == UNKNOWN) & batch.is_word
+        X[unknown] = self.parameters["start"][batch.features[unknown]].sum(axis=1)
+        return X
+
+    def weights(self, batch: Batch) -> Floats:
+        """Return A (b, h, n, n)."""
+        return self._forward(batch)[0]
+
+    def _forward(self, batch: Batch) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.intp]]:
+        p = self.parameters
+        X = self.inputs(batch)
+        n = X.shape[1]
+        Q, K = (_by_head(X, p[f"W_{m}"], p[f"b_{m}"]) for m in "qk")
+        away = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -self.reach, self.reach) + self.reach
+        by_distance = Q @ p["R"].swapaxes(1, 2) + p["b"][:, np.newaxis]
+        z = Q @ K.swapaxes(2, 3)
+        z += np.take_along_axis(by_distance, np.broadcast_to(away, z.shape), axis=3)
+        z *= Q.shape[3] ** -0.5
+        z[~np.broadcast_to(batch.is_word[:, np.newaxis, np.newaxis], z.shape)] = VERY_LOW
+        z -= z.max(axis=3, keepdims=True)
+        A = np.exp(z)
+        A /= A.sum(axis=3, keepdims=True)
+        return A, X, Q, K, away
+
+    def gradients(self, batch: Batch) -> tuple[float, dict[str, Floats]]:
+        """Return the loss of a batch, and its gradient for every parameter."""
+        p = self.parameters
+        A, X, Q, K, away = self._forward(batch)
+        loss, dz = loss_and_slope(A, batch, self.blend, self.balance)
+        dz *= Q.shape[3] ** -0.5
+        heads, distances = p["b"].shape
+        b, _, n, _ = A.shape
+        # Of each row, the sum of dz over the keys at one distance: a product with one-hot distances.
+        one_hot = (away[:, :, np.newaxis] == np.arange(distances)).astype(A.dtype)
+        rows = dz.transpose(2, 0, 1, 3).reshape(n, b * heads, n)
+        by_distance = (rows @ one_hot).reshape(n, b, heads, distances).transpose(1, 2, 0, 3)
+        dQ = dz @ K + by_distance @ p["R"]
+        dK = dz.swapaxes(2, 3) @ Q
+        flat = by_distance.transpose(1, 3, 0, 2).reshape(heads, distances, b * n)
+        slopes = {
+            "R": flat @ Q.transpose(1, 0, 2, 3).reshape(heads, b * n, -1),
+            "b": by_distance.sum(axis=(0, 2)),
+        }
+        dX = np.zeros_like(X)
+        for name, dM in (("q", dQ), ("k", dK)):
+            columns = dM.transpose(0, 2, 1, 3).reshape(b * n, -1)
+            slopes[f"W_{name}"] = (X.reshape(b * n, -1).T @ columns).reshape(p[f"W_{name}"].shape)
+            slopes[f"b_{name}"] = columns.sum(axis=0).reshape(heads, -1)
+            dX += (columns @ p[f"W_{name}"].reshape(X.shape[2], -1).T).reshape(X.shape)
+        unknown = (batch.words == UNKNOWN) & batch.is_word
+        slopes["start"] = np.zeros_like(p["start"])
+        places = batch.features[unknown]
+        np.add.at(
+            slopes["start"], places, np.broadcast_to(dX[unknown][:, np.newaxis], (*places.shape, X.shape[2]))
+        )
+        slopes["start"][-1] = 0
+        return loss, slopes
+
+    def learn(self, batch: Batch, rate: float) -> float:
+        """Take one step down the gradient, and return the loss before it."""
+        loss, slopes = self.gradients(batch)
+        self.adam.step(slopes, rate)
+        return loss
+
+    def copy(self) -> dict[str, Floats]:
+        """Return the parameters as they are now."""
+        return {name: value.copy() for name, value in self.parameters.items()}
+
+    def restore(self, copied: dict[str, Floats]) -> None:
+        """Take the parameters back to what they were."""
+        for name, value in copied.items():
+            self.parameters[name][...] = value
+
+    def arrays(self, layer: int = 0) -> dict[str, Floats]:
+        """Return the layer's arrays as a model's file names them."""
+        p = self.parameters
+        named = {f"{layer}.W_{m}": p[f"W_{m}"].transpose(1, 0, 2) for m in "qk"}
+        named |= {f"{layer}.{name}": p[name] for name in ("b_q", "b_k", "R", "b")}
+        return named
+
+    def start(self) -> Floats:
+        """Return the features' vectors, (features, d)."""
+        return self.parameters["start"][:-1]
+
+
+def first_biases(heads: Sequence[str], d_k: int, reach: int) -> Floats:
+    """Return b (h, distances) before anything is learned: zeros, but a relation that is a distance has it."""
+    b = np.zeros((len(heads), 2 * reach + 1))
+    for h, name in enumerate(heads):
+        distance = RELATIONS[name].distance
+        if distance is not None:
+            b[h, reach + distance] = SURE * d_k**0.5
+    return b
+
+
+def _by_head(X: Floats, W: Floats, b: Floats) -> Floats:
+    """Return X W + b for each head, (b, h, n, d_k)."""
+    size, n, d = X.shape
+    made = X.reshape(size * n, d) @ W.reshape(d, -1) + b.reshape(-1)
+    return made.reshape(size, n, *b.shape).transpose(0, 2, 1, 3)
+
+
+def loss_and_slope(A: Floats, batch: Batch, blend: float, balance: float) -> tuple[float, Floats]:
+    """Return the mean loss of the heads, and its slope dL/dz (b, h, n, n).
+
+    A row's target is, by the share `blend`, its wanted words weighted as the model has them now: to find one of
+    them well is enough. Rows without the relation outnumber the others; together they count `balance` times as
+    much as the rows with it.
+    """
+    T, has_link = batch.targets, batch.has_link
+    right = np.where(T > 0, A, 0)
+    found = np.maximum(right.sum(axis=3, keepdims=True), 1e-9)
+    wanted = (1 - blend) * T + blend * right / found
+    without = batch.is_word[:, np.newaxis] & ~has_link
+    with_link, rest = (rows.sum(axis=(0, 2)) for rows in (has_link, without))
+    share = balance * np.minimum(1, with_link / np.maximum(rest, 1))
+    counts = np.where(has_link, 1, without * share[:, np.newaxis]).astype(A.dtype)
+    counts *= (batch.importance / np.maximum(counts.sum(axis=(0, 2)), 1e-9))[:, np.newaxis]
+    surprise = -((1 - blend) * (T * np.log(np.maximum(A, 1e-20))).sum(axis=3) + blend * np.log(found[..., 0]))
+    return float((surprise * counts).sum()), (A - wanted) * counts[..., np.newaxis]
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015): each parameter moves by its mean slope over the root of its mean square."""
+
+    def __init__(self, parameters: dict[str, Floats]) -> None:
+        self.parameters = parameters
+        self.mean = {name: np.zeros_like(value) for name, value in parameters.items()}
+        self.square = {name: np.zeros_like(value) for name, value in parameters.items()}
+        self.steps = 0
+
+    def step(
+        self, slopes: dict[str, Floats], rate: float, keep: float = 0.9, keep_square: float = 0.98
+    ) -> None:
+        """Move every parameter once."""
+        self.steps += 1
+        for name, slope in slopes.items():
+            mean, square = self.mean[name], self.square[name]
+            mean += (1 - keep) * (slope - mean)
+            square += (1 - keep_square) * (slope * slope - square)
+            size = np.sqrt(square / (1 - keep_square**self.steps)) + 1e-8
+            self.parameters[name] -= rate / (1 - keep**self.steps) * mean / size

@@ -1,0 +1,142 @@
+"""What each named head is taught: which words a word should look at, read off a sentence's dependencies.
+
+Names of relations are those of Universal Dependencies. Rows are queries: `subject` goes from verb to subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from attn_cli.learn.treebank import PUNCTUATION, Sentence
+
+Links = dict[int, dict[int, float]]  # query: {key: how much it is wanted}
+
+
+class Relation(NamedTuple):
+    """One kind of link: what it is, in words, and how it is found.
+
+    `taught` is what a head learns from where that is not the same as what counts as right.
+    """
+
+    about: str
+    links: Callable[[Sentence], Links]
+    taught: Callable[[Sentence], Links] | None = None
+    distance: int | None = None  # where the relation is nothing else
+
+    def lesson(self, sentence: Sentence) -> Links:
+        """Return the links to learn from."""
+        return (self.taught or self.links)(sentence)
+
+
+def _pairs(pairs: list[tuple[int, int]]) -> Links:
+    found: Links = {}
+    for query, key in pairs:
+        found.setdefault(query, {})[key] = 1.0
+    return found
+
+
+def _kind(relation: str) -> str:
+    return relation.partition(":")[0]
+
+
+def _governed(sentence: Sentence, *names: str, whole: bool = False) -> list[tuple[int, int]]:
+    """Return (governor, word) of each word with one of these relations (with subtypes, unless `whole`)."""
+    return [
+        (above, i)
+        for i, (above, relation) in enumerate(zip(sentence.governors, sentence.relations, strict=True))
+        if above >= 0 and (relation if whole else _kind(relation)) in names
+    ]
+
+
+def _downwards(*names: str, whole: bool = False) -> Callable[[Sentence], Links]:
+    return lambda sentence: _pairs(_governed(sentence, *names, whole=whole))
+
+
+def _prepositions(sentence: Sentence) -> list[tuple[int, int]]:
+    """Return (verb, preposition) for each oblique phrase: the case child of the verb's obl."""
+    verb = {i: above for above, i in _governed(sentence, "obl")}
+    return [(verb[noun], case) for noun, case in _governed(sentence, "case") if noun in verb]
+
+
+def _apart(sentence: Sentence, distance: int) -> Links:
+    n = len(sentence.words)
+    return _pairs([(i, i + distance) for i in range(n) if 0 <= i + distance < n])
+
+
+def _governor(sentence: Sentence) -> Links:
+    marks = _marks(sentence)
+    return _pairs([(i, above) for i, above in enumerate(sentence.governors) if above >= 0 and i not in marks])
+
+
+def _related(sentence: Sentence) -> Links:
+    marks = _marks(sentence)
+    found: Links = {}
+    for i, above in enumerate(sentence.governors):
+        if above < 0 or i in marks or above in marks:
+            continue
+        found.setdefault(i, {})[above] = 1.0
+        found.setdefault(above, {})[i] = WANTED.get(_kind(sentence.relations[i]), 0.5)
+    for verb, case in _prepositions(sentence):
+        if verb not in marks and case not in marks:
+            found.setdefault(verb, {}).setdefault(case, 0.7)
+    return found
+
+
+def _related_names(sentence: Sentence) -> Links:
+    """Return what `relations` learns from: a name without a head (`flat`) is shared among its words.
+
+    The first word stands for such a name by convention alone; whoever looks at the name may look at any of them.
+    """
+    found = _related(sentence)
+    parts: dict[int, list[int]] = {}
+    for first, part in _governed(sentence, "flat"):
+        parts.setdefault(first, []).append(part)
+    for query, keys in found.items():
+        for first in [key for key in keys if key in parts and query not in parts[key]]:
+            share = keys[first] / (1 + len(parts[first]))
+            for word in (first, *parts[first]):
+                if word != query:
+                    keys[word] = share
+    return found
+
+
+def _marks(sentence: Sentence) -> set[int]:
+    return {i for i, tag in enumerate(sentence.tags) if tag == PUNCTUATION}
+
+
+# Who did what comes first: where a word has several links, these shares of its attention are asked for.
+WANTED = {"nsubj": 2.0, "obj": 1.5, "xcomp": 1.2, "ccomp": 1.0, "obl": 1.0, "iobj": 1.0}
+
+RELATIONS = {
+    "relations": Relation(
+        "from a word to its governor and its dependents, and from a verb to its prepositions",
+        _related,
+        _related_names,
+    ),
+    "head": Relation("from a word to the word that governs it", _governor),
+    "subject": Relation("from a verb to its subject", _downwards("nsubj")),
+    "object": Relation("from a verb to its object", _downwards("obj")),
+    "oblique": Relation(
+        "from a verb to the preposition that opens one of its phrases", lambda s: _pairs(_prepositions(s))
+    ),
+    "modifier": Relation("from a noun to its adjective", _downwards("amod")),
+    "determiner": Relation("from a noun to its determiner", _downwards("det", whole=True)),
+    "possessor": Relation("from a noun to its possessor", _downwards("nmod:poss", whole=True)),
+    "coordination": Relation(
+        "from a joined word to the first of those joined",
+        lambda s: _pairs([(i, above) for above, i in _governed(s, "conj")]),
+    ),
+    "previous": Relation("from a word to the one before", lambda s: _apart(s, -1), distance=-1),
+    "next": Relation("from a word to the one after", lambda s: _apart(s, 1), distance=1),
+}
+MAIN = "relations"
+
+
+def importance(heads: Sequence[str]) -> list[float]:
+    """Return how much each head counts while learning; together one.
+
+    What concerns every word teaches the layers below most; what is a distance teaches them nothing.
+    """
+    counts = [2.0 if name in (MAIN, "head") else 0.2 if RELATIONS[name].distance else 1.0 for name in heads]
+    return [count / sum(counts) for count in counts]

@@ -1,0 +1,231 @@
+"""Learned models as files: safetensors, every shape checked, bound to the word vectors they were learned on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.files import data_path, first_bytes, looks_like_file
+from attn_cli.model import HeadWeights, Position, Projection
+from attn_cli.stack import Encoder, Norm, Stack, Start
+from attn_cli.tensors import is_safetensors, read_safetensors, write_safetensors
+from attn_cli.trace import Projected, Settings
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Arrays
+
+FORMAT = "attn-model/1"
+BUNDLED = ("roles", "roles-deep")  # the first is the default
+VECTORS = "word2vec"  # what they were learned on
+MOST_LAYERS = 100
+Sizes = dict[str, int]
+
+
+def chosen(settings: Settings) -> Stack | None:
+    """Return the learned model that these settings name, or mean by naming nothing; None for none."""
+    name = settings.projection
+    if name is None and settings.embedding in (None, VECTORS) and settings.heads is None:
+        name = BUNDLED[0]
+    if name not in BUNDLED:
+        is_file = name is not None and looks_like_file(name) and is_model(name)
+        if not is_file:
+            return None
+    if settings.heads is not None:
+        raise UsageError(
+            f"{visible(str(name))} has heads of its own: --heads splits identity, random or given weights.",
+            "Leave out --heads; --head all shows the model's heads.",
+            "--heads",
+        )
+    return bundled(str(name)) if name in BUNDLED else read_model(str(name))
+
+
+def named(model: str) -> Stack:
+    """Return a bundled model by its name, or the one in a file."""
+    if model in BUNDLED:
+        return bundled(model)
+    if not looks_like_file(model):
+        raise UsageError(
+            f"There is no model {visible(model)!r}.",
+            f"Choose {', '.join(BUNDLED)}, or a file (with a slash or a suffix such as .safetensors).",
+        )
+    if not is_safetensors(first_bytes(model)):
+        raise InputError(f"{visible(model)} is not a learned model.", "Make one with attn learn train.")
+    return read_model(model)
+
+
+def bundled(name: str) -> Stack:
+    """Return a model that comes with the program: roles (one layer) or roles-deep."""
+    return read_model(str(data_path(f"{name}.safetensors")), name)
+
+
+def is_model(path: str) -> bool:
+    """Tell whether a file is a learned model (and not bare matrices)."""
+    return is_safetensors(first_bytes(path)) and read_safetensors(path)[1].get("format") == FORMAT
+
+
+def read_model(path: str, name: str | None = None) -> Stack:
+    """Read a model that `attn learn train` wrote; raise InputError where an array is missing or misshapen."""
+    arrays, about = read_safetensors(path)
+    shown = name or visible(path)
+    if about.get("format") != FORMAT:
+        raise InputError(f"{shown} is not a learned model.", "Make one with attn learn train.")
+    return _Reader(arrays, about, shown).stack()
+
+
+class _Reader:
+    """The arrays of one file, and the sizes that they must agree on."""
+
+    def __init__(self, arrays: Arrays, about: Mapping[str, object], name: str) -> None:
+        self.arrays = arrays
+        self.about = about
+        self.name = name
+
+    def stack(self) -> Stack:
+        """Return the whole model."""
+        facts = self.record("facts")
+        heads = self.names("heads")
+        layers = next((n for n in range(MOST_LAYERS) if f"{n}.W_q" not in self.arrays), MOST_LAYERS)
+        if not layers:
+            raise self.unsound("it has no layer")
+        names = self.take("start.names", 1)
+        words = bytes(names.astype(np.uint8)).decode("utf-8", "replace").split("\n") if names.size else []
+        vectors = self.take("start.vectors", 2, words=len(words)) if words else np.zeros((0, 1))
+        start = Start({word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always")
+        W_in = self.maybe("in.W", 2)
+        b_in = None if W_in is None else self.take("in.b", 1, d=W_in.shape[1])
+        d = self.take("0.W_q", 3).shape[1]
+        if W_in is not None and W_in.shape[1] != d:
+            raise self.unsound(f"in.W makes {W_in.shape[1]} numbers a word, and layer 0 takes {d}")
+        encoders = tuple(self.encoder(n, d) for n in range(layers - 1))
+        last = self.attention(layers - 1, d, heads)
+        return Stack(
+            self.name,
+            str(self.about.get("vectors")),
+            str(self.about.get("fingerprint")),
+            start,
+            W_in,
+            b_in,
+            encoders,
+            last,
+            facts,
+        )
+
+    def encoder(self, n: int, d: int) -> Encoder:
+        """Return layer n, one below the last."""
+        attention = self.attention(n, d, None)
+        norms = [
+            Norm(self.take(f"{n}.gain_{k}", 1, d=d), self.take(f"{n}.shift_{k}", 1, d=d)) for k in (1, 2)
+        ]
+        W_1 = self.take(f"{n}.W_1", 2, d=d)
+        wide = W_1.shape[1]
+        return Encoder(
+            attention,
+            norms[0],
+            W_1,
+            self.take(f"{n}.b_1", 1, wide=wide),
+            self.take(f"{n}.W_2", 2, wide=wide, d=d),
+            self.take(f"{n}.b_2", 1, d=d),
+            norms[1],
+        )
+
+    def attention(self, n: int, d: int, names: list[str] | None) -> Projection:
+        """Return the heads of layer n; without names they are numbered, and W_o joins them."""
+        W_q = self.take(f"{n}.W_q", 3)
+        heads, _, d_k = W_q.shape
+        if names is not None and len(names) != heads:
+            raise self.unsound(f"it names {len(names)} heads and has {heads}")
+        W_q = self.take(f"{n}.W_q", 3, heads=heads, d=d, d_k=d_k)
+        W_k = self.take(f"{n}.W_k", 3, heads=heads, d=d, d_k=d_k)
+        b_q, b_k = (self.take(f"{n}.{b}", 2, heads=heads, d_k=d_k) for b in ("b_q", "b_k"))
+        R = self.take(f"{n}.R", 3, heads=heads)
+        if R.shape[2] != d_k or R.shape[1] % 2 == 0:
+            raise self.unsound(f"{n}.R has shape {R.shape}: it needs an odd number of rows of {d_k}")
+        b = self.take(f"{n}.b", 2, heads=heads, distances=R.shape[1])
+        made = []
+        W_o = b_o = None
+        if names is None:
+            W_v = self.take(f"{n}.W_v", 3, heads=heads, d=d)
+            b_v = self.take(f"{n}.b_v", 2, heads=heads, d_v=W_v.shape[2])
+            W_o = self.take(f"{n}.W_o", 2, joined=heads * W_v.shape[2], d=d)
+            b_o = self.take(f"{n}.b_o", 1, d=d)
+            values = [(W_v[h], b_v[h]) for h in range(heads)]
+        else:
+            shared = self.maybe(f"{n}.W_v", 2)
+            if shared is None:
+                values = [(np.eye(d), None)] * heads
+            else:
+                shared = self.take(f"{n}.W_v", 2, d=d)
+                values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
+        for h in range(heads):
+            name = str(h) if names is None else names[h]
+            position = Position(R[h], b[h])
+            made.append(
+                HeadWeights(name, W_q[h], W_k[h], values[h][0], b_q[h], b_k[h], values[h][1], position)
+            )
+        about = Projected("learned", self.name, "in-out", None, n)
+        return Projection(about, tuple(made), W_o, b_o)
+
+    def take(self, key: str, axes: int, **sizes: int) -> Array:
+        """Return an array, as it stands in the file; its last or first axes must have these sizes, in order."""
+        found = self.maybe(key, axes)
+        if found is None:
+            raise self.unsound(f"it has no {key}")
+        wanted = tuple(sizes.values())
+        if found.shape[: len(wanted)] != wanted:
+            raise self.unsound(f"{key} has shape {found.shape}, where ({', '.join(sizes)}) is {wanted}")
+        return found
+
+    def maybe(self, key: str, axes: int) -> Array | None:
+        """Return an array with so many axes, or None where there is none."""
+        found = self.arrays.get(key)
+        if found is not None and (found.ndim != axes or found.dtype.kind not in "fu"):
+            raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
+        return found
+
+    def names(self, key: str) -> list[str]:
+        """Return a list of distinct names from the metadata."""
+        found = self.parsed(key)
+        if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
+            raise self.unsound(f"its {key} are not a list of names")
+        if len(set(found)) != len(found):
+            raise self.unsound(f"a name stands twice among its {key}")
+        return found
+
+    def record(self, key: str) -> dict[str, object]:
+        """Return a JSON object from the metadata."""
+        found = self.parsed(key)
+        if not isinstance(found, dict):
+            raise self.unsound(f"its {key} are not an object")
+        return found
+
+    def parsed(self, key: str) -> object:
+        """Return what a piece of metadata says as JSON."""
+        try:
+            return json.loads(str(self.about.get(key, "null")))
+        except (ValueError, RecursionError):
+            return None
+
+    def unsound(self, why: str) -> InputError:
+        """Return the error that says what is wrong with the file."""
+        return InputError(f"{self.name} is not a sound model: {why}.", "Make one with attn learn train.")
+
+
+def write_model(
+    stream: IO[bytes], arrays: Arrays, vectors: str, fingerprint: str, always: bool,
+    heads: list[str], facts: Mapping[str, object],
+) -> None:  # fmt: skip
+    """Write a model as read_model reads it; `arrays` bear the names that this module's reader gives them."""
+    about = {
+        "format": FORMAT,
+        "vectors": vectors,
+        "fingerprint": fingerprint,
+        "start": "always" if always else "unknown",
+        "heads": json.dumps(heads),
+        "facts": json.dumps(facts),
+    }
+    write_safetensors(stream, arrays, about)

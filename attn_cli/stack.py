@@ -1,0 +1,149 @@
+"""A learned model: how words start, encoder layers one above the other, and named heads on top.
+
+The layers below the last are the encoder of Vaswani et al. 2017 (section 3.1): attention, then a small network
+for each word by itself, each followed by a sum with what went in and a layer norm. A model of one layer is
+its named heads alone, and their X are the word vectors themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.attention import attention_steps, project
+from attn_cli.masks import Mask
+from attn_cli.model import HeadWeights, Projection
+from attn_cli.spelling import features
+from attn_cli.trace import Learned
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+
+NEARLY_ZERO = 1e-5
+BLOCK_CELLS = 1 << 19
+
+
+class Start(NamedTuple):
+    """What a word's spelling adds to its vector: the sum of the vectors (features, d) of its features.
+
+    Where not `always`, only a word without a vector starts so.
+    """
+
+    places: Mapping[str, int]
+    vectors: Array
+    always: bool
+
+    def of(self, word: str) -> Array:
+        """Return the sum for this word, (d,)."""
+        found = [self.places[name] for name in features(word) if name in self.places]
+        total: Array = self.vectors[found].astype(np.float64).sum(axis=0)
+        return total
+
+
+class Norm(NamedTuple):
+    """Layer norm (Ba, Kiros and Hinton 2016): each row to mean 0 and variance 1, then gain and shift (d,)."""
+
+    gain: Array
+    shift: Array
+
+    def of(self, X: Array) -> Array:
+        """Return the normed rows, (n, d)."""
+        centred = X - X.mean(axis=-1, keepdims=True)
+        variance = (centred * centred).mean(axis=-1, keepdims=True)
+        normed: Array = centred / np.sqrt(variance + NEARLY_ZERO) * self.gain + self.shift
+        return normed
+
+
+class Encoder(NamedTuple):
+    """One layer below the last: heads joined by W_o, and a network of W_1 (d, wide) and W_2 (wide, d)."""
+
+    attention: Projection
+    norm_1: Norm
+    W_1: Array
+    b_1: Array
+    W_2: Array
+    b_2: Array
+    norm_2: Norm
+
+    def of(self, X: Array, mask: Mask | None) -> Array:
+        """Return what the layer makes of X (n, d): the next layer's input."""
+        attended = self.attention.joined([_attended(X, head, mask) for head in self.attention.heads])
+        assert attended is not None  # these layers have a W_o
+        X = self.norm_1.of(X + attended)
+        hidden = np.maximum(project(X, self.W_1, self.b_1), 0)
+        return self.norm_2.of(X + project(hidden, self.W_2, self.b_2))
+
+
+def _attended(X: Array, head: HeadWeights, mask: Mask | None) -> Array:
+    """Return one head's output (n, d_v), by blocks of rows: there is never an n x n array."""
+    Q, K, V = (make(X, "in-out") for make in (head.queries, head.keys, head.values))
+    scale = float(1 / np.sqrt(Q.shape[1]))
+    size = max(1, BLOCK_CELLS // len(X))
+    outputs = []
+    for start in range(0, len(X), size):
+        rows = np.arange(start, min(start + size, len(X)))
+        bias = None if head.position is None else head.position.scores(Q[rows], rows, len(X)) * scale
+        allowed = None if mask is None else mask.rows(rows)
+        outputs.append(attention_steps(Q[rows], K, V, allowed, bias, scale).output)
+    return np.concatenate(outputs)
+
+
+class Stack(NamedTuple):
+    """A whole model: what it reads, its layers, and what is known of it."""
+
+    name: str
+    vectors: str
+    fingerprint: str
+    start: Start
+    W_in: Array | None
+    b_in: Array | None
+    encoders: tuple[Encoder, ...]
+    last: Projection
+    facts: Mapping[str, object]
+
+    @property
+    def layers(self) -> int:
+        """How many layers there are, the named heads' among them."""
+        return len(self.encoders) + 1
+
+    def attention(self, layer: int) -> Projection:
+        """Return the heads of a layer; 0 is nearest the words."""
+        return self.encoders[layer].attention if layer < len(self.encoders) else self.last
+
+    def input(
+        self, X: Array, layer: int, mask: Mask | None, report: Callable[[float], None] | None = None
+    ) -> Array:
+        """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
+        if self.W_in is not None:
+            X = project(X, self.W_in, self.b_in)
+        for done, encoder in enumerate(self.encoders[:layer], 1):
+            X = encoder.of(X, mask)
+            if report:
+                report(done / (layer + 1))
+        return X
+
+    def learned(self, layer: int, head: str) -> Learned:
+        """Return what is to be told of this head: what it was taught, on what, and how well it does."""
+        is_last = layer == len(self.encoders)
+        score = _record(_record(self.facts, "scores"), head) if is_last else {}
+        about = _record(self.facts, "about").get(head) if is_last else None
+        trained_on = self.facts.get("trained_on")
+        scored_on = self.facts.get("scored_on")
+        accuracy, baseline = (score.get(name) for name in ("accuracy", "baseline"))
+        return Learned(
+            self.name,
+            self.layers,
+            tuple(map(str, trained_on)) if isinstance(trained_on, list) else (),
+            str(scored_on) if scored_on else None,
+            str(about) if about else None,
+            accuracy if isinstance(accuracy, float) else None,
+            baseline if isinstance(baseline, float) else None,
+            "words" if is_last and self.facts.get("values") == "words" else "learned",
+        )
+
+
+def _record(facts: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = facts.get(key)
+    return found if isinstance(found, dict) else {}
