@@ -117,6 +117,18 @@ def _unpacked(raw: IO[bytes]) -> IO[bytes]:
     return raw
 
 
+def creatable(path: str | Path) -> None:
+    """Raise CreateError if no file can be created at `path`: to be asked before hours of work, not after."""
+    name = visible(str(path))
+    if os.path.isdir(path):
+        raise CreateError(f"Cannot create {name}: it is a directory.")
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise CreateError(f"Cannot create {name}: there is no such folder.")
+    if not os.access(folder, os.W_OK):
+        raise CreateError(f"Cannot create {name}: its folder cannot be written to.")
+
+
 @contextlib.contextmanager
 def written(path: str | Path) -> Iterator[IO[bytes]]:
     """Open `path` for writing so that it holds all or nothing: written beside, synced, then renamed.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LINKS = 5
 NAMED_WORDS = 3
+COMMONEST = 10_000
 MOST_NAMED = 200
 
 
@@ -89,7 +90,9 @@ def trace_text(
     if stack is None:
         layer, more = projected(inputs, settings, None)
     else:
-        inputs, layer, more = stacked(inputs, stack, settings, mask, report)
+        is_long = len(inputs.query_tokens) * len(inputs.key_tokens) > LARGE
+        inputs, layer, more = stacked(inputs, stack, settings, mask, report if is_long else None)
+        report = _rest(report, layer.about.layer or 0)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = _attended(kind, inputs, layer, settings, mask, report)
     return replace(trace, output_words=_output_words(trace, inputs)) if name_outputs else trace
@@ -118,6 +121,11 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = _mask(settings, given.mask, len(inputs.query_tokens), len(inputs.key_tokens))
     return _attended(kind, inputs, layer, settings, mask, report)
+
+
+def _rest(report: Report | None, below: int) -> Report | None:
+    """Return a report of the last layer's work that goes on where that of the layers below ended."""
+    return None if report is None else lambda done: report((below + done) / (below + 1))
 
 
 def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask | None:
@@ -228,7 +236,11 @@ def _output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float]
         return None
     from attn_cli.vectors.nearest import nearest_each
 
-    return tuple(tuple(found) for found in nearest_each(inputs.table, trace.output, NAMED_WORDS))
+    also = dict.fromkeys((*trace.query_tokens, *trace.key_tokens))
+    return tuple(
+        tuple(found)
+        for found in nearest_each(inputs.table, trace.output, NAMED_WORDS, COMMONEST, tuple(also))
+    )
 
 
 def _ids(query: tuple[str, ...], key: tuple[str, ...]) -> tuple[int, ...]:

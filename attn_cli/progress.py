@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 
 class Stage(NamedTuple):
-    """Where work stands: the phase's name, the part of it done (0 to 1), words so far, seconds so far."""
+    """Where work stands: the phase's name, the part of it done (0 to 1), words so far, seconds so far, a note."""
 
     phase: str
     done: float
     words: int
     seconds: float
+    note: str = ""
 
 
 Report = Callable[[Stage], None]

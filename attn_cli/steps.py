@@ -34,7 +34,7 @@ STEPS = (
     Step(
         "W_q",
         "The weights that make queries, keys and values",
-        "W_q, W_k, W_v",
+        "{weights}",
         r"W_q, W_k \in \mathbb{R}^{d \times d_k},\ W_v \in \mathbb{R}^{d \times d_v}",
         "{projection}",
     ),

@@ -1,8 +1,10 @@
 """Imports point down, one way; what is heavy is loaded by those who need it."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -111,7 +113,8 @@ def test_only_drawing_and_the_terminal_know_rich():
     assert users("rich") == {"render", "terminal"}
 
 
-def test_gensim_is_imported_in_one_function_or_two_and_never_with_a_module():
+def importers(library):
+    """The modules in which a function imports `library`, one entry an import; none may import it with itself."""
     found = []
     for name, tree in TREES.items():
         inside = {
@@ -121,15 +124,32 @@ def test_gensim_is_imported_in_one_function_or_two_and_never_with_a_module():
             for node in ast.walk(function)
         }
         for node in ast.walk(tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)) and "gensim" in map(unit, imported(node)):
-                assert id(node) in inside, f"{name} imports gensim with itself"
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and library in map(unit, imported(node)):
+                assert id(node) in inside, f"{name} imports {library} with itself"
                 found.append(name)
-    assert 1 <= len(found) <= 2
+    return found
+
+
+def test_gensim_is_imported_in_one_function_or_two_and_never_with_a_module():
+    assert 1 <= len(importers("gensim")) <= 2
+
+
+def test_pytorch_is_imported_in_one_function_of_learning_alone_and_never_with_a_module():
+    assert importers("torch") == ["learn.deep"]
 
 
 def test_what_is_imported_is_a_stated_dependency():
     known = {"numpy", "typer", "rich", "wcwidth", "gensim"}
-    assert set().union(*map(foreign, TREES.values())) <= known
+    assert set().union(*map(foreign, TREES.values())) == known | {"torch"}
+    stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(stated)["project"]
+    assert named(project["dependencies"]) == known
+    assert named(project["optional-dependencies"]["learn"]) == {"torch"}
+
+
+def named(requirements):
+    """What requirements such as `numpy>=1.26` ask for, without the versions."""
+    return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
 
 
 def test_nothing_that_computes_prints():
@@ -180,7 +200,7 @@ def test_the_version_needs_neither_numpy_nor_typer():
 
 
 def test_help_needs_neither_numpy_nor_rich():
-    for args in (["--help"], ["self", "--help"]):
+    for args in (["--help"], ["self", "--help"], ["learn", "--help"], ["learn", "train", "--help"]):
         assert not loaded(*args) & {"numpy", "rich", *HEAVY}
 
 

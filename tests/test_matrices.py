@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_a_record_may_say_tokens_heads_layout_score_and_mask(file):
     given = read_given(file(json.dumps(record)))
     trace = trace_matrices("compute", given, Settings())
     assert trace.query_tokens == trace.key_tokens == ("a", "b")
-    assert (len(trace.heads), trace.score, trace.mask_name) == (2, "dot", "causal")
+    assert (trace.head_names, trace.score, trace.mask_name) == (("0", "1"), "dot", "causal")
     assert given.layout == "out-in" and given.ignored == ()
 
 
@@ -108,7 +109,7 @@ def test_an_npz_may_say_tokens_heads_layout_score_and_mask_as_numpy_saves_them(f
 def test_settings_beat_what_the_file_says():
     given = given_from({"X": X, "heads": 2, "score": "dot", "mask": "causal"}, "given")
     trace = trace_matrices("compute", given, Settings(heads=1, score="scaled", mask="none"))
-    assert (len(trace.heads), trace.score, trace.mask_name) == (1, "scaled", "none")
+    assert (trace.head_names, trace.score, trace.mask_name) == (("0",), "scaled", "none")
 
 
 @pytest.mark.parametrize("mask", [[[True, False], [True, True]], [[1, 0], [1, 1]], np.tri(2, dtype=bool)])
@@ -175,6 +176,22 @@ def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, kind, 
     for head, first in zip(again.heads, trace.heads, strict=True):
         np.testing.assert_allclose(head.weights, first.weights, rtol=0, atol=1e-12)
         np.testing.assert_allclose(head.output, first.output, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("head", [None, "subject", "all", "mean"])
+@pytest.mark.parametrize("kind", [trace_self, trace_masked])
+def test_what_a_learned_head_adds_for_distances_in_attn_s_own_json_is_used_or_said_to_be_ignored(
+    kind, head, file
+):
+    trace = kind("she likes coffee", Settings(head=head))
+    path = file(json.dumps(trace.to_dict(steps=True)), "own.json")
+    shown = Settings(head="mean" if head == "mean" else None)
+    again = trace_matrices("compute", read_given(path), shown)
+    as_weights = kind("she likes coffee", replace(shown, projection=str(path)))
+    for other in (again, as_weights):
+        assert other.learned is None
+        if not any("position" in note for note in other.notes):
+            np.testing.assert_allclose(other.weights, trace.weights, rtol=0, atol=1e-12)
 
 
 def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored(file):

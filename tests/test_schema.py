@@ -17,7 +17,10 @@ from attn_cli import Settings, errors, trace_self
 from attn_cli.checks import CHOICES
 from attn_cli.cli import main
 from attn_cli.errors import InputError
+from attn_cli.files import data_path
+from attn_cli.learned import write_model
 from attn_cli.render.json import dumps
+from attn_cli.vectors.text import read_text
 from tests.shell import attn
 
 Record = dict[str, Any]
@@ -28,6 +31,48 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 DEFS = SCHEMA["$defs"]
 STEP_KEYS = ["q", *DEFS["head"]["dependentRequired"]["q"]]
 FOX = "The quick brown fox jumped over the lazy dog"
+# Nine words, three of them marks; obl, nsubj, det and case are among their relations.
+TREEBANK = """\
+# text = The dog barks at the cat .
+1\tThe\t_\tDET\t_\t_\t2\tdet\t_\t_
+2\tdog\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_
+3\tbarks\t_\tVERB\t_\t_\t0\troot\t_\t_
+4\tat\t_\tADP\t_\t_\t6\tcase\t_\t_
+5\tthe\t_\tDET\t_\t_\t6\tdet\t_\t_
+6\tcat\t_\tNOUN\t_\t_\t3\tobl\t_\t_
+7\t.\t_\tPUNCT\t_\t_\t3\tpunct\t_\t_
+
+1\tShe\t_\tPRON\t_\t_\t2\tnsubj\t_\t_
+2\tsleeps\t_\tVERB\t_\t_\t0\troot\t_\t_
+
+"""
+
+
+def made_model(path: Path, vectors: str, layers: int, heads: list[str]) -> None:
+    """Write a model of random numbers for the vectors in a file: 4 numbers a word inside, a reach of 2."""
+    table = read_text(vectors)
+    draw = np.random.default_rng(layers)
+    wide, d, d_k = 5, 4, 2
+    shapes: dict[str, tuple[int, ...]] = {
+        "in.W": (table.dim, d),
+        "in.b": (d,),
+        "start.vectors": (2, table.dim),
+    }
+    for n in range(layers):
+        several = len(heads) if n == layers - 1 else 2
+        shapes |= {f"{n}.{name}": (several, d, d_k) for name in ("W_q", "W_k")}
+        shapes |= {f"{n}.{name}": (several, d_k) for name in ("b_q", "b_k")}
+        shapes |= {f"{n}.R": (several, 5, d_k), f"{n}.b": (several, 5)}
+        if n == layers - 1:
+            shapes |= {f"{n}.W_v": (d, 3), f"{n}.b_v": (3,)}
+            continue
+        shapes |= {f"{n}.W_v": (2, d, 2), f"{n}.b_v": (2, 2), f"{n}.W_o": (d, d), f"{n}.b_o": (d,)}
+        shapes |= {f"{n}.W_1": (d, wide), f"{n}.b_1": (wide,), f"{n}.W_2": (wide, d), f"{n}.b_2": (d,)}
+        shapes |= {f"{n}.{name}": (d,) for name in ("gain_1", "shift_1", "gain_2", "shift_2")}
+    arrays = {name: draw.standard_normal(shape) for name, shape in shapes.items()}
+    arrays["start.names"] = np.frombuffer(b"*\n-z", np.uint8)
+    with path.open("wb") as stream:
+        write_model(stream, arrays, table.name, table.fingerprint(), True, heads, {"trained_on": []})
 
 
 def read(text: str) -> Record:
@@ -67,6 +112,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
     (tmp_path / "vectors.txt").write_text("x 1 2\ny 3 -4\n")
+    made_model(tmp_path / "deep.safetensors", "vectors.txt", 3, ["first", "mean one"])
+    (tmp_path / "treebank.conllu").write_text(TREEBANK)
     (tmp_path / "mask.txt").write_text("0 0\n1 1\n")
     (tmp_path / "long.txt").write_text(" ".join(f"w{i % 300}" for i in range(1001)))
     yield tmp_path
@@ -95,6 +142,11 @@ def keeps_promises(record: Record) -> None:
     shape_is(record["mask"], n_q, n_k)
     shape_is(record["output"], n_q)
     shape_is(record["layer_output"], n_q)
+    assert record["output_words"] is None or len(record["output_words"]) == n_q
+    for found in record["output_words"] or []:
+        cosines = [entry["cosine"] for entry in found]
+        assert cosines == sorted(cosines, reverse=True)
+        assert len({entry["word"] for entry in found}) == len(found)
     shape_is(record.get("x_query"), n_q)
     shape_is(record.get("x_key"), n_k)
     ids_number_distinct_tokens(record)
@@ -113,6 +165,7 @@ def keeps_promises(record: Record) -> None:
             head_follows_formula(head, record)
     names = [head["name"] for head in record["heads"]]
     assert len(set(names)) == len(names)
+    layer_output_joins_the_heads(record)
     if record["head"] == "mean":
         if not record["condensed"]:
             together = np.mean([head["weights"] for head in record["heads"]], axis=0)
@@ -188,13 +241,22 @@ def head_follows_formula(head: Record, record: Record) -> None:
     shape_is(head["v"], len(record["key_tokens"]))
     if record["condensed"]:
         return
+    assert record["scale"] == (pytest.approx(q.shape[1] ** -0.5) if record["score"] == "scaled" else 1)
     if record["score"] != "cosine":
         assert np.allclose(head["scores"], q @ k.T)
+    else:
+        assert np.allclose(head["scores"], unit(q) @ unit(k).T)
     scaled = np.array(head["scores"]) * record["scale"] / record["temperature"]
     assert np.allclose(head["scaled_scores"], scaled)
+    position = position_term(head, record)
+    assert (position is None) == (head["position_scores"] is None)
+    if position is not None:
+        assert np.allclose(head["position_scores"], position, rtol=0, atol=1e-9)
+        scaled = scaled + position
     mask = record["mask"] or [[True] * len(k)] * len(q)
     assert [[score is not None for score in row] for row in head["masked_scores"]] == mask
     allowed = np.where(mask, scaled, -np.inf)
+    assert np.allclose(np.array(head["masked_scores"], float)[np.array(mask)], allowed[np.array(mask)])
     top = allowed.max(axis=1, keepdims=True)
     exps = np.exp(allowed - np.where(np.isneginf(top), 0, top))
     total = exps.sum(axis=1, keepdims=True)
@@ -203,9 +265,77 @@ def head_follows_formula(head: Record, record: Record) -> None:
     assert np.allclose(head["output"], weights @ v)
 
 
+def unit(X: np.ndarray) -> np.ndarray:
+    """Return each row divided by its length; a row of zeros stays."""
+    length = np.sqrt((X**2).sum(axis=1, keepdims=True))
+    return X / np.where(length == 0, 1, length)
+
+
+def position_term(head: Record, record: Record) -> np.ndarray | None:
+    """Return what the distances add, (q.r + b) times scale over temperature, from a record alone.
+
+    Beside cosines the scale of a dot product stays, 1/sqrt(d_k): for that the term was learned.
+    """
+    if head["position_vectors"] is None:
+        assert head["position_biases"] is None
+        return None
+    q, R, b = (np.array(head[name]) for name in ("q", "position_vectors", "position_biases"))
+    n_q, n_k = len(q), len(record["key_tokens"])
+    reach = (len(b) - 1) // 2
+    assert (len(R), len(b) % 2) == (len(b), 1)
+    places = record["query_rows"] or range(n_q)
+    scale = q.shape[1] ** -0.5 if record["score"] == "cosine" else record["scale"]
+    term = np.empty((n_q, n_k))
+    for row, i in enumerate(places):
+        for j in range(n_k):
+            at = max(-reach, min(reach, j - i)) + reach
+            term[row, j] = (sum(q[row] * R[at]) + b[at]) * scale / record["temperature"]
+    return term
+
+
+def layer_output_joins_the_heads(record: Record) -> None:
+    """Where every head is there, the layer's output is theirs side by side, times W_o, plus b_o."""
+    layer = record["projection"]["layer"]
+    joined = np.array([head["output"] for head in record["heads"]])
+    if record.get("W_o") is None or layer is None or record["query_rows"] is not None:
+        return
+    W_o, b_o = np.array(record["W_o"]), np.array(record["b_o"])
+    if len(joined) * joined.shape[2] == len(W_o):
+        assert np.allclose(record["layer_output"], np.hstack(list(joined)) @ W_o + b_o)
+
+
 SMALL = ("-e", "random", "--dim", "4")
 TYPED = ("-e", "vectors.txt")
 MASKED_ROW = ("--mask", "mask.txt", "--mask-true", "allowed")
+DEEP = (*TYPED, "-p", "deep.safetensors")
+LEARNED: list[tuple[str, ...]] = [
+    ("self", FOX, "--steps"),
+    ("self", FOX, "--steps", "-p", "roles", "-t", "0.5"),
+    ("self", FOX, "--steps", "--score", "dot"),
+    ("self", FOX, "--steps", "--score", "dot", "-t", "0.5"),
+    ("self", FOX, "--steps", "--score", "cosine"),
+    ("self", FOX, "--steps", "--score", "cosine", "-t", "2"),
+    ("self", FOX, "--steps", "--mask", "window:1"),
+    ("self", FOX, "--steps", "-q", "jumped"),
+    ("self", FOX, "--steps", "-q", "the", "--mask", "causal"),
+    ("self", FOX, "--steps", "--head", "subject"),
+    ("self", FOX, "--steps", "--head", "3"),
+    ("self", FOX, "--steps", "--head", "all"),
+    ("self", FOX, "--steps", "--head", "mean"),
+    ("self", FOX, "--steps", "--head", "mean", "--score", "cosine", "-q", "fox"),
+    ("self", " ".join([FOX] * 4), "--steps", "--head", "determiner"),
+    ("self", "zzxq Walking 3.14 😀", "--steps", "--tokenizer", "whitespace"),
+    ("self", "zzxq coffee", "--steps", "--oov", "zero"),
+    ("masked", FOX, "--steps"),
+    ("masked", FOX, "--steps", "--head", "all", "-t", "0.5"),
+    ("explain", FOX),
+    ("explain", FOX, "-q", "jumped", "--head", "object"),
+    ("self", "x y x zz", *DEEP, "--steps"),
+    ("self", "x y x zz y y", *DEEP, "--steps", "--head", "all", "--mask", "causal"),
+    ("self", "x y x zz y y", *DEEP, "--steps", "--layer", "0", "--head", "all", "-t", "0.5"),
+    ("self", "x y x zz y y", *DEEP, "--steps", "--layer", "1", "--head", "mean", "-q", "zz"),
+    ("masked", "x y x zz y y", *DEEP, "--steps", "--layer", "1", "--head", "1", "--score", "cosine"),
+]
 TRACES: list[tuple[str, ...]] = [
     ("self", FOX),
     ("self", FOX, "--steps"),
@@ -252,6 +382,18 @@ TRACES: list[tuple[str, ...]] = [
     ("explain", FOX, "-q", "jumped", *SMALL),
     ("explain", FOX, "--mask", "causal", *SMALL),
     ("explain", "she", "--context", "likes coffee", *SMALL),
+    *LEARNED,
+    ("self", FOX, "--head", "all"),
+    ("self", FOX, "--head", "mean", "--top", "2"),
+    ("self", FOX, "--top", "2", "--steps"),
+    ("self", FOX, "--heads", "4", "--head", "all", "--steps", "-p", "identity"),
+    ("self", FOX, "-p", "identity", "--steps"),
+    ("explain", FOX, "-p", "identity"),
+    ("cross", "she likes", "coffee she", "--steps", "--head", "all"),
+    ("cross", "x y", "y zz x", *DEEP, "--steps"),
+    ("explain", "she", "--context", "likes coffee"),
+    ("self", "x y x", *DEEP, "--layer", "2"),
+    ("self", "x y x", *DEEP, "--layer", "0"),
     *(("example", name) for name in ("day1", "coffee", "coffee-notebook", "manchester", "a2")),
     *(("example", name, "--steps") for name in ("day1", "coffee", "manchester", "a2")),
     ("example", "day1", "--mask", "causal", "--steps", "-q", "q1"),
@@ -276,6 +418,85 @@ def test_a_computation_fits_the_schema_and_keeps_its_promises(
     assert bool(record["heads"]) == (steps or {"mean", "all"} & set(args) != set())
     assert ("--top" in args) == record["condensed"]
     assert ("-q" in args) == (record["query_rows"] is not None)
+
+
+def close(found: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(np.array(found, float), wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("args", LEARNED, ids=" ".join)
+def test_a_learned_head_can_be_computed_anew_from_its_record(
+    args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every number of the way from x to the output, from the record's own numbers, with NumPy alone."""
+    record = printed(capsys, *args, "-f", "json")
+    assert record["projection"]["source"] == "learned" and record["learned"] is not None
+    T, scale = record["temperature"], record["scale"]
+    x_query, x_key = np.array(record["x_query"]), np.array(record["x_key"])
+    asked = record["query_rows"]
+    rows = np.arange(len(x_query)) if asked is None else np.array(asked)
+    close(x_query, x_key[rows])
+    for head in record["heads"]:
+        W_q, W_k, W_v, b_q, b_k = (np.array(head[name]) for name in ("W_q", "W_k", "W_v", "b_q", "b_k"))
+        b_v = 0 if head["b_v"] is None else np.array(head["b_v"])
+        q, k, v = x_query @ W_q + b_q, x_key @ W_k + b_k, x_key @ W_v + b_v
+        for name, made in (("q", q), ("k", k), ("v", v)):
+            close(head[name], made)
+        scores = unit(q) @ unit(k).T if record["score"] == "cosine" else q @ k.T
+        close(head["scores"], scores)
+        close(head["scaled_scores"], scores * scale / T)
+        R, b = np.array(head["position_vectors"]), np.array(head["position_biases"])
+        reach = (len(b) - 1) // 2
+        distance = np.clip(np.arange(len(k)) - rows[:, np.newaxis], -reach, reach)
+        by_distance = q @ R.T + b
+        position_scale = q.shape[1] ** -0.5 if record["score"] == "cosine" else scale
+        position = np.take_along_axis(by_distance, distance + reach, axis=1) * position_scale / T
+        close(head["position_scores"], position)
+        both = scores * scale / T + position
+        allowed = np.ones(both.shape, bool) if record["mask"] is None else np.array(record["mask"])
+        masked = np.array(head["masked_scores"], float)  # null becomes NaN
+        assert (np.isnan(masked) == ~allowed).all()
+        close(masked[allowed], both[allowed])
+        exps = np.where(allowed, np.exp(both - both[allowed].max()), 0)
+        weights = exps / exps.sum(axis=1, keepdims=True)
+        close(head["weights"], weights)
+        close(head["output"], weights @ v)
+
+
+@pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
+def test_what_the_distance_adds_is_scaled_as_a_dot_product_is_and_stays_so_beside_cosines(
+    score: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terms = [
+        np.array(printed(capsys, "self", FOX, "--steps", "-f", "json", *more)["heads"][0]["position_scores"])
+        for more in ((), ("--score", score), ("--score", score, "-t", "0.5"))
+    ]
+    head = printed(capsys, "self", FOX, "--steps", "-f", "json")["heads"][0]
+    root = len(head["q"][0]) ** 0.5
+    close(terms[1], terms[0] * {"scaled": 1, "dot": root, "cosine": 1}[score])
+    close(terms[2], terms[1] * 2)
+    assert np.ptp(terms[0]) > 1
+
+
+def test_a_model_of_several_layers_says_where_a_head_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    last = printed(capsys, "self", "x y x", *DEEP, "-f", "json")
+    below = printed(capsys, "self", "x y x", *DEEP, "--layer", "1", "--steps", "-f", "json")
+    for record, layer, head in ((last, 2, "first"), (below, 1, "0")):
+        assert record["projection"]["layer"] == layer and record["head"] == head
+        assert record["learned"]["layers"] == 3 and record["learned"]["about"] is None
+        assert record["learned"]["accuracy"] is None and record["learned"]["trained_on"] == []
+    assert last["layer_output"] is None and len(below["layer_output"][0]) == len(below["x_query"][0]) == 4
+
+
+def test_the_layers_below_look_through_the_same_mask(capsys: pytest.CaptureFixture[str]) -> None:
+    """Under a causal mask a word's numbers in any layer do not change when words are added after it."""
+    short = printed(capsys, "masked", "x y x", *DEEP, "--steps", "-f", "json")
+    long = printed(capsys, "masked", "x y x y y zz", *DEEP, "--steps", "-f", "json")
+    close(long["x_query"][:3], short["x_query"])
+    close(long["output"][:3], short["output"])
+    free = printed(capsys, "self", "x y x y y zz", *DEEP, "--steps", "-f", "json")
+    assert not np.allclose(free["x_query"][:3], short["x_query"])
+    assert any("layers below" in note for note in short["notes"])
 
 
 def test_above_a_million_weights_links_stand_in_for_matrices(
@@ -311,6 +532,8 @@ OTHERS: list[tuple[str, ...]] = [
     ("vectors", "nearest", "Colour"),
     ("vectors", "nearest", "x", "-e", "vectors.txt", "--top", "1"),
     ("vectors", "nearest", "colour", "--top", "40"),
+    ("learn", "score", "roles", "treebank.conllu"),
+    ("learn", "score", str(data_path("roles.safetensors")), "treebank.conllu", "-e", "word2vec"),
 ]
 
 
@@ -332,12 +555,48 @@ def test_neighbours_are_listed_nearest_first(capsys: pytest.CaptureFixture[str])
     assert cosines == sorted(cosines, reverse=True) and len(cosines) == 5
 
 
+def test_a_score_counts_the_words_that_have_a_head_s_relation(capsys: pytest.CaptureFixture[str]) -> None:
+    record = printed(capsys, "learn", "score", "roles", "treebank.conllu", "-f", "json")
+    assert (record["model"], record["treebank"], record["sentences"]) == ("roles", "treebank.conllu", 2)
+    heads = {head["name"]: head for head in record["heads"]}
+    assert list(heads) == list(trace_self("a", Settings()).head_names)
+    counts = {name: head["count"] for name, head in heads.items()}
+    # Counted by hand: of nine words, eight are no marks, and two of those are roots.
+    wanted = {"head": 6, "subject": 2, "object": 0, "oblique": 1, "modifier": 0, "determiner": 2}
+    wanted |= {"possessor": 0, "coordination": 0, "previous": 7, "next": 7}
+    assert counts == {"relations": 8, **wanted}
+    # The best fixed distance: both subjects stand one before their verb, both determiners before their noun.
+    assert [heads[name]["baseline"] for name in ("subject", "determiner", "previous", "next")] == [1] * 4
+    for head in heads.values():
+        assert (head["accuracy"] is None) == (head["baseline"] is None) == (head["count"] == 0)
+        if head["count"]:
+            assert head["accuracy"] * head["count"] == pytest.approx(round(head["accuracy"] * head["count"]))
+
+
+def test_a_model_without_a_head_of_a_relation_s_name_cannot_be_scored(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    args = ("learn", "score", "deep.safetensors", "treebank.conllu", "-e", "vectors.txt", "-f", "json")
+    code, out, err = run(capsys, *args)
+    assert (code, out) == (65, "") and complaints(read(err)) == []
+
+
 FAILURES: list[tuple[int, tuple[str, ...]]] = [
     (2, ("self", "a b", "-f", "json", "--nosuch")),
     (2, ("self", "a", "b", "-f", "json")),
     (2, ("self", "a b", "-f", "json", "-q", "zebra")),
     (2, ("self", "a b", "-f", "json", "--heads", "7")),
-    (2, ("self", "a b", "-f", "jsonl", "--head", "9")),
+    (2, ("self", "a b", "-f", "jsonl", "--head", "77")),
+    (2, ("self", "a b", "-f", "json", "--layer", "7")),
+    (2, ("self", "a b", "-f", "json", "-p", "roles", "--heads", "2")),
+    (2, ("self", "a b", "-f", "json", "-p", "identity", "--oov", "model")),
+    (2, ("learn", "score", "roles", "-f", "json")),
+    (2, ("learn", "score", "nosuch", "treebank.conllu", "-f", "json")),
+    (65, ("self", "a b", "-f", "json", "-p", "roles", "-e", "random")),
+    (65, ("learn", "score", "roles", "vectors.txt", "-f", "json")),
+    (65, ("learn", "score", "roles", "treebank.conllu", "-e", "vectors.txt", "-f", "json")),
+    (66, ("learn", "score", "roles", "none.conllu", "-f", "json")),
+    (66, ("self", "a b", "-f", "json", "-p", "./none.safetensors")),
     (2, ("self", "a b", "-f", "json", "--color", "sometimes")),
     (2, ("self", "a b", "-f", "json", "--mask", "mask.txt")),
     (2, ("self", "a b", "--tidy", "-o", "x.json")),
@@ -453,9 +712,17 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.
     assert set(record["embedding"]) == set(DEFS["embedding"]["properties"])
     assert set(record["projection"]) == set(DEFS["projection"]["properties"])
     assert set(record["summary"][0]) == set(DEFS["summary"]["properties"])
-    for args in (("example",), ("vectors", "info"), ("vectors", "nearest", "colour")):
+    record = printed(capsys, "explain", "she likes coffee", "-f", "json")
+    assert set(record) == set(DEFS["trace"]["properties"])
+    assert set(record["heads"][0]) == set(DEFS["head"]["properties"])
+    assert set(record["learned"]) == set(DEFS["learned"]["properties"])
+    assert set(record["output_words"][0][0]) == set(DEFS["neighbour"]["properties"])
+    score = ("learn", "score", "roles", "treebank.conllu")
+    for args in (("example",), ("vectors", "info"), ("vectors", "nearest", "colour"), score):
         record = printed(capsys, *args, "-f", "json")
         assert set(record) == set(DEFS[record["kind"]]["properties"])
+    one_head = DEFS["score"]["properties"]["heads"]["items"]["properties"]
+    assert {*one_head} == set.intersection(*(set(head) for head in record["heads"]))
 
 
 def test_the_schema_names_the_values_that_the_options_take() -> None:
@@ -479,6 +746,8 @@ GOOD = {
     "examples": ("example",),
     "vectors": ("vectors", "info"),
     "nearest": ("vectors", "nearest", "colour", "--top", "2"),
+    "learned": ("explain", "she likes coffee"),
+    "score": ("learn", "score", "roles", "treebank.conllu"),
 }
 
 
@@ -498,14 +767,14 @@ def test_every_required_key_is_missed_and_an_added_one_is_not(
         assert complaints({k: v for k, v in whole.items() if k != key}), f"{key} is not missed"
     assert complaints({**whole, "added_later": {"anything": [1]}}) == []
     nested = [("heads", 0), ("summary", 0), ("embedding",), ("projection",), ("error",)]
-    nested += [("examples", 0), ("neighbours", 0)]
+    nested += [("examples", 0), ("neighbours", 0), ("learned",), ("output_words", 0, 0)]
     for path in nested:
         changed = copy.deepcopy(whole)
         inner = changed
         try:
             for step in path:
                 inner = inner[step]  # type: ignore[index]
-        except (KeyError, IndexError):
+        except (KeyError, IndexError, TypeError):
             continue
         if not isinstance(inner, dict):
             continue
@@ -597,6 +866,39 @@ WRONG: list[tuple[str, Callable[[Record], None]]] = [
     ("vectors", put("source", "random")),
     ("nearest", put("neighbours", 0, "cosine", 2)),
     ("nearest", put("neighbours", 0, "word", None)),
+    ("trace", put("embedding", "oov", "")),
+    ("trace", put("projection", "source", "learned")),
+    ("trace", put("projection", "layer", 0)),
+    ("trace", put("learned", {})),
+    ("trace", put("output_words", [])),
+    ("trace", put("heads", 0, "position_biases", [0.0])),
+    ("learned", put("learned", None)),
+    ("learned", put("projection", "layer", None)),
+    ("learned", put("projection", "source", "identity")),
+    ("learned", put("learned", "model", "")),
+    ("learned", put("learned", "layers", 0)),
+    ("learned", put("learned", "trained_on", None)),
+    ("learned", put("learned", "trained_on", [1])),
+    ("learned", put("learned", "about", "")),
+    ("learned", put("learned", "accuracy", 1.5)),
+    ("learned", put("learned", "baseline", "0.5")),
+    ("learned", put("learned", "values", "vectors")),
+    ("learned", put("output_words", 0, 0, "cosine", 2)),
+    ("learned", put("output_words", 0, 0, ["coffee", 0.5])),
+    ("learned", put("output_words", 0, None)),
+    ("learned", put("heads", 0, "position_vectors", None)),
+    ("learned", put("heads", 0, "position_biases", None)),
+    ("learned", put("heads", 0, "position_biases", [[0.0]])),
+    ("learned", put("heads", 0, "position_scores", 0, 0, None)),
+    ("score", put("kind", "scores")),
+    ("score", put("sentences", 0)),
+    ("score", put("heads", [])),
+    ("score", put("heads", 0, "count", -1)),
+    ("score", put("heads", 0, "count", 0)),
+    ("score", put("heads", 0, "accuracy", None)),
+    ("score", put("heads", 0, "baseline", None)),
+    ("score", put("heads", 0, "accuracy", 1.5)),
+    ("score", put("heads", 0, "name", "")),
     ("error", put("kind", "error")),
     ("error", put("error", "code", 0)),
     ("error", put("error", "code", "65")),

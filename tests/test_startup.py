@@ -27,7 +27,10 @@ def imported(*args: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "line",
-    ["--version", "-V", "--help", "self --help", "explain -h", "vectors --help", "vectors train --help"],
+    [
+        *("--version", "-V", "--help", "self --help", "explain -h", "vectors --help", "vectors train --help"),
+        *("learn --help", "learn train --help", "learn score --help"),
+    ],
 )
 def test_help_and_version_need_no_numpy_and_no_rich(line, tmp_path):
     ran = attn(*line.split(), env=blocked(tmp_path, "numpy", "rich", *HEAVY))

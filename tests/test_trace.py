@@ -11,9 +11,11 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.matrices import given_from
-from attn_cli.pipeline import trace_matrices
+from attn_cli.pipeline import trace_matrices, trace_text
+from attn_cli.vectors.table import bundled
 
 RANDOM = Settings(embedding="random", dim=6, seed=1)
+LEARNED = Settings()  # word2vec and roles, the defaults
 TEXT = "She likes coffee. She likes tea!"
 LONG = " ".join(f"word{i}" for i in range(1010))  # more than a million cells
 
@@ -38,8 +40,9 @@ def close(a, b):
 # Immutable
 
 
-def test_nothing_in_a_trace_can_be_changed():
-    trace = trace_masked(TEXT, changed(heads=2, head="mean"))
+@pytest.mark.parametrize("settings", [changed(heads=2, head="mean"), LEARNED], ids=["mean", "learned"])
+def test_nothing_in_a_trace_can_be_changed(settings):
+    trace = trace_masked(TEXT, settings)
     for record in (trace, trace.shown, *trace.heads):
         held = arrays(record)
         assert len(held) >= 4
@@ -86,8 +89,10 @@ def test_every_head_follows_the_formula_from_the_vectors_on(heads):
     assert trace.weights is trace.shown.weights and trace.output is trace.shown.output
 
 
-def test_the_mean_of_the_heads_is_the_mean_of_their_weights_and_outputs():
-    trace = trace_self(TEXT, changed(heads=3, head="mean"))
+@pytest.mark.parametrize("settings", [changed(heads=3), LEARNED], ids=["random", "learned"])
+def test_the_mean_of_the_heads_is_the_mean_of_their_weights_and_outputs(settings):
+    trace = trace_self(TEXT, dataclasses.replace(settings, head="mean"))
+    assert tuple(head.name for head in trace.heads) == trace.head_names
     close(trace.weights, np.mean([head.weights for head in trace.heads], axis=0))
     close(trace.output, np.mean([head.output for head in trace.heads], axis=0))
     assert trace.shown.name == trace.to_dict()["head"] == "mean"
@@ -103,6 +108,43 @@ def test_a_head_is_chosen_by_its_name():
     with pytest.raises(UsageError) as refused:
         trace_self(TEXT, changed(heads=3, head="3"))
     assert refused.value.option == "--head" and "0, 1, 2, mean and all" in refused.value.hint
+
+
+def test_a_learned_head_is_chosen_by_its_name_or_its_number():
+    whole = trace_self(TEXT, dataclasses.replace(LEARNED, head="all"))
+    names = whole.head_names
+    assert whole.shown.name == trace_self(TEXT, LEARNED).shown.name == names[0] == "relations"
+    assert {"subject", "object", "determiner"} < set(names) and len(set(names)) == len(names)
+    for number, name in enumerate(names):
+        by_name, by_number = (
+            trace_self(TEXT, dataclasses.replace(LEARNED, head=head)) for head in (name, str(number))
+        )
+        assert by_name.shown.name == by_number.shown.name == name
+        assert by_name.head_names == by_number.head_names == names
+        np.testing.assert_array_equal(by_name.weights, whole.heads[number].weights)
+        np.testing.assert_array_equal(by_number.weights, whole.heads[number].weights)
+    for head in (str(len(names)), "-1", "Subject", ""):
+        with pytest.raises(UsageError) as refused:
+            trace_self(TEXT, dataclasses.replace(LEARNED, head=head))
+        assert refused.value.option == "--head" and "relations" in refused.value.hint
+
+
+def test_the_default_projection_is_learned_with_the_bundled_vectors_alone():
+    made = {
+        "learned": (LEARNED, Settings(embedding="word2vec"), Settings(projection="roles")),
+        "identity": (Settings(heads=2), Settings(projection="identity")),
+        "random": (RANDOM, Settings(projection="random")),
+    }
+    for source, several in made.items():
+        for settings in several:
+            trace = trace_self(TEXT, settings)
+            assert trace.projection.source == source
+            assert (trace.learned is None) == (source != "learned")
+            assert trace.embedding.oov == {"learned": "model", "identity": "zero"}.get(
+                source, None if settings is RANDOM else "zero"
+            )
+    assert any("--heads" in note for note in trace_self(TEXT, Settings(heads=2)).notes)
+    close(trace_self(TEXT, LEARNED).weights, trace_self(TEXT, Settings(projection="roles")).weights)
 
 
 def test_ids_number_the_distinct_tokens_by_first_appearance():
@@ -125,13 +167,64 @@ def test_the_same_settings_give_the_same_numbers_and_another_seed_gives_others()
 
 
 @pytest.mark.parametrize(
-    "settings", [RANDOM, changed(heads=2, head="mean"), Settings()], ids=["one", "mean", "word2vec"]
+    "settings",
+    [
+        RANDOM,
+        changed(heads=2, head="mean"),
+        Settings(projection="identity"),
+        Settings(projection="random", heads=4, head="all"),
+    ],
+    ids=["one", "mean", "word2vec", "word2vec heads"],
 )
 def test_cross_attention_of_a_text_with_itself_is_self_attention(settings):
     alone, crossed = trace_self(TEXT, settings), trace_cross(TEXT, TEXT, settings)
     assert crossed.query_tokens == crossed.key_tokens == alone.key_tokens
     close(crossed.weights, alone.weights)
     close(crossed.output, alone.output)
+
+
+@pytest.mark.parametrize("head", [None, "subject", "all"])
+def test_cross_attention_of_a_text_with_itself_leaves_out_what_a_learned_head_adds_for_distances(head):
+    settings = dataclasses.replace(LEARNED, head=head)
+    alone, crossed = trace_self(TEXT, settings), trace_cross(TEXT, TEXT, settings)
+    assert any("istance" in note and "left out" in note for note in crossed.notes)
+    assert not any("istance" in note for note in alone.notes)
+    for one, other in zip(alone.heads, crossed.heads, strict=True):
+        assert one.position_scores is not None and one.position_vectors is not None
+        assert other.position_scores is None and other.position_vectors is None
+        for name in ("q", "k", "v", "scores", "scaled_scores"):
+            close(getattr(other, name), getattr(one, name))
+        exps = np.exp(one.scaled_scores)
+        close(other.weights, exps / exps.sum(axis=1, keepdims=True))
+        assert not np.allclose(other.weights, one.weights, atol=1e-3)
+
+
+def test_permuting_the_words_permutes_a_learned_head_s_scores_and_leaves_its_distances():
+    words, order = ["She", "likes", "strong", "coffee"], [2, 0, 3, 1]
+    plain, permuted = (
+        trace_self(" ".join(some), LEARNED).shown for some in (words, [words[i] for i in order])
+    )
+    close(permuted.scores, plain.scores[order][:, order])
+    np.testing.assert_array_equal(permuted.position_biases, plain.position_biases)
+    assert not np.allclose(permuted.weights, plain.weights[order][:, order], atol=1e-3)
+
+
+def test_equal_words_differ_only_by_where_they_stand():
+    head = trace_self("coffee coffee coffee coffee", LEARNED).shown
+    close(head.scores, np.full((4, 4), head.scores[0, 0]))
+    for distance in range(-3, 4):
+        along = np.diagonal(head.position_scores, distance)
+        close(along, np.full(len(along), along[0]))
+    close(head.weights[0] / head.weights[0].sum(), head.weights[0])
+    assert np.ptp(head.weights) > 0.01
+
+
+def test_words_beyond_the_reach_of_a_learned_head_are_all_equally_far():
+    head = trace_self(" ".join(["coffee"] * 40), LEARNED).shown
+    reach = len(head.position_biases) // 2
+    assert 2 * reach + 1 == len(head.position_biases) == len(head.position_vectors) and reach < 39
+    for far in (head.position_scores[0, reach:], head.position_scores[39, : 39 - reach + 1]):
+        close(far, np.full(len(far), far[0]))
 
 
 def test_permuting_the_words_permutes_the_weights():
@@ -197,6 +290,22 @@ def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, temperatu
         assert row.shift == (0 if abs(largest) <= 30 else largest)
 
 
+@pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("kind", [trace_self, trace_masked])
+def test_a_learned_row_s_arithmetic_adds_what_the_distance_adds(kind, temperature, score):
+    trace = kind(TEXT, dataclasses.replace(LEARNED, temperature=temperature, score=score))
+    for i in range(6):
+        row = trace.row(i)
+        for j in range(6):
+            if trace.mask is not None and not trace.mask[i, j]:
+                assert (row.masked[j], row.exps[j], row.weights[j]) == (-math.inf, 0.0, 0.0)
+                continue
+            assert row.masked[j] == pytest.approx(row.scaled[j] + row.position[j], abs=1e-12)
+            assert row.exps[j] == pytest.approx(math.exp(row.masked[j] - row.shift), rel=1e-12)
+            assert row.exps[j] / row.total == pytest.approx(row.weights[j], abs=1e-12)
+
+
 def test_a_row_with_position_scores_adds_them():
     bias = np.random.default_rng(0).standard_normal((2, 2))
     given = given_from({"X": [[1.0, 2.0], [3.0, 4.0]], "position_scores": bias}, "given")
@@ -225,12 +334,14 @@ KEYS = {
         "replaced",
         "dropped",
     ),
-    *("embedding", "projection", "score", "scale", "temperature", "mask", "mask_convention", "head"),
-    *("weights", "output", "layer_output", "summary", "links", "condensed", "heads", "notes"),
+    *("embedding", "projection", "learned", "score", "scale", "temperature", "mask", "mask_convention"),
+    *("head", "weights", "output", "layer_output", "output_words", "summary", "links", "condensed", "heads"),
+    "notes",
 }
 HEAD_KEYS = {"name", "weights", "output"}
 HEAD_ARRAYS = ["weights", "output", "W_q", "W_k", "W_v", "q", "k", "v", "scores", "scaled_scores"]
-HEAD_STEPS = {"name", *HEAD_ARRAYS, "position_scores", "masked_scores"}
+POSITION = {"position_vectors", "position_biases", "position_scores"}
+HEAD_STEPS = {"name", *HEAD_ARRAYS, *POSITION, "masked_scores"}
 
 
 @pytest.mark.parametrize(
@@ -240,6 +351,10 @@ HEAD_STEPS = {"name", *HEAD_ARRAYS, "position_scores", "masked_scores"}
         lambda: trace_masked(TEXT, changed(heads=2, head="all")),
         lambda: trace_masked(TEXT, changed(heads=2, head="mean", query="likes")),
         lambda: trace_cross("a b", "c", changed(mask="causal-bottom-right")),
+        lambda: trace_masked(TEXT, LEARNED),
+        lambda: trace_text("self", TEXT, None, LEARNED, name_outputs=True),
+        lambda: trace_self(TEXT, dataclasses.replace(LEARNED, head="mean", top=1)),
+        lambda: trace_cross("a b", "c", LEARNED),
         lambda: trace_self(TEXT, changed(top=2)),
         lambda: trace_self(LONG, RANDOM),
         lambda: trace_masked(LONG, changed(query="word7")),
@@ -247,7 +362,10 @@ HEAD_STEPS = {"name", *HEAD_ARRAYS, "position_scores", "masked_scores"}
             "compute", given_from({"Q": [[1]], "K": [[1]], "V": [[1]]}, "given"), Settings()
         ),
     ],
-    ids=["self", "heads", "mean", "shut", "top", "condensed", "condensed row", "given"],
+    ids=[
+        *("self", "heads", "mean", "shut", "learned", "learned words", "learned mean", "learned cross"),
+        *("top", "condensed", "condensed row", "given"),
+    ],
 )
 @pytest.mark.parametrize("steps", [False, True])
 def test_a_trace_is_json_without_nan_and_with_every_key_of_the_design(make, steps):
@@ -275,7 +393,56 @@ def test_json_has_the_full_numbers():
             assert head[name] == getattr(theirs, name).tolist(), name
         shut = [[cell is None for cell in row] for row in head["masked_scores"]]
         assert shut == np.logical_not(trace.mask).tolist()
-        assert head["position_scores"] is None
+        assert [head[name] for name in POSITION] == [None] * 3
+
+
+def test_json_has_the_full_numbers_of_a_learned_head_and_what_is_known_of_it():
+    trace = trace_masked(TEXT, dataclasses.replace(LEARNED, head="all"))
+    record = json.loads(json.dumps(trace.to_dict(steps=True)))
+    for head, theirs in zip(record["heads"], trace.heads, strict=True):
+        for name in (*HEAD_ARRAYS, *POSITION, "b_q", "b_k"):
+            assert head[name] == getattr(theirs, name).tolist(), name
+    known = record["learned"]
+    assert (known["model"], known["layers"], known["values"]) == ("roles", 1, "words")
+    assert known["trained_on"] and known["scored_on"] and known["scored_on"] not in known["trained_on"]
+    assert 0 <= known["baseline"] < known["accuracy"] <= 1 and known["about"]
+    assert record["projection"] == {
+        **{"source": "learned", "name": "roles", "layout": "in-out", "seed": None, "layer": 0}
+    }
+    assert record["output_words"] is None
+    mean = trace_self(TEXT, dataclasses.replace(LEARNED, head="mean")).to_dict()["learned"]
+    assert (mean["model"], mean["about"], mean["accuracy"]) == ("roles", None, None)
+
+
+def test_the_words_of_an_output_are_those_whose_vectors_are_nearest_to_it():
+    trace = trace_text("self", TEXT, None, dataclasses.replace(LEARNED, query="likes"), name_outputs=True)
+    table = bundled()
+    matrix = table.matrix.astype(float)
+    lengths = np.linalg.norm(matrix, axis=1)
+    cosine = dict(zip(table.words(), (matrix @ trace.output[1]) / lengths, strict=True))
+    size = np.linalg.norm(trace.output[1])
+    record = trace.to_dict()
+    assert record["output_words"][0] == record["output_words"][1] or len(record["output_words"]) == 2
+    found = record["output_words"][0]
+    assert len(found) >= 2
+    assert [entry["cosine"] for entry in found] == sorted((e["cosine"] for e in found), reverse=True)
+    for entry in found:
+        assert entry["cosine"] == pytest.approx(cosine[entry["word"]] / size, abs=1e-6)
+    # What is searched is the commonest words and the text's own, so no word of the text is nearer.
+    assert all(
+        cosine[word] / size <= found[-1]["cosine"] + 1e-6
+        for word in ("tea", "she", "coffee")
+        if word not in {e["word"] for e in found}
+    )
+
+
+def test_outputs_that_are_no_word_vectors_are_given_no_words():
+    for settings in (RANDOM, Settings(projection="random"), Settings(heads=2), Settings(heads=2, head="all")):
+        assert trace_text("self", TEXT, None, settings, name_outputs=True).output_words is None
+    for settings in (LEARNED, Settings(projection="identity")):
+        named = trace_text("self", TEXT, None, settings, name_outputs=True)
+        assert named.output_words is not None and len(named.output_words) == 6
+        assert trace_self(TEXT, settings).output_words is None
 
 
 def test_the_summary_names_each_row_s_strongest_key():
@@ -352,8 +519,11 @@ def test_links_of_a_query_count_the_rows_that_are_listed():
         (trace_masked, changed(top=7)),
         (trace_self, changed(heads=2, head="mean", mask="window:3")),
         (trace_masked, changed(heads=3, head="all", query="word500")),
+        (trace_masked, LEARNED),
+        (trace_self, dataclasses.replace(LEARNED, head="mean", mask="window:3", score="cosine")),
+        (trace_self, dataclasses.replace(LEARNED, head="subject", query="word500", temperature=2)),
     ],
-    ids=["self", "masked top", "mean window", "all query"],
+    ids=["self", "masked top", "mean window", "all query", "learned", "learned mean", "learned query"],
 )
 def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings):
     part, whole = kind(LONG, settings), kind(LONG, dataclasses.replace(settings, full=True))

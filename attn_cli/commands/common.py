@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from attn_cli.errors import InputError, NoText, UsageError
 from attn_cli.plain import put_plain
@@ -18,6 +20,21 @@ if TYPE_CHECKING:
     from attn_cli.terminal import Terminal
     from attn_cli.trace import Trace
 
+# Options of the commands that answer with a small record.
+Vectors = Annotated[
+    str | None,
+    typer.Option(
+        "--embedding",
+        "-e",
+        metavar="NAME|FILE",
+        help="word2vec (bundled), or a file.  [default: word2vec]",
+        envvar="ATTN_EMBEDDING",
+    ),
+]
+RecordFormat = Annotated[
+    Literal["table", "json", "jsonl"] | None,
+    typer.Option("--format", "-f", help="Output format.  [default: table]", envvar="ATTN_FORMAT"),
+]
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 FINEST = 17  # a double has no more digits
 
@@ -110,6 +127,25 @@ def deliver(text: str, view: View) -> None:
 
     with written(str(view.output)) as stream:
         stream.write(text.encode("utf-8", "backslashreplace"))
+
+
+def viewed(format: str | None, output: str | None) -> View:
+    """Return the view of a small record: table, json or jsonl."""
+    view = settled(View(format=format, output=output))
+    if view.format not in ("table", "json", "jsonl"):
+        raise UsageError(
+            f"This command has no {view.format} form" + (f" for {visible(output)}." if output else "."),
+            "Use -f table, json or jsonl.",
+            "--format",
+        )
+    return view
+
+
+def deliver_json(record: dict[str, object], view: View) -> None:
+    """Write a record as JSON."""
+    from attn_cli.render.json import dumps
+
+    deliver(dumps(record, view.format == "jsonl"), view)
 
 
 class Progress:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from attn_cli.commands.common import deliver, settled
-from attn_cli.errors import InputError, UsageError
+from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_json, viewed
+from attn_cli.errors import InputError
 from attn_cli.options import Command, Output
-from attn_cli.view import View
 from attn_cli.visible import visible
 
 app = typer.Typer(
@@ -18,17 +17,6 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=False,
 )
-
-Vectors = Annotated[
-    str | None,
-    typer.Option(
-        "--embedding",
-        "-e",
-        metavar="NAME|FILE",
-        help="The word vectors that the model reads.  [default: word2vec]",
-        envvar="ATTN_EMBEDDING",
-    ),
-]
 
 
 @app.command(cls=Command)
@@ -41,10 +29,7 @@ def score(
         typer.Argument(metavar="TREEBANK", help="CoNLL-U: plain, .gz or .xz.", show_default=False),
     ],
     embedding: Vectors = None,
-    format: Annotated[
-        Literal["table", "json", "jsonl"] | None,
-        typer.Option("--format", "-f", help="Output format.  [default: table]", envvar="ATTN_FORMAT"),
-    ] = None,
+    format: RecordFormat = None,
     output: Output = None,
 ) -> None:
     """How often each head is right, beside the best fixed distance.
@@ -58,13 +43,10 @@ def score(
     from attn_cli.learn.score import score as measure
     from attn_cli.learn.treebank import read_treebank
     from attn_cli.learned import named
-    from attn_cli.render.json import dumps
     from attn_cli.render.progress import TrainingBar
     from attn_cli.vectors.lookup import open_table
 
-    view = settled(View(format=format, output=output))
-    if view.format not in ("table", "json", "jsonl"):
-        raise UsageError(f"A score has no {view.format} form.", "Use -f table, json or jsonl.", "--format")
+    view = viewed(format, output)
     stack = named(model)
     table = open_table(embedding or "word2vec")
     if stack.fingerprint != table.fingerprint():
@@ -77,7 +59,7 @@ def score(
     if view.format != "table":
         record = {"schema": "attn/1", "kind": "score", "model": stack.name, "treebank": treebank}
         heads = [one._asdict() for one in scores]
-        deliver(dumps({**record, "sentences": len(sentences), "heads": heads}, view.format == "jsonl"), view)
+        deliver_json({**record, "sentences": len(sentences), "heads": heads}, view)
         return
     width = max(len(one.name) for one in scores)
     lines = [f"{'head':<{width}}  right  fixed distance   words"]
@@ -116,18 +98,18 @@ def train(
     heads: Annotated[int, typer.Option(metavar="N", help="Heads in each layer below the last.")] = 8,
     epochs: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Passes over the sentences.  [default: 12, with several layers 16]"),
+        typer.Option(metavar="N", help="Passes over the sentences.  [default: 12, with several layers 18]"),
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="F", help="Step size.  [default: 0.003, with several layers 0.0012]"),
+        typer.Option(metavar="F", help="Step size.  [default: 0.003, with several layers 0.0015]"),
     ] = None,
     dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a query of the last layer, d_k.")] = 32,
     reach: Annotated[int, typer.Option(metavar="N", help="Distances beyond this count as this.")] = 12,
     width: Annotated[int, typer.Option(metavar="N", help="Numbers a word inside several layers.")] = 128,
     wide: Annotated[
         int, typer.Option(metavar="N", help="Hidden numbers of each word's own network there.")
-    ] = 256,
+    ] = 320,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed; the same gives the same model.")] = 0,
     threads: Annotated[
         int, typer.Option(metavar="N", help="Threads for several layers; another number, other last digits.")
@@ -139,7 +121,9 @@ def train(
 
     Example: attn learn train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
-    from attn_cli.learn.train import Epoch, TrainSettings, train_file
+    from attn_cli.learn.relations import RELATIONS
+    from attn_cli.learn.settings import TrainSettings
+    from attn_cli.learn.train import Epoch, train_file
     from attn_cli.plain import say
     from attn_cli.render.progress import TrainingBar
 
@@ -154,6 +138,17 @@ def train(
             bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
 
         made = train_file(treebanks, output, dev, embedding or "word2vec", settings, bar, told)
+    for one in made.scores:
+        is_distance = RELATIONS[one.name].distance is not None
+        if (
+            one.accuracy is not None
+            and one.baseline is not None
+            and one.accuracy <= one.baseline
+            and not is_distance
+        ):
+            say(
+                f"attn: head {one.name} is no better than a fixed distance ({one.accuracy:.3f}, {one.baseline:.3f})."
+            )
     how = "interrupted; " if made.interrupted else ""
     passes = "1 pass" if made.epochs == 1 else f"{made.epochs} passes"
     say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")

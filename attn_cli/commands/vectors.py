@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from attn_cli.commands.common import FINEST, deliver, settled
+from attn_cli.commands.common import FINEST, RecordFormat, Vectors, deliver, deliver_json, viewed
 from attn_cli.errors import InputError, UsageError
 from attn_cli.options import Command, Output
-from attn_cli.view import View
 from attn_cli.visible import as_utf8, visible
 
 app = typer.Typer(
@@ -23,24 +22,10 @@ Source = Annotated[
     str | None,
     typer.Argument(metavar="[NAME|FILE]", help="word2vec (bundled), or a file.", show_default=False),
 ]
-Chosen = Annotated[
-    str | None,
-    typer.Option(
-        "--embedding",
-        "-e",
-        metavar="NAME|FILE",
-        help="word2vec (bundled), or a file.",
-        envvar="ATTN_EMBEDDING",
-    ),
-]
-Format = Annotated[
-    Literal["table", "json", "jsonl"] | None,
-    typer.Option("--format", "-f", help="Output format.  [default: table]", envvar="ATTN_FORMAT"),
-]
 
 
 @app.command(cls=Command)
-def info(source: Source = None, format: Format = None, output: Output = None) -> None:
+def info(source: Source = None, format: RecordFormat = None, output: Output = None) -> None:
     """What is known of a set of word vectors: size, length, settings, sources.
 
     Example: attn vectors info
@@ -48,10 +33,10 @@ def info(source: Source = None, format: Format = None, output: Output = None) ->
     from attn_cli.vectors.lookup import open_table
     from attn_cli.vectors.table import describe
 
-    view = _viewed(format, output)
+    view = viewed(format, output)
     about = describe(open_table(source or "word2vec"))
     if view.format != "table":
-        _deliver_json({"schema": "attn/1", "kind": "vectors", **about}, view)
+        deliver_json({"schema": "attn/1", "kind": "vectors", **about}, view)
         return
     lines = [(key, value) for key, value in about.items() if value not in (None, {})]
     lines += list(dict(about["about"]).items())  # type: ignore[call-overload]
@@ -64,14 +49,14 @@ def nearest(
     word: Annotated[
         str, typer.Argument(metavar="WORD", help="The word whose neighbours are wanted.", show_default=False)
     ],
-    embedding: Chosen = None,
+    embedding: Vectors = None,
     top: Annotated[
         int, typer.Option("--top", metavar="K", help="How many neighbours.", envvar="ATTN_TOP")
     ] = 10,
     precision: Annotated[
         int, typer.Option("--precision", metavar="N", help="Digits shown.", envvar="ATTN_PRECISION")
     ] = 3,
-    format: Format = None,
+    format: RecordFormat = None,
     output: Output = None,
 ) -> None:
     """The words nearest to a word, by cosine.
@@ -81,7 +66,7 @@ def nearest(
     from attn_cli.vectors.lookup import look_up, open_table
     from attn_cli.vectors.nearest import nearest as find
 
-    view = _viewed(format, output)
+    view = viewed(format, output)
     if not 1 <= top <= 1_000_000:
         raise UsageError(f"--top cannot be {top}.", "Give a whole number from 1 to 1,000,000.", "--top")
     if not 0 <= precision <= FINEST:
@@ -96,7 +81,7 @@ def nearest(
     if view.format != "table":
         listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
         record = {"schema": "attn/1", "kind": "nearest", "word": word, "found": form, "embedding": table.name}
-        _deliver_json({**record, "neighbours": listed}, view)
+        deliver_json({**record, "neighbours": listed}, view)
         return
     widest = max((len(visible(near)) for near, _ in neighbours), default=1)
     deliver("".join(f"{visible(n):<{widest}}  {c:.{precision}f}\n" for n, c in neighbours), view)
@@ -142,23 +127,6 @@ def train(
     with TrainingBar() as bar:
         made = train_file(corpora, output, settings, bar)
     say(f"attn: wrote {made['file']}: {made['words']:,} words of {dim} numbers, {made['bytes']:,} bytes.")
-
-
-def _viewed(format: str | None, output: str | None) -> View:
-    view = settled(View(format=format, output=output))
-    if view.format not in ("table", "json", "jsonl"):
-        raise UsageError(
-            f"This command has no {view.format} form" + (f" for {visible(output)}." if output else "."),
-            "Use -f table, json or jsonl.",
-            "--format",
-        )
-    return view
-
-
-def _deliver_json(record: dict[str, object], view: View) -> None:
-    from attn_cli.render.json import dumps
-
-    deliver(dumps(record, view.format == "jsonl"), view)
 
 
 def _plain(value: object) -> str:

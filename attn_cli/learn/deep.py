@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import MissingExtra
-from attn_cli.learn.one_layer import first_biases
+from attn_cli.learn.one_layer import distances, first_biases
 from attn_cli.learn.sentences import UNKNOWN, Batch
 from attn_cli.stack import NEARLY_ZERO
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Tensor = Any  # PyTorch is not there when types are checked
 
-    from attn_cli.learn.train import TrainSettings
+    from attn_cli.learn.settings import TrainSettings
 
     Floats = NDArray[np.floating]
 
@@ -69,8 +69,13 @@ class Deep:
                 self.parameters[f"{layer}.gain_{k}"] = torch.ones(width)
                 self.parameters[f"{layer}.shift_{k}"] = torch.zeros(width)
         self.parameters |= make.attention(settings.layers - 1, len(heads), width, settings.dim)
-        biases = first_biases(heads, settings.dim, settings.reach).astype(vectors.dtype)
-        self.parameters[f"{settings.layers - 1}.b"] = torch.from_numpy(biases)
+        last, d_k = settings.layers - 1, settings.dim
+        biases = first_biases(heads, d_k, settings.reach).astype(vectors.dtype)
+        self.parameters[f"{last}.b"] = torch.from_numpy(biases)
+        for h in distances(heads):  # as in one layer: without content, none is learned
+            for W in (f"{last}.W_q", f"{last}.W_k"):
+                self.parameters[W][:, h * d_k : (h + 1) * d_k] = 0
+            self.parameters[f"{last}.R"][h] = 0
         self.helpers = make.linear("tag.W", "tag.b", width, tags) | make.linear(
             "kind.W", "kind.b", width, relations
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating]
 
 VERY_LOW = -1e9
-SURE = 8.0
+SURE = 16.0
 
 
 class OneLayer:
@@ -52,6 +52,9 @@ class OneLayer:
             "start": small(features + 1, d, size=0.2),
         }
         self.parameters["start"][features] = 0
+        for head in distances(heads):  # what is a distance needs no words: without content, none is learned
+            self.parameters["W_q"][:, head] = self.parameters["W_k"][:, head] = 0
+            self.parameters["R"][head] = 0
         self.adam = Adam(self.parameters)
 
     def inputs(self, batch: Batch) -> Floats:
@@ -143,13 +146,20 @@ class OneLayer:
 
 
 def first_biases(heads: Sequence[str], d_k: int, reach: int) -> Floats:
-    """Return b (h, distances) before anything is learned: zeros, but a relation that is a distance has it."""
+    """Return b (h, distances) before anything is learned: zeros, but for heads that are a distance.
+
+    They look at that distance, and at the word itself where nothing stands there.
+    """
     b = np.zeros((len(heads), 2 * reach + 1))
-    for h, name in enumerate(heads):
-        distance = RELATIONS[name].distance
-        if distance is not None:
-            b[h, reach + distance] = SURE * d_k**0.5
+    for h in distances(heads):
+        b[h, reach] = SURE / 2 * d_k**0.5
+        b[h, reach + (RELATIONS[heads[h]].distance or 0)] = SURE * d_k**0.5
     return b
+
+
+def distances(heads: Sequence[str]) -> list[int]:
+    """Return which of the heads are nothing but a distance."""
+    return [h for h, name in enumerate(heads) if RELATIONS[name].distance is not None]
 
 
 def _by_head(X: Floats, W: Floats, b: Floats) -> Floats:

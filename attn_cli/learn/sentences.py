@@ -49,6 +49,7 @@ class Words:
         self.table = table
         self.heads = tuple(heads)
         self.rows: dict[str, int] = {}
+        self.spelled: dict[str, list[int]] = {}
         self.vectors: list[NDArray[np.floating]] = []
         self.names = feature_names(table, endings, itself)
         self.places = {name: n for n, name in enumerate(self.names)}
@@ -70,6 +71,12 @@ class Words:
                 self.rows[word] = self.rows[form]
         return self.rows[word]
 
+    def spelling(self, word: str) -> list[int]:
+        """Return the numbers of a word's features."""
+        if word not in self.spelled:
+            self.spelled[word] = [self.places[name] for name in features(word) if name in self.places]
+        return self.spelled[word]
+
     def matrix(self) -> NDArray[np.float32]:
         """Return the vectors of the words met so far, (words, d), and a last row of zeros for unknown ones."""
         known = np.array(self.vectors, dtype=np.float32).reshape(-1, self.table.dim)
@@ -79,10 +86,7 @@ class Words:
         """Return a sentence as numbers; `exact` has the links that count as right, not those to learn from."""
         return Lesson(
             np.array([self.row(word) for word in sentence.words], dtype=np.intp),
-            [
-                [self.places[name] for name in features(word) if name in self.places]
-                for word in sentence.words
-            ],
+            [self.spelling(word) for word in sentence.words],
             [RELATIONS[h].links(sentence) if exact else RELATIONS[h].lesson(sentence) for h in self.heads],
             np.array([self.tags.setdefault(tag, len(self.tags)) for tag in sentence.tags], dtype=np.intp),
             np.array(

@@ -110,6 +110,8 @@ def learned(trace: Trace) -> list[str]:
     origin = (
         f"{told.model} was learned for attn from treebanks ({treebanks}), and is not a large language model."
     )
+    if trace.shown.name == "mean":
+        return [origin]
     if told.about is None:
         head = f"Head {short(trace.shown.name)} of layer {trace.projection.layer}"
         return [f"{head} was given no task: it learned what helps the named heads above it.", origin]
@@ -124,9 +126,9 @@ def learned(trace: Trace) -> list[str]:
 
 
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
-    """Yield what stands under the numbers: settings, what was left out, and notes."""
+    """Yield what stands under the numbers: settings, what the head was taught, what was left out, and notes."""
     yield Say(settings(trace), quiet=True)
-    for sentence in learned(trace) if with_learned else ():
+    for sentence in learned(trace)[:1] if with_learned else ():
         yield Say(sentence, quiet=True)
     if trace.dropped:
         marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))

@@ -31,8 +31,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
     masked = "–" if terminal.unicode else "-"
     styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else [None] * SHADES
     for start in range(0, len(block.names), across):
-        if start:
-            yield []
+        yield []
         span = range(start, min(start + across, len(block.names)))
         heads = "".join(
             f"{'':{GAP}}{padded(cut(terminal.text(block.names[m]), cell * n), cell * n)}" for m in span

@@ -8,6 +8,8 @@ from types import TracebackType
 from attn_cli.plain import say
 from attn_cli.progress import Stage
 
+SELDOM = 5.0
+
 
 class TrainingBar:
     """A progress callback: phase, part done, words per second, time left."""
@@ -16,6 +18,7 @@ class TrainingBar:
         self.quiet = quiet  # where nobody watches, say nothing
         self.bar: object = None
         self.said: tuple[str, int] = ("", -1)
+        self.at = 0.0
 
     def __enter__(self) -> TrainingBar:
         if sys.stderr is not None and sys.stderr.isatty():
@@ -40,13 +43,15 @@ class TrainingBar:
         """Show where training stands."""
         rate = stage.words / stage.seconds if stage.seconds else 0.0
         left = stage.seconds * (1 - stage.done) / stage.done if stage.done else 0.0
-        told = f"{stage.done:4.0%}  {rate:,.0f} words/s  {_clock(left)} left in this pass"
+        note = f"  {stage.note}" if stage.note else ""
+        told = f"{stage.done:4.0%}{note}  {rate:,.0f} words/s  {_clock(left)} left in this pass"
         if self.bar is not None:
             self.bar.update(self.task, description=stage.phase, completed=stage.done, told=told)  # type: ignore[attr-defined]
             return
         step = (stage.phase, int(10 * stage.done))
-        if step != self.said and not self.quiet:
-            self.said = step
+        is_new = stage.phase != self.said[0]
+        if step != self.said and not self.quiet and (is_new or stage.seconds - self.at >= SELDOM):
+            self.said, self.at = step, stage.seconds
             say(f"attn: {stage.phase}: {told}")
 
     def tell(self, line: str) -> None:

@@ -34,7 +34,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         yield Heading("The weights")
     drawn = _drawn_heads(trace)
     if len(drawn) > 1 and _fits_maps(trace, view):
-        yield from _multiples(trace, view)
+        yield from _multiples(trace)
         yield from closing(trace)
         return
     for head in drawn:
@@ -44,7 +44,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     yield from closing(trace)
 
 
-def _multiples(trace: Trace, view: View) -> Iterator[Block]:
+def _multiples(trace: Trace) -> Iterator[Block]:
     """Yield every head as a small map, and beside its name the links that it finds."""
     listed = list(trace.listed)
     maps = []

@@ -26,7 +26,7 @@ def walk(trace: Trace) -> Iterator[Block]:
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     if len(trace.head_names) > 1:
         others = [other for other in trace.head_names if other != head.name]
-        yield Say(f"The steps below are head {head.name}'s; --head {others[0]} walks through another.")
+        yield Say(f"The steps below are those of head {head.name}; --head {others[0]} walks through another.")
     facts = _facts(trace, head)
     number = 0
     for step in STEPS:
@@ -83,6 +83,7 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
         "scaling": scaling,
         "projection": f"{projection(trace)}.{_values(trace, head)}",
         "position": _position(trace, head),
+        "weights": "W_q, W_k" if trace.learned and _passes_on(head) else "W_q, W_k, W_v",
         "unmasked": (unmasked := "scaled" if head.position_scores is None else "scaled + position"),
         "before": unmasked if trace.mask is None else "masked",
     }
@@ -227,7 +228,9 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
             matrix,
         )
         if name == "output" and trace.output_words is not None:
-            yield Say("The words nearest to each output, with their cosines:")
+            yield Say(
+                "Of the commonest words and those of the text, the nearest to each output, with their cosines:"
+            )
             yield Links([(rows[i], _near(trace.output_words[i])) for i in trace.listed[: 2 * MOST_ROWS]])
         return
     yield _square(trace, matrix, name)

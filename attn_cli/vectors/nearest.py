@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.table import Table
 
 if TYPE_CHECKING:
@@ -32,25 +34,28 @@ def nearest(table: Table, vector: Array, k: int, without: str = "") -> list[tupl
     return [(words[i], float(cosines[i])) for i in order if words[i] != without][:k]
 
 
-def nearest_each(table: Table, vectors: Array, k: int) -> list[list[tuple[str, float]]]:
-    """Return, for each row of `vectors` (n, dim), the k words of the largest cosine, as `nearest` does.
+def nearest_each(
+    table: Table, vectors: Array, k: int, commonest: int, also: Sequence[str] = ()
+) -> list[list[tuple[str, float]]]:
+    """Return, for each row of `vectors` (n, dim), the k words of the largest cosine, largest first.
 
-    The table is read once, in blocks, in float32; the k words found are then measured exactly.
+    The `commonest` first words of the table are searched, and those of `also` that it has: rare words are
+    near to much, and mean little to a reader. Ties go to the word that stands earlier.
     """
-    lengths = np.linalg.norm(vectors, axis=1)
-    units = (vectors / np.where(lengths == 0, 1, lengths)[:, np.newaxis]).astype(np.float32)
-    cosines = np.zeros((len(vectors), len(table.matrix)), dtype=np.float32)
-    for start in range(0, len(table.matrix), BLOCK):
-        rows = table.matrix[start : start + BLOCK].astype(np.float32)
-        sizes = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        np.divide(units @ rows.T, sizes, out=cosines[:, start : start + BLOCK], where=sizes > 0)
-    words = table.words()
-    found = []
-    for vector, row in zip(vectors, cosines, strict=True):
-        few = np.sort(np.argpartition(-row, min(4 * k, len(row) - 1))[: 4 * k])
-        few_rows = table.matrix[few].astype(np.float64)
-        sizes = np.linalg.norm(few_rows, axis=1) * np.linalg.norm(vector)
-        exact = np.divide(few_rows @ vector, sizes, out=np.zeros(len(few)), where=sizes > 0)
-        order = np.argsort(-exact, kind="stable")[:k]
-        found.append([(words[few[i]], float(min(1.0, max(-1.0, exact[i])))) for i in order])
-    return found
+    count = min(commonest, len(table.matrix))
+    words = table.words()[:count]
+    known = set(words)
+    found = {pair[0]: pair[1] for word in also if (pair := look_up(word, table)) and pair[0] not in known}
+    words += found
+    rows = table.matrix[:count].astype(np.float32)
+    if found:
+        rows = np.vstack([rows, np.array([*found.values()], dtype=np.float32)])
+    sizes = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    cosines = np.clip(units @ rows.T / np.where(sizes == 0, 1, sizes), -1, 1)
+    orders = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+    return [
+        [(words[j], float(row[j])) for j in order.tolist()]
+        for row, order in zip(cosines, orders, strict=True)
+    ]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.errors import CreateError, InputError, MissingExtra, UsageError
-from attn_cli.files import regular, unpacked_lines, written
+from attn_cli.errors import InputError, MissingExtra, UsageError
+from attn_cli.files import creatable, regular, unpacked_lines, written
 from attn_cli.progress import Report, Stage
 from attn_cli.tokens import tokenize
 from attn_cli.vectors.table import write_table
@@ -167,11 +167,5 @@ def _check(settings: TrainSettings, output: str) -> None:
         raise UsageError("--length must lie between 0 and 10,000, and --sample between 0 and 1.")
     if not output.lower().endswith(".safetensors"):
         raise UsageError(f"Vectors are written as .safetensors, not as {visible(output)}.", option="--output")
-    if os.path.isdir(output):
-        raise CreateError(f"Cannot create {visible(output)}: it is a directory.")
-    folder = os.path.dirname(os.path.realpath(output))
-    if not os.path.isdir(folder):
-        raise CreateError(f"Cannot create {visible(output)}: there is no such folder.")
-    if not os.access(folder, os.W_OK):
-        raise CreateError(f"Cannot create {visible(output)}: its folder cannot be written to.")
+    creatable(output)
     _word2vec()

@@ -17,6 +17,21 @@ CASES = [
         NUMPY,
         2.0,
     ),
+    (
+        "attn self, 6 words, five layers",
+        [*ATTN, "self", "The cat sat on the mat", "-p", "roles-deep", "--color", "always"],
+        NUMPY,
+        1.3 * 1.6,
+    ),
+    (
+        "attn explain, 9 words, five layers",
+        [
+            *[*ATTN, "explain", "The quick brown fox jumped over the lazy dog"],
+            *["-p", "roles-deep", "--color", "always"],
+        ],
+        NUMPY,
+        1.3 * 2.0,
+    ),
     ("attn --help", [*ATTN, "--help"], NUMPY, 1.5),
     ("attn --version", [*ATTN, "--version"], NOTHING, 2.0),
 ]

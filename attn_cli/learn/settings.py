@@ -1,0 +1,43 @@
+"""How a model is trained: every setting with its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from attn_cli.learn.relations import RELATIONS
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a model is trained. None means what suits one layer, or several; `settled` fills it in."""
+
+    layers: int = 1
+    heads: int = 8
+    relations: str | None = None
+    epochs: int | None = None  # 12, or 18 with several layers
+    rate: float | None = None  # 0.003, or 0.0015
+    seed: int = 0
+    dim: int = 32
+    reach: int = 12
+    width: int = 128
+    wide: int = 320
+    dropout: float = 0.2
+    endings: int = 600
+    itself: int | None = None  # none, or 1000
+    blend: float = 0.5
+    balance: float = 0.3
+    batch: int = 1500
+    punctuation: float = 0.5
+    pairs: float = 0.1
+    threads: int = 1
+
+    def settled(self) -> TrainSettings:
+        """Return the settings with nothing left open."""
+        several = self.layers > 1
+        return replace(
+            self,
+            relations=self.relations or ",".join(RELATIONS),
+            epochs=(18 if several else 12) if self.epochs is None else self.epochs,
+            rate=(0.0015 if several else 0.003) if self.rate is None else self.rate,
+            itself=(1000 if several else 0) if self.itself is None else self.itself,
+        )

@@ -1,0 +1,145 @@
+"""The two models that come with attn: what they are held to, and the story that they have to tell."""
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_cross, trace_self
+from attn_cli.files import data_path
+from attn_cli.learned import BUNDLED, bundled
+from attn_cli.vectors.table import bundled as vectors
+
+HEADS = (
+    *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
+    *("coordination", "previous", "next"),
+)
+LEAST = {
+    "roles": {"head": 0.65, "relations": 0.78},
+    "roles-deep": {
+        "head": 0.86, "relations": 0.92, "subject": 0.91, "object": 0.89, "determiner": 0.97, "coordination": 0.72,
+    },
+}  # fmt: skip
+FOX = "The quick brown fox jumped over the lazy dog"
+
+
+def looks_at(text, query, model, head="relations"):
+    """The words that a query looks at, strongest first, with their weights."""
+    trace = trace_self(text, Settings(projection=model, head=head))
+    row = trace.weights[trace.query_tokens.index(query)]
+    return [(trace.key_tokens[j], float(row[j])) for j in np.argsort(-row, kind="stable")]
+
+
+def words(links):
+    return [word for word, _ in links]
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_bundled_model_is_smaller_than_a_photograph_and_reads_the_bundled_vectors(name):
+    assert data_path(f"{name}.safetensors").stat().st_size <= 2_000_000
+    assert bundled(name).fingerprint == vectors().fingerprint()
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_bundled_model_has_the_named_heads_and_relations_is_the_main_one(name):
+    assert tuple(head.name for head in bundled(name).last.heads) == HEADS
+
+
+def test_roles_has_one_layer_and_leaves_the_word_vectors_as_they_are():
+    stack = bundled("roles")
+    trace = trace_self("she likes coffee", Settings(head="subject"))
+    assert stack.layers == 1 and stack.W_in is None
+    assert np.array_equal(
+        trace.x_query, [vectors().find([word])[word] for word in ("she", "likes", "coffee")]
+    )
+    assert np.array_equal(trace.shown.W_v, np.eye(100))
+
+
+@pytest.mark.parametrize(("name", "head"), [(name, head) for name in LEAST for head in LEAST[name]])
+def test_a_bundled_model_scores_on_held_back_text_what_it_has_to(name, head):
+    assert bundled(name).facts["scores"][head]["accuracy"] >= LEAST[name][head]
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_head_that_is_not_itself_a_distance_beats_the_best_fixed_distance(name):
+    for head, score in bundled(name).facts["scores"].items():
+        if head in ("previous", "next"):
+            assert score["accuracy"] == score["baseline"] == 1
+        else:
+            assert score["accuracy"] > score["baseline"] + 0.05, head
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "wanted"),
+    [
+        ("The cat sat on the mat", "sat", ({"cat", "on"}, {"cat", "mat"})),
+        ("she likes coffee", "likes", ({"she", "coffee"},)),
+        ("Manchester United hopes to perform better.", "hopes", ({"perform", "United"},)),
+        ("Taylor is setting new benchmarks with her Eras Tour", "setting", ({"Taylor", "benchmarks"},)),
+    ],
+)
+def test_roles_deep_tells_the_story_of_the_tutorials(text, query, wanted):
+    assert set(words(looks_at(text, query, "roles-deep"))[:2]) in wanted
+
+
+def test_jumped_looks_at_fox_and_over_or_dog_and_not_at_lazy():
+    links = looks_at(FOX, "jumped", "roles-deep")
+    assert "fox" in words(links)[:2] and words(links)[1] in ("fox", "over", "dog")
+    assert words(links)[0] in ("fox", "over", "dog")
+    assert dict(links)["lazy"] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "first"),
+    [(FOX, "jumped", "fox"), ("The cat sat on the mat", "sat", "cat"), ("she likes coffee", "likes", "she")],
+)
+def test_one_layer_is_enough_to_find_who_did_it(text, query, first):
+    assert words(looks_at(text, query, "roles"))[0] == first
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize(
+    ("text", "head", "query", "found"),
+    [
+        (FOX, "subject", "jumped", "fox"),
+        (FOX, "oblique", "jumped", "over"),
+        (FOX, "modifier", "dog", "lazy"),
+        (FOX, "determiner", "dog", "the"),
+        (FOX, "previous", "dog", "lazy"),
+        (FOX, "next", "The", "quick"),
+        ("My sister drinks green tea", "object", "drinks", "tea"),
+        ("My sister drinks green tea", "possessor", "sister", "My"),
+        ("He bought apples and pears", "coordination", "pears", "apples"),
+    ],
+)
+def test_each_head_answers_its_own_question(text, head, query, found, name):
+    assert words(looks_at(text, query, name, head))[0] == found
+
+
+def test_five_layers_see_what_one_layer_cannot():
+    text = "The dog that chased the cat slept"
+    assert words(looks_at(text, "slept", "roles", "subject"))[0] == "cat"
+    assert words(looks_at(text, "slept", "roles-deep", "subject"))[0] == "dog"
+
+
+def test_an_output_is_near_the_words_that_were_looked_at():
+    from attn_cli.pipeline import trace_text
+
+    for name in BUNDLED:
+        trace = trace_text("self", FOX, None, Settings(projection=name, head="subject"), name_outputs=True)
+        jumped = trace.query_tokens.index("jumped")
+        assert "fox" in [word for word, _ in trace.output_words[jumped]], name
+
+
+def test_across_two_texts_there_is_no_position_term_and_a_note_says_so():
+    for name in BUNDLED:
+        trace = trace_cross("drinks", "she likes her coffee black", Settings(projection=name, head="subject"))
+        assert trace.shown.position_scores is None
+        assert any("position" in note for note in trace.notes)
+
+
+def test_a_word_behind_the_mask_changes_nothing_before_it_in_any_layer():
+    from attn_cli import trace_masked
+
+    for name in BUNDLED:
+        one = trace_masked("The cat sat on the mat", Settings(projection=name))
+        other = trace_masked("The cat sat on the moon", Settings(projection=name))
+        assert np.allclose(one.weights[:5, :5], other.weights[:5, :5], atol=1e-12), name

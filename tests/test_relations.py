@@ -1,0 +1,158 @@
+"""What each named head is to find, read off sentences that were parsed by hand."""
+
+import pytest
+
+from attn_cli.learn.relations import MAIN, RELATIONS, importance
+from tests.parsed import parsed
+
+FOX = (
+    "The/DET/4/det quick/ADJ/4/amod brown/ADJ/4/amod fox/NOUN/5/nsubj jumped/VERB/0/root "
+    "over/ADP/9/case the/DET/9/det lazy/ADJ/9/amod dog/NOUN/5/obl ./PUNCT/5/punct"
+)
+GIFT = "She/PRON/2/nsubj gave/VERB/0/root Tom/PROPN/2/iobj his/PRON/5/nmod:poss book/NOUN/2/obj"
+PASSIVE = (
+    "All/DET/3/det:predet the/DET/3/det letters/NOUN/5/nsubj:pass were/AUX/5/aux:pass sent/VERB/0/root "
+    "by/ADP/8/case Ann/PROPN/8/nmod:poss mother/NOUN/5/obl:agent ./PUNCT/5/punct"
+)
+SOUP = (
+    "The/DET/2/det soup/NOUN/7/nsubj that/PRON/6/obj my/PRON/5/nmod:poss aunt/NOUN/6/nsubj "
+    "cooked/VERB/2/acl:relcl tasted/VERB/0/root good/ADJ/7/xcomp ,/PUNCT/11/punct hot/ADJ/11/amod "
+    "stuff/NOUN/7/parataxis"
+)
+SHOP = (
+    "We/PRON/2/nsubj bought/VERB/0/root bread/NOUN/2/obj ,/PUNCT/5/punct cheese/NOUN/3/conj and/CCONJ/7/cc "
+    "apples/NOUN/3/conj and/CCONJ/9/cc left/VERB/2/conj on/ADP/11/case foot/NOUN/9/obl "
+    "from/ADP/14/case the/DET/14/det market/NOUN/9/obl ./PUNCT/2/punct"
+)
+FRIEND = "A/DET/2/det friend/NOUN/0/root of/ADP/5/case my/PRON/5/nmod:poss brother/NOUN/2/nmod"
+FROM_UNDER = (
+    "It/PRON/2/nsubj crept/VERB/0/root out/ADP/6/case from/ADP/6/case its/PRON/6/nmod:poss den/NOUN/2/obl"
+)
+HEADS = "relations head subject object oblique modifier determiner possessor coordination previous next"
+ALL = (FOX, GIFT, PASSIVE, SOUP, SHOP, FRIEND, FROM_UNDER)
+
+
+def links(head, text):
+    """Each link as `query>key`, in words (numbered from the second of the same word on)."""
+    sentence = parsed(text)
+    seen: dict[str, int] = {}
+    names = []
+    for word in sentence.words:
+        seen[word] = seen.get(word, 0) + 1
+        names.append(word if seen[word] == 1 else f"{word}{seen[word]}")
+    found = RELATIONS[head].links(sentence)
+    return {f"{names[query]}>{names[key]}" for query, keys in found.items() for key in keys}
+
+
+def test_there_are_eleven_heads_and_relations_is_the_main_one():
+    assert set(RELATIONS) == set(HEADS.split())
+    assert MAIN == "relations"
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "wanted"),
+    [
+        ("subject", FOX, "jumped>fox"),
+        ("subject", PASSIVE, "sent>letters"),
+        ("subject", SOUP, "tasted>soup cooked>aunt"),
+        ("subject", SHOP, "bought>We"),
+        ("subject", FRIEND, ""),
+        ("object", GIFT, "gave>book"),
+        ("object", SOUP, "cooked>that"),
+        ("object", SHOP, "bought>bread"),
+        ("object", FOX, ""),
+        ("oblique", FOX, "jumped>over"),
+        ("oblique", PASSIVE, "sent>by"),
+        ("oblique", SHOP, "left>on left>from"),
+        ("oblique", FROM_UNDER, "crept>out crept>from"),
+        ("oblique", FRIEND, ""),
+        ("modifier", FOX, "fox>quick fox>brown dog>lazy"),
+        ("modifier", SOUP, "stuff>hot"),
+        ("determiner", FOX, "fox>The dog>the"),
+        ("determiner", PASSIVE, "letters>the"),
+        ("possessor", GIFT, "book>his"),
+        ("possessor", PASSIVE, "mother>Ann"),
+        ("possessor", FRIEND, "brother>my"),
+        ("coordination", SHOP, "cheese>bread apples>bread left>bought"),
+        ("coordination", FOX, ""),
+        ("head", GIFT, "She>gave Tom>gave his>book book>gave"),
+        ("head", FRIEND, "A>friend of>brother my>brother brother>friend"),
+        (
+            "head",
+            FOX,
+            "The>fox quick>fox brown>fox fox>jumped over>dog the>dog lazy>dog dog>jumped",
+        ),
+        ("previous", GIFT, "gave>She Tom>gave his>Tom book>his"),
+        ("next", GIFT, "She>gave gave>Tom Tom>his his>book"),
+        ("relations", GIFT, "She>gave gave>She Tom>gave gave>Tom his>book book>his book>gave gave>book"),
+        (
+            "relations",
+            FROM_UNDER,
+            "It>crept crept>It out>den den>out from>den den>from its>den den>its den>crept crept>den "
+            "crept>out crept>from",
+        ),
+    ],
+)
+def test_a_head_is_to_find(head, text, wanted):
+    assert links(head, text) == set(wanted.split())
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_relations_are_governors_and_dependents_and_the_prepositions_of_verbs(text):
+    up = links("head", text)
+    down = {f"{key}>{query}" for query, key in (link.split(">") for link in up)}
+    assert links("relations", text) == up | down | links("oblique", text)
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_a_dependents_relation_is_found_from_its_governor(text):
+    up = links("head", text)
+    for head in ("subject", "object", "modifier", "determiner", "possessor"):
+        assert {f"{key}>{query}" for query, key in (link.split(">") for link in links(head, text))} <= up
+    assert links("coordination", text) <= up
+
+
+@pytest.mark.parametrize("head", [name for name in RELATIONS if name not in ("previous", "next")])
+@pytest.mark.parametrize("text", ALL)
+def test_punctuation_neither_looks_nor_is_looked_at(text, head):
+    sentence = parsed(text)
+    marks = {i for i, tag in enumerate(sentence.tags) if tag == "PUNCT"}
+    for find in (RELATIONS[head].links, RELATIONS[head].lesson):
+        for query, keys in find(sentence).items():
+            assert not marks & {query, *keys}
+
+
+def test_relations_leave_out_a_mark_even_where_it_governs():
+    text = "yes/INTJ/2/dep -/PUNCT/0/root no/INTJ/2/dep never/ADV/3/advmod"
+    assert links("relations", text) == {"never>no", "no>never"}
+
+
+def test_previous_and_next_go_one_step_from_every_word_that_has_a_neighbour():
+    for text in ALL:
+        n = len(parsed(text).words)
+        assert RELATIONS["previous"].links(parsed(text)) == {i: {i - 1: 1.0} for i in range(1, n)}
+        assert RELATIONS["next"].links(parsed(text)) == {i: {i + 1: 1.0} for i in range(n - 1)}
+    alone = parsed("Go/VERB/0/root")
+    assert all(relation.links(alone) == {} for relation in RELATIONS.values())
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_what_is_taught_is_what_is_right_where_no_name_has_several_words(text):
+    sentence = parsed(text)
+    for relation in RELATIONS.values():
+        assert relation.lesson(sentence) == relation.links(sentence)
+
+
+def test_a_name_of_several_words_is_taught_as_one_whose_words_share_what_is_wanted():
+    text = "John/PROPN/3/nsubj Smith/PROPN/1/flat sang/VERB/0/root old/ADJ/5/amod songs/NOUN/3/obj"
+    right, taught = (find(parsed(text)) for find in (RELATIONS[MAIN].links, RELATIONS[MAIN].lesson))
+    assert set(right[2]) == {0, 4} and set(taught[2]) == {0, 1, 4}
+    assert taught[2][0] == taught[2][1] == right[2][0] / 2
+    assert sum(taught[2].values()) == pytest.approx(sum(right[2].values()))
+    assert {query: taught[query] for query in (0, 1, 3, 4)} == {query: right[query] for query in (0, 1, 3, 4)}
+
+
+def test_every_head_counts_something_and_together_they_count_one():
+    for names in (list(RELATIONS), ["subject"], ["next", "head"]):
+        counts = importance(names)
+        assert min(counts) > 0 and sum(counts) == pytest.approx(1)

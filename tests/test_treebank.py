@@ -1,0 +1,234 @@
+"""Treebanks in CoNLL-U: read in every wrapping, and refused with file and line where they are malformed."""
+
+import gzip
+import lzma
+import random
+
+import pytest
+
+from attn_cli.errors import FileError, InputError
+from attn_cli.learn.treebank import MOST_WORDS, Sentence, read_treebank
+from tests.parsed import conllu, parsed
+from tests.shell import attn
+
+CAT = "The/DET/2/det cat/NOUN/3/nsubj sleeps/VERB/0/root ./PUNCT/3/punct"
+DOG = "Dogs/NOUN/2/nsubj bark/VERB/0/root"
+TEXT = conllu(CAT, DOG)
+ROWS = TEXT.splitlines(keepends=True)
+SENTENCES = [parsed(CAT), parsed(DOG)]
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Write a treebank and read it."""
+
+    def write_and_read(data, name="bank.conllu"):
+        (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+        return read_treebank(str(tmp_path / name))
+
+    return write_and_read
+
+
+def columns(number, word="Dogs", governor="0"):
+    return "\t".join([number, word, "_", "NOUN", "_", "_", governor, "root", "_", "_"]) + "\n"
+
+
+# What is read
+
+
+def test_a_sentence_is_its_words_governors_relations_and_tags(read):
+    (cat, dogs) = read(TEXT)
+    assert cat.words == ("The", "cat", "sleeps", ".")
+    assert cat.governors == (1, 2, -1, 2), "counted from 0, the root's is -1"
+    assert cat.relations == ("det", "nsubj", "root", "punct")
+    assert cat.tags == ("DET", "NOUN", "VERB", "PUNCT")
+    assert dogs == Sentence(("Dogs", "bark"), (1, -1), ("nsubj", "root"), ("NOUN", "VERB"))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    {
+        "plain.conllu": TEXT.encode(),
+        "bank.conllu.gz": gzip.compress(TEXT.encode()),
+        "bank.conllu.xz": lzma.compress(TEXT.encode()),
+        "packed-in-spite-of-its-name": gzip.compress(TEXT.encode()),
+        "plain-in-spite-of-its-name.xz": TEXT.encode(),
+        "crlf.conllu": TEXT.replace("\n", "\r\n").encode(),
+        "byte-order-mark.conllu": b"\xef\xbb\xbf" + TEXT.encode(),
+        "byte-order-mark-and-comment.conllu": b"\xef\xbb\xbf# sent_id = 1\n" + TEXT.encode(),
+        "no-final-blank-line.conllu": TEXT.rstrip("\n").encode() + b"\n",
+        "no-final-newline.conllu": TEXT.rstrip("\n").encode(),
+        "many-blank-lines.conllu": b"\n\n" + TEXT.replace("\n\n", "\n\n \n\n").encode(),
+        "comments.conllu": b"# newdoc\n# text = a\tb\n"
+        + TEXT.replace("\n2\t", "\n# in between\n2\t").encode(),
+    }.items(),
+)
+def test_the_same_sentences_come_out_of_every_wrapping(name, data, read):
+    assert read(data, name) == SENTENCES
+
+
+def test_multiword_rows_and_empty_rows_are_left_out(read):
+    whole = columns("0.1", "so", "_") + columns("1", "I", "4") + columns("2-3", "can't", "_")
+    whole += columns("2", "ca", "4") + columns("3", "n't", "4") + columns("4", "swim", "0")
+    whole += columns("4.1", "swum", "_") + columns("4.12", "swam", "_")
+    (found,) = read(whole)
+    assert found.words == ("I", "ca", "n't", "swim")
+    assert found.governors == (3, 3, 3, -1)
+
+
+def test_a_word_may_be_anything_between_tabs(read):
+    strange = ["東京", "e\u0301", "a b", "#", "-", "👍🏽", "\u00a0x", "\x1b[31m"]
+    text = "".join(columns(str(i), word) for i, word in enumerate(strange, 1)) + "\n"
+    assert read(text)[0].words == tuple(strange)
+
+
+def test_the_longest_sentence_that_is_read_has_the_most_words(read):
+    words = "".join(columns(str(i)) for i in range(1, MOST_WORDS + 1))
+    assert len(read(words)[0].words) == MOST_WORDS
+
+
+# What is refused
+
+# a name: the text, and the line that is to be named (None where the whole file is to blame)
+MALFORMED = {
+    "nine columns": ("".join([ROWS[0], ROWS[1].replace("\t_\n", "\n"), *ROWS[2:]]), 2),
+    "eleven columns": ("".join([*ROWS[:3], ROWS[3].replace("\n", "\tx\n"), "\n"]), 4),
+    "spaces for tabs": (ROWS[0].replace("\t", " ") + "\n", 1),
+    "plain words": ("The cat sleeps.\n", 1),
+    "a number left out": (ROWS[0] + columns("3"), 2),
+    "a number twice": (columns("1") + columns("1"), 2),
+    "numbers from 0": (columns("0"), 1),
+    "numbers from 2": ("# c\n" + columns("2"), 2),
+    "a word for a number": (columns("one"), 1),
+    "no number": (columns(""), 1),
+    "a range of letters": (columns("1") + columns("a-b"), 2),
+    "a range without an end": (columns("1-") + columns("1"), 1),
+    "a lone hyphen": (columns("-") + columns("1"), 1),
+    "an empty row of letters": (columns("1") + columns("1.x"), 2),
+    "a lone full stop": (columns("1") + columns("."), 2),
+    "an empty word": (columns("1") + columns("2", word=""), 2),
+    "no governor": (columns("1") + columns("2", governor="_") + "\n", 2),
+    "an empty governor": (columns("1", governor="") + "\n" + TEXT, 1),
+    "a governor below 0": (columns("1") + columns("2", governor="-1"), 2),
+    "a governor beyond the end": (columns("1") + columns("2", governor="3") + "\n", 2),
+    "a word that governs itself": (columns("1") + columns("2", governor="2") + columns("3") + "\n", 2),
+    "a governor in letters": (columns("1", governor="root"), 1),
+    "a governor with decimals": (columns("1") + columns("2", governor="1.0") + "\n", 2),
+    "a governor in other digits": (columns("1") + columns("2", governor="١") + "\n", 2),
+    "a governor of 5,000 digits": (columns("1") + columns("2", governor="9" * 5000) + "\n", 2),
+    "too many words": ("".join(columns(str(i)) for i in range(1, MOST_WORDS + 2)), MOST_WORDS + 1),
+    "nothing": ("", None),
+    "blank lines": ("\n \n\n", None),
+    "comments alone": ("# text\n\n# more\n", None),
+    "empty rows alone": (columns("1.1") + "\n", None),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_treebank_is_refused_by_file_and_line(kind, read):
+    text, line = MALFORMED[kind]
+    with pytest.raises(InputError) as refused:
+        read(text, "bad.conllu")
+    assert "bad.conllu" in refused.value.message and len(refused.value.message) < 300
+    if line is not None:
+        assert f"line {line:,}" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "kind", ["nine columns", "a governor beyond the end", "a governor of 5,000 digits", "nothing"]
+)
+@pytest.mark.parametrize("command", ["score", "train"])
+def test_on_the_command_line_it_is_65_and_one_line(command, kind, tmp_path):
+    (tmp_path / "v.txt").write_text("dogs 1 0\nbark 0 1\n")
+    (tmp_path / "good.conllu").write_text(TEXT)
+    (tmp_path / "bad.conllu").write_text(MALFORMED[kind][0])
+    args = ["score", "roles", "bad.conllu"]
+    if command == "train":
+        args = ["train", "good.conllu", "bad.conllu", "-e", "v.txt", "-o", "model.safetensors"]
+    ran = attn("learn", *args, cwd=tmp_path)
+    assert (ran.code, ran.out) == (65, "")
+    assert ran.err.startswith("attn: bad.conllu") and ran.err.count("\n") == 1
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    {
+        "short.gz": gzip.compress(TEXT.encode() * 50)[:60],
+        "damaged.gz": gzip.compress(TEXT.encode() * 50)[:20]
+        + bytes(9)
+        + gzip.compress(TEXT.encode() * 50)[29:],
+        "short.xz": lzma.compress(TEXT.encode() * 50)[:-30],
+        "utf-16.conllu": TEXT.encode("utf-16"),
+        "zeros": bytes(1 << 20),
+        "every-byte": bytes(range(256)) * 40,
+        "a-line-of-5-MB": b"x" * (5 << 20),
+        "a-word-of-5-MB": columns("1", "x" * (5 << 20)).encode(),
+        "5-MB-of-words-in-one-column": columns("1", "x y " * (5 << 18)).encode(),
+        "a-bomb-of-zeros.gz": gzip.compress(bytes(64 << 20)),
+        "noise": random.Random(0).randbytes(1 << 18),
+    }.items(),
+)
+def test_nonsense_is_refused_at_once(name, data, read):
+    with pytest.raises(InputError):
+        read(data, name)
+
+
+def test_no_damage_to_a_treebank_does_worse_than_refuse_it(read):
+    draw = random.Random(1)
+    for _ in range(400):
+        damaged = bytearray(TEXT.encode())
+        for _ in range(draw.randint(1, 6)):
+            at = draw.randrange(len(damaged))
+            damaged[at : at + draw.randint(0, 3)] = draw.choice(
+                [b"", b"\t", b"\n", b"\xff", b"0", b"7", b"-", b"\0\r"]
+            )
+        try:
+            found = read(bytes(damaged))
+        except InputError:
+            continue
+        for sentence in found:
+            bare = sentence.without_punctuation()
+            for one in (sentence, bare):
+                n = len(one.words)
+                assert len(one.governors) == len(one.relations) == len(one.tags) == n
+                assert all(-1 <= above < n and above != i for i, above in enumerate(one.governors))
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path):
+    for path in (tmp_path / "missing.conllu", tmp_path, "/dev/zero"):
+        with pytest.raises(FileError):
+            read_treebank(str(path))
+
+
+# Without punctuation
+
+
+def test_without_punctuation_governors_are_counted_anew():
+    text = "“/PUNCT/4/punct Yes/INTJ/4/discourse ,/PUNCT/2/punct go/VERB/0/root ,/PUNCT/6/punct Ann/PROPN/4/vocative"
+    assert parsed(text + " !/PUNCT/4/punct").without_punctuation() == parsed(
+        "Yes/INTJ/2/discourse go/VERB/0/root Ann/PROPN/2/vocative"
+    )
+
+
+def test_what_a_mark_governs_goes_to_the_marks_governor():
+    chain = "a/X/2/dep -/PUNCT/3/punct -/PUNCT/4/punct b/VERB/0/root c/X/2/dep"
+    assert parsed(chain).without_punctuation() == parsed("a/X/2/dep b/VERB/0/root c/X/2/dep")
+
+
+def test_what_a_mark_that_is_the_root_governs_becomes_a_root():
+    bare = parsed("?/PUNCT/0/root why/ADV/1/dep not/PART/2/dep").without_punctuation()
+    assert bare == Sentence(("why", "not"), (-1, 0), ("dep", "dep"), ("ADV", "PART"))
+
+
+def test_a_sentence_of_marks_alone_becomes_empty():
+    assert parsed("./PUNCT/0/root ./PUNCT/1/punct").without_punctuation() == Sentence((), (), (), ())
+
+
+def test_a_sentence_without_marks_stays_as_it_is():
+    assert parsed(DOG).without_punctuation() == parsed(DOG)
+
+
+def test_marks_that_govern_each_other_in_a_ring_do_not_hang():
+    ring = "./PUNCT/2/punct ./PUNCT/1/punct x/X/1/dep"
+    assert parsed(ring).without_punctuation() == Sentence(("x",), (-1,), ("dep",), ("X",))
