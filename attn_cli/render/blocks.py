@@ -59,6 +59,7 @@ class Links(NamedTuple):
     """The strongest keys of each query, strongest first: (query, [(key, weight as text), ...])."""
 
     rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    none: str = "masked"  # what stands where there is no link
 
 
 class Bars(NamedTuple):

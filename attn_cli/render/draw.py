@@ -42,8 +42,8 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 yield from draw_maps(block, view, terminal)
             case Columns():
                 yield from _columns(block, terminal)
-            case Links(rows):
-                yield from _links(rows, terminal)
+            case Links(rows, none):
+                yield from _links(rows, none, terminal)
             case Bars():
                 yield from _bars(block, view, terminal)
 
@@ -119,7 +119,9 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
         start = stop
 
 
-def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], terminal: Terminal) -> Iterator[Line]:
+def _links(
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str, terminal: Terminal
+) -> Iterator[Line]:
     """Draw each query's strongest keys, as many on a line as fit; the others go below."""
     width = terminal.width or 1 << 30
     found = [link for _, links in rows for link in links]
@@ -134,7 +136,7 @@ def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], terminal: Term
     across = max(1, (width - edge) // (2 + wide + tail))
     for name, (_, links) in zip(names, rows, strict=True):
         texts = [f"  {padded(keys[key], wide)} {padded_left(weight, tail - 1)}" for key, weight in links]
-        texts = texts or ["  masked"]
+        texts = texts or [f"  {none}"]
         for start in range(0, len(texts), across):
             label = name if start == 0 else ""
             yield [Segment(padded(label, edge), BOLD), Segment("".join(texts[start : start + across]))]

@@ -53,11 +53,11 @@ def _lines(block: Block, view: View) -> Iterator[str]:
                 yield from _matrix(Matrix(block.rows, block.columns, values, is_weights=True), view)
         case Columns(header, rows):
             yield from _table(header, rows)
-        case Links(rows):
-            most = max(len(links) for _, links in rows)
+        case Links(rows, none):
+            most = max([1, *(len(links) for _, links in rows)])
             texts = [[f"{key} {weight}" for key, weight in links] for _, links in rows]
             filled = [
-                [query, *line, *(["–"] * (most - len(line)))]
+                [query, *(line or [none]), *(["–"] * (most - max(1, len(line))))]
                 for (query, _), line in zip(rows, texts, strict=True)
             ]
             yield from _table(["query", *(f"{n + 1}." for n in range(most))], filled)

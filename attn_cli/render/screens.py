@@ -61,7 +61,7 @@ def _multiples(trace: Trace) -> Iterator[Block]:
     )
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, of half a word's attention or more:")
-    yield Links([(head.name, _found(trace, head)) for head in trace.heads])
+    yield Links([(head.name, _found(trace, head)) for head in trace.heads], none="none")
     yield Say("--head NAME shows one head with its numbers; --precision 3 all of them.", quiet=True)
 
 

@@ -169,8 +169,11 @@ def _why(trace: Trace) -> str:
 
 def _source(trace: Trace) -> str:
     about = trace.embedding
-    if trace.learned is not None and trace.projection.layer:
-        return "it comes out of the layers below"
+    if trace.learned is not None and trace.learned.layers > 1:
+        below = "it comes out of the layers below"
+        return (
+            below if trace.projection.layer else "they are made of its word vector and what its spelling adds"
+        )
     if trace.query_tokens[trace.focus[0]] in trace.unknown:
         if about.oov == "model":
             return f"{about.name} has no vector for it, and {trace.projection.name} starts from its spelling"
