@@ -49,16 +49,15 @@ def check(settings: Settings) -> None:
         )
 
 
-def unused(settings: Settings, words: bool = True) -> list[str]:
+def unused(settings: Settings, words: bool = True, learned: bool = False) -> list[str]:
     """Return a note for each option that was set although, with these others, it changes nothing.
 
-    `words` says whether a text is cut and looked up; given matrices come without.
+    `words` says whether a text is cut and looked up; given matrices come without. `learned` says whether the
+    projection is a learned model.
     """
     drawn = settings.embedding == "random"
-    by_name = ("identity", "random", "roles", "roles-deep")
-    from_file = settings.projection is not None and settings.projection not in by_name
+    from_file = settings.projection not in (None, "identity", "random") and not learned
     by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
-    learned = settings.projection in by_name[2:] or (by_default and settings.heads is None)
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
     usual = Settings()
     idle = {
@@ -68,8 +67,7 @@ def unused(settings: Settings, words: bool = True) -> list[str]:
         "--tokenizer counts only with a text.": not words and settings.tokenizer != usual.tokenizer,
         "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default
         and settings.heads is not None,
-        "--layer counts only with a learned model.": settings.layer is not None
-        and not (learned or from_file),
+        "--layer counts only with a learned model.": settings.layer is not None and not learned,
         "--oov counts only with word vectors.": (drawn or not words) and settings.oov != usual.oov,
         "--keep-punctuation counts only with --tokenizer words.": settings.keep_punctuation
         and (not words or settings.tokenizer != "words"),

@@ -122,6 +122,8 @@ def creatable(path: str | Path) -> None:
     name = visible(str(path))
     if os.path.isdir(path):
         raise CreateError(f"Cannot create {name}: it is a directory.")
+    if len(os.fsencode(os.path.basename(path))) > 255:
+        raise CreateError(f"Cannot create {name}: File name too long.")
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise CreateError(f"Cannot create {name}: there is no such folder.")

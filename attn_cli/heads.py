@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from attn_cli.matrices import Given
 
 
+LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
+
+
 class Ready(NamedTuple):
     """One head with its queries, keys and values made: all that attention itself needs."""
 
@@ -59,10 +62,14 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
     heads = settings.heads or 1
     parts = [model.split(M, heads, 1) for M in (Q, K, V)]
+    positions = model.given_positions(given, heads, parts[1][0].shape[1]) if len(Q) == len(K) else None
     ready = tuple(
-        Ready(str(h), None, parts[0][h], parts[1][h], parts[2][h], given.get("position_scores"))
+        Ready(
+            str(h), None, parts[0][h], parts[1][h], parts[2][h], given.get("position_scores"),
+            positions[h] if positions else None,
+        )
         for h in range(heads)
-    )
+    )  # fmt: skip
     query_tokens = given_labels(given.tokens, len(Q), "q", given.name)
     own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
     inputs = Inputs(
@@ -102,7 +109,7 @@ def stacked(
     x_key = x_query if is_self else stack.input(inputs.x_key, layer, None, report)
     inputs = inputs._replace(x_query=x_query, x_key=x_key)
     if not is_self:
-        notes.append("Distances between two texts mean nothing: the heads' position term is left out.")
+        notes.append(LEFT_OUT)
     if mask is not None and is_self and layer:
         notes.append("The mask holds in the layers below as well, as in a decoder.")
     projection = stack.attention(layer)
@@ -170,7 +177,10 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
     shown = _shown(settings.head, names)
     bias = None if given is None else given.get("position_scores")
     wanted = _wanted(projection, settings.head, shown)
-    ready = _ready(wanted, inputs.x_query, inputs.x_key, layout, bias, False)
+    is_self = inputs.x_key is inputs.x_query
+    if not is_self and projection.heads[0].position is not None:
+        notes.append(LEFT_OUT)
+    ready = _ready(wanted, inputs.x_query, inputs.x_key, layout, bias, is_self)
     return Layer(projection.about, names, shown, ready, projection), notes
 
 

@@ -59,7 +59,7 @@ def embedded(
         table = None
     else:
         table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
-        if stack is not None and stack.fingerprint != table.fingerprint():
+        if stack is not None and (stack.fingerprint != table.fingerprint() or stack.dim != table.dim):
             raise wrong_pairing(stack, table.name)
         seed = settings.seed if oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
@@ -80,7 +80,7 @@ def embedded(
             f"No token is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
             "Choose --oov random or zero, or other vectors.",
         )
-    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov)
+    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None)
     return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table)
 
 
@@ -92,18 +92,18 @@ def wrong_pairing(stack: Stack, vectors: str) -> InputError:
     )
 
 
-def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str) -> tuple[str, ...]:
+def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str, learned: bool) -> tuple[str, ...]:
     if not unknown:
         return ()
     words = ", ".join(visible(word) for word in unknown[:8]) + (", ..." if len(unknown) > 8 else "")
     done = {
-        "zero": "zeros stand in, so each scores 0 with every word",
+        "zero": "zeros stand in" if learned else "zeros stand in, so each scores 0 with every word",
         "random": "random vectors stand in",
         "skip": "left out",
-        "model": "the model starts from their spelling",
+        "model": f"the model starts from {'its' if len(unknown) == 1 else 'their'} spelling",
     }[oov]
     notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
-    if oov == "zero" and tokens <= set(unknown):
+    if oov == "zero" and tokens <= set(unknown) and not learned:
         notes += ("No token has a vector: all weights are equal and mean nothing. Try --oov random.",)
     return notes
 

@@ -92,15 +92,17 @@ class _Reader:
         layers = next((n for n in range(MOST_LAYERS) if f"{n}.W_q" not in self.arrays), MOST_LAYERS)
         if not layers:
             raise self.unsound("it has no layer")
-        names = self.take("start.names", 1)
-        words = bytes(names.astype(np.uint8)).decode("utf-8", "replace").split("\n") if names.size else []
-        vectors = self.take("start.vectors", 2, words=len(words)) if words else np.zeros((0, 1))
-        start = Start({word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always")
         W_in = self.maybe("in.W", 2)
         b_in = None if W_in is None else self.take("in.b", 1, d=W_in.shape[1])
         d = self.take("0.W_q", 3).shape[1]
         if W_in is not None and W_in.shape[1] != d:
             raise self.unsound(f"in.W makes {W_in.shape[1]} numbers a word, and layer 0 takes {d}")
+        words = self.words("start.names")
+        dim = d if W_in is None else W_in.shape[0]
+        if not words and self.arrays.get("start.vectors") is not None:
+            raise self.unsound("its start.vectors have no names")
+        vectors = self.take("start.vectors", 2, features=len(words), dim=dim) if words else np.zeros((0, dim))
+        start = Start({word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always")
         encoders = tuple(self.encoder(n, d) for n in range(layers - 1))
         last = self.attention(layers - 1, d, heads)
         return Stack(
@@ -183,9 +185,20 @@ class _Reader:
     def maybe(self, key: str, axes: int) -> Array | None:
         """Return an array with so many axes, or None where there is none."""
         found = self.arrays.get(key)
-        if found is not None and (found.ndim != axes or found.dtype.kind not in "fu"):
+        if found is None:
+            return None
+        if found.ndim != axes or found.dtype.kind != "f" or 0 in found.shape:
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
+        if not np.isfinite(found).all():
+            raise self.unsound(f"{key} holds NaN or infinity")
         return found
+
+    def words(self, key: str) -> list[str]:
+        """Return the words of an array of UTF-8 bytes, one a line."""
+        found = self.arrays.get(key)
+        if found is None or found.ndim != 1 or found.dtype != np.uint8:
+            raise self.unsound(f"it has no {key}, or not as bytes")
+        return found.tobytes().decode("utf-8", "replace").split("\n") if found.size else []
 
     def names(self, key: str) -> list[str]:
         """Return a list of distinct names from the metadata."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MATRICES = ("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context")
 VECTORS = ("b_q", "b_k", "b_v", "b_o")
+POSITION = {"position_vectors": 3, "position_biases": 2}  # of attn's own JSON: one for each head
 OTHERS = (
     "about",
     "schema",
@@ -120,6 +121,9 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         key: _array(record[key], key, 2, name, layout) for key in MATRICES if record.get(key) is not None
     }
     arrays |= {key: _array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
+    arrays |= {
+        key: _array(record[key], key, POSITION[key], name) for key in POSITION if own and key in record
+    }
     if record.get("position_scores") is not None:
         arrays["position_scores"] = _array(record["position_scores"], "position_scores", 2, name)
     return Given(
@@ -145,7 +149,7 @@ def _stacked_heads(W: object) -> int | None:
 
 
 def _ignored(record: dict[str, object], own: bool) -> tuple[str, ...]:
-    if own:  # attn knows the names that it wrote; of what changes the weights, only this is not read again
+    if own:  # attn knows the names that it wrote; of what changes the weights, this alone is not read again
         return () if record.get("temperature", 1) == 1 else ("temperature",)
     return tuple(visible(str(key)) for key in record if key not in KNOWN)
 
@@ -163,6 +167,10 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             if len({array.shape for array in arrays}) > 1:
                 raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
+    for key in POSITION:
+        parts = [head.get(key) for head in heads if isinstance(head, dict)]
+        if parts and all(part is not None for part in parts):
+            found[key] = parts
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -131,12 +132,35 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     for (name, bias), W in zip(zip(("b_q", "b_k", "b_v"), biases, strict=True), parts, strict=True):
         if bias[0] is not None and bias[0].shape[0] != W[0].shape[axis]:
             raise InputError(f"{name} has {given.arrays[name].shape[0]} numbers, which do not fit its W.")
+    d_k = parts[0][0].shape[axis]
+    positions: Sequence[Position | None] = given_positions(given, heads, d_k) or [None] * heads
     made = tuple(
-        HeadWeights(str(h), parts[0][h], parts[1][h], parts[2][h], biases[0][h], biases[1][h], biases[2][h])
+        HeadWeights(
+            str(h),
+            parts[0][h],
+            parts[1][h],
+            parts[2][h],
+            biases[0][h],
+            biases[1][h],
+            biases[2][h],
+            positions[h],
+        )
         for h in range(heads)
     )
     about = Projected(source, given.name, layout, None, None)
     return Projection(about, made, given.get("W_o"), given.get("b_o"))
+
+
+def given_positions(given: Given, heads: int, d_k: int) -> list[Position] | None:
+    """Return each head's position term, as attn's own JSON holds it; None where there is none."""
+    R, b = given.get("position_vectors"), given.get("position_biases")
+    if R is None or b is None:
+        return None
+    if R.shape != (heads, b.shape[1], d_k) or len(b) != heads or b.shape[1] % 2 == 0:
+        raise InputError(
+            f"{given.name}: position_vectors {R.shape} and position_biases {b.shape} do not fit {heads} heads of {d_k}."
+        )
+    return [Position(R[h], b[h]) for h in range(heads)]
 
 
 def _check_size(d: int) -> None:

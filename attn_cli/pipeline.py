@@ -71,6 +71,7 @@ def trace_text(
     With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
     """
     check(settings)
+    stack = chosen(settings)
     query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
     for tokens, side in ((query.tokens, "text"), (key.tokens, "context")):
@@ -79,12 +80,11 @@ def trace_text(
                 f"There is no token in the {side}: nothing to attend to.",
                 "Type some words; --keep-punctuation makes tokens of punctuation marks.",
             )
-    stack = chosen(settings)
     inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack)
     dropped = query.dropped if context is None else query.dropped + key.dropped
     odd = "\ufffd" in text or "\ufffd" in (context or "")
     notes = ["Bytes that are not UTF-8 were read as U+FFFD."] if odd else []
-    notes += unused(settings)
+    notes += unused(settings, learned=stack is not None)
     inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
     mask = _mask(settings, None, len(inputs.query_tokens), len(inputs.key_tokens))
     if stack is None:

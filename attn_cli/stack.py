@@ -8,11 +8,14 @@ its named heads alone, and their X are the word vectors themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 
 from attn_cli.attention import attention_steps, project
+from attn_cli.errors import InputError
 from attn_cli.masks import Mask
 from attn_cli.model import HeadWeights, Projection
 from attn_cli.spelling import features
@@ -37,8 +40,9 @@ class Start(NamedTuple):
 
     def of(self, word: str) -> Array:
         """Return the sum for this word, (d,)."""
-        found = [self.places[name] for name in features(word) if name in self.places]
-        total: Array = self.vectors[found].astype(np.float64).sum(axis=0)
+        written = normalize("NFC", word).replace("’", "'")  # as lookup has it, but for capitals
+        found = [self.places[name] for name in features(written) if name in self.places]
+        total: Array = self.vectors[np.array(found, dtype=np.intp)].astype(np.float64).sum(axis=0)
         return total
 
 
@@ -104,6 +108,11 @@ class Stack(NamedTuple):
     facts: Mapping[str, object]
 
     @property
+    def dim(self) -> int:
+        """How many numbers a word's vector has."""
+        return int(self.last.heads[0].W_q.shape[0] if self.W_in is None else self.W_in.shape[0])
+
+    @property
     def layers(self) -> int:
         """How many layers there are, the named heads' among them."""
         return len(self.encoders) + 1
@@ -116,12 +125,15 @@ class Stack(NamedTuple):
         self, X: Array, layer: int, mask: Mask | None, report: Callable[[float], None] | None = None
     ) -> Array:
         """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
-        if self.W_in is not None:
-            X = project(X, self.W_in, self.b_in)
-        for done, encoder in enumerate(self.encoders[:layer], 1):
-            X = encoder.of(X, mask)
-            if report:
-                report(done / (layer + 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.W_in is not None:
+                X = project(X, self.W_in, self.b_in)
+            for done, encoder in enumerate(self.encoders[:layer], 1):
+                X = encoder.of(X, mask)
+                if report:
+                    report(done / (layer + 1))
+        if not np.isfinite(X).all():
+            raise InputError(f"{self.name}: what its layers make is more than a number can hold.")
         return X
 
     def learned(self, layer: int, head: str) -> Learned:
@@ -135,13 +147,19 @@ class Stack(NamedTuple):
         return Learned(
             self.name,
             self.layers,
-            tuple(map(str, trained_on)) if isinstance(trained_on, list) else (),
+            tuple(name for name in trained_on if isinstance(name, str) and name)
+            if isinstance(trained_on, list)
+            else (),
             str(scored_on) if scored_on else None,
             str(about) if about else None,
-            accuracy if isinstance(accuracy, float) else None,
-            baseline if isinstance(baseline, float) else None,
+            _share(accuracy),
+            _share(baseline),
             "words" if is_last and self.facts.get("values") == "words" else "learned",
         )
+
+
+def _share(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and isfinite(value) and 0 <= value <= 1 else None
 
 
 def _record(facts: Mapping[str, object], key: str) -> Mapping[str, object]:

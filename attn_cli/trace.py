@@ -257,7 +257,7 @@ class Trace(Frozen):
             "dropped": list(self.dropped),
             "embedding": self.embedding._asdict(),
             "projection": self.projection._asdict(),
-            "learned": None if self.learned is None else self.learned._asdict(),
+            "learned": None if self.learned is None else _plain(self.learned),
             "score": self.score,
             "scale": self.scale,
             "temperature": self.temperature,
@@ -336,6 +336,10 @@ class Trace(Frozen):
                 value = getattr(head, name)
                 record[name] = None if value is None or not self.whole else _finite(value[held])
         return record
+
+
+def _plain(learned: Learned) -> dict[str, object]:
+    return {**learned._asdict(), "trained_on": list(learned.trained_on)}
 
 
 def _listed(matrix: Array | None, rows: list[int]) -> list[object] | None:

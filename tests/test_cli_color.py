@@ -136,6 +136,9 @@ SCREENS = [
     ["masked", MUCH, "-e", "random", "--width", "80"],
     ["self", MUCH, "-e", "random", "--width", "60"],
     ["self", FOX, "-e", "random", "--heads", "2", "--head", "all"],
+    ["self", FOX, "--head", "all"],
+    ["masked", FOX, "--head", "all", "--width", "60"],
+    ["self", FOX, "-p", "identity"],
     ["self", FOX, "--top", "2"],
     ["example", "coffee", "--steps"],
 ]

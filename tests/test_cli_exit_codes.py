@@ -34,6 +34,7 @@ ERROR = {
         },
     },
 }
+ONE_SENTENCE = "1\tdogs\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tbarks\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
 BODY = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full, /proc, or a limit on memory")
@@ -72,18 +73,38 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
         "attn example",
         "attn vectors info",
         "attn vectors nearest coffee",
+        'attn self "she likes coffee" --head subject',
+        'attn self "she likes coffee" --head 10 --layer 0',
+        'attn self "she likes coffee" --head all',
+        'attn self "zzxq likes coffee" --oov model',
+        'attn self "she likes coffee" --heads 4',
         "attn schema",
         "attn --version",
         "attn -V",
         "attn --help",
         "attn self -h",
         "attn vectors --help",
+        "attn learn --help",
+        "attn learn score -h",
         "attn --show-completion bash",
     ],
 )
 def test_every_command_that_works_is_0_and_silent_on_standard_error(line):
     ran = shell(line)
     assert ran.code == 0 and ran.out.strip() and ran.err == ""
+
+
+@pytest.mark.parametrize("name", ["x.conllu", "x.conllu.gz", "x"])
+def test_a_score_is_0_and_silent_on_standard_error_whatever_the_name_of_the_treebank(name, at):
+    content = ONE_SENTENCE.encode()
+    Path(name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    for args in ([], ["-f", "json"], ["-f", "jsonl"]):
+        ran = attn("learn", "score", "roles", f"./{name}", *args)
+        assert ran.code == 0 and "subject" in ran.out and ran.err == ""
+    assert attn("learn", "score", "roles", name, "-o", "score.json")[:2] == (0, "")
+    assert json.loads(Path("score.json").read_text()) == json.loads(
+        attn("learn", "score", "roles", name, "-f", "json").out
+    )
 
 
 @pytest.mark.parametrize("name", ["day1", "coffee", "coffee-notebook", "manchester", "a2"])
@@ -119,7 +140,14 @@ def test_the_version_is_said_and_nothing_more_is_done():
         (["self", "x", "-e", "random", "--dim", "0"], "--dim"),
         (["self", "x", "--heads", "0"], "--heads"),
         (["self", "x", "--heads", "7"], "1, 2, 4, 5, 10, 20, 25, 50, 100"),
-        (["self", "x", "--head", "7"], "7"),
+        (["self", "x", "--head", "77"], "77"),
+        (["self", "x", "--head", "11"], "relations, head, subject"),
+        (["self", "x", "-p", "identity", "--head", "subject"], "0, mean and all"),
+        (["self", "x", "-p", "roles", "--heads", "2"], "--heads"),
+        (["self", "x", "--layer", "1"], "no layer 1"),
+        (["self", "x", "--layer", "last"], "last"),
+        (["self", "x", "-p", "identity", "--oov", "model"], "--oov"),
+        (["self", "x", "-p", "role"], "roles, roles-deep, identity, random"),
         (["self", "x", "--head", "3", "--heads", "2"], "0, 1, mean"),
         (["self", "a b", "-q", "zebra"], "zebra"),
         (["self", "a b", "-q", "2"], "0 to 1"),
@@ -150,6 +178,16 @@ def test_the_version_is_said_and_nothing_more_is_done():
         (["example", "coffee", "--head", "5"], "5"),
         (["example", "coffee", "--heads", "3"], "1, 2, 4"),
         (["example", "day1", "-p", "random"], "Q, K and V"),
+        (["learn"], "--help"),
+        (["learn", "scor"], "scor"),
+        (["learn", "score"], "MODEL"),
+        (["learn", "score", "roles"], "TREEBANK"),
+        (["learn", "score", "role", "x.conllu"], "roles, roles-deep"),
+        (["learn", "score", "roles", "x.conllu", "-f", "csv"], "csv"),
+        (["learn", "score", "roles", "x.conllu", "-o", "score.csv"], "csv"),
+        (["learn", "score", "roles", "x.conllu", "-e", "bogus"], "bogus"),
+        (["learn", "train", "-o", "x.safetensors"], "TREEBANK"),
+        (["learn", "train", "x.conllu"], "--output"),
         (["vectors"], "--help"),
         (["vectors", "neerest"], "neerest"),
         (["vectors", "nearest"], "WORD"),
@@ -199,7 +237,7 @@ def test_training_output_with_an_unknown_suffix_is_2(at):
     assert not Path("vectors.pdf").exists()
 
 
-@pytest.mark.parametrize("args", [[], ["self"], ["masked"], ["explain"], ["cross"], ["vectors"]])
+@pytest.mark.parametrize("args", [[], ["self"], ["masked"], ["explain"], ["cross"], ["vectors"], ["learn"]])
 def test_a_command_without_text_on_a_terminal_shows_its_help_and_an_example_and_is_2(args):
     ran = terminal(*args)
     assert ran.code == 2
@@ -671,7 +709,10 @@ def test_a_closed_standard_input_is_like_an_absent_text():
         ("OOV", "guess"),
         ("PROJECTION", "bogus"),
         ("HEADS", "7"),
-        ("HEAD", "9"),
+        ("HEAD", "77"),
+        ("LAYER", "1"),
+        ("LAYER", "first"),
+        ("OOV", "models"),
         ("LAYOUT", "sideways"),
         ("SCORE", "best"),
         ("TEMPERATURE", "0"),
@@ -727,10 +768,11 @@ CHOICES = {
     "--tokenizer": ["words", "whitespace", "characters"],
     "-e": ["random", "word2vec", "v.txt"],
     "--dim": ["1", "3", "8"],
-    "--oov": ["zero", "random", "skip", "error"],
-    "-p": ["identity", "random", "p.json"],
+    "--oov": ["model", "zero", "random", "skip", "error"],
+    "-p": ["roles", "identity", "random", "p.json"],
     "--heads": ["1", "2", "3"],
-    "--head": ["0", "1", "mean", "all"],
+    "--head": ["0", "1", "subject", "mean", "all"],
+    "--layer": ["0", "1"],
     "--layout": ["in-out", "out-in"],
     "--score": ["scaled", "dot", "cosine"],
     "-t": ["1e-6", "0.5", "100", "1e300"],

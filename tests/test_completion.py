@@ -56,9 +56,11 @@ def test_the_script_is_sound_in_its_own_shell(shell, check, tmp_path):
 
 def test_commands_are_completed():
     assert completed("attn se") == ["self"]
-    assert set(completed("attn ")) >= {"explain", "self", "masked", "cross", "example", "vectors", "schema"}
+    commands = {"explain", "self", "masked", "cross", "example", "vectors", "learn", "schema"}
+    assert set(completed("attn ")) >= commands
     assert completed("attn vectors n") == ["nearest"]
     assert set(completed("attn vectors ")) >= {"info", "nearest", "train"}
+    assert set(completed("attn learn ")) == {"score", "train"}
     assert completed("attn zz") == []
 
 
@@ -67,6 +69,9 @@ def test_options_and_their_values_are_completed():
     assert set(completed("attn explain --c")) == {"--context", "--color"}
     assert completed("attn self --score ") == ["scaled", "dot", "cosine"]
     assert completed("attn self -f j") == ["json", "jsonl"]
+    assert completed("attn self -p r") == ["roles", "roles-deep", "random"]
+    assert completed("attn self --head su") == ["subject"]
+    assert set(completed("attn self --la")) == {"--layer", "--layout"}
     assert completed("attn vectors nearest --to") == ["--top"]
     assert "--version" in completed("attn --v")
 

@@ -65,9 +65,12 @@ def test_the_reference_explains_every_exit_code(sections: dict[str, str]) -> Non
 def test_the_json_page_explains_every_key_of_the_schema() -> None:
     page = (docs.ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     defs = json.loads((docs.ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8"))["$defs"]
-    for part in ("trace", "head", "embedding", "projection", "summary", "examples", "vectors", "nearest"):
+    parts = ("trace", "head", "embedding", "projection", "learned", "summary", "neighbour")
+    for part in (*parts, "examples", "vectors", "nearest", "score"):
         for key in defs[part]["properties"]:
             assert f"`{key}`" in page, f"{key} of {part} is not explained"
+    for key in defs["score"]["properties"]["heads"]["items"]["properties"]:
+        assert f"`{key}`" in page, f"{key} of a score is not explained"
     for key in defs["error"]["properties"]["error"]["properties"]:
         assert f"`{key}`" in page, f"{key} of an error is not explained"
 

@@ -16,9 +16,11 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from attn_cli import Settings, Trace
+from attn_cli.files import data_path
 from attn_cli.matrices import Given
 from attn_cli.pipeline import trace_matrices
 from attn_cli.render import render
+from attn_cli.tensors import read_safetensors, write_safetensors
 from attn_cli.terminal import Terminal
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -270,6 +272,15 @@ EVIL = "x\x1b]0;t\x07\x9b31m\u202ey\u200b"
         ["self", "a", "-e", EVIL],
         ["self", "a", "-p", f"{EVIL}.json"],
         ["self", "a", "-p", EVIL],
+        ["self", "a", "-p", f"{EVIL}.safetensors"],
+        ["self", "a", "--layer", EVIL],
+        ["learn", EVIL],
+        ["learn", "score", EVIL, "x.conllu"],
+        ["learn", "score", f"{EVIL}.safetensors", "x.conllu"],
+        ["learn", "score", "roles", f"{EVIL}.conllu"],
+        ["learn", "score", "roles", "x.conllu", "-e", EVIL],
+        ["learn", "train", f"{EVIL}.conllu", "-o", "x.safetensors"],
+        ["learn", "train", "x.conllu", "--relations", EVIL, "-o", "x.safetensors"],
         ["self", "a", "-o", f"{EVIL}.pdf"],
         ["self", "a", "-o", f"x.{EVIL}"],
         ["self", "a", "-o", f"{EVIL}/x.csv"],
@@ -336,6 +347,66 @@ def test_hostile_files_are_inert_in_errors_and_reports(tmp_path, monkeypatch):
     ):
         ran = inert(here(*args))
         assert ran.code == code, (args, ran)
+
+
+def test_a_hostile_model_is_inert_whatever_it_says_of_itself(tmp_path, monkeypatch):
+    """Names of heads, what they were taught, and treebanks' names come from the file, so anybody wrote them."""
+    monkeypatch.chdir(tmp_path)
+    arrays, about = read_safetensors(str(data_path("roles.safetensors")))
+    names = [f"{token} {n}" for n, token in enumerate([EVIL, *SEQUENCES, *MARKUP, *MARKDOWN])]
+    names = names[: len(json.loads(str(about["heads"])))]
+    facts = {
+        "about": dict.fromkeys(names, EVIL),
+        "trained_on": [EVIL, f"{EVIL}.conllu"],
+        "scored_on": EVIL,
+        "scores": {one: {"accuracy": 0.5, "baseline": 0.25} for one in names},
+        "values": "words",
+    }
+    name = f"{EVIL}.safetensors"
+    with Path(name).open("wb") as stream:
+        write_safetensors(stream, arrays, about | {"heads": json.dumps(names), "facts": json.dumps(facts)})
+    for args in (
+        ["self"],
+        ["explain"],
+        ["explain", "-q", "likes"],
+        ["self", "-f", "bars"],
+        ["self", "--head", "all"],
+        ["self", "--head", "all", "--precision", "3"],
+        ["self", "--head", "all", "-f", "bars"],
+        ["self", "--head", "mean"],
+        ["self", "--steps"],
+        ["self", "-f", "csv"],
+        ["self", "--head", names[1]],
+        ["cross", "coffee"],
+    ):
+        ran = inert(here(*args, "she likes coffee", "-p", name))
+        assert ran.code == 0, (args, ran)
+        assert not unsafe(terminal_text(*args, "she likes coffee", "-p", name))
+    for args in (["self", "-f", "markdown"], ["explain", "-f", "markdown"], ["self", "--head", "all"]):
+        text = inert(here(*args, "she likes coffee", "-p", name, "-f", "markdown")).out
+        assert not set("<>") & set(re.sub("`[^`]*`", "", text).replace("-&gt;", ""))
+    record = json.loads(inert(here("self", "she likes coffee", "-p", name, "-f", "json")).out)
+    assert record["head"] == names[0] and record["learned"]["about"] == EVIL
+    for args, code in (
+        (["self", "she", "-p", name, "--head", "nosuch"], 2),
+        (["self", "she", "-p", name, "--layer", "5"], 2),
+        (["self", "she", "-p", name, "--heads", "2"], 2),
+        (["self", "she", "-p", name, "-e", "random"], 65),
+        (["learn", "score", name, "none.conllu"], 66),
+    ):
+        assert inert(here(*args)).code == code, args
+    Path(f"{EVIL}.conllu").write_text(f"1\t{EVIL}\t_\tX\t_\t_\t0\t{EVIL}\t_\t_\n\n", encoding="utf-8")
+    for args in ([], ["-f", "json"]):
+        ran = inert(here("learn", "score", "roles", f"{EVIL}.conllu", *args))
+        assert ran.code == 0 and (args or visible(EVIL) in ran.out)
+    for row in (f"1\t{EVIL}", f"1\tx\t_\tX\t_\t_\t{EVIL}\tx\t_\t_", f"{EVIL}\tx\t_\tX\t_\t_\t0\tx\t_\t_"):
+        Path("bad.conllu").write_text(f"{row}\n\n", encoding="utf-8")
+        assert inert(here("learn", "score", "roles", "bad.conllu")).code == 65
+
+
+def terminal_text(*args: str) -> str:
+    """Return what a coloured run shows, without its colours."""
+    return SGR.sub("", here(*args, "--color", "always").out)
 
 
 def test_a_hostile_file_name_is_inert_where_it_is_reported(tmp_path, monkeypatch):

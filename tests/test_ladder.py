@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from attn_cli import Settings, Trace, trace_masked, trace_self
+from attn_cli import Settings, Trace, trace_cross, trace_masked, trace_self
 from attn_cli.render import render
-from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.draw import draw
 from attn_cli.render.screens import bars, explain, table
 from attn_cli.terminal import Terminal
@@ -56,7 +56,11 @@ def words(kind: str, n: int) -> list[str]:
 def traced(kind: str, n: int, mode: str) -> Trace:
     tokens = words(kind, n)
     settings = {"embedding": "random", "tokenizer": "whitespace", "seed": 3}
-    if mode in ("query", "bars-query"):
+    if mode.startswith("learned"):
+        settings["embedding"] = "word2vec"
+    if mode == "learned-heads":
+        settings["head"] = "all"
+    if mode in ("query", "bars-query", "learned-query"):
         settings["query"] = tokens[n // 2]
     if mode in ("top", "masked-top"):
         settings["top"] = 4
@@ -87,6 +91,9 @@ MODES = {
     "precision": (View(precision=6), False),
     "sharp": (View(), True),
     "flat": (View(), True),
+    "learned": (View(), True),
+    "learned-query": (View(), False),
+    "learned-heads": (View(), False),
 }
 
 
@@ -131,7 +138,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(mode, width):
         assert not re.search(r"\bnan\b|\binf\b|\bNone\b", text), (kind, n)
 
 
-@pytest.mark.parametrize("mode", ["explain", "query", "masked-explain"])
+@pytest.mark.parametrize("mode", ["explain", "query", "masked-explain", "learned", "learned-query"])
 def test_a_sentence_or_a_formula_is_broken_between_its_numbers_and_not_inside(mode):
     for kind, n in (("letters", 6), ("long", 12)):
         for block in blocks_of(kind, n, mode, 20):
@@ -223,7 +230,9 @@ def matrices(mode: str, width: int | None) -> Iterator[tuple[str, int, Matrix]]:
                 yield kind, n, block
 
 
-@pytest.mark.parametrize("mode", ["table", "masked", "heads", "query", "steps", "precision", "sharp"])
+@pytest.mark.parametrize(
+    "mode", ["table", "masked", "heads", "query", "steps", "precision", "sharp", "learned", "learned-query"]
+)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_cell_of_a_matrix_shows_its_own_number_or_a_masked_mark(mode, width):
     for kind, n, block in matrices(mode, width):
@@ -293,7 +302,9 @@ def test_every_row_of_heat_blocks_begins_with_its_label_and_every_column_is_head
         assert all(set(token) <= set(heads) for token in tokens)
 
 
-@pytest.mark.parametrize("mode", ["explain", "query", "top", "masked-top", "masked-explain"])
+@pytest.mark.parametrize(
+    "mode", ["explain", "query", "top", "masked-top", "masked-explain", "learned", "learned-query"]
+)
 def test_a_small_table_has_no_empty_cell(mode):
     for n in (1, 2, 6, 20):
         for block in blocks_of("letters", n, mode, 80):
@@ -318,6 +329,79 @@ def test_every_bar_has_its_name_and_its_number(width):
                 label, number = line.split()[:2]
                 assert label == name
                 assert number == "masked" if value is None else abs(float(number) - value) <= 0.0005, line
+
+
+# Small maps: a shade for each weight
+
+
+TRACED = {
+    "self": lambda: trace_self("She likes strong black coffee", Settings(head="all")),
+    "masked": lambda: trace_masked("She likes strong black coffee", Settings(head="all")),
+    "query": lambda: trace_self("She likes strong black coffee", Settings(head="all", query="likes")),
+    "cross": lambda: trace_cross("She likes", "strong black coffee", Settings(head="all")),
+    "random": lambda: traced("letters", 12, "heads"),
+}
+
+
+def maps(trace: Trace, width: int | None) -> tuple[Maps, list[np.ndarray], str]:
+    """Draw the heads as small maps; return the block, the marks of each map by head, and what stands around."""
+    (block,) = (block for block in table(trace, View(width=width)) if isinstance(block, Maps))
+    lines = Terminal(width=width).paint(draw([block], View(width=width), Terminal(width=width))).split("\n")
+    n_q, n_k = len(block.rows), len(block.columns)
+    drawn: list[np.ndarray] = []
+    around = []
+    at = 0
+    while at < len(lines):
+        is_row = re.search(f"[{BARS}]", lines[at]) and "shades" not in lines[at]
+        if not is_row:
+            around.append(lines[at])
+            at += 1
+            continue
+        rows = lines[at : at + n_q]
+        groups = [re.findall(f"   ((?:[{BARS}]| ?–)+(?: *–)*)(?=   |$)", row) for row in rows]
+        assert len({len(group) for group in groups}) == 1, rows
+        for head in range(len(groups[0])):
+            marks = [group[head] for group in groups]
+            step = max(map(len, marks)) // n_k
+            drawn.append(np.array([[mark[j * step : (j + 1) * step] for j in range(n_k)] for mark in marks]))
+        around += [row.split("   ")[0] for row in rows]
+        at += n_q
+    return block, drawn, "\n".join(around)
+
+
+@pytest.mark.parametrize("kind", TRACED)
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200, None])
+def test_every_cell_of_a_small_map_has_the_shade_of_its_weight_or_a_masked_mark(kind, width):
+    trace = TRACED[kind]()
+    block, drawn, _ = maps(trace, width)
+    assert list(block.names) == [head.name for head in trace.heads] and len(drawn) == len(trace.heads)
+    shades, weights = [], []
+    for head, marks in zip(trace.heads, drawn, strict=True):
+        for row, i in enumerate(trace.listed):
+            for j, mark in enumerate(marks[row]):
+                if trace.mask is not None and not trace.mask[i, j]:
+                    assert mark.strip() == "–", (head.name, i, j, mark)
+                    continue
+                assert len(set(mark)) == 1, (head.name, i, j, mark)
+                shades.append(BARS.index(mark[0]))
+                weights.append(head.weights[i, j])
+    order = np.argsort(weights, kind="stable")
+    assert (np.diff(np.array(shades)[order]) >= 0).all()
+    assert len(set(shades)) > 2
+
+
+@pytest.mark.parametrize("kind", TRACED)
+@pytest.mark.parametrize("width", [40, 80, None])
+def test_every_row_and_every_column_of_small_maps_can_be_told(kind, width):
+    trace = TRACED[kind]()
+    _, _, around = maps(trace, width)
+    for token in {*(trace.query_tokens[i] for i in trace.listed), *trace.key_tokens}:
+        assert re.search(rf"(?<!\w){re.escape(token)}(?!\w)", around), token
+
+
+def test_a_head_that_finds_nothing_is_not_said_to_be_masked():
+    for kind in ("self", "query", "cross", "random"):
+        assert "masked" not in render(TRACED[kind](), View(width=80), Terminal(width=80), False), kind
 
 
 # Nothing in silence

@@ -637,6 +637,7 @@ def test_what_must_be_given_is_asked_for(missing, little):
         (["train.conllu", "-o", "train.conllu/m.safetensors"], 73),
         (["train.conllu", "-o", "x" * 300 + ".safetensors"], 73),
     ],
+    ids=lambda value: " ".join(value)[:50] if isinstance(value, list) else str(value),
 )
 def test_what_cannot_be_read_or_written_is_refused_before_the_work(args, code, little):
     (little / "folder.safetensors").mkdir()

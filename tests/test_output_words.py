@@ -64,11 +64,11 @@ def test_ties_go_to_the_word_that_stands_earlier():
     np.testing.assert_allclose([cosine for _, cosine in found], 1, atol=1e-6)
 
 
-def test_a_vector_of_zeros_is_no_nearer_to_one_word_than_to_another():
+def test_a_vector_of_zeros_is_near_to_no_word():
     matrix = np.random.default_rng(1).standard_normal((60, 3))
     matrix[7] = 0
     zeros, other = nearest_each(table(matrix), np.array([[0.0, 0, 0], [1.0, 2, 3]]), 3, 1000)
-    assert zeros == [("w0", 0.0), ("w1", 0.0), ("w2", 0.0)]
+    assert zeros == []
     same(other, brute(matrix, np.array([1.0, 2, 3]), 3), [f"w{i}" for i in range(60)])
 
 

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, attend
+from attn_cli.masks import named
 from attn_cli.matrices import given_from
+from attn_cli.model import HeadWeights, Position, Projection
 from attn_cli.pipeline import trace_matrices
+from attn_cli.stack import Encoder, Norm, Stack, Start
+from attn_cli.trace import Projected
 
 if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
     import torch
@@ -170,3 +174,81 @@ def test_a_layer_with_weights_biases_and_heads_is_their_multihead_attention(head
     close(trace.weights, mean[0].numpy(), "float64", largest)
     for head, theirs in zip(trace.heads, weights[0].numpy(), strict=True):
         close(head.weights, theirs, "float64", largest)
+
+
+def encoder(layer, heads, reach=2):
+    """An encoder layer of theirs as one of ours, with a position term that adds nothing."""
+    p = {name: value.detach().numpy() for name, value in layer.named_parameters()}
+    d, d_k = layer.self_attn.embed_dim, layer.self_attn.embed_dim // heads
+    W, b = p["self_attn.in_proj_weight"].T, p["self_attn.in_proj_bias"]
+    nowhere = Position(np.zeros((2 * reach + 1, d_k)), np.zeros(2 * reach + 1))
+    made = []
+    for h in range(heads):
+        q, k, v = (slice(m * d + h * d_k, m * d + (h + 1) * d_k) for m in range(3))
+        made.append(HeadWeights(str(h), W[:, q], W[:, k], W[:, v], b[q], b[k], b[v], nowhere))
+    return Encoder(
+        Projection(
+            Projected("learned", "theirs", "in-out", None, 0),
+            tuple(made),
+            p["self_attn.out_proj.weight"].T,
+            p["self_attn.out_proj.bias"],
+        ),
+        Norm(p["norm1.weight"], p["norm1.bias"]),
+        p["linear1.weight"].T,
+        p["linear1.bias"],
+        p["linear2.weight"].T,
+        p["linear2.bias"],
+        Norm(p["norm2.weight"], p["norm2.bias"]),
+    )
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "window:1"])
+@pytest.mark.parametrize(("n", "heads", "layers"), [(1, 1, 1), (7, 2, 1), (9, 4, 3), (800, 2, 2)])
+def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
+    d, words = 8, 6
+    torch.manual_seed(n)
+    theirs = [
+        torch.nn.TransformerEncoderLayer(
+            d, heads, dim_feedforward=12, dropout=0.0, activation="relu", norm_first=False, batch_first=True,
+            dtype=torch.float64,
+        ).eval()
+        for _ in range(layers)
+    ]  # fmt: skip
+    entry = torch.nn.Linear(words, d, dtype=torch.float64)
+    start = torch.randn(n, words, dtype=torch.float64)
+    rule = named(mask, n, n)
+    blocked = None if rule is None else torch.from_numpy(~rule.rows(np.arange(n)))  # there, True is blocked
+    with torch.no_grad():
+        for module in (*theirs, entry):
+            for parameter in module.parameters():
+                parameter.normal_(std=0.5)
+        passed = [entry(start)[None]]
+        for layer in theirs:
+            passed.append(layer(passed[-1], src_mask=blocked))
+    ours = Stack(
+        "theirs",
+        "none",
+        "none",
+        Start({}, np.zeros((0, words)), False),
+        entry.weight.detach().numpy().T,
+        entry.bias.detach().numpy(),
+        tuple(encoder(layer, heads) for layer in theirs),
+        Projection(Projected("learned", "theirs", "in-out", None, layers), ()),
+        {},
+    )
+    for layer, wanted in enumerate(passed):
+        made = ours.input(start.numpy(), layer, rule)
+        np.testing.assert_allclose(made, wanted[0].numpy(), rtol=0, atol=1e-10)
+
+
+@DTYPES
+def test_a_learned_position_term_is_theirs_as_a_bias_and_as_keys_that_depend_on_the_distance(dtype):
+    n, d_k, reach = 9, 4, 3
+    draw = np.random.default_rng(0)
+    Q, K, V = (draw.standard_normal((n, d_k)).astype(dtype) for _ in range(3))
+    term = Position(draw.standard_normal((2 * reach + 1, d_k)).astype(dtype), np.zeros(2 * reach + 1, dtype))
+    away = np.clip(np.arange(n) - np.arange(n)[:, None], -reach, reach) + reach
+    keys = torch.from_numpy(K)[None] + torch.from_numpy(term.R)[torch.from_numpy(away)]  # (n_q, n_k, d_k)
+    scores = torch.einsum("id,ijd->ij", torch.from_numpy(Q), keys) / math.sqrt(d_k)
+    bias = term.scores(Q, np.arange(n), n) / Q.dtype.type(math.sqrt(d_k))
+    close(attend(Q, K, V, bias=bias)[0], torch.softmax(scores, -1).numpy(), dtype, float(scores.abs().max()))

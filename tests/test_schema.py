@@ -18,9 +18,8 @@ from attn_cli.checks import CHOICES
 from attn_cli.cli import main
 from attn_cli.errors import InputError
 from attn_cli.files import data_path
-from attn_cli.learned import write_model
 from attn_cli.render.json import dumps
-from attn_cli.vectors.text import read_text
+from tests import models
 from tests.shell import attn
 
 Record = dict[str, Any]
@@ -31,7 +30,7 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 DEFS = SCHEMA["$defs"]
 STEP_KEYS = ["q", *DEFS["head"]["dependentRequired"]["q"]]
 FOX = "The quick brown fox jumped over the lazy dog"
-# Nine words, three of them marks; obl, nsubj, det and case are among their relations.
+# Nine words, one of them a mark; obl, nsubj, det and case are among their relations.
 TREEBANK = """\
 # text = The dog barks at the cat .
 1\tThe\t_\tDET\t_\t_\t2\tdet\t_\t_
@@ -46,33 +45,6 @@ TREEBANK = """\
 2\tsleeps\t_\tVERB\t_\t_\t0\troot\t_\t_
 
 """
-
-
-def made_model(path: Path, vectors: str, layers: int, heads: list[str]) -> None:
-    """Write a model of random numbers for the vectors in a file: 4 numbers a word inside, a reach of 2."""
-    table = read_text(vectors)
-    draw = np.random.default_rng(layers)
-    wide, d, d_k = 5, 4, 2
-    shapes: dict[str, tuple[int, ...]] = {
-        "in.W": (table.dim, d),
-        "in.b": (d,),
-        "start.vectors": (2, table.dim),
-    }
-    for n in range(layers):
-        several = len(heads) if n == layers - 1 else 2
-        shapes |= {f"{n}.{name}": (several, d, d_k) for name in ("W_q", "W_k")}
-        shapes |= {f"{n}.{name}": (several, d_k) for name in ("b_q", "b_k")}
-        shapes |= {f"{n}.R": (several, 5, d_k), f"{n}.b": (several, 5)}
-        if n == layers - 1:
-            shapes |= {f"{n}.W_v": (d, 3), f"{n}.b_v": (3,)}
-            continue
-        shapes |= {f"{n}.W_v": (2, d, 2), f"{n}.b_v": (2, 2), f"{n}.W_o": (d, d), f"{n}.b_o": (d,)}
-        shapes |= {f"{n}.W_1": (d, wide), f"{n}.b_1": (wide,), f"{n}.W_2": (wide, d), f"{n}.b_2": (d,)}
-        shapes |= {f"{n}.{name}": (d,) for name in ("gain_1", "shift_1", "gain_2", "shift_2")}
-    arrays = {name: draw.standard_normal(shape) for name, shape in shapes.items()}
-    arrays["start.names"] = np.frombuffer(b"*\n-z", np.uint8)
-    with path.open("wb") as stream:
-        write_model(stream, arrays, table.name, table.fingerprint(), True, heads, {"trained_on": []})
 
 
 def read(text: str) -> Record:
@@ -112,7 +84,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
     (tmp_path / "vectors.txt").write_text("x 1 2\ny 3 -4\n")
-    made_model(tmp_path / "deep.safetensors", "vectors.txt", 3, ["first", "mean one"])
+    (tmp_path / "six.txt").write_text(models.typed(models.table()))
+    models.write(tmp_path / "deep.safetensors", models.arrays(2, 3), models.table(), ["first", "second"])
     (tmp_path / "treebank.conllu").write_text(TREEBANK)
     (tmp_path / "mask.txt").write_text("0 0\n1 1\n")
     (tmp_path / "long.txt").write_text(" ".join(f"w{i % 300}" for i in range(1001)))
@@ -295,19 +268,20 @@ def position_term(head: Record, record: Record) -> np.ndarray | None:
 
 def layer_output_joins_the_heads(record: Record) -> None:
     """Where every head is there, the layer's output is theirs side by side, times W_o, plus b_o."""
-    layer = record["projection"]["layer"]
-    joined = np.array([head["output"] for head in record["heads"]])
-    if record.get("W_o") is None or layer is None or record["query_rows"] is not None:
+    if record.get("W_o") is None:
         return
-    W_o, b_o = np.array(record["W_o"]), np.array(record["b_o"])
-    if len(joined) * joined.shape[2] == len(W_o):
-        assert np.allclose(record["layer_output"], np.hstack(list(joined)) @ W_o + b_o)
+    side_by_side = np.hstack([head["output"] for head in record["heads"]])
+    W_o = np.array(record["W_o"])
+    W_o = W_o.T if record["projection"]["layout"] == "out-in" else W_o
+    if len(W_o) == side_by_side.shape[1]:
+        b_o = 0 if record["b_o"] is None else np.array(record["b_o"])
+        assert np.allclose(record["layer_output"], side_by_side @ W_o + b_o)
 
 
 SMALL = ("-e", "random", "--dim", "4")
 TYPED = ("-e", "vectors.txt")
 MASKED_ROW = ("--mask", "mask.txt", "--mask-true", "allowed")
-DEEP = (*TYPED, "-p", "deep.safetensors")
+DEEP = ("-e", "six.txt", "-p", "deep.safetensors")
 LEARNED: list[tuple[str, ...]] = [
     ("self", FOX, "--steps"),
     ("self", FOX, "--steps", "-p", "roles", "-t", "0.5"),
@@ -330,11 +304,27 @@ LEARNED: list[tuple[str, ...]] = [
     ("masked", FOX, "--steps", "--head", "all", "-t", "0.5"),
     ("explain", FOX),
     ("explain", FOX, "-q", "jumped", "--head", "object"),
-    ("self", "x y x zz", *DEEP, "--steps"),
-    ("self", "x y x zz y y", *DEEP, "--steps", "--head", "all", "--mask", "causal"),
-    ("self", "x y x zz y y", *DEEP, "--steps", "--layer", "0", "--head", "all", "-t", "0.5"),
-    ("self", "x y x zz y y", *DEEP, "--steps", "--layer", "1", "--head", "mean", "-q", "zz"),
-    ("masked", "x y x zz y y", *DEEP, "--steps", "--layer", "1", "--head", "1", "--score", "cosine"),
+    ("self", FOX, "--steps", "-p", "roles-deep"),
+    ("self", FOX, "--steps", "-p", "roles-deep", "--head", "all", "-t", "0.5"),
+    ("self", FOX, "--steps", "-p", "roles-deep", "--layer", "0", "--head", "all"),
+    ("masked", "zzxq likes Coffee", "--steps", "-p", "roles-deep", "--layer", "1", "--head", "mean"),
+    ("explain", FOX, "-p", "roles-deep", "-q", "jumped", "--score", "cosine"),
+    ("self", "the cat zz sees", *DEEP, "--steps"),
+    ("self", "the cat sees zz the dog", *DEEP, "--steps", "--head", "all", "--mask", "causal"),
+    ("self", "the cat sees zz the dog", *DEEP, "--steps", "--layer", "0", "--head", "all", "-t", "0.5"),
+    ("self", "the cat sees zz the dog", *DEEP, "--steps", "--layer", "1", "--head", "mean", "-q", "zz"),
+    (
+        "masked",
+        "the cat sees zz the dog",
+        *DEEP,
+        "--steps",
+        "--layer",
+        "1",
+        "--head",
+        "1",
+        "--score",
+        "cosine",
+    ),
 ]
 TRACES: list[tuple[str, ...]] = [
     ("self", FOX),
@@ -390,10 +380,10 @@ TRACES: list[tuple[str, ...]] = [
     ("self", FOX, "-p", "identity", "--steps"),
     ("explain", FOX, "-p", "identity"),
     ("cross", "she likes", "coffee she", "--steps", "--head", "all"),
-    ("cross", "x y", "y zz x", *DEEP, "--steps"),
+    ("cross", "the cat", "a zz sees", *DEEP, "--steps"),
     ("explain", "she", "--context", "likes coffee"),
-    ("self", "x y x", *DEEP, "--layer", "2"),
-    ("self", "x y x", *DEEP, "--layer", "0"),
+    ("self", "the cat sees", *DEEP, "--layer", "2"),
+    ("self", "the cat sees", *DEEP, "--layer", "0"),
     *(("example", name) for name in ("day1", "coffee", "coffee-notebook", "manchester", "a2")),
     *(("example", name, "--steps") for name in ("day1", "coffee", "manchester", "a2")),
     ("example", "day1", "--mask", "causal", "--steps", "-q", "q1"),
@@ -479,22 +469,42 @@ def test_what_the_distance_adds_is_scaled_as_a_dot_product_is_and_stays_so_besid
 
 
 def test_a_model_of_several_layers_says_where_a_head_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    last = printed(capsys, "self", "x y x", *DEEP, "-f", "json")
-    below = printed(capsys, "self", "x y x", *DEEP, "--layer", "1", "--steps", "-f", "json")
+    last = printed(capsys, "self", "the cat sees", *DEEP, "-f", "json")
+    below = printed(capsys, "self", "the cat sees", *DEEP, "--layer", "1", "--steps", "-f", "json")
     for record, layer, head in ((last, 2, "first"), (below, 1, "0")):
         assert record["projection"]["layer"] == layer and record["head"] == head
         assert record["learned"]["layers"] == 3 and record["learned"]["about"] is None
         assert record["learned"]["accuracy"] is None and record["learned"]["trained_on"] == []
-    assert last["layer_output"] is None and len(below["layer_output"][0]) == len(below["x_query"][0]) == 4
+    assert last["layer_output"] is None and len(below["layer_output"][0]) == len(below["x_query"][0]) == 6
+
+
+@pytest.mark.parametrize("key", ["about", "scores", "scored_on", "trained_on", "values"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, 1, "x", "", [], ["x"], [""], [1], {}, {"x": 1}, True, 1e400, -1),
+        *({"first": {"accuracy": "x"}}, {"first": {"accuracy": 2.0, "baseline": -1.0}}),
+        *({"first": {"accuracy": 1e400, "baseline": 1e400}}, {"first": ["x"]}, {"first": ""}),
+    ],
+    ids=str,
+)
+def test_whatever_a_model_s_file_says_of_it_the_record_fits_the_schema_or_is_refused(
+    key: str, value: object, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = {"trained_on": ["a.conllu"], "values": "words", key: value}
+    models.write(place / "m.safetensors", models.arrays(1), models.table(), ["first"], facts)
+    code, out, err = run(capsys, "self", "the cat", "-e", "six.txt", "-p", "m.safetensors", "-f", "json")
+    assert code in (0, 65), err
+    assert complaints(read(err if code else out)) == []
 
 
 def test_the_layers_below_look_through_the_same_mask(capsys: pytest.CaptureFixture[str]) -> None:
     """Under a causal mask a word's numbers in any layer do not change when words are added after it."""
-    short = printed(capsys, "masked", "x y x", *DEEP, "--steps", "-f", "json")
-    long = printed(capsys, "masked", "x y x y y zz", *DEEP, "--steps", "-f", "json")
+    short = printed(capsys, "masked", "the cat sees", *DEEP, "--steps", "-f", "json")
+    long = printed(capsys, "masked", "the cat sees a big zz", *DEEP, "--steps", "-f", "json")
     close(long["x_query"][:3], short["x_query"])
     close(long["output"][:3], short["output"])
-    free = printed(capsys, "self", "x y x y y zz", *DEEP, "--steps", "-f", "json")
+    free = printed(capsys, "self", "the cat sees a big zz", *DEEP, "--steps", "-f", "json")
     assert not np.allclose(free["x_query"][:3], short["x_query"])
     assert any("layers below" in note for note in short["notes"])
 
@@ -576,7 +586,7 @@ def test_a_score_counts_the_words_that_have_a_head_s_relation(capsys: pytest.Cap
 def test_a_model_without_a_head_of_a_relation_s_name_cannot_be_scored(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    args = ("learn", "score", "deep.safetensors", "treebank.conllu", "-e", "vectors.txt", "-f", "json")
+    args = ("learn", "score", "deep.safetensors", "treebank.conllu", "-e", "six.txt", "-f", "json")
     code, out, err = run(capsys, *args)
     assert (code, out) == (65, "") and complaints(read(err)) == []
 

@@ -372,7 +372,7 @@ def test_a_trace_is_json_without_nan_and_with_every_key_of_the_design(make, step
     trace = make()
     record = trace.to_dict(steps)
     again = json.loads(json.dumps(record, allow_nan=False))
-    assert set(again) >= KEYS
+    assert again == record and set(again) >= KEYS
     assert again["schema"] == "attn/1" and again["mask_convention"] == "true = may attend"
     assert ("x_query" in again) == ("x_key" in again) == steps
     for head in again["heads"]:
@@ -406,9 +406,8 @@ def test_json_has_the_full_numbers_of_a_learned_head_and_what_is_known_of_it():
     assert (known["model"], known["layers"], known["values"]) == ("roles", 1, "words")
     assert known["trained_on"] and known["scored_on"] and known["scored_on"] not in known["trained_on"]
     assert 0 <= known["baseline"] < known["accuracy"] <= 1 and known["about"]
-    assert record["projection"] == {
-        **{"source": "learned", "name": "roles", "layout": "in-out", "seed": None, "layer": 0}
-    }
+    where = {"source": "learned", "name": "roles", "layout": "in-out", "seed": None, "layer": 0}
+    assert record["projection"] == where
     assert record["output_words"] is None
     mean = trace_self(TEXT, dataclasses.replace(LEARNED, head="mean")).to_dict()["learned"]
     assert (mean["model"], mean["about"], mean["accuracy"]) == ("roles", None, None)
@@ -422,7 +421,7 @@ def test_the_words_of_an_output_are_those_whose_vectors_are_nearest_to_it():
     cosine = dict(zip(table.words(), (matrix @ trace.output[1]) / lengths, strict=True))
     size = np.linalg.norm(trace.output[1])
     record = trace.to_dict()
-    assert record["output_words"][0] == record["output_words"][1] or len(record["output_words"]) == 2
+    assert len(record["output_words"]) == len(record["query_tokens"]) == 2
     found = record["output_words"][0]
     assert len(found) >= 2
     assert [entry["cosine"] for entry in found] == sorted((e["cosine"] for e in found), reverse=True)
@@ -450,6 +449,29 @@ def test_the_summary_names_each_row_s_strongest_key():
     for row, said in zip(trace.weights, trace.to_dict()["summary"], strict=True):
         assert said["weight"] == row.max()
         assert said["key"] == trace.key_tokens[int(row.argmax())]
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        (Settings(layer=3, projection="identity"), "--layer"),
+        (changed(layer=3), "--layer"),
+        (changed(layer=3, projection="file"), "--layer"),
+        (Settings(heads=2), "--heads"),
+        (changed(oov="zero"), "--oov"),
+        (LEARNED, None),
+        (Settings(layer=0, projection="roles"), None),
+        (Settings(layer=0, oov="model"), None),
+        (Settings(heads=2, projection="identity"), None),
+    ],
+)
+def test_an_option_that_changes_nothing_is_noted_and_one_that_counts_is_not(settings, option, tmp_path):
+    if settings.projection == "file":
+        path = tmp_path / "W.json"
+        path.write_text(json.dumps({name: np.eye(6).tolist() for name in ("W_q", "W_k", "W_v")}))
+        settings = dataclasses.replace(settings, projection=str(path))
+    notes = [note for note in trace_self("She likes coffee", settings).notes if note.startswith("--")]
+    assert [note.split()[0] for note in notes] == ([] if option is None else [option])
 
 
 # -q and --top

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_cross, trace_self
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError
 from attn_cli.vectors.lookup import embed, look_up, open_table, random_vector, random_vectors
 from attn_cli.vectors.nearest import nearest
@@ -270,6 +270,20 @@ def test_a_text_of_unknown_words_alone_is_refused_where_they_are_left_out_and_no
     trace = trace_self("zzz qqq", Settings(embedding=path))
     assert trace.weights.tolist() == [[0.5, 0.5], [0.5, 0.5]]
     assert any("mean nothing" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("projection", [None, "identity", "random"])
+@pytest.mark.parametrize("text", ["zzxq coffee", "zzxq qqqz vrrmph"])
+@pytest.mark.parametrize("kind", [trace_self, trace_masked])
+def test_what_a_note_says_of_words_that_are_zeros_is_so(kind, text, projection):
+    trace = kind(text, Settings(oov="zero", projection=projection))
+    assert trace.unknown and not trace.x_query[0].any()
+    assert any("zzxq" in note for note in trace.notes)
+    if any("scores 0 with every word" in note for note in trace.notes):
+        assert not trace.shown.scores[0].any() and not trace.shown.scores[:, 0].any()
+    if any("all weights are equal" in note for note in trace.notes):
+        allowed = np.ones(trace.weights.shape) if trace.mask is None else trace.mask
+        np.testing.assert_allclose(trace.weights, allowed / allowed.sum(axis=1, keepdims=True))
 
 
 # Neighbours

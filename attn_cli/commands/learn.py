@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_json, viewed
+from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_json, terminal_for, viewed
 from attn_cli.errors import InputError
 from attn_cli.options import Command, Output
 from attn_cli.visible import visible
 
 app = typer.Typer(
-    help="Learned attention: train a model on a treebank, score it.",
+    help="Learned attention: train a model on a treebank, score it.\n\n"
+    "Example: attn learn score roles en_ewt-ud-dev.conllu",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=False,
@@ -43,6 +44,7 @@ def score(
     from attn_cli.learn.score import score as measure
     from attn_cli.learn.treebank import read_treebank
     from attn_cli.learned import named
+    from attn_cli.render.about import count
     from attn_cli.render.progress import TrainingBar
     from attn_cli.vectors.lookup import open_table
 
@@ -61,16 +63,19 @@ def score(
         heads = [one._asdict() for one in scores]
         deliver_json({**record, "sentences": len(sentences), "heads": heads}, view)
         return
+    dash = "–" if terminal_for(view).unicode else "-"
     width = max(len(one.name) for one in scores)
     lines = [f"{'head':<{width}}  right  fixed distance   words"]
     for one in scores:
-        shares = [" –  " if x is None else f"{x:.3f}" for x in (one.accuracy, one.baseline)]
+        shares = [f"{dash}    " if x is None else f"{x:.3f}" for x in (one.accuracy, one.baseline)]
         lines.append(f"{one.name:<{width}}  {shares[0]}           {shares[1]}  {one.count:>6,}")
     lines += [
         "",
         "right: of the words that have the relation, the share whose strongest link is one of the right words.",
         "fixed distance: the share that the best single distance gets, chosen on this treebank.",
-        visible(f"Model {stack.name}, treebank {treebank}, {len(sentences):,} sentences."),
+        visible(
+            f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
+        ),
     ]
     deliver("\n".join(lines) + "\n", view)
 

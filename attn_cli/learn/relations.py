@@ -87,7 +87,7 @@ def _related_names(sentence: Sentence) -> Links:
     """Return what `relations` learns from: a name without a head (`flat`) is shared among its words.
 
     The first word stands for such a name by convention alone; whoever looks at the name may look at any of
-    its words, at the nearest a little more.
+    its words, at the nearest most of all.
     """
     found = _related(sentence)
     parts: dict[int, list[int]] = {}
@@ -110,7 +110,7 @@ def _marks(sentence: Sentence) -> set[int]:
 
 # Who did what comes first: where a word has several links, these shares of its attention are asked for.
 WANTED = {"nsubj": 2.0, "obj": 1.5, "xcomp": 2.0, "ccomp": 1.5, "obl": 1.0, "iobj": 1.0}
-NEARER = 1.5
+NEARER = 3.0
 
 RELATIONS = {
     "relations": Relation(

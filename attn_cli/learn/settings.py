@@ -36,7 +36,7 @@ class TrainSettings:
         several = self.layers > 1
         return replace(
             self,
-            relations=self.relations or ",".join(RELATIONS),
+            relations=",".join(RELATIONS) if self.relations is None else self.relations,
             epochs=(18 if several else 12) if self.epochs is None else self.epochs,
             rate=(0.0015 if several else 0.003) if self.rate is None else self.rate,
             itself=(1000 if several else 0) if self.itself is None else self.itself,

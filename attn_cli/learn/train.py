@@ -86,13 +86,16 @@ def train_file(
     }
     start = school.words.names
     _write(output, kept, start, table, settings, heads, facts)
-    scores = []
-    if held_back and not interrupted:
-        # What is told of a head is measured on the numbers in the file, by the program's own arithmetic.
-        scores = score(read_model(output), table, held_back, report)
-        facts["scored_on"] = visible(Path(str(dev)).name)
-        facts["scores"] = {one.name: one._asdict() for one in scores}
-        _write(output, kept, start, table, settings, heads, facts)
+    scores: list[Score] = []
+    try:
+        if held_back and not interrupted:
+            # What is told of a head is measured on the numbers in the file, by the program's own arithmetic.
+            scores = score(read_model(output), table, held_back, report)
+            facts["scored_on"] = visible(Path(str(dev)).name)
+            facts["scores"] = {one.name: one._asdict() for one in scores}
+            _write(output, kept, start, table, settings, heads, facts)
+    except KeyboardInterrupt:
+        interrupted = True  # the model is there, without its scores
     return Made(output, os.path.getsize(output), done, scores, interrupted)
 
 
@@ -126,8 +129,9 @@ def _check(settings: TrainSettings, output: str, files: Sequence[str]) -> list[s
         )
     names = [name.strip() for name in str(settings.relations).split(",")]
     strange = [name for name in names if name not in RELATIONS]
-    if strange or len(set(names)) != len(names):
-        wrong = visible((strange or names)[0])
+    twice = [name for name in names if names.count(name) > 1]
+    if strange or twice:
+        wrong = visible((strange or twice)[0])
         raise UsageError(
             f"--relations cannot hold {wrong!r}" + (" twice." if not strange else "."),
             f"Choose among {','.join(RELATIONS)}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -54,49 +55,54 @@ def read_treebank(path: str) -> list[Sentence]:
 
 def _sentences(path: str) -> Iterator[Sentence]:
     name = visible(path)
-    rows: list[list[str]] = []
+    rows: list[tuple[int, list[str]]] = []
     found = False
     for number, raw in enumerate(packed_lines(path), 1):
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        data = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        line = data.decode("utf-8", "replace").rstrip("\r\n")
         if not line.strip():
             if rows:
                 found = True
-                yield _sentence(rows, f"{name}, the sentence that ends at line {number - 1:,}")
+                yield _sentence(rows, name)
             rows = []
-        elif not line.startswith("#"):
-            row = line.split("\t")
-            if len(row) != COLUMNS:
-                raise InputError(
-                    f"{name}, line {number:,}: {len(row)} columns where CoNLL-U has {COLUMNS}.",
-                    "Give a treebank in CoNLL-U, its columns between tabs.",
-                )
-            if not ("-" in row[0] or "." in row[0]):
-                if row[0] != str(len(rows) + 1):
-                    raise InputError(
-                        f"{name}, line {number:,}: word {visible(row[0][:20])} where {len(rows) + 1} was due."
-                    )
-                if not row[1]:
-                    raise InputError(f"{name}, line {number:,}: the word is empty.")
-                rows.append(row)
-                if len(rows) > MOST_WORDS:
-                    raise InputError(f"{name}, line {number:,}: a sentence of more than {MOST_WORDS} words.")
+        elif not line.startswith("#") and (row := _row(line, len(rows) + 1, f"{name}, line {number:,}")):
+            rows.append((number, row))
     if rows:
         found = True
-        yield _sentence(rows, f"{name}, the last sentence")
+        yield _sentence(rows, name)
     if not found:
         raise InputError(f"{name} holds no sentence.", "Give a treebank in CoNLL-U.")
 
 
-def _sentence(rows: list[list[str]], where: str) -> Sentence:
+def _row(line: str, due: int, where: str) -> list[str] | None:
+    """Return the columns of a word's row; None for a multiword row (3-4) or an empty one (5.1)."""
+    row = line.split("\t")
+    if len(row) != COLUMNS:
+        raise InputError(
+            f"{where}: {len(row)} columns where CoNLL-U has {COLUMNS}.",
+            "Give a treebank in CoNLL-U, its columns between tabs.",
+        )
+    if _NO_WORD.fullmatch(row[0]):
+        return None
+    if row[0] != str(due):
+        raise InputError(f"{where}: word {visible(row[0][:20])!r} where {due} was due.")
+    if due > MOST_WORDS:
+        raise InputError(f"{where}: a sentence of more than {MOST_WORDS} words.")
+    if not row[1]:
+        raise InputError(f"{where}: the word is empty.")
+    return row
+
+
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
+
+
+def _sentence(rows: list[tuple[int, list[str]]], name: str) -> Sentence:
     governors = []
-    for number, row in enumerate(rows, 1):
+    for i, (number, row) in enumerate(rows, 1):
         head = row[6]
-        if not (head.isascii() and head.isdigit() and int(head) <= len(rows)) or int(head) == number:
-            raise InputError(f"{where}: the governor of word {number} is {visible(head[:20])!r}.")
+        is_place = head.isascii() and head.isdigit() and len(head) < 7 and int(head) <= len(rows)
+        if not is_place or int(head) == i:
+            raise InputError(f"{name}, line {number:,}: {visible(head[:20])!r} is no governor of word {i}.")
         governors.append(int(head) - 1)
-    return Sentence(
-        tuple(row[1] for row in rows),
-        tuple(governors),
-        tuple(row[7] for row in rows),
-        tuple(row[3] for row in rows),
-    )
+    columns = list(zip(*(row for _, row in rows), strict=True))
+    return Sentence(columns[1], tuple(governors), columns[7], columns[3])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from rich.segment import Segment
 
 from attn_cli.render.blocks import Maps
+from attn_cli.render.grid import Grid
 from attn_cli.render.ladder import BARS, DIGITS, shading
 from attn_cli.render.numbers import weight
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
@@ -14,51 +17,108 @@ from attn_cli.render.text import cells, cut, labels, padded, wrapped
 from attn_cli.terminal import Line, Terminal
 from attn_cli.view import View
 
-LABEL, GAP, UNLIMITED = 10, 3, 100
+if TYPE_CHECKING:
+    from rich.style import Style
+
+LABEL, SHORT, LONGEST, GAP, UNLIMITED = 10, 5, 16, 3, 100
 
 
 def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
-    """Yield bands of maps, each with its head's name above it and the queries at its left."""
-    width = terminal.width or UNLIMITED
-    digits = len(str(max([*block.row_numbers, len(block.columns) - 1])))
-    names = labels(block.rows, terminal, LABEL)
-    rows = [f"{i:>{digits}} {name}" for i, name in zip(block.row_numbers, names, strict=True)]
-    edge = max(map(cells, rows))
-    n = len(block.columns)
-    cell = 2 if edge + 1 + 2 * n <= width else 1
-    across = max(1, (width - edge) // (cell * n + GAP))
-    ramp = BARS if terminal.unicode else DIGITS
-    masked = "–" if terminal.unicode else "-"
+    """Yield bands of maps, each with its head's name above it and the queries at its left.
+
+    Where even cells one column wide do not fit, each head is drawn as a matrix of its own.
+    """
+    layout = _layout(block, terminal)
+    if layout is None:
+        yield from _matrices(block, view, terminal)
+        return
+    across = max(1, (layout.width - layout.edge) // (layout.wide + GAP))
     styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else [None] * SHADES
     for start in range(0, len(block.names), across):
         yield []
-        span = range(start, min(start + across, len(block.names)))
-        heads = "".join(
-            f"{'':{GAP}}{padded(cut(terminal.text(block.names[m]), cell * n), cell * n)}" for m in span
-        )
-        yield [Segment(" " * edge + heads.rstrip(), BOLD)]
-        numbers = "".join(str(j % 10).rjust(cell) for j in range(n))
-        yield [Segment(" " * edge + "".join(" " * GAP + numbers for _ in span))]
-        shade = [shading(block.values[m], 0.0, block.largest).tolist() for m in span]
-        for i, label in enumerate(rows):
-            line = [Segment(padded(label, edge), BOLD)]
-            for places in shade:
-                line.append(Segment(" " * GAP))
-                for place in places[i]:
-                    mark = masked if place < 0 else ramp[place * len(ramp) // SHADES]
-                    line.append(
-                        Segment(
-                            mark.rjust(cell) if place < 0 else mark * cell,
-                            styles[place] if place >= 0 else None,
-                        )
-                    )
-            yield line
+        yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)
+    yield from _legend(block, layout, styles, terminal)
+
+
+class _Layout(NamedTuple):
+    width: int
+    rows: list[str]  # labels
+    edge: int  # their width
+    cell: int  # a cell's width
+    wide: int  # a map's width: all cells, or its head's name where there is room
+
+
+def _layout(block: Maps, terminal: Terminal) -> _Layout | None:
+    """Return the widest cells and labels with which one map fits; None where none does."""
+    width = terminal.width or UNLIMITED
+    n = len(block.columns)
+    digits = len(str(max([*block.row_numbers, n - 1])))
+    for cell, most in ((2, LABEL), (1, LABEL), (1, SHORT)):
+        names = labels(block.rows, terminal, most)
+        rows = [f"{i:>{digits}} {name}" for i, name in zip(block.row_numbers, names, strict=True)]
+        edge = max(map(cells, rows))
+        if edge + GAP + cell * n <= width:
+            name = max(cells(terminal.text(name)) for name in block.names)
+            return _Layout(width, rows, edge, cell, max(cell * n, min(name, width - edge - GAP, LONGEST)))
+    return None
+
+
+def _band(
+    block: Maps, span: range, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
+) -> Iterator[Line]:
+    """Yield the maps of one band, side by side."""
+    ramp = BARS if terminal.unicode else DIGITS
+    masked = "–" if terminal.unicode else "-"
+    cell, wide, spare = layout.cell, layout.wide, layout.wide - layout.cell * len(block.columns)
+    names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
+    margin = " " * layout.edge
+    yield [Segment((margin + "".join(f"{'':{GAP}}{name}" for name in names)).rstrip(), BOLD)]
+    numbers = "".join(str(j % 10).rjust(cell) for j in range(len(block.columns)))
+    yield [Segment(margin + "".join(" " * GAP + numbers + " " * spare for _ in span).rstrip())]
+    shade = [shading(block.values[m], 0.0, block.largest).tolist() for m in span]
+    for i, label in enumerate(layout.rows):
+        line = [Segment(padded(label, layout.edge), BOLD)]
+        for m, places in enumerate(shade):
+            line.append(Segment(" " * (GAP + (spare if m else 0))))
+            for place in places[i]:
+                if place < 0:
+                    line.append(Segment(masked.rjust(cell)))
+                else:
+                    line.append(Segment(ramp[place * len(ramp) // SHADES] * cell, styles[place]))
+        yield line
+
+
+def _legend(
+    block: Maps, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
+) -> Iterator[Line]:
+    if list(block.rows) == list(block.columns):
+        told = "Columns are numbered as the rows are."
+    else:
+        named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
+        told = f"columns: {', '.join(named)}"
+    yield from wrapped(told, terminal.width)
+    ramp = BARS if terminal.unicode else DIGITS
     steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
     low, high = weight(3).row([0.0, block.largest])
-    told = f"Columns are numbered as the rows are. shades: {low} to {high}"
-    if terminal.width is None or len(told) + len(ramp) <= width:
-        line = [Segment(f"Columns are numbered as the rows are. shades: {low} ")]
-        line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
-        yield [*line, Segment(f" {high}")]
-    else:
-        yield from wrapped(told, terminal.width)
+    masked = (
+        f"   {'–' if terminal.unicode else '-'} masked"
+        if any(np.isnan(v).any() for v in block.values)
+        else ""
+    )
+    if len(f"shades: {low}  {high}{masked}") + len(ramp) > layout.width:
+        yield from wrapped(f"shades: {low} to {high}{masked}", terminal.width)
+        return
+    line = [Segment(f"shades: {low} ")]
+    line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
+    yield [*line, Segment(f" {high}{masked}")]
+
+
+def _matrices(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
+    for name, values in zip(block.names, block.values, strict=True):
+        yield []
+        yield from wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
+        grid = Grid(
+            block.rows, block.columns, values, corner="query\\key", palette=view.palette,
+            row_numbers=block.row_numbers,
+        )  # fmt: skip
+        yield from grid.lines(terminal)

@@ -40,22 +40,34 @@ def nearest_each(
     """Return, for each row of `vectors` (n, dim), the k words of the largest cosine, largest first.
 
     The `commonest` first words of the table are searched, and those of `also` that it has: rare words are
-    near to much, and mean little to a reader. Ties go to the word that stands earlier.
+    near to much, and mean little to a reader. Ties go to the word that stands earlier; zeros are near to nothing.
     """
     count = min(commonest, len(table.matrix))
     words = table.words()[:count]
     known = set(words)
     found = {pair[0]: pair[1] for word in also if (pair := look_up(word, table)) and pair[0] not in known}
     words += found
-    rows = table.matrix[:count].astype(np.float32)
+    rows = table.matrix[:count]
     if found:
-        rows = np.vstack([rows, np.array([*found.values()], dtype=np.float32)])
-    sizes = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
-    cosines = np.clip(units @ rows.T / np.where(sizes == 0, 1, sizes), -1, 1)
-    orders = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    return [
-        [(words[j], float(row[j])) for j in order.tolist()]
-        for row, order in zip(cosines, orders, strict=True)
-    ]
+        rows = np.vstack([rows, np.array([*found.values()], dtype=rows.dtype)])
+    cosines = (_units(vectors).astype(np.float32) @ _units(rows).astype(np.float32).T).astype(np.float64)
+    named = []
+    for vector, row in zip(vectors, cosines, strict=True):
+        # Few are measured again, in full: single precision only chose them.
+        few = np.sort(np.argsort(-row, kind="stable")[: 2 * k + 2])
+        exact = np.clip(_units(rows[few].astype(np.float64)) @ _units(vector[np.newaxis])[0], -1, 1)
+        order = np.argsort(-exact, kind="stable")[: k if vector.any() else 0].tolist()
+        named.append([(words[few[i]], float(exact[i])) for i in order])
+    return named
+
+
+def _units(rows: Array) -> Array:
+    """Return the rows at length one (zeros stay zeros), however large or small their numbers are."""
+    if rows.dtype == np.float16:
+        rows = rows.astype(np.float32)
+    else:
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        rows = rows / np.where(largest == 0, 1, largest)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, np.newaxis]
+    units: Array = rows / np.where(lengths == 0, 1, lengths)
+    return units

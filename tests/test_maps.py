@@ -1,0 +1,269 @@
+"""Small multiples: every head as a small map, at any width, with names, shades and masks that can be read."""
+
+import re
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.matrices import Given
+from attn_cli.pipeline import trace_matrices
+from attn_cli.render import render
+from attn_cli.terminal import Terminal
+from attn_cli.view import View
+from tests.shell import attn, plain, terminal
+from tests.test_hostile import HOSTILE, given_tokens, unsafe
+
+BARS = "▁▂▃▄▅▆▇█"
+DIGITS = "0123456789"
+FOX = "The quick brown fox jumped over the lazy dog"
+TEXTS = {
+    "one word": "Hi",
+    "two words": "She sleeps",
+    "three words": "she likes coffee",
+    "nine words": FOX,
+    "eleven words": "My incomprehensibilities notwithstanding we go on to the old town hall",
+    "wide characters": "東京 は 中文注意力机制图在这里 e\u0301e\u0301e\u0301 👩‍👩‍👧 x",
+    "thirty words": " ".join([FOX] * 3 + ["now we rest"]),
+    "forty words": " ".join(f"w{i}" for i in range(40)),
+    "sixty words": " ".join(f"w{i}" for i in range(60)),
+    "seventy words": " ".join(f"w{i}" for i in range(70)),
+}
+
+
+@lru_cache(maxsize=64)
+def traced(text, build=trace_self, **options):
+    return build(text, Settings(head="all", tokenizer="whitespace", **options))
+
+
+def screen(trace, width, encoding="utf-8"):
+    return render(trace, View(width=width), Terminal(width=width, encoding=encoding), False)
+
+
+def shortened(shown, name):
+    """Tell whether `shown` is a name, or its ends about a mark that stands for what is left out."""
+    before, mark, after = shown.partition("~" if "~" in shown else "…")
+    return (
+        shown == name
+        if not mark
+        else name.startswith(before) and name.endswith(after) and before + after != ""
+    )
+
+
+def bands(text, n):
+    """Cut the maps out of a screen: of each band its heads, and of each row its label and its maps' cells."""
+    start, stop = text.index("\n\n") + 2, re.search(r"\n[Cc]olumns", text).start()
+    for band in text[start:stop].split("\n\n"):
+        heads, numbers, *rows = band.split("\n")
+        cell = 1 if "01" in numbers else 2
+        edge = numbers.index("0") - (cell - 1) - 3
+        one = "".join(str(j % 10).rjust(cell) for j in range(n))
+        starts = [found.start() for found in re.finditer(re.escape(one), numbers)]
+        step = starts[1] - starts[0] if len(starts) > 1 else 3 + cell * n
+        assert len(starts) == len(heads.split())
+        assert numbers[edge:] == "".join(f"   {one}".ljust(step) for _ in starts).rstrip()
+        found = []
+        for row in rows:
+            label, cells = row, ""
+            while label and cell_len(label) > edge:
+                label, cells = label[:-1], label[-1] + cells
+            maps = [cells[m * step :][3 : 3 + cell * n] for m in range(len(starts))]
+            found.append(
+                (label.strip(), [[one[j * cell : (j + 1) * cell].strip() for j in range(n)] for one in maps])
+            )
+        yield heads.split(), found
+
+
+@pytest.mark.parametrize("build", [trace_self, trace_masked])
+@pytest.mark.parametrize("kind", TEXTS)
+def test_no_line_is_wider_than_the_terminal(kind, build):
+    trace = traced(TEXTS[kind], build)
+    few = len(trace.key_tokens) < 20
+    too_wide = {}
+    for width in (*range(20, 60, 1 if few else 11), *range(60, 201, 7 if few else 47)):
+        for encoding in ("utf-8", "ascii") if width % 4 == 0 else ("utf-8",):
+            widest = max(cell_len(line) for line in screen(trace, width, encoding).split("\n"))
+            if widest > width:
+                too_wide[width] = widest
+    assert too_wide == {}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("width", [20, 27, 40, 80, 200])
+def test_every_head_and_every_word_is_named_or_its_ends_are(width, kind):
+    trace = traced(TEXTS[kind])
+    shown = set(screen(trace, width).split())
+    for name in trace.head_names:
+        assert any(shortened(word, name) for word in shown), name
+    for token in trace.query_tokens:
+        assert any(shortened(word, token) for word in shown), token
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("kind", ["one word", "two words", "nine words"])
+def test_every_heads_name_stands_somewhere_in_full(kind, width):
+    assert set(traced(TEXTS[kind]).head_names) <= set(screen(traced(TEXTS[kind]), width).split())
+
+
+# Those of which one column a word fits beside the labels; in ASCII, labels are words and not spelled out.
+FITTING = [
+    (kind, width, encoding)
+    for kind in ("two words", "nine words", "eleven words", "wide characters", "thirty words")
+    for width in (40, 80, 97, 200)
+    for encoding in ("utf-8", "ascii")
+    if not (kind == "thirty words" and width == 40)
+    and not (kind == "wide characters" and encoding == "ascii")
+]
+
+
+@pytest.mark.parametrize(("kind", "width", "encoding"), FITTING)
+@pytest.mark.parametrize("mask", ["none", "causal", "window:1"])
+def test_a_map_shows_every_weight_of_every_head(kind, mask, width, encoding):
+    trace = traced(TEXTS[kind], mask=mask)
+    n = len(trace.key_tokens)
+    ramp = BARS if encoding == "utf-8" else DIGITS
+    largest = max(head.weights.max() for head in trace.heads)
+    names = []
+    for heads, rows in bands(screen(trace, width, encoding), n):
+        assert len(rows) == n
+        for place, shown in enumerate(heads):
+            head = trace.heads[len(names)]
+            assert shortened(shown, head.name)
+            names.append(head.name)
+            for i, (label, maps) in enumerate(rows):
+                number, word = label.split(maxsplit=1)
+                assert int(number) == i and shortened(word, trace.query_tokens[i])
+                for j, mark in enumerate(maps[place]):
+                    if trace.mask is not None and not trace.mask[i, j]:
+                        assert mark == ("–" if encoding == "utf-8" else "-")
+                        continue
+                    assert len(set(mark)) == 1 and mark[0] in ramp
+                    level = ramp.index(mark[0]) / (len(ramp) - 1)
+                    assert abs(level - head.weights[i, j] / largest) < 1 / (len(ramp) - 1), (head.name, i, j)
+    assert names == list(trace.head_names)
+
+
+def test_the_legend_goes_from_zero_to_the_largest_weight_of_all_heads():
+    trace = traced(FOX)
+    largest = max(head.weights.max() for head in trace.heads)
+    (low, high) = re.search(rf"shades: (\S+) {BARS} (\S+)", screen(trace, 120)).groups()
+    assert float(low) == 0 and float(high) == pytest.approx(largest, abs=0.005)
+
+
+def test_across_two_texts_the_columns_are_named():
+    trace = traced(
+        "she sleeps", lambda text, settings: trace_cross(text, "bees hum although nobody listens", settings)
+    )
+    for width in (40, 80, 200):
+        shown = screen(trace, width)
+        words = set(re.findall(r"[^\s,:()]+", shown))
+        for token in trace.key_tokens:
+            assert any(shortened(word, token) for word in words), (width, token)
+        assert "numbered as the rows are" not in " ".join(shown.split()), "the columns are other words"
+
+
+def test_what_a_head_finds_is_its_strongest_links_to_other_words():
+    trace = traced(FOX)
+    told = screen(trace, 200).partition("What each head finds")[2]
+    for head in trace.heads:
+        (line,) = (line for line in told.split("\n") if line.split()[:1] == [head.name])
+        shown = {(a, b): float(w) for a, b, w in re.findall(r"(\S+) -> (\S+) +([\d.]+)", line)}
+        wanted = [
+            (float(head.weights[i, j]), (trace.query_tokens[i], trace.key_tokens[j]))
+            for i in range(9)
+            if (j := int(head.weights[i].argmax())) != i and head.weights[i, j] >= 0.5
+        ]
+        best = sorted(wanted, reverse=True)[: len(shown)]
+        assert len(shown) == min(4, len(wanted))
+        assert min(shown.values(), default=1) >= 0.5
+        for weight, link in best:
+            assert min(abs(weight - w) for w in shown.values()) < 0.001 and (link in shown or len(shown) == 4)
+
+
+@pytest.mark.parametrize("build", [trace_self, trace_masked])
+def test_a_head_that_finds_nothing_is_not_said_to_be_masked(build):
+    told = screen(traced("she sleeps", build), 100).partition("What each head finds")[2]
+    assert "masked" not in told.partition("--head NAME")[0]
+
+
+def test_with_a_query_only_its_rows_are_drawn_with_their_own_numbers():
+    trace = traced(FOX, query="the")
+    assert trace.listed == (6,)
+    shown = screen(trace, 100).partition("The weights")[2]
+    (rows,) = {tuple(label for label, _ in rows) for _, rows in bands(shown, 9)}
+    assert rows == ("6 the",)
+
+
+def test_with_a_precision_numbers_are_shown_and_no_maps():
+    text = render(traced("she sleeps"), View(width=80, precision=3), Terminal(width=80), False)
+    assert len(re.findall(r"(?<![\d.])(?:0|1)?\.\d{3}(?!\d)|1\.000", text)) >= 11 * 4
+    assert "Columns are numbered" not in text
+
+
+def test_a_text_with_too_many_words_for_maps_is_shown_head_by_head():
+    text = screen(traced(TEXTS["seventy words"]), 100)
+    assert all(f"Head {name}" in text for name in traced(TEXTS["seventy words"]).head_names)
+
+
+# As a user sees it
+
+
+@pytest.mark.parametrize(
+    "env", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+)
+def test_where_only_ascii_can_be_written_maps_are_ascii(env):
+    for command, text in (("self", FOX), ("masked", "naïve 東京 sleeps")):
+        ran = attn(command, text, "--head", "all", "--width", "80", env=env)
+        assert ran.code == 0 and ran.out.isascii() and ran.err.isascii()
+        assert f"shades: .000 {DIGITS}" in ran.out
+        assert "\\u2013" not in ran.out and "\\u258" not in ran.out
+        assert all(len(line) <= 80 for line in ran.out.split("\n"))
+    masked = attn("masked", "she sleeps", "--head", "all", env=env).out
+    assert re.search(r"^0 she( +\d\d +-)+$", masked, re.M)
+
+
+def test_colour_is_a_second_voice():
+    never = attn("self", FOX, "--head", "all", "--width", "80", "--color", "never")
+    always = attn("self", FOX, "--head", "all", "--width", "80", "--color", "always")
+    assert (never.code, always.code) == (0, 0)
+    assert "\x1b" not in never.out and "\x1b" in always.out
+    assert plain(always.out) == never.out
+
+
+@pytest.mark.parametrize("columns", [20, 41, 80, 132])
+def test_on_a_terminal_no_line_is_broken(columns):
+    ran = terminal("masked", FOX, "--head", "all", columns=columns)
+    assert ran.code == 0
+    assert max(cell_len(line) for line in plain(ran.out).split("\n")) <= columns
+
+
+@pytest.mark.parametrize("colors", [0, 256])
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_hostile_tokens_are_shown_and_never_obeyed(width, colors):
+    for start in range(0, len(HOSTILE), 12):
+        tokens = HOSTILE[start : start + 12]
+        trace = given_tokens(tokens, heads=3, head="all")
+        text = plain(render(trace, View(width=width), Terminal(width=width, colors=colors), False))
+        assert not unsafe(text)
+        if width > 20:
+            assert "Columns" in text
+            assert max(cell_len(line) for line in text.split("\n")) <= width
+            labels = [label for heads, rows in bands(text, len(tokens)) for label, _ in rows]
+            assert [label.split()[0] for label in labels] == [str(i) for i in range(len(tokens))] * (
+                len(labels) // len(tokens)
+            )
+
+
+def test_maps_of_a_fully_masked_row_hold_no_shade_in_it():
+    allowed = np.ones((3, 3), bool)
+    allowed[0] = False
+    arrays = {name: np.random.default_rng(0).standard_normal((3, 4)) for name in "QKV"}
+    given = Given(
+        "given", arrays, tokens=("a", "b", "c"), context_tokens=("a", "b", "c"), mask=allowed.tolist()
+    )
+    made = trace_matrices("self", given, Settings(heads=2, head="all"))
+    for _, rows in bands(screen(made, 80), 3):
+        assert rows[0][1] == [["–"] * 3] * 2
+        assert all(mark[0] in BARS for one in rows[1][1] for mark in one)
