@@ -17,6 +17,7 @@ from attn_cli import Settings, Trace, trace_cross, trace_masked, trace_self
 from attn_cli.render import render
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.draw import draw
+from attn_cli.render.numbers import share
 from attn_cli.render.screens import bars, explain, table
 from attn_cli.terminal import Terminal
 from attn_cli.view import View
@@ -421,6 +422,15 @@ def test_the_reader_is_told_when_a_matrix_was_condensed(width):
 def test_bars_of_some_words_alone_say_so(width):
     text = screen("letters", 300, "bars", width)
     assert re.search("strongest|of 300|more words|more keys", text)
+
+
+@pytest.mark.parametrize("mode", ["bars", "bars-query", "masked-bars"])
+@pytest.mark.parametrize("n", [6, 20, 300])
+def test_the_longest_bar_is_as_long_as_it_says(mode, n):
+    drawn = [block for block in blocks_of("letters", n, mode, 80) if isinstance(block, Bars)]
+    largest = max(value for block in drawn for _, value in block.items if value is not None)
+    assert {block.largest for block in drawn} == {largest}
+    assert f"The longest bar is {share(largest)}." in screen("letters", n, mode, 80)
 
 
 def test_rows_that_are_left_out_are_counted():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def _multiples(trace: Trace) -> Iterator[Block]:
         [trace.query_tokens[i] for i in listed],
         trace.key_tokens,
         maps,
-        _largest(trace),
+        _largest(trace, trace.listed),
         listed,
     )
     yield Heading("What each head finds")
@@ -146,33 +146,34 @@ def _links(trace: Trace, head: Head) -> Iterator[Block]:
 def bars(trace: Trace, view: View) -> Iterator[Block]:
     """Yield, for each query, a bar and a number for every word it may attend to."""
     rows = trace.listed if trace.asked or len(trace.listed) <= MOST_ROWS else trace.listed[:MOST_ROWS]
+    largest = _largest(trace, rows)
     for n, head in enumerate(_drawn_heads(trace)):
         if len(_drawn_heads(trace)) > 1:
             yield Heading(f"Head {head.name}", 2)
         for i in rows:
             if n or i != rows[0]:
                 yield Say("")
-            yield _row_bars(trace, head, i)
+            yield _row_bars(trace, head, i, largest)
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
-    yield Say(f"The longest bar is {share(_largest(trace))}.", quiet=True)
+    yield Say(f"The longest bar is {share(largest)}.", quiet=True)
     yield from closing(trace)
 
 
-def _row_bars(trace: Trace, head: Head, i: int) -> Bars:
+def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     name = f"{short(trace.query_tokens[i])} attending to:"
     if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
         k = trace.settings.top or 5
         links = zip(head.top_keys[i, :k], head.top_weights[i, :k], strict=True)
         name = f"{short(trace.query_tokens[i])} attending to, the {k} strongest of {len(trace.key_tokens):,}:"
-        return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], _largest(trace))
+        return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], largest)
     at = trace.held(i)
     allowed = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[at]
     items = [
         (token, float(weight) if may else None)
         for token, weight, may in zip(trace.key_tokens, head.weights[at], allowed, strict=True)
     ]
-    return Bars(name, items, _largest(trace))
+    return Bars(name, items, largest)
 
 
 def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
@@ -212,8 +213,9 @@ def _is_flat(trace: Trace, head: Head, i: int) -> bool:
     return n > 1 and abs(float(head.top_weights[i, 0]) * n - 1) < 1e-9
 
 
-def _largest(trace: Trace) -> float:
-    return max(float(head.top_weights.max()) for head in _drawn_heads(trace))
+def _largest(trace: Trace, rows: Sequence[int]) -> float:
+    """Return the largest weight in the rows of the drawn heads: full length, or the darkest shade."""
+    return max(float(head.top_weights[list(rows)].max()) for head in _drawn_heads(trace))
 
 
 def explain(trace: Trace, view: View) -> Iterator[Block]:
@@ -293,10 +295,10 @@ def _who(trace: Trace, head: Head) -> Iterator[Block]:
         name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
         name = "all alike" if _is_flat(trace, head, i) else name
         items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.top_weights[i, 0])))
-    yield Bars("", items, _largest(trace))
+    yield Bars("", items, _largest(trace, rows))
     others = _strongest_others(trace, head, rows)
     if others:
         yield Say("Each word's strongest link to a different word:")
-        yield Bars("", others, _largest(trace))
+        yield Bars("", others, _largest(trace, rows))
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.", quiet=True)
