@@ -13,8 +13,8 @@ from attn_cli.files import looks_like_file
 from attn_cli.inputs import Inputs, given_labels
 from attn_cli.learned import BUNDLED
 from attn_cli.masks import Mask
-from attn_cli.stack import Stack
-from attn_cli.trace import Embedding, Learned, Projected, Settings
+from attn_cli.stack import Stack, taught_weights
+from attn_cli.trace import LARGE, Embedding, Learned, Projected, Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.matrices import Given
 
 
+GOVERNOR = "head"
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
 
 
@@ -46,6 +47,7 @@ class Layer(NamedTuple):
     heads: tuple[Ready, ...]
     projection: model.Projection | None = None
     learned: Learned | None = None
+    turns_on: int | None = None  # the word that the sentence turns on, where a learned head tells
 
 
 def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
@@ -117,7 +119,19 @@ def stacked(
     shown = _shown(settings.head, names)
     ready = _ready(_wanted(projection, settings.head, shown), x_query, x_key, "in-out", None, is_self)
     learned = stack.learned(layer, shown)
-    return inputs, Layer(projection.about, names, shown, ready, projection, learned), notes
+    turns_on = _ungoverned(projection, inputs) if is_self and shown == names[0] else None
+    return inputs, Layer(projection.about, names, shown, ready, projection, learned, turns_on), notes
+
+
+def _ungoverned(projection: model.Projection, inputs: Inputs) -> int | None:
+    """Return the word that the head `head` leaves to itself most, mostly the main verb; None without that head."""
+    X = inputs.x_query
+    words = [i for i, token in enumerate(inputs.query_tokens) if any(map(str.isalnum, token))]
+    found = [head for head in projection.heads if head.name == GOVERNOR]
+    if X is None or not words or not found or len(X) ** 2 > LARGE:
+        return None
+    itself = taught_weights(found[0], X).diagonal()
+    return max(words, key=lambda i: float(itself[i]))
 
 
 def _wanted(projection: model.Projection, head: str | None, shown: str) -> model.Projection:

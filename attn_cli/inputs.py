@@ -59,8 +59,8 @@ def embedded(
         table = None
     else:
         table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
-        if stack is not None and (stack.fingerprint != table.fingerprint() or stack.dim != table.dim):
-            raise wrong_pairing(stack, table.name)
+        if stack is not None:
+            check_pairing(stack, table)
         seed = settings.seed if oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
         start = None if stack is None else stack.start
@@ -82,6 +82,17 @@ def embedded(
         )
     notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None)
     return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table)
+
+
+def check_pairing(stack: Stack, table: Table) -> None:
+    """Refuse a model on other vectors than those it was learned on."""
+    if stack.fingerprint != table.fingerprint():
+        raise wrong_pairing(stack, table.name)
+    if stack.dim != table.dim:
+        raise InputError(
+            f"{stack.name} is not a sound model: it takes {stack.dim} numbers a word, not {table.dim}.",
+            "Make one with attn learn train.",
+        )
 
 
 def wrong_pairing(stack: Stack, vectors: str) -> InputError:

@@ -23,6 +23,8 @@ FORMAT = "attn-model/1"
 BUNDLED = ("roles", "roles-deep")  # the first is the default
 VECTORS = "word2vec"  # what they were learned on
 MOST_LAYERS = 100
+LARGEST = 1e6  # far beyond what is ever learned, and far from where products overflow
+TAKEN = ("all", "mean")  # what --head means by these is something else
 Sizes = dict[str, int]
 
 
@@ -90,8 +92,11 @@ class _Reader:
         facts = self.record("facts")
         heads = self.names("heads")
         layers = next((n for n in range(MOST_LAYERS) if f"{n}.W_q" not in self.arrays), MOST_LAYERS)
-        if not layers:
-            raise self.unsound("it has no layer")
+        beyond = {key.partition(".")[0] for key in self.arrays} - {str(n) for n in range(layers)}
+        if not layers or any(map(str.isdecimal, beyond)):
+            raise self.unsound(f"it has no {layers}.W_q")
+        if set(heads) & set(TAKEN):
+            raise self.unsound("none of its heads can be called all or mean")
         W_in = self.maybe("in.W", 2)
         b_in = None if W_in is None else self.take("in.b", 1, d=W_in.shape[1])
         d = self.take("0.W_q", 3).shape[1]
@@ -191,6 +196,8 @@ class _Reader:
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
         if not np.isfinite(found).all():
             raise self.unsound(f"{key} holds NaN or infinity")
+        if float(np.abs(found).max()) > LARGEST:
+            raise self.unsound(f"{key} holds numbers beyond a million")
         return found
 
     def words(self, key: str) -> list[str]:

@@ -34,10 +34,16 @@ class Position(NamedTuple):
         """The distance up to which distances differ."""
         return len(self.b) // 2
 
-    def scores(self, q: Array, rows: Ints, n_k: int) -> Array:
-        """Return q.r + b, (rows, n_k), for the queries q (rows, d_k) of the words at `rows`."""
+    def scores(self, q: Array, rows: Ints, n_k: int, factor: float = 1.0) -> Array:
+        """Return (q.r + b) * factor, (rows, n_k), for the queries q (rows, d_k) of the words at `rows`.
+
+        Raises InputError where it is more than a number can hold: infinity would pass for a mask.
+        """
         reach = self.reach
-        by_distance = q @ self.R.T + self.b
+        with np.errstate(over="ignore", invalid="ignore"):
+            by_distance = (q @ self.R.T + self.b) * factor
+        if not np.isfinite(by_distance).all():
+            raise InputError("The position term is more than a number can hold.", "Scale R and b down.")
         distance = np.clip(np.arange(n_k) - rows[:, np.newaxis], -reach, reach)
         return np.take_along_axis(by_distance, distance + reach, axis=1)
 

@@ -186,8 +186,8 @@ def _attended(
     heads = [work.head(ready, rows, wanted, swept.get(ready.name)) for ready in layer.heads]
     mean = work.mean(heads, rows, wanted, swept.get("mean")) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
-    if not focus and layer.learned and shown == layer.names[0] and kind != "cross":
-        focus = (_centre(top.weights),)
+    if not focus and layer.turns_on is not None:
+        focus = (layer.turns_on,)
     focus = focus or (_telling(Links(top.top_keys, top.top_weights), inputs),)
     notes += _row_notes(top, inputs, n_k)
     outputs = [head.output for head in heads if head.output is not None]
@@ -265,11 +265,6 @@ def _telling(links: Links, inputs: Inputs) -> int:
                     best, telling = float(weight), i
                 break
     return telling
-
-
-def _centre(weights: Array) -> int:
-    """Return the word that the others look at most: of related words, the one that the sentence turns on."""
-    return int((weights.sum(axis=0) - weights.diagonal()).argmax())
 
 
 def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask | None) -> list[str]:

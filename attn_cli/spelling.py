@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unicodedata import normalize
+
 LONGEST_ENDING = 4
 
 
@@ -10,7 +12,10 @@ def features(word: str) -> list[str]:
 
     >>> features("Walking")
     ['*', 'Xx', '-g', '-ng', '-ing', '-king', '=walking']
+    >>> features("n’t") == features("n't")
+    True
     """
+    word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
     lower = word.lower()
     endings = [f"-{lower[-n:]}" for n in range(1, LONGEST_ENDING + 1) if len(lower) > n]
     return ["*", *_shape(word), *endings, f"={lower}"]

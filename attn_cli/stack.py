@@ -7,14 +7,13 @@ its named heads alone, and their X are the word vectors themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 
-from attn_cli.attention import attention_steps, project
+from attn_cli.attention import Steps, attention_steps, project
 from attn_cli.errors import InputError
 from attn_cli.masks import Mask
 from attn_cli.model import HeadWeights, Projection
@@ -40,8 +39,7 @@ class Start(NamedTuple):
 
     def of(self, word: str) -> Array:
         """Return the sum for this word, (d,)."""
-        written = normalize("NFC", word).replace("’", "'")  # as lookup has it, but for capitals
-        found = [self.places[name] for name in features(written) if name in self.places]
+        found = [self.places[name] for name in features(word) if name in self.places]
         total: Array = self.vectors[np.array(found, dtype=np.intp)].astype(np.float64).sum(axis=0)
         return total
 
@@ -80,18 +78,25 @@ class Encoder(NamedTuple):
         return self.norm_2.of(X + project(hidden, self.W_2, self.b_2))
 
 
+def taught_weights(head: HeadWeights, X: Array) -> Array:
+    """Return the weights (n, n) of a head over X (n, d) as it was taught: scaled dot product, no mask."""
+    return np.concatenate([steps.weights for steps in _by_blocks(X, head, None)])
+
+
 def _attended(X: Array, head: HeadWeights, mask: Mask | None) -> Array:
-    """Return one head's output (n, d_v), by blocks of rows: there is never an n x n array."""
+    """Return one head's output (n, d_v); there is never an n x n array."""
+    return np.concatenate([steps.output for steps in _by_blocks(X, head, mask)])
+
+
+def _by_blocks(X: Array, head: HeadWeights, mask: Mask | None) -> Iterator[Steps]:
     Q, K, V = (make(X, "in-out") for make in (head.queries, head.keys, head.values))
     scale = float(1 / np.sqrt(Q.shape[1]))
     size = max(1, BLOCK_CELLS // len(X))
-    outputs = []
     for start in range(0, len(X), size):
         rows = np.arange(start, min(start + size, len(X)))
-        bias = None if head.position is None else head.position.scores(Q[rows], rows, len(X)) * scale
+        bias = None if head.position is None else head.position.scores(Q[rows], rows, len(X), scale)
         allowed = None if mask is None else mask.rows(rows)
-        outputs.append(attention_steps(Q[rows], K, V, allowed, bias, scale).output)
-    return np.concatenate(outputs)
+        yield attention_steps(Q[rows], K, V, allowed, bias, scale)
 
 
 class Stack(NamedTuple):
@@ -143,7 +148,7 @@ class Stack(NamedTuple):
         about = _record(self.facts, "about").get(head) if is_last else None
         trained_on = self.facts.get("trained_on")
         scored_on = self.facts.get("scored_on")
-        accuracy, baseline = (score.get(name) for name in ("accuracy", "baseline"))
+        makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
         return Learned(
             self.name,
             self.layers,
@@ -152,14 +157,17 @@ class Stack(NamedTuple):
             else (),
             str(scored_on) if scored_on else None,
             str(about) if about else None,
-            _share(accuracy),
-            _share(baseline),
-            "words" if is_last and self.facts.get("values") == "words" else "learned",
+            _share(score.get("accuracy")),
+            _share(score.get("baseline")),
+            _share(score.get("precision")),
+            "words" if is_last and makes_words else "learned",
         )
 
 
 def _share(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and isfinite(value) and 0 <= value <= 1 else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if isfinite(value) and 0 <= value <= 1 else None
 
 
 def _record(facts: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -72,6 +72,7 @@ class Learned(NamedTuple):
     about: str | None  # what the head was taught to find; None where nobody chose
     accuracy: float | None
     baseline: float | None  # what the best fixed distance gets
+    precision: float | None  # of its strongest links to another word, the share that are right
     values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
 
 

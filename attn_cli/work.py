@@ -42,7 +42,7 @@ class Work(NamedTuple):
         """Return what the distance adds to the scores of these rows, (rows, n_k): given, or learned."""
         if head.position is None:
             return None if head.bias is None else head.bias[rows]
-        return head.position.scores(head.q[rows], rows, len(head.k)) * self.position_factor
+        return head.position.scores(head.q[rows], rows, len(head.k), self.position_factor)
 
     def steps(self, head: Ready, rows: Ints, allowed: Bools | None) -> Steps:
         """Return every step of these rows."""

@@ -1,12 +1,17 @@
 """The two models that come with attn: what they are held to, and the story that they have to tell."""
 
+import re
+
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_cross, trace_self
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.files import data_path
 from attn_cli.learned import BUNDLED, bundled
+from attn_cli.render import render
+from attn_cli.terminal import Terminal
 from attn_cli.vectors.table import bundled as vectors
+from attn_cli.view import View
 
 HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
@@ -54,7 +59,7 @@ def test_roles_has_one_layer_and_leaves_the_word_vectors_as_they_are():
 
 
 @pytest.mark.parametrize(("name", "head"), [(name, head) for name in LEAST for head in LEAST[name]])
-def test_a_bundled_model_scores_on_held_back_text_what_it_has_to(name, head):
+def test_the_score_that_a_bundled_model_states_is_what_it_has_to_reach(name, head):
     assert bundled(name).facts["scores"][head]["accuracy"] >= LEAST[name][head]
 
 
@@ -137,9 +142,66 @@ def test_across_two_texts_there_is_no_position_term_and_a_note_says_so():
 
 
 def test_a_word_behind_the_mask_changes_nothing_before_it_in_any_layer():
-    from attn_cli import trace_masked
 
     for name in BUNDLED:
         one = trace_masked("The cat sat on the mat", Settings(projection=name))
         other = trace_masked("The cat sat on the moon", Settings(projection=name))
         assert np.allclose(one.weights[:5, :5], other.weights[:5, :5], atol=1e-12), name
+
+
+# What the screens say of them
+
+
+def explained(text, **options):
+    kind = trace_masked if options.get("mask") else trace_self
+    trace = kind(text, Settings(**options))
+    return trace, " ".join(render(trace, View(), Terminal(), True).split())
+
+
+@pytest.mark.parametrize(
+    ("text", "verb"),
+    [
+        (FOX, "jumped"),
+        ("The professor explained attention to the students in the hall", "explained"),
+        ("Students love long lectures about grammar", "love"),
+        ("I gave my sister the old book that Mary wrote", "gave"),
+        ("The cat sat on the mat.", "sat"),
+    ],
+)
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_explain_takes_the_word_that_the_sentence_turns_on(text, verb, mask):
+    trace = (trace_masked if mask == "causal" else trace_self)(text, Settings(keep_punctuation=True))
+    assert [trace.query_tokens[i] for i in trace.focus] == [verb]
+
+
+def test_what_a_causal_mask_would_leave_is_said_of_one_layer_and_not_of_several():
+    trace, said = explained(FOX)
+    shown = re.search(r'"fox" [0-9.]+/[0-9.]+ = ([0-9.]+), "jumped"', said)
+    assert shown and "That is attn masked." in said
+    masked = trace_masked(FOX, Settings()).weights[trace.focus[0]]
+    assert float(shown[1]) == pytest.approx(masked[trace.key_tokens.index("fox")], abs=6e-4)
+    _, said = explained(FOX, projection="roles-deep")
+    assert "so could every word in the layers below" in said and "That is attn masked" not in said
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_explain_says_how_often_a_head_is_right_and_how_often_its_links_are(name):
+    _, said = explained(FOX, projection=name, head="object")
+    score = bundled(name).facts["scores"]["object"]
+    assert f"is right for {score['accuracy']:.1%} of the words that have one" in said
+    assert f"best fixed distance is right for {score['baseline']:.1%}" in said
+    assert f"Of its strongest links to another word, {score['precision']:.1%} are right." in said
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [
+        ({"mask": "causal"}, "under a mask"),
+        ({"score": "cosine"}, "with cosine scores"),
+        ({"tokenizer": "characters"}, "on characters"),
+        ({"mask": "window:1", "score": "dot"}, "under a mask and with dot scores"),
+    ],
+)
+def test_a_score_is_not_told_where_it_was_not_measured(options, how):
+    _, said = explained("The dog chased the cat", **options)
+    assert f"How often it is right {how} was not measured." in said and "is right for" not in said

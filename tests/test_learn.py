@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_slope
-from attn_cli.learn.relations import RELATIONS
+from attn_cli.learn.relations import RELATIONS, balances
 from attn_cli.learn.school import School
 from attn_cli.learn.score import head_weights
 from attn_cli.learn.sentences import SHAPES, UNKNOWN, Batch, Words, batches, feature_names, joined
@@ -150,7 +150,7 @@ def test_weights_loss_and_every_slope_are_those_of_pytorch(blend, balance, torch
                 rows.append(-(1 - blend) * (T * A[i].log()).sum() - blend * found)
                 counts.append(bool(batch.has_link[s, head, i]))
         with_link, without = sum(counts), len(counts) - sum(counts)
-        share = balance * min(1, with_link / without) if without else 0
+        share = made.balance[head] * min(1, with_link / without) if without else 0
         weights = torch.tensor([1.0 if has else share for has in counts], dtype=torch.float64)
         if weights.sum():
             total = total + batch.importance[head] * (torch.stack(rows) * weights).sum() / weights.sum()
@@ -209,8 +209,16 @@ def test_rows_without_the_relation_count_together_balance_times_as_much_as_those
     A[..., 2:, :] = np.eye(n)[0]  # rows that have no link lose nothing by looking at the first word
     targets = batch.targets.copy()
     targets[..., 2:, :] = np.eye(n)[0]
-    loss, _ = loss_and_slope(A, batch._replace(has_link=has_link, targets=targets), 0.0, 0.3)
-    assert loss == pytest.approx(np.log(n) / 1.3)
+    for balance in (0.3, 1.0, 2.0):
+        loss, _ = loss_and_slope(A, batch._replace(has_link=has_link, targets=targets), 0.0, balance)
+        assert loss == pytest.approx(np.log(n) / (1 + balance))
+
+
+def test_what_nearly_every_word_has_is_not_taught_by_those_that_lack_it():
+    assert balances(["relations", "subject", "head"], 1.0) == [0.3, 1.0, 0.3]
+    assert balances(["relations", "object"], 0.2) == [0.2, 0.2]
+    words, _ = lessons()
+    assert learner(words, balance=1.0).balance.tolist() == [0.3, 1.0, 1.0]
 
 
 # The steps
@@ -492,12 +500,12 @@ def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
     from attn_cli.learn.deep import Deep
 
     words, batch = lessons(tuple(RELATIONS))
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0})
+    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).settled()
     deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
     exact = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
-    wanted, _ = loss_and_slope(deep.weights(exact), exact, settings.blend, settings.balance)
+    wanted, _ = loss_and_slope(deep.weights(exact), exact, settings.blend, deep.balance.numpy())
     assert deep.learn(exact, 0.001) == pytest.approx(wanted, rel=1e-5)
 
 
@@ -505,7 +513,7 @@ def test_several_layers_learn_too(torch, little):
     from attn_cli.learn.deep import Deep
 
     words, batch = lessons()
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0})
+    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).settled()
     deep = Deep(words.matrix(), len(words.names), HEADS, settings, len(words.tags), len(words.kinds))
     batch = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
@@ -630,6 +638,7 @@ def test_what_must_be_given_is_asked_for(missing, little):
         (["missing.conllu", "-o", "m.safetensors"], 66),
         (["train.conllu", "missing.conllu", "-o", "m.safetensors"], 66),
         (["train.conllu", "--dev", "missing.conllu", "-o", "m.safetensors"], 66),
+        (["train.conllu", "dev.conllu", "--dev", "./dev.conllu", "-o", "m.safetensors"], 2),
         (["train.conllu", "-e", "missing.txt", "-o", "m.safetensors"], 66),
         ([".", "-o", "m.safetensors"], 66),
         (["train.conllu", "-o", "nowhere/m.safetensors"], 73),
@@ -817,3 +826,96 @@ def test_an_interrupt_of_several_layers_leaves_a_model_too(torch, little):
     assert code == 130
     assert "interrupted" in rest and "wrote deep.safetensors" in rest
     works(little, "deep.safetensors")
+
+
+# What each lesson is
+
+
+def school(little, texts, dev=(), **changes):
+    """A school whose learner learns nothing, and the batches that it is shown in one pass."""
+    from attn_cli.vectors.lookup import open_table
+
+    settings = TrainSettings(**{**vars(QUICK), "pairs": 0.0, **changes})
+    sentences = [parsed(text) for text in texts]
+    made = School(
+        open_table(str(little / VECTOR_FILE)), ["subject"], sentences, [*map(parsed, dev)], settings
+    )
+    shown = []
+    made.learner.learn = lambda batch, rate: shown.append(batch) or 0.0
+    made.epoch(0, lambda stage: None)
+    return made, shown
+
+
+def lengths(shown):
+    return [int(row.sum()) for batch in shown for row in batch.is_word]
+
+
+def test_half_of_the_sentences_are_learned_without_their_punctuation(little):
+    texts = [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root ./PUNCT/2/punct"] * 400
+    for share in (0.0, 0.5, 1.0):
+        found = lengths(school(little, texts, punctuation=share)[1])
+        assert len(found) == 400 and set(found) <= {2, 3}
+        assert found.count(2) / 400 == pytest.approx(share, abs=0.1)
+
+
+def test_some_sentences_are_learned_as_one_text_with_the_next(little):
+    texts = [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root"] * 400
+    assert set(lengths(school(little, texts)[1])) == {2}
+    found = lengths(school(little, texts, pairs=0.3)[1])
+    assert sum(found) == 800 and 0.2 < sum(n > 2 for n in found) / len(found) < 0.45
+
+
+def test_a_word_is_hidden_the_oftener_the_rarer_it_is(little):
+    made, shown = school(
+        little, [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root"] * 600 + [f"{DOERS[1]}/NOUN/0/root"] * 3
+    )
+    hidden = np.concatenate([batch.words[batch.is_word] == UNKNOWN for batch in shown])
+    assert 0 < hidden.mean() < 0.05, "what is common is nearly always shown"
+    rare, common = made.hidden[made.words.row(DOERS[1])], made.hidden[made.words.row(DOERS[0])]
+    assert 0.05 < rare < 0.15 and 0.02 < common < 0.021
+
+
+def test_what_is_held_back_changes_nothing_that_is_learned(torch, little):
+    odd = f"{DOERS[0]}/ODD/2/odd {DEEDS[0]}/VERB/0/root"
+    texts = little_language(40, 0)
+    made = []
+    for dev in ((), (odd,)):
+        learner, _ = school(little, texts, dev, layers=2)
+        made.append((learner.learner.copy(), learner.learner.helpers))
+    for ours, theirs in zip(*(part[0].values() for part in made), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert made[0][1]["tag.b"].shape == made[1][1]["tag.b"].shape
+
+
+def test_an_interrupt_in_a_pass_leaves_what_the_pass_before_it_had(little):
+    def run(name, stops_at):
+        seen = []
+
+        def report(stage):
+            seen.append(stage)
+            if stops_at == "the end of pass 2" and stage.phase == "epoch 2 of 12" and stage.done == 1:
+                raise KeyboardInterrupt
+
+        def told(epoch):
+            if stops_at == "after pass 1":
+                raise KeyboardInterrupt
+
+        made = train_file(
+            [str(little / "train.conllu")], str(little / name), None, str(little / VECTOR_FILE), QUICK, report,
+            told,
+        )  # fmt: skip
+        assert made.interrupted and made.epochs == 1
+        return (little / name).read_bytes()
+
+    assert run("a.safetensors", "after pass 1") == run("b.safetensors", "the end of pass 2")
+
+
+def test_the_helping_tasks_are_learned_beside_the_heads(torch, little):
+    from attn_cli.learn.deep import Deep
+
+    words, batch = lessons(tuple(RELATIONS))
+    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).settled()
+    deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
+    deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
+    for name in ("tag.b", "kind.b", "word.b"):
+        assert deep.helpers[name].detach().numpy().any(), name

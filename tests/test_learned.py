@@ -11,6 +11,7 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError, UsageError
+from attn_cli.learn.sentences import Words
 from attn_cli.learned import BUNDLED, named, read_model
 from attn_cli.spelling import features
 from attn_cli.tensors import read_safetensors, write_safetensors
@@ -280,7 +281,7 @@ def test_facts_of_another_kind_do_no_harm(facts, form, files, tmp_path):
 
 
 def test_names_of_heads_are_shown_and_never_obeyed(files, tmp_path):
-    names = ["\x1b[31mred\n", "[/b]\u202e", "all"]
+    names = ["\x1b[31mred\n", "[/b]\u202e", "every"]
     files(1, names=names)
     for args in (
         ["--head", "all"],
@@ -587,3 +588,69 @@ def test_an_unknown_word_is_spelled_alike_however_its_accents_are_stored(files):
     settings = files(1)
     one, other = (trace_self(normalize(form, "a blörptwíng cat"), settings) for form in ("NFC", "NFD"))
     np.testing.assert_array_equal(one.x_query, other.x_query)
+
+
+# What is sound in each part and not in the whole
+
+
+@LAYERS
+@pytest.mark.parametrize("size", [1e7, -1e7, -1e308, 1e308])
+@pytest.mark.parametrize("array", ["R", "b", "W_q", "b_k"])
+def test_numbers_that_nothing_learns_are_refused_and_never_pass_for_a_mask(array, size, layers, files):
+    said = refused(files(layers, lambda made: made[f"{layers - 1}.{array}"].fill(size)))
+    assert "beyond a million" in said
+
+
+def test_a_huge_vector_of_a_spelling_is_refused_in_one_line(files, tmp_path):
+    files(1, lambda made: made["start.vectors"].fill(1e308))
+    ran = attn("self", "unheard cats", "-p", "m.safetensors", "-e", "v.txt", cwd=tmp_path)
+    assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["all", "mean"])
+def test_a_head_cannot_be_called_what_the_option_means_by_something_else(name, files):
+    assert "all or mean" in refused(files(1, names=["relations", name, "other"]))
+
+
+@pytest.mark.parametrize("missing", ["0.W_q", "1.W_q", "2.W_q"])
+def test_a_layer_that_is_missing_is_named(missing, files):
+    assert missing in refused(files(3, lambda made: made.pop(missing)))
+
+
+@pytest.mark.parametrize("columns", [3, None])
+def test_values_that_are_no_word_vectors_are_given_no_words(columns, files, tmp_path):
+    def change(made):
+        for name in ("2.W_v", "2.b_v"):
+            value = made.pop(name)
+            if columns:
+                made[name] = value[..., :columns]
+
+    files(3, change, facts={"values": "words"})
+    ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", "-f", "json", cwd=tmp_path)
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    assert record["output_words"] is None and record["learned"]["values"] == "learned"
+
+
+@pytest.mark.parametrize("command", ["self", "score"])
+def test_a_model_that_takes_other_numbers_a_word_is_refused_by_every_command(command, files, tmp_path):
+    files(1)
+    made = models.arrays(3, 1, dim=5)
+    models.write(tmp_path / "m.safetensors", made, models.table(), NAMES[1])
+    (tmp_path / "one.conllu").write_text("1\tcat\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
+    args = ["self", "a cat", "-p", "m.safetensors"]
+    args = ["learn", "score", "m.safetensors", "one.conllu"] if command == "score" else args
+    ran = attn(*args, "-e", "v.txt", cwd=tmp_path)
+    assert (ran.code, ran.out) == (65, "") and "5 numbers a word" in ran.err
+
+
+def test_a_share_is_a_number(files):
+    facts = {"scores": {"relations": {"accuracy": True, "baseline": 0.5}}}
+    learned = trace_self(TEXT, files(1, facts=facts)).learned
+    assert (learned.accuracy, learned.baseline) == (None, 0.5)
+
+
+@pytest.mark.parametrize(("one", "other"), [("n’t", "n't"), ("’S", "'S"), ("cafe\u0301s", "caf\u00e9s")])
+def test_a_word_has_one_spelling_while_learning_and_afterwards(one, other):
+    words = Words(models.table("o'clock don't isn't he's she's cafés decafés"), 20, 5, ["subject"])
+    assert features(one) == features(other) and words.spelling(one) == words.spelling(other) != []

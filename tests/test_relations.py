@@ -157,3 +157,10 @@ def test_every_head_counts_something_and_together_they_count_one():
     for names in (list(RELATIONS), ["subject"], ["next", "head"]):
         counts = importance(names)
         assert min(counts) > 0 and sum(counts) == pytest.approx(1)
+
+
+def test_a_mark_is_neither_row_nor_target_whatever_it_is_called():
+    ratio = "Mix/VERB/0/root salt/NOUN/1/obj ://PUNCT/4/case one/NUM/1/obl"
+    assert not any(":" in link for link in links("relations", ratio.replace("://", ":/")))
+    shout = "!/PUNCT/0/root at/ADP/3/case him/PRON/1/obl"
+    assert links("relations", shout) == {"at>him", "him>at"}

@@ -84,15 +84,16 @@ def test_weights_are_those_of_the_formula(seed, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_accuracy_baseline_and_count_are_those_counted_by_hand(seed, tmp_path):
+def test_accuracy_baseline_count_and_precision_are_those_counted_by_hand(seed, tmp_path):
     stack, made = model(tmp_path, seed=seed)
     scores = score(stack, models.table(), SENTENCES, silent)
     assert [one.name for one in scores] == NAMES
     for h, one in enumerate(scores):
-        right = count = 0
+        right = count = drawn = 0
         by_distance = dict.fromkeys(range(-9, 10), 0)
         for sentence in SENTENCES:
             weights = weights_by_hand(made, h, sentence.words)
+            drawn += sum(row.index(max(row)) != i for i, row in enumerate(weights))
             for query, keys in RELATIONS[one.name].links(sentence).items():
                 count += 1
                 right += weights[query].index(max(weights[query])) in keys
@@ -101,6 +102,7 @@ def test_accuracy_baseline_and_count_are_those_counted_by_hand(seed, tmp_path):
         assert one.count == count > 0
         assert one.accuracy == right / count
         assert one.baseline == max(by_distance.values()) / count
+        assert one.precision == right / drawn and drawn > count / 2
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -115,6 +117,18 @@ def test_where_all_weights_are_equal_the_first_word_is_the_strongest(layers, tmp
     assert {name: one.count for name, one in by_name.items()} == dict.fromkeys(names, 2)
 
 
+def test_a_head_that_draws_no_link_to_another_word_has_no_precision(tmp_path):
+    def itself(name, value):
+        made = zeros(name, value)
+        if name == "0.b":
+            made[:, value.shape[1] // 2] = 9.0
+        return made
+
+    stack, _ = model(tmp_path, change=itself)
+    for one in score(stack, models.table(), SENTENCES, silent):
+        assert (one.accuracy, one.precision) == (0, None)
+
+
 def test_the_baseline_is_the_best_single_distance(tmp_path):
     stack, _ = model(tmp_path, ["modifier", "determiner", "previous"])
     by_name = {one.name: one.baseline for one in score(stack, models.table(), SENTENCES, silent)}
@@ -125,7 +139,7 @@ def test_the_baseline_is_the_best_single_distance(tmp_path):
 def test_a_relation_that_no_word_has_has_no_score(tmp_path):
     stack, _ = model(tmp_path, ["possessor", "subject", "oblique"])
     found = score(stack, models.table(), SENTENCES[:1], silent)
-    assert [tuple(one) for one in (found[0], found[2])] == [
+    assert [tuple(one)[:4] for one in (found[0], found[2])] == [
         ("possessor", None, None, 0),
         ("oblique", None, None, 0),
     ]
@@ -175,11 +189,14 @@ def test_the_json_has_the_shape_that_the_design_states(how, files):
     )
     assert (record["model"], record["treebank"]) == ("model.safetensors", "bank.conllu")
     assert record["sentences"] == len(BANK)
-    assert [list(head) for head in record["heads"]] == [["name", "accuracy", "baseline", "count"]] * 3
+    assert [list(head) for head in record["heads"]] == [
+        ["name", "accuracy", "baseline", "count", "precision"]
+    ] * 3
     stack = read_model(str(files / "model.safetensors"))
     wanted = score(stack, models.table(), SENTENCES, silent)
     assert [tuple(head.values()) for head in record["heads"]] == [tuple(one) for one in wanted]
-    assert record["heads"][1] == {"name": "possessor", "accuracy": None, "baseline": None, "count": 0}
+    none = record["heads"][1]
+    assert none == {"name": "possessor", "accuracy": None, "baseline": None, "count": 0, "precision": 0}
 
 
 def test_the_json_fits_the_schema(files):
@@ -193,13 +210,18 @@ def test_the_table_shows_every_head_and_a_dash_where_no_word_has_the_relation(fi
     lines = ran.out.splitlines()
     by_name = {line.split()[0]: line.split()[1:] for line in lines[1:4]}
     assert list(by_name) == ["relations", "possessor", "subject"]
-    assert by_name["possessor"] == ["–", "–", "0"]
+    assert by_name["possessor"] == ["–", "–", "0.000", "0"]
     wanted = {
         one.name: one
         for one in score(read_model(str(files / "model.safetensors")), models.table(), SENTENCES, silent)
     }
     one = wanted["subject"]
-    assert by_name["subject"] == [f"{one.accuracy:.3f}", f"{one.baseline:.3f}", str(one.count)]
+    assert by_name["subject"] == [
+        f"{one.accuracy:.3f}",
+        f"{one.baseline:.3f}",
+        f"{one.precision:.3f}",
+        str(one.count),
+    ]
 
 
 def test_where_only_ascii_can_be_written_the_table_is_ascii(files):

@@ -45,13 +45,18 @@ def test_a_sentence_is_its_words_governors_relations_and_tags(read):
     assert dogs == Sentence(("Dogs", "bark"), (1, -1), ("nsubj", "root"), ("NOUN", "VERB"))
 
 
+def packed(data):
+    """The same bytes whenever it is called: each worker must find the same tests."""
+    return gzip.compress(data, mtime=0)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     {
         "plain.conllu": TEXT.encode(),
-        "bank.conllu.gz": gzip.compress(TEXT.encode()),
+        "bank.conllu.gz": packed(TEXT.encode()),
         "bank.conllu.xz": lzma.compress(TEXT.encode()),
-        "packed-in-spite-of-its-name": gzip.compress(TEXT.encode()),
+        "packed-in-spite-of-its-name": packed(TEXT.encode()),
         "plain-in-spite-of-its-name.xz": TEXT.encode(),
         "crlf.conllu": TEXT.replace("\n", "\r\n").encode(),
         "byte-order-mark.conllu": b"\xef\xbb\xbf" + TEXT.encode(),
@@ -62,6 +67,7 @@ def test_a_sentence_is_its_words_governors_relations_and_tags(read):
         "comments.conllu": b"# newdoc\n# text = a\tb\n"
         + TEXT.replace("\n2\t", "\n# in between\n2\t").encode(),
     }.items(),
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_same_sentences_come_out_of_every_wrapping(name, data, read):
     assert read(data, name) == SENTENCES
@@ -154,10 +160,8 @@ def test_on_the_command_line_it_is_65_and_one_line(command, kind, tmp_path):
 @pytest.mark.parametrize(
     ("name", "data"),
     {
-        "short.gz": gzip.compress(TEXT.encode() * 50)[:60],
-        "damaged.gz": gzip.compress(TEXT.encode() * 50)[:20]
-        + bytes(9)
-        + gzip.compress(TEXT.encode() * 50)[29:],
+        "short.gz": packed(TEXT.encode() * 50)[:60],
+        "damaged.gz": packed(TEXT.encode() * 50)[:20] + bytes(9) + packed(TEXT.encode() * 50)[29:],
         "short.xz": lzma.compress(TEXT.encode() * 50)[:-30],
         "utf-16.conllu": TEXT.encode("utf-16"),
         "zeros": bytes(1 << 20),
@@ -165,9 +169,10 @@ def test_on_the_command_line_it_is_65_and_one_line(command, kind, tmp_path):
         "a-line-of-5-MB": b"x" * (5 << 20),
         "a-word-of-5-MB": columns("1", "x" * (5 << 20)).encode(),
         "5-MB-of-words-in-one-column": columns("1", "x y " * (5 << 18)).encode(),
-        "a-bomb-of-zeros.gz": gzip.compress(bytes(64 << 20)),
+        "a-bomb-of-zeros.gz": packed(bytes(64 << 20)),
         "noise": random.Random(0).randbytes(1 << 18),
     }.items(),
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_nonsense_is_refused_at_once(name, data, read):
     with pytest.raises(InputError):
@@ -232,3 +237,11 @@ def test_a_sentence_without_marks_stays_as_it_is():
 def test_marks_that_govern_each_other_in_a_ring_do_not_hang():
     ring = "./PUNCT/2/punct ./PUNCT/1/punct x/X/1/dep"
     assert parsed(ring).without_punctuation() == Sentence(("x",), (-1,), ("dep",), ("X",))
+
+
+@pytest.mark.parametrize("kind", ["words", "blank lines"])
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(kind, read, monkeypatch):
+    monkeypatch.setattr("attn_cli.learn.treebank.LARGEST", 1 << 20)
+    many = "\n" * (2 << 20) if kind == "blank lines" else (columns("1", "a") + "\n") * 60_000
+    with pytest.raises(InputError, match="unpacks to more than 1 MB"):
+        read(packed(many.encode()), "bomb.gz")

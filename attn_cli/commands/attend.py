@@ -92,8 +92,8 @@ def explain(
 ) -> None:
     """The walk: every step, every number, one sentence each.
 
-    It opens with one row by hand, goes on to the whole matrix and the mask, and ends with who
-    attends to whom.
+    It opens with one row by hand (that of the main verb, if the heads find one; -q takes any), goes on
+    to the whole matrix and the mask, and ends with who attends to whom.
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,10 @@ from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_jso
 from attn_cli.errors import InputError
 from attn_cli.options import Command, Output
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.learn.score import Score
+    from attn_cli.render.blocks import Block
 
 app = typer.Typer(
     help="Learned attention: train a model on a treebank, score it.\n\n"
@@ -36,23 +41,24 @@ def score(
     """How often each head is right, beside the best fixed distance.
 
     Of the words that have the head's relation in the treebank, the share whose strongest link is one
-    of the right words.
+    of the right words; and of the strongest links to another word, the share that are right.
 
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
-    from attn_cli.inputs import wrong_pairing
+    from attn_cli.inputs import check_pairing
     from attn_cli.learn.score import score as measure
     from attn_cli.learn.treebank import read_treebank
     from attn_cli.learned import named
     from attn_cli.render.about import count
+    from attn_cli.render.blocks import Say
+    from attn_cli.render.draw import draw
     from attn_cli.render.progress import TrainingBar
     from attn_cli.vectors.lookup import open_table
 
     view = viewed(format, output)
     stack = named(model)
     table = open_table(embedding or "word2vec")
-    if stack.fingerprint != table.fingerprint():
-        raise wrong_pairing(stack, table.name)
+    check_pairing(stack, table)
     sentences = read_treebank(treebank)
     with TrainingBar(quiet=True) as bar:
         scores = measure(stack, table, sentences, bar)
@@ -63,21 +69,28 @@ def score(
         heads = [one._asdict() for one in scores]
         deliver_json({**record, "sentences": len(sentences), "heads": heads}, view)
         return
-    dash = "–" if terminal_for(view).unicode else "-"
-    width = max(len(one.name) for one in scores)
-    lines = [f"{'head':<{width}}  right  fixed distance   words"]
+    terminal = terminal_for(view)
+    said = visible(
+        f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
+    )
+    deliver(terminal.paint(draw([*_screen(scores), Say(said)], view, terminal)), view)
+
+
+def _screen(scores: Sequence[Score]) -> Iterator[Block]:
+    """Yield a row for each head, and what its columns are."""
+    from attn_cli.render.blocks import Columns, Say
+
+    rows = []
     for one in scores:
-        shares = [f"{dash}    " if x is None else f"{x:.3f}" for x in (one.accuracy, one.baseline)]
-        lines.append(f"{one.name:<{width}}  {shares[0]}           {shares[1]}  {one.count:>6,}")
-    lines += [
-        "",
-        "right: of the words that have the relation, the share whose strongest link is one of the right words.",
-        "fixed distance: the share that the best single distance gets, chosen on this treebank.",
-        visible(
-            f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-        ),
-    ]
-    deliver("\n".join(lines) + "\n", view)
+        shares = ["–" if x is None else f"{x:.3f}" for x in (one.accuracy, one.baseline, one.precision)]
+        rows.append([one.name, *shares, f"{one.count:,}"])
+    yield Columns(["head", "right", "fixed distance", "precision", "words"], rows)
+    yield Say("")
+    yield Say(
+        "right: of the words that have the relation, the share whose strongest link is one of the right words."
+    )
+    yield Say("fixed distance: the share that the best single distance gets, chosen on this treebank.")
+    yield Say("precision: of the strongest links that go to another word, the share that are right.")
 
 
 @app.command(cls=Command)
@@ -122,7 +135,7 @@ def train(
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies).
 
-    One layer is learned in NumPy, several in PyTorch. Ctrl-C ends it and keeps what whole passes have learned.
+    One layer is learned in NumPy, several in PyTorch. Ctrl-C ends it and writes what whole passes have learned.
 
     Example: attn learn train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """

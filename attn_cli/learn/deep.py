@@ -12,7 +12,8 @@ import numpy as np
 
 from attn_cli.errors import MissingExtra
 from attn_cli.learn.one_layer import distances, first_biases
-from attn_cli.learn.sentences import UNKNOWN, Batch
+from attn_cli.learn.relations import balances
+from attn_cli.learn.sentences import NONE, UNKNOWN, Batch
 from attn_cli.stack import NEARLY_ZERO
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Deep:
         torch.set_num_threads(settings.threads)
         torch.use_deterministic_algorithms(True)
         self.settings = settings
+        self.balance = torch.tensor(balances(heads, settings.balance or 0))
         self.vectors = torch.from_numpy(vectors)
         self.features = features
         d, width = vectors.shape[1], settings.width
@@ -177,7 +179,7 @@ class Deep:
     def _help(self, X: Tensor, name: str, wanted: NDArray[np.intp]) -> Tensor:
         made = X @ self.helpers[f"{name}.W"] + self.helpers[f"{name}.b"]
         right = self.torch.from_numpy(wanted).flatten()
-        return self.torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=-100)
+        return self.torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
 
     def _loss(self, scores: Tensor, batch: Batch) -> Tensor:
         """Return what `one_layer.loss_and_slope` returns as its loss."""
@@ -188,7 +190,7 @@ class Deep:
         surprise = -((1 - blend) * (T * log_A.clamp(min=-46)).sum(3) + blend * found)
         without = torch.from_numpy(batch.is_word)[:, None] & ~has_link
         with_link, rest = has_link.sum((0, 2)), without.sum((0, 2))
-        share = self.settings.balance * (with_link / rest.clamp(min=1)).clamp(max=1)
+        share = self.balance * (with_link / rest.clamp(min=1)).clamp(max=1)
         counts = has_link + without * share[:, None]
         importance = torch.from_numpy(batch.importance) / counts.sum((0, 2)).clamp(min=1e-9)
         return (surprise * counts * importance[:, None]).sum()
@@ -206,7 +208,6 @@ class Deep:
     def arrays(self) -> dict[str, Floats]:
         """Return the layers' arrays as a model's file names them."""
         named = {}
-        last = self.settings.layers - 1
         for name, parameter in self.parameters.items():
             value = parameter.detach().numpy().copy()
             layer, _, key = name.partition(".")
@@ -217,7 +218,6 @@ class Deep:
                 value = value.reshape(len(self.parameters[f"{layer}.b"]), -1)
             if name != "start":
                 named[name] = value
-        assert f"{last}.W_q" in named
         return named
 
     def start(self) -> Floats:

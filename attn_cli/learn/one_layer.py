@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.learn.relations import RELATIONS
+from attn_cli.learn.relations import RELATIONS, balances
 from attn_cli.learn.sentences import UNKNOWN, Batch
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class OneLayer:
         self.vectors = vectors
         self.reach = reach
         self.blend = blend
-        self.balance = balance
+        self.balance = np.array(balances(heads, balance), vectors.dtype)
 
         def small(*shape: int, size: float) -> Floats:
             return (draw.standard_normal(shape) * size).astype(vectors.dtype)
@@ -133,11 +133,11 @@ class OneLayer:
         for name, value in copied.items():
             self.parameters[name][...] = value
 
-    def arrays(self, layer: int = 0) -> dict[str, Floats]:
+    def arrays(self) -> dict[str, Floats]:
         """Return the layer's arrays as a model's file names them."""
         p = self.parameters
-        named = {f"{layer}.W_{m}": p[f"W_{m}"].transpose(1, 0, 2) for m in "qk"}
-        named |= {f"{layer}.{name}": p[name] for name in ("b_q", "b_k", "R", "b")}
+        named = {f"0.W_{m}": p[f"W_{m}"].transpose(1, 0, 2) for m in "qk"}
+        named |= {f"0.{name}": p[name] for name in ("b_q", "b_k", "R", "b")}
         return named
 
     def start(self) -> Floats:
@@ -169,12 +169,12 @@ def _by_head(X: Floats, W: Floats, b: Floats) -> Floats:
     return made.reshape(size, n, *b.shape).transpose(0, 2, 1, 3)
 
 
-def loss_and_slope(A: Floats, batch: Batch, blend: float, balance: float) -> tuple[float, Floats]:
+def loss_and_slope(A: Floats, batch: Batch, blend: float, balance: Floats | float) -> tuple[float, Floats]:
     """Return the mean loss of the heads, and its slope dL/dz (b, h, n, n).
 
     A row's target is, by the share `blend`, its wanted words weighted as the model has them now: to find one of
-    them well is enough. Rows without the relation outnumber the others; together they count `balance` times as
-    much as the rows with it.
+    them well is enough. Rows without the relation mostly outnumber the others; together they count `balance`
+    (one number for each head) times as much as the rows with it, and none counts more than that.
     """
     T, has_link = batch.targets, batch.has_link
     right = np.where(T > 0, A, 0)

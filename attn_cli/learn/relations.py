@@ -110,7 +110,7 @@ def _marks(sentence: Sentence) -> set[int]:
 
 # Who did what comes first: where a word has several links, these shares of its attention are asked for.
 WANTED = {"nsubj": 2.0, "obj": 1.5, "xcomp": 2.0, "ccomp": 1.5, "obl": 1.0, "iobj": 1.0}
-NEARER = 3.0
+NEARER = 6.0
 
 RELATIONS = {
     "relations": Relation(
@@ -119,7 +119,7 @@ RELATIONS = {
         _related_names,
     ),
     "head": Relation("from a word to the word that governs it", _governor),
-    "subject": Relation("from a verb to its subject", _downwards("nsubj")),
+    "subject": Relation("from a predicate (mostly a verb) to its subject", _downwards("nsubj")),
     "object": Relation("from a verb to its object", _downwards("obj")),
     "oblique": Relation(
         "from a verb to the preposition that opens one of its phrases", lambda s: _pairs(_prepositions(s))
@@ -135,6 +135,15 @@ RELATIONS = {
     "next": Relation("from a word to the one after", lambda s: _apart(s, 1), distance=1),
 }
 MAIN = "relations"
+RARE = 0.3
+
+
+def balances(heads: Sequence[str], balance: float) -> list[float]:
+    """Return, for each head, how much its rows without the relation count beside its rows with it.
+
+    Where nearly every row has the relation, to be without is the rare case, and counts little.
+    """
+    return [min(balance, RARE) if name in (MAIN, "head") else balance for name in heads]
 
 
 def importance(heads: Sequence[str]) -> list[float]:

@@ -35,7 +35,7 @@ class School:
         dev: list[Sentence],
         settings: TrainSettings,
     ) -> None:
-        self.settings = settings
+        self.settings = settings = settings.settled()
         self.draw = np.random.default_rng([settings.seed, 0])
         self.words = Words(table, settings.endings, settings.itself or 0, heads)
         bare = [sentence.without_punctuation() for sentence in sentences]
@@ -54,7 +54,7 @@ class School:
         if settings.layers == 1:
             self.learner = OneLayer(
                 vectors, len(self.words.names), heads, settings.dim, settings.reach, settings.blend,
-                settings.balance, settings.seed,
+                settings.balance or 0, settings.seed,
             )  # fmt: skip
         else:
             tags, kinds = len(self.words.tags), len(self.words.kinds)

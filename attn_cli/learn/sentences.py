@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 UNKNOWN = -1
+NONE = -100  # PyTorch's cross_entropy passes over these
 
 
 class Lesson(NamedTuple):
@@ -37,7 +38,7 @@ class Batch(NamedTuple):
     is_word: NDArray[np.bool_]  # (b, n)
     targets: NDArray[np.float32]  # (b, h, n, n), rows sum to one, or to zero beyond the sentence
     has_link: NDArray[np.bool_]  # (b, h, n)
-    tags: NDArray[np.intp]  # (b, n), -100 beyond the sentence
+    tags: NDArray[np.intp]  # (b, n), NONE beyond the sentence
     relations: NDArray[np.intp]  # (b, n), the same
     importance: NDArray[np.float32]  # (h,), of each head in the loss; together one
 
@@ -88,11 +89,8 @@ class Words:
             np.array([self.row(word) for word in sentence.words], dtype=np.intp),
             [self.spelling(word) for word in sentence.words],
             [RELATIONS[h].links(sentence) if exact else RELATIONS[h].lesson(sentence) for h in self.heads],
-            np.array([self.tags.setdefault(tag, len(self.tags)) for tag in sentence.tags], dtype=np.intp),
-            np.array(
-                [self.kinds.setdefault(r.partition(":")[0], len(self.kinds)) for r in sentence.relations],
-                dtype=np.intp,
-            ),
+            _numbered(sentence.tags, self.tags, exact),
+            _numbered([relation.partition(":")[0] for relation in sentence.relations], self.kinds, exact),
         )
 
     def batch(self, lessons: Sequence[Lesson], hidden: Sequence[NDArray[np.bool_]] | None = None) -> Batch:
@@ -105,7 +103,7 @@ class Words:
         is_word = np.zeros((b, n), dtype=bool)
         targets = np.zeros((b, h, n, n), dtype=np.float32)
         has_link = np.zeros((b, h, n), dtype=bool)
-        tags, relations = np.full((b, n), -100), np.full((b, n), -100)
+        tags, relations = np.full((b, n), NONE), np.full((b, n), NONE)
         for s, lesson in enumerate(lessons):
             size = len(lesson.words)
             words[s, :size] = lesson.words if hidden is None else np.where(hidden[s], UNKNOWN, lesson.words)
@@ -124,6 +122,12 @@ class Words:
         total = targets.sum(axis=-1, keepdims=True)
         targets /= np.where(total == 0, 1, total)
         return Batch(words, spelled, is_word, targets, has_link, tags, relations, self.importance)
+
+
+def _numbered(names: Sequence[str], known: dict[str, int], only_known: bool) -> NDArray[np.intp]:
+    """Return the numbers of names: a new name gets the next, or NONE where only known ones count."""
+    found = [known.get(name, NONE) if only_known else known.setdefault(name, len(known)) for name in names]
+    return np.array(found, dtype=np.intp)
 
 
 def feature_names(table: Table, endings: int, itself: int) -> list[str]:

@@ -25,7 +25,7 @@ class TrainSettings:
     endings: int = 600
     itself: int | None = None  # none, or 1000
     blend: float = 0.5
-    balance: float = 0.3
+    balance: float | None = None  # 1, or 2
     batch: int = 1500
     punctuation: float = 0.5
     pairs: float = 0.1
@@ -39,5 +39,6 @@ class TrainSettings:
             relations=",".join(RELATIONS) if self.relations is None else self.relations,
             epochs=(18 if several else 12) if self.epochs is None else self.epochs,
             rate=(0.0015 if several else 0.003) if self.rate is None else self.rate,
+            balance=(2.0 if several else 1.0) if self.balance is None else self.balance,
             itself=(1000 if several else 0) if self.itself is None else self.itself,
         )

@@ -12,6 +12,7 @@ from attn_cli.visible import visible
 
 COLUMNS = 10
 MOST_WORDS = 1000
+LARGEST = 1 << 29  # bytes, unpacked: ten times the largest English treebank
 
 
 class Sentence(NamedTuple):
@@ -56,8 +57,11 @@ def read_treebank(path: str) -> list[Sentence]:
 def _sentences(path: str) -> Iterator[Sentence]:
     name = visible(path)
     rows: list[tuple[int, list[str]]] = []
-    found = False
+    found, read = False, 0
     for number, raw in enumerate(packed_lines(path), 1):
+        read += len(raw)
+        if read > LARGEST:
+            raise InputError(f"{name} unpacks to more than {LARGEST >> 20} MB.", "Give a part of it.")
         data = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         line = data.decode("utf-8", "replace").rstrip("\r\n")
         if not line.strip():

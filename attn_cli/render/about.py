@@ -114,15 +114,31 @@ def learned(trace: Trace) -> list[str]:
         return [origin]
     if told.about is None:
         head = f"Head {short(trace.shown.name)} of layer {trace.projection.layer}"
-        return [f"{head} was given no task: it learned what helps the named heads above it.", origin]
+        return [f"{head} was given no relation to find: it learned what helps the layers above it.", origin]
     said = [f"Head {short(trace.shown.name)} was taught to look {told.about}.", origin]
     if told.accuracy is not None and told.baseline is not None and told.scored_on is not None:
+        unlike = _unlike_lessons(trace)
         held_back = visible(told.scored_on.partition(".")[0])
         said.append(
-            f"In {held_back}, text it never saw, its strongest link is right for {told.accuracy:.1%} of the words "
-            f"that have one; the best fixed distance is right for {told.baseline:.1%}."
+            f"How often it is right {' and '.join(unlike)} was not measured."
+            if unlike
+            else f"In {held_back}, text kept from it, its strongest link is right for {told.accuracy:.1%} of the "
+            f"words that have one; the best fixed distance is right for {told.baseline:.1%}."
         )
+        if told.precision is not None and not unlike:
+            said.append(f"Of its strongest links to another word, {told.precision:.1%} are right.")
     return said
+
+
+def _unlike_lessons(trace: Trace) -> list[str]:
+    """Return in what this differs from how heads are trained and scored."""
+    differences = {
+        "across two texts": not trace.is_self,
+        "under a mask": trace.mask_name != "none",
+        f"with {trace.score} scores": trace.score != "scaled",
+        f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
+    }
+    return [name for name, differs in differences.items() if differs]
 
 
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:

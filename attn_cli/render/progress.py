@@ -27,7 +27,7 @@ class TrainingBar:
             from rich.progress import BarColumn, Progress, TextColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
-            progress = Progress(*columns, console=Console(stderr=True))
+            progress = Progress(*columns, console=Console(stderr=True), transient=True)
             self.task = progress.add_task("reading", total=1.0, told="")
             progress.start()
             self.bar = progress

@@ -153,7 +153,7 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
         header.append(" ".join(divided))
     if row.position is not None:
         header += ["position", "sum"]
-    header += ["exp" if not row.shift else "exp(s - max)", f"/ {FOUR(row.total)}"]
+    header += ["exp" if not row.shift else "exp(s - max)", f"/ {_weight(row.total)}"]
     rows = []
     for j in keys:
         shut = row.masked[j] == float("-inf")
@@ -169,7 +169,7 @@ def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
         rows.append([f"{len(others):,} others", *(["…"] * len(blank)), _weight(exps), _weight(weights)])
-    rows.append(["sum", *(["…"] * len(blank)), FOUR(row.total), FOUR(sum(row.weights))])
+    rows.append(["sum", *(["…"] * len(blank)), _weight(row.total), FOUR(sum(row.weights))])
     return Columns(header, rows)
 
 
@@ -186,7 +186,7 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
         "itself" if trace.is_self and j == row.query else name for j, name in zip(order, tokens, strict=True)
     ]
     parts = [f"{_weight(row.weights[j])} to {name}" for j, name in zip(order, names, strict=True)]
-    tail = " and no more to any other." if len(allowed) > 3 else "."
+    tail = f" and at most {_weight(row.weights[allowed[3]])} to any other." if len(allowed) > 3 else "."
     yield Say(f"So {query} gives {', '.join(parts)}{tail}")
     mixed = " + ".join(f"{_weight(row.weights[j])} v({name})" for j, name in zip(order, tokens, strict=True))
     rest = " + ..." if len(allowed) > 3 else ""
@@ -200,5 +200,7 @@ def _told_apart(trace: Trace, j: int) -> str:
 
 
 def _weight(weight: float) -> str:
-    """Return a weight, or an exp, with four decimals, or with what digits it has below that."""
+    """Return a weight, or an exp, with four decimals; beyond what those can tell, with five digits or three."""
+    if weight >= 10_000:
+        return f"{weight:.4e}"
     return FOUR(weight) if weight == 0 or weight >= 0.001 else f"{weight:.2e}"

@@ -62,6 +62,8 @@ def _multiples(trace: Trace) -> Iterator[Block]:
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, of half a word's attention or more:")
     yield Links([(head.name, _found(trace, head)) for head in trace.heads], none="none")
+    if trace.learned and trace.learned.about:
+        yield Say("Some of these links are wrong: attn explain --head NAME says how often a head is right.")
     yield Say("--head NAME shows one head with its numbers; --precision 3 all of them.", quiet=True)
 
 
@@ -147,11 +149,11 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
     """Yield, for each query, a bar and a number for every word it may attend to."""
     rows = trace.listed if trace.asked or len(trace.listed) <= MOST_ROWS else trace.listed[:MOST_ROWS]
     largest = _largest(trace, rows)
-    for n, head in enumerate(_drawn_heads(trace)):
+    for head in _drawn_heads(trace):
         if len(_drawn_heads(trace)) > 1:
             yield Heading(f"Head {head.name}", 2)
         for i in rows:
-            if n or i != rows[0]:
+            if i != rows[0]:
                 yield Say("")
             yield _row_bars(trace, head, i, largest)
     if len(rows) < len(trace.listed):
@@ -268,6 +270,12 @@ def _mask(trace: Trace) -> Iterator[Block]:
         return
     yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, also at those after it.")
     if trace.condensed:
+        return
+    if trace.projection.layer:
+        yield Say(
+            "Under a causal mask (attn masked) it could look only back, and so could every word in the layers "
+            "below: all numbers would be others."
+        )
         return
     weights = trace.shown.weights[i].tolist()
     past = sum(weights[: i + 1])

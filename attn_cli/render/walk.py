@@ -25,8 +25,8 @@ def walk(trace: Trace) -> Iterator[Block]:
     """Yield every step that this trace has, in order, each with its numbers."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     if len(trace.head_names) > 1:
-        others = [other for other in trace.head_names if other != head.name]
-        yield Say(f"The steps below are those of head {head.name}; --head {others[0]} walks through another.")
+        other = next(name for name in reversed(trace.head_names) if name != head.name)
+        yield Say(f"The steps below are those of head {head.name}; --head {other} walks through another.")
     facts = _facts(trace, head)
     number = 0
     for step in STEPS:
