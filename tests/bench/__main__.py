@@ -4,11 +4,11 @@ from tests.bench import drawing, startup
 
 
 def main() -> None:
-    print(f"{'what':<34}{'against':<30}{'ratio':>8}{'to reach':>10}")
+    print(f"{'what':<36}{'against':<30}{'ratio':>8}{'to reach':>10}")
     for row in (*startup.rows(), *drawing.rows()):
         name, against, ratio, limit = row
         verdict = "" if ratio <= limit else "  missed"
-        print(f"{name:<34}{against:<30}{ratio:>8.3f}{limit:>10.3f}{verdict}")
+        print(f"{name:<36}{against:<30}{ratio:>8.3f}{limit:>10.3f}{verdict}")
 
 
 main()
