@@ -5,7 +5,6 @@ Four things keep a run of `attn` short; docs/decisions/0002-start-up.md has the 
 
 # The builtin below `signal`, which would load enum first: an interrupt must find us ready.
 import _signal  # type: ignore[import-not-found]
-import gc
 import os
 import sys
 
@@ -17,6 +16,8 @@ def _leave(signum: int, frame: object) -> None:
 def run() -> None:
     """Run attn, and end the process with its exit code."""
     _signal.signal(_signal.SIGINT, _leave)  # until main() can clean up, there is nothing to clean up
+    import gc  # not yet loaded when Python starts, unlike those above
+
     gc.disable()  # imports make no garbage worth a search; main() turns it on again
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread only spins on small matrices
     from attn_cli.cli import main
