@@ -119,7 +119,7 @@ def stacked(
     shown = _shown(settings.head, names)
     ready = _ready(_wanted(projection, settings.head, shown), x_query, x_key, "in-out", None, is_self)
     learned = stack.learned(layer, shown)
-    turns_on = _ungoverned(projection, inputs) if is_self and shown == names[0] else None
+    turns_on = _ungoverned(projection, inputs) if shown in (names[0], "mean") else None
     return inputs, Layer(projection.about, names, shown, ready, projection, learned, turns_on), notes
 
 

@@ -78,7 +78,7 @@ STEPS = (
         "Position",
         "position = {position}",
         r"\frac{q_i^\top r_{j-i} + b_{j-i}}{\sqrt{d_k}}",
-        "For their distance the model adds {value} to the score of {query} and {key}.",
+        "For their distance the model adds {value} to the score of {query} and {key}: together {sum}.",
     ),
     Step(
         "masked_scores",

@@ -188,7 +188,7 @@ def test_what_a_causal_mask_would_leave_is_said_of_one_layer_and_not_of_several(
 def test_explain_says_how_often_a_head_is_right_and_how_often_its_links_are(name):
     _, said = explained(FOX, projection=name, head="object")
     score = bundled(name).facts["scores"]["object"]
-    assert f"is right for {score['accuracy']:.1%} of the words that have one" in said
+    assert f"is right for {score['accuracy']:.1%} of the words that have the relation" in said
     assert f"best fixed distance is right for {score['baseline']:.1%}" in said
     assert f"Of its strongest links to another word, {score['precision']:.1%} are right." in said
 

@@ -638,7 +638,7 @@ def test_what_must_be_given_is_asked_for(missing, little):
         (["missing.conllu", "-o", "m.safetensors"], 66),
         (["train.conllu", "missing.conllu", "-o", "m.safetensors"], 66),
         (["train.conllu", "--dev", "missing.conllu", "-o", "m.safetensors"], 66),
-        (["train.conllu", "dev.conllu", "--dev", "./dev.conllu", "-o", "m.safetensors"], 2),
+        (["train.conllu", "dev.conllu", "--dev", "copy.conllu", "-o", "m.safetensors"], 2),
         (["train.conllu", "-e", "missing.txt", "-o", "m.safetensors"], 66),
         ([".", "-o", "m.safetensors"], 66),
         (["train.conllu", "-o", "nowhere/m.safetensors"], 73),
@@ -650,6 +650,7 @@ def test_what_must_be_given_is_asked_for(missing, little):
 )
 def test_what_cannot_be_read_or_written_is_refused_before_the_work(args, code, little):
     (little / "folder.safetensors").mkdir()
+    (little / "copy.conllu").write_bytes((little / "dev.conllu").read_bytes())
     before = set(os.listdir(little))
     ran = attn("learn", "train", "-e", VECTOR_FILE, *args, cwd=little)
     assert (ran.code, ran.out) == (code, ""), ran.err

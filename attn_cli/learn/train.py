@@ -58,12 +58,18 @@ def train_file(
     An interrupt ends the training: what the passes before it have learned is written.
     """
     settings = settings.settled()
-    heads = _check(settings, output, treebanks, dev)
+    heads = _check(settings, output, [*treebanks, *([dev] if dev else [])])
     table = open_table(embedding)
     sentences = [s for path in treebanks for s in read_treebank(path) if len(s.words) <= LONGEST]
     if not sentences:
         raise InputError(f"No sentence has at most {LONGEST} words.")
     held_back = read_treebank(dev) if dev else []
+    if held_back and set(held_back) <= set(sentences):
+        raise UsageError(
+            f"Every sentence of {visible(str(dev))} is among those to learn: none is held back.",
+            "Give --dev another treebank.",
+            "--dev",
+        )
     school = School(table, heads, sentences, held_back, settings)
     done, interrupted = 0, False
     try:
@@ -108,14 +114,10 @@ def _write(
         write_model(stream, named, table.name, table.fingerprint(), settings.layers > 1, heads, facts)
 
 
-def _check(settings: TrainSettings, output: str, treebanks: Sequence[str], dev: str | None) -> list[str]:
+def _check(settings: TrainSettings, output: str, files: Sequence[str]) -> list[str]:
     """Refuse before the work what could only fail after it; return the heads to learn."""
-    for path in (*treebanks, *([dev] if dev else [])):
+    for path in files:
         regular(path)
-    if dev and any(os.path.samefile(dev, path) for path in treebanks):
-        raise UsageError(
-            f"{visible(dev)} cannot be learned and held back.", "Give --dev another treebank.", "--dev"
-        )
     limits = {
         "layers": 50, "heads": 64, "epochs": 10_000, "seed": 2**31 - 1, "dim": 1024, "reach": 1000, "width": 4096,
         "wide": 16384, "threads": 256,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attn_cli.learned import BUNDLED
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed
@@ -107,9 +108,9 @@ def learned(trace: Trace) -> list[str]:
     if told is None:
         return []
     treebanks = listed([visible(name.partition(".")[0]) for name in told.trained_on])
-    origin = (
-        f"{told.model} was learned for attn from treebanks ({treebanks}), and is not a large language model."
-    )
+    one = "a treebank" if len(told.trained_on) == 1 else "treebanks"
+    whose = "by this project" if told.model in BUNDLED else "with attn learn train"
+    origin = f"{told.model} was learned {whose} from {one} ({treebanks}), and is not a large language model."
     if trace.shown.name == "mean":
         return [origin]
     if told.about is None:
@@ -123,10 +124,12 @@ def learned(trace: Trace) -> list[str]:
             f"How often it is right {' and '.join(unlike)} was not measured."
             if unlike
             else f"In {held_back}, text kept from it, its strongest link is right for {told.accuracy:.1%} of the "
-            f"words that have one; the best fixed distance is right for {told.baseline:.1%}."
+            f"words that have the relation; the best fixed distance is right for {told.baseline:.1%}."
         )
         if told.precision is not None and not unlike:
             said.append(f"Of its strongest links to another word, {told.precision:.1%} are right.")
+    else:
+        said.append("How often it is right was not measured.")
     return said
 
 

@@ -35,13 +35,13 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     drawn = _drawn_heads(trace)
     if len(drawn) > 1 and _fits_maps(trace, view):
         yield from _multiples(trace)
-        yield from closing(trace)
+        yield from closing(trace, with_learned=False)
         return
     for head in drawn:
         if len(trace.head_names) > 1 and len(_drawn_heads(trace)) > 1:
             yield Heading(f"Head {head.name}", 2)
         yield from _weights(trace, head, view)
-    yield from closing(trace)
+    yield from closing(trace, with_learned=len(drawn) == 1)
 
 
 def _multiples(trace: Trace) -> Iterator[Block]:
@@ -61,9 +61,10 @@ def _multiples(trace: Trace) -> Iterator[Block]:
     )
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, of half a word's attention or more:")
-    yield Links([(head.name, _found(trace, head)) for head in trace.heads], none="none")
-    if trace.learned and trace.learned.about:
-        yield Say("Some of these links are wrong: attn explain --head NAME says how often a head is right.")
+    found = [(head.name, _found(trace, head)) for head in trace.heads]
+    yield Links(found, none="none")
+    if trace.learned and trace.learned.about and any(links for _, links in found):
+        yield Say("Some may be wrong: attn explain --head NAME says how often a head is right.")
     yield Say("--head NAME shows one head with its numbers; --precision 3 all of them.", quiet=True)
 
 
@@ -285,12 +286,12 @@ def _mask(trace: Trace) -> Iterator[Block]:
         )
         return
     parts = [
-        f"{quoted(trace.key_tokens[j])} {weights[j]:.4f}/{past:.4f} = {weights[j] / past:.3f}"
+        f"{quoted(trace.key_tokens[j])} {weights[j]:.4g}/{past:.4g} = {weights[j] / past:.3f}"
         for j in range(max(0, i - 5), i + 1)
     ]
     before = "... " if i > 5 else ""
     yield Say(
-        f"Under a causal mask it could look only back, and the weights that are left, {past:.4f} together, "
+        f"Under a causal mask it could look only back, and the weights that are left, {past:.4g} together, "
         f"would be shared out anew: {before}{', '.join(parts)}. That is attn masked."
     )
 

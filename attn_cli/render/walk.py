@@ -123,9 +123,11 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     if name == "weights" and len(allowed) > 1 and float(np.ptp(allowed)) < 1e-12:
         key = "each word that it may look at"
     value = float(shown[j])
+    beside = float(head.scaled_scores[at][j]) if head.scaled_scores is not None else 0.0
     return {
         "key": key,
-        "value": share(value) if by == "weights" else plain(value, 3),
+        "value": plain(value, 3) if name.endswith("scores") else share(value),
+        "sum": plain(beside + value, 3),
         "before": plain(float(head.scores[at][j]), 3),
         "why": _why(trace),
     }
