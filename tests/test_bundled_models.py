@@ -205,3 +205,29 @@ def test_explain_says_how_often_a_head_is_right_and_how_often_its_links_are(name
 def test_a_score_is_not_told_where_it_was_not_measured(options, how):
     _, said = explained("The dog chased the cat", **options)
     assert f"How often it is right {how} was not measured." in said and "is right for" not in said
+
+
+def test_the_mean_and_a_second_text_change_nothing_in_which_word_is_taken():
+    trace = trace_self(FOX, Settings(head="mean"))
+    assert trace.query_tokens[trace.focus[0]] == "jumped"
+    trace = trace_cross("Anna sees the boat", "a ship was there", Settings())
+    assert trace.query_tokens[trace.focus[0]] == "sees"
+
+
+def test_one_head_of_many_is_not_the_caption_of_all_and_links_are_doubted_only_where_there_are_some():
+    def screen(text, **options):
+        return render(trace_self(text, Settings(**options)), View(), Terminal())
+
+    assert "was taught to look" in screen(FOX, head="subject")
+    every = screen(FOX, head="all")
+    assert "was taught to look" not in every and "Some may be wrong" in every
+    assert "Some may be wrong" not in screen("a", head="all")
+
+
+def test_position_is_told_with_what_it_makes_of_the_score():
+    trace, said = explained(FOX)
+    told = re.search(r"adds ([-0-9.]+) to the score of \"jumped\" and \"fox\": together ([-0-9.]+)\.", said)
+    row, fox = trace.focus[0], trace.key_tokens.index("fox")
+    position, scaled = trace.shown.position_scores[row, fox], trace.shown.scaled_scores[row, fox]
+    assert told and float(told[1]) == pytest.approx(position, abs=6e-4)
+    assert float(told[2]) == pytest.approx(position + scaled, abs=6e-4)

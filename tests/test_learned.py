@@ -654,3 +654,10 @@ def test_a_share_is_a_number(files):
 def test_a_word_has_one_spelling_while_learning_and_afterwards(one, other):
     words = Words(models.table("o'clock don't isn't he's she's cafés decafés"), 20, 5, ["subject"])
     assert features(one) == features(other) and words.spelling(one) == words.spelling(other) != []
+
+
+def test_a_head_that_was_not_scored_is_said_not_to_have_been(files, tmp_path):
+    files(1, facts={"about": {"relations": "to its neighbour"}, "trained_on": ["mine.conllu"]})
+    ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", cwd=tmp_path)
+    assert "was learned with attn learn train from a treebank (mine)" in ran.out
+    assert "How often it is right was not measured." in ran.out and "is right for" not in ran.out
