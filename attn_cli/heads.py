@@ -119,7 +119,8 @@ def stacked(
     shown = _shown(settings.head, names)
     ready = _ready(_wanted(projection, settings.head, shown), x_query, x_key, "in-out", None, is_self)
     learned = stack.learned(layer, shown)
-    turns_on = _ungoverned(projection, inputs) if shown in (names[0], "mean") else None
+    is_chosen = settings.query is None and shown in (names[0], "mean")
+    turns_on = _ungoverned(projection, inputs) if is_chosen else None
     return inputs, Layer(projection.about, names, shown, ready, projection, learned, turns_on), notes
 
 
