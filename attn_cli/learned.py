@@ -9,10 +9,10 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import data_path, first_bytes, looks_like_file
+from attn_cli.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.model import HeadWeights, Position, Projection
 from attn_cli.stack import Encoder, Norm, Stack, Start
-from attn_cli.tensors import is_safetensors, read_safetensors, write_safetensors
+from attn_cli.tensors import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.trace import Projected, Settings
 from attn_cli.visible import visible
 
@@ -67,7 +67,10 @@ def bundled(name: str) -> Stack:
 
 def is_model(path: str) -> bool:
     """Tell whether a file is a learned model (and not bare matrices)."""
-    return is_safetensors(first_bytes(path)) and read_safetensors(path)[1].get("format") == FORMAT
+    if not is_safetensors(first_bytes(path)):
+        return False
+    with regular(path).open("rb") as file:
+        return safetensors_entries(file, visible(path))[1].get("format") == FORMAT
 
 
 def read_model(path: str, name: str | None = None) -> Stack:

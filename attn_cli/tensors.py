@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import struct
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,39 +31,81 @@ DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
+UNREAD = ("BF16", "F8_E4M3", "F8_E5M2", "C64")
 _HEADER_LIMIT = 100_000_000
 MOST_AXES = 32
+MOST_GROWTH, GROWTH_COUNTS_FROM = 100, 1 << 26  # what is packed more tightly holds next to nothing
 
 
-def read_safetensors(path: str | Path) -> tuple[Arrays, dict[str, str]]:
-    """Return the arrays of a safetensors file, as views of its memory map, and its metadata."""
+class Entry(NamedTuple):
+    """Where an array lies in its file."""
+
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, dict[str, str]]:
+    """Return the arrays of a safetensors file and its metadata.
+
+    `mapped` makes them views of a memory map: for files of our own alone, because a file that shrinks under
+    a map kills the process.
+    """
     name = visible(str(path))
     with regular(path).open("rb") as file:
-        size = file.seek(0, 2)
-        if size < 8:
-            raise InputError(f"{name} is too short for a safetensors file: {size} bytes.")
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    (length,) = struct.unpack_from("<Q", mapped)
+        entries, metadata = safetensors_entries(file, name)
+        if mapped:
+            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            arrays = {key: _array(whole, entry, entry.offset) for key, entry in entries.items()}
+        else:
+            arrays = {key: _array(_part(file, entry, name), entry, 0) for key, entry in entries.items()}
+    return arrays, metadata
+
+
+def _array(data: bytes | mmap.mmap, entry: Entry, offset: int) -> NDArray[Any]:
+    return np.frombuffer(data, entry.dtype, math.prod(entry.shape), offset).reshape(entry.shape)
+
+
+def _part(file: IO[bytes], entry: Entry, name: str) -> bytes:
+    file.seek(entry.offset)
+    data = file.read(entry.size)
+    if len(data) != entry.size:
+        raise InputError(f"{name} changed while it was read.", "Try again when it is complete.")
+    return data
+
+
+def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Return where the arrays of an open safetensors file lie, and its metadata."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    start = file.read(8)
+    if len(start) < 8:
+        raise InputError(f"{name} is too short for a safetensors file: {size} bytes.")
+    (length,) = struct.unpack("<Q", start)
     if length > min(size - 8, _HEADER_LIMIT):
         raise InputError(f"{name}, byte 0: the header claims {length:,} bytes; the file has {size:,}.")
     try:
-        header = json.loads(mapped[8 : 8 + length], object_pairs_hook=_once)
+        header = json.loads(file.read(length), object_pairs_hook=_once)
     except (ValueError, RecursionError):
         raise InputError(f"{name}, byte 8: the header is not JSON, or names an array twice.") from None
     if not isinstance(header, dict):
         raise InputError(f"{name}, byte 8: the header is not a JSON object.")
     metadata = header.pop("__metadata__", {})
-    arrays: Arrays = {}
+    entries = {}
     taken: list[tuple[int, int]] = []
-    for key, entry in header.items():
-        start, stop, dtype, shape = _entry(entry, f"{name}: array {visible(key)!r}", size - 8 - length)
-        taken.append((start, stop))
-        flat = np.frombuffer(mapped, dtype, math.prod(shape), 8 + length + start)
-        arrays[key] = flat.reshape(shape)
+    for key, described in header.items():
+        start_at, stop, dtype, shape = _entry(described, f"{name}: array {visible(key)!r}", size - 8 - length)
+        taken.append((start_at, stop))
+        entries[key] = Entry(8 + length + start_at, dtype, shape)
     edges = sorted([(0, 0), *taken, (size - 8 - length, size - 8 - length)])
     if any(stop != start for (_, stop), (start, _) in pairwise(edges)):
         raise InputError(f"{name}: its arrays overlap, or leave bytes over.")
-    return arrays, metadata if isinstance(metadata, dict) else {}
+    return entries, metadata if isinstance(metadata, dict) else {}
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -82,6 +125,8 @@ def _entry(entry: object, where: str, available: int) -> tuple[int, int, np.dtyp
     if not isinstance(entry, dict):
         raise malformed
     code, shape, offsets = (entry.get(name) for name in ("dtype", "shape", "data_offsets"))
+    if code in UNREAD:
+        raise InputError(f"{where} holds numbers of the type {code}.", "Save it again as F32 (float32).")
     if (
         not isinstance(code, str)
         or code not in DTYPES
@@ -149,6 +194,12 @@ def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
             total = sum(item.file_size for item in archive.infolist())
             if total > limit:
                 raise InputError(f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}.")
+            packed = os.path.getsize(path)
+            if total > GROWTH_COUNTS_FROM and total > MOST_GROWTH * packed:
+                raise InputError(
+                    f"{name} unpacks from {packed:,} to {total:,} bytes, more than {MOST_GROWTH} times its size.",
+                    "Save it again with numpy.savez, without compression, if it is sound.",
+                )
             arrays: Arrays = {}
             for item in archive.infolist():
                 with archive.open(item) as member:
@@ -161,20 +212,42 @@ def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
         raise InputError(f"{name} is not a sound .npz file: {visible(str(error))[:200]}.") from None
 
 
-def _npy(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
+class NpyHeader(NamedTuple):
+    """What a .npy file says of its array."""
+
+    shape: tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype[Any]
+
+
+def npy_header(stream: IO[bytes], size: int, where: str) -> NpyHeader:
+    """Return the header of a .npy file of `size` bytes; InputError if its array is unsound or does not fit in."""
     try:
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shape, fortran, dtype = read[version](stream)
+        header = NpyHeader(*read[version](stream))
     except Exception:  # a header is parsed as Python's literals, and a bad one fails in a dozen ways
         raise InputError(f"{where} is not a sound .npy file.") from None
+    shape, _, dtype = header
     if dtype.hasobject:
         raise InputError(f"{where} holds Python objects, which could run code.", "Save plain numbers.")
     sound = len(shape) <= MOST_AXES and all(type(n) is int and n >= 0 for n in shape)
     if not sound or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise InputError(f"{where} is not a sound .npy file: its shape or its type makes no array.")
     claimed = math.prod(shape) * dtype.itemsize
-    data = stream.read(claimed) if claimed <= size else b""
+    if claimed > size:
+        raise _too_little(where, claimed, size)
+    return header
+
+
+def _too_little(where: str, claimed: int, size: int) -> InputError:
+    return InputError(f"{where} claims {claimed:,} bytes of numbers; the file has {size:,} bytes in all.")
+
+
+def _npy(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
+    shape, fortran, dtype = npy_header(stream, size, where)
+    claimed = math.prod(shape) * dtype.itemsize
+    data = stream.read(claimed)
     if len(data) != claimed:
-        raise InputError(f"{where} claims {claimed:,} bytes of numbers; the file has {size:,} bytes in all.")
+        raise _too_little(where, claimed, size)
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
