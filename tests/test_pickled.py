@@ -1,0 +1,672 @@
+"""Vectors that gensim saved: read as gensim reads them, and nothing in the file is ever run."""
+
+import bz2
+import collections
+import gzip
+import io
+import os
+import pickle
+import pickletools
+import struct
+import subprocess
+import sys
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+
+from attn_cli.errors import AttnError, FileError, InputError
+from attn_cli.tensors import read_npy
+from attn_cli.vectors.pickled import is_pickle, read_pickled
+from tests.shell import surroundings
+
+SENTENCES = [
+    ["cat", "sat", "mat"],
+    ["dog", "ran", "far"],
+    ["Käse", "ran", "日本語"],
+    ["a", "<b>", "x" * 40],
+] * 3
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+@pytest.fixture(scope="module")
+def models():
+    """What gensim's models module holds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("gensim")
+        import gensim.models.fasttext
+
+        return gensim.models
+
+
+@pytest.fixture
+def vectors(models):
+    """KeyedVectors of three words, one of them not ASCII."""
+    made = models.KeyedVectors(3)
+    made.add_vectors(["a", "ü", "two words"], np.arange(9, dtype="f4").reshape(3, 3) / 7)
+    return made
+
+
+def trained(make, **more):
+    return make(SENTENCES, vector_size=4, min_count=1, workers=1, seed=3, epochs=1, **more)
+
+
+def matrix(read):
+    """The vectors that were read, wherever they lie."""
+    return read.matrix if read.matrix_path is None else read_npy(read.matrix_path)
+
+
+def same(read, wv, within=0.0):
+    """Tell whether what was read is what gensim has."""
+    words = [str(word).encode() for word in wv.index_to_key]
+    return read.words == words and np.allclose(matrix(read), wv.vectors, rtol=0, atol=within)
+
+
+def written(path, *parts, protocol=4):
+    """Write a pickle by hand: the protocol, the parts, the full stop."""
+    path.write_bytes(bytes([0x80, protocol]) + b"".join(parts) + b".")
+    return path
+
+
+def text(word):
+    return b"X" + struct.pack("<I", len(word.encode())) + word.encode()
+
+
+def refused(path, kind=InputError):
+    """The refusal of a file: one line that begins with the file's name, or with that of one beside it."""
+    with pytest.raises(kind) as caught:
+        read_pickled(path)
+    assert "\n" not in caught.value.message
+    assert os.path.basename(path) in caught.value.message
+    return caught.value
+
+
+# What gensim saves ------------------------------------------------------------------------------------------
+
+
+def test_a_pickle_is_told_by_its_first_bytes():
+    assert is_pickle(b"\x80\x04\x95") and is_pickle(pickle.dumps(1, 2)) and is_pickle(pickle.dumps(1, 5))
+    assert not is_pickle(pickle.dumps(1, 0)) and not is_pickle(b"\x80") and not is_pickle(b"\x80\x06")
+    assert not is_pickle(b"") and not is_pickle(b"PK\x03\x04")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_keyed_vectors_are_read_as_gensim_has_them_in_every_protocol(vectors, at, protocol):
+    vectors.save("a.kv", pickle_protocol=protocol)
+    read = read_pickled("a.kv")
+    assert same(read, vectors) and np.array_equal(read.matrix, vectors.vectors)
+    assert read.matrix_path is None and read.about == {"class": "KeyedVectors"}
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_vectors_that_were_stored_apart_are_named_by_path(vectors, at, protocol):
+    vectors.save("a.kv", sep_limit=0, pickle_protocol=protocol)
+    read = read_pickled("a.kv")
+    assert read.matrix is None and read.matrix_path == "a.kv.vectors.npy"
+    assert same(read, vectors)
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f2", ">f4", ">f8"])
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_each_kind_of_float_is_read_in_either_byte_order(models, at, kind, protocol):
+    made = models.KeyedVectors(2)
+    made.add_vectors(["a", "b"], np.ones((2, 2), "f4"))
+    made.vectors = np.array([[1, 2], [3, 4.5]], kind)
+    made.norms = made.vectors[0]  # a second array, whose type is the first one's, by the memo
+    made.save("a.kv", pickle_protocol=protocol)
+    read = read_pickled("a.kv")
+    assert read.matrix.dtype == kind and np.array_equal(read.matrix, made.vectors)
+
+
+def test_columns_first_is_read_as_columns_first(models, at):
+    made = models.KeyedVectors(3)
+    made.add_vectors(["a", "b"], np.ones((2, 3), "f4"))
+    made.vectors = np.asfortranarray(np.arange(6, dtype="f4").reshape(2, 3))
+    for protocol in (2, 4, 5):
+        made.save("a.kv", pickle_protocol=protocol)
+        assert np.array_equal(read_pickled("a.kv").matrix, made.vectors)
+
+
+def test_whole_numbers_are_words_as_they_are_for_gensim(models, at):
+    made = models.KeyedVectors(2)
+    made.add_vectors([7, "b", 1 << 40], np.ones((3, 2), "f4"))
+    made.save("a.kv")
+    assert read_pickled("a.kv").words == [b"7", b"b", b"1099511627776"]
+
+
+def test_more_words_than_gensim_writes_at_once_are_read(models, at):
+    words = [f"w{i}" for i in range(70_000)] + ["y" * 255, "z" * 256, "ż" * 300]
+    made = models.KeyedVectors(2)
+    made.add_vectors(words, np.arange(2 * len(words), dtype="f4").reshape(-1, 2))
+    for protocol in (2, 4):
+        made.save("a.kv", pickle_protocol=protocol)
+        assert same(read_pickled("a.kv"), made)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("more", [{}, {"hs": 1, "negative": 0, "compute_loss": True}, {"sg": 1}])
+def test_a_word2vec_model_gives_its_words(models, at, apart, more):
+    model = trained(models.Word2Vec, **more)
+    model.save("a.model", **({"sep_limit": 0} if apart else {}))
+    read = read_pickled("a.model")
+    assert same(read, model.wv) and read.about == {"class": "Word2Vec"}
+    assert read.matrix_path == ("a.model.wv.vectors.npy" if apart else None)
+
+
+def test_a_doc2vec_model_gives_its_words_and_not_its_documents(models, at):
+    documents = [models.doc2vec.TaggedDocument(words, [i]) for i, words in enumerate(SENTENCES)]
+    model = models.Doc2Vec(documents, vector_size=4, min_count=1, workers=1, epochs=1)
+    model.save("a.model")
+    assert same(read_pickled("a.model"), model.wv)
+
+
+@pytest.mark.parametrize("apart", [{}, {"sep_limit": 0}])
+@pytest.mark.parametrize(
+    "more", [{"bucket": 50}, {"bucket": 0}, {"bucket": 9, "min_n": 1, "max_n": 2}, {"bucket": 9, "max_n": 0}]
+)
+def test_fasttext_gives_the_vectors_that_gensim_composes_of_n_grams(models, at, apart, more):
+    model = trained(models.FastText, **more)
+    model.save("a.model", **apart)
+    model.wv.save("a.kv", **apart)
+    loaded = models.FastText.load("a.model").wv
+    assert same(read_pickled("a.model"), loaded, within=1e-6)  # float32, added in another order
+    assert same(read_pickled("a.kv"), loaded, within=1e-6)
+
+
+def test_fasttext_with_infinite_numbers_is_read_without_a_warning(models, at):
+    model = trained(models.FastText, bucket=50)
+    model.wv.vectors_vocab[0] = np.inf
+    model.wv.vectors_ngrams[::2] = -np.inf
+    model.save("a.model")
+    assert not np.isfinite(read_pickled("a.model").matrix).all()
+
+
+def test_fasttext_that_was_written_with_its_words_vectors_gives_those(models, at):
+    model = trained(models.FastText, bucket=50)
+    with open("a.kv", "wb") as file:
+        pickle.dump(model.wv, file)
+    assert np.array_equal(read_pickled("a.kv").matrix, model.wv.vectors)
+
+
+def test_vectors_inside_count_although_an_earlier_save_put_them_apart(vectors, at):
+    vectors.save("b.kv", sep_limit=0)  # leaves its note in the object
+    with open("a.kv", "wb") as file:
+        pickle.dump(vectors, file)
+    assert same(read_pickled("a.kv"), vectors)
+
+
+def test_an_ignored_cache_does_no_harm(vectors, at):
+    vectors.save("a.kv", ignore=["norms"])
+    assert same(read_pickled("a.kv"), vectors)
+
+
+# The layouts of gensim 3 ------------------------------------------------------------------------------------
+
+
+class Old:
+    """Anything that gensim 3 would have pickled; its fields are given by name."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+def old(module, name, monkeypatch):
+    """A class that pickles under a name of gensim 3."""
+    made = type(name, (Old,), {"__module__": module})
+    monkeypatch.setattr(sys.modules[module], name, made, raising=False)
+    return made
+
+
+def old_vectors(monkeypatch, words="index2word", rows="syn0", kind="Word2VecKeyedVectors"):
+    module = "gensim.models.keyedvectors"
+    entry, holder = old(module, "Vocab", monkeypatch), old(module, kind, monkeypatch)
+    vocab = {word: entry(index=i, count=9 - i, sample_int=1 << 32) for i, word in enumerate(["the", "Käse"])}
+    lists = {key: [] for key in ("__numpys", "__scipys", "__ignoreds", "__recursive_saveloads")}
+    fields = {words: ["the", "Käse"], rows: np.array([[1, 2], [3, 4]], "f4"), "vocab": vocab}
+    return holder(vector_size=2, **fields, **lists)
+
+
+@pytest.mark.parametrize("rows", ["vectors", "syn0"])
+@pytest.mark.parametrize("words", ["index2word", "index2entity"])
+def test_vectors_of_gensim_3_are_read_as_gensim_4_reads_them(models, at, rows, words):
+    with pytest.MonkeyPatch.context() as patch, open("a.kv", "wb") as file:
+        pickle.dump(old_vectors(patch, words, rows), file, protocol=2)
+    loaded = models.KeyedVectors.load("a.kv")
+    read = read_pickled("a.kv")
+    assert same(read, loaded) and read.about == {"class": "Word2VecKeyedVectors"}
+    assert read.words == [b"the", "Käse".encode()]
+
+
+def test_a_model_of_gensim_3_with_vectors_apart_is_read(models, at):
+    with pytest.MonkeyPatch.context() as patch:
+        wv = old_vectors(patch, rows="vectors")
+        np.save("a.model.wv.vectors.npy", wv.__dict__.pop("vectors"))
+        wv.__dict__["__numpys"] = ["vectors"]
+        model = old("gensim.models.word2vec", "Word2Vec", patch)
+        part = old("gensim.models.word2vec", "Word2VecVocab", patch)
+        raw = collections.defaultdict(int, {"the": 3, "of": 2})
+        with open("a.model", "wb") as file:
+            pickle.dump(
+                model(wv=wv, vocabulary=part(raw_vocab=raw), random=np.random.RandomState(1)), file, 2
+            )
+    read = read_pickled("a.model")
+    assert read.words == [b"the", "Käse".encode()] and matrix(read).tolist() == [[1, 2], [3, 4]]
+
+
+def test_the_first_gensims_held_the_words_in_the_model_itself(models, at):
+    with pytest.MonkeyPatch.context() as patch:
+        model = old("gensim.models.word2vec", "Word2Vec", patch)
+        made = model(index2word=["x", "y"], syn0=np.eye(2, dtype="f4"), seed=1)
+        with open("a.model", "wb") as file:
+            pickle.dump(made, file, 2)
+    read = read_pickled("a.model")
+    assert read.words == [b"x", b"y"] and np.array_equal(read.matrix, np.eye(2))
+
+
+def test_text_of_python_2_is_read(at):
+    raw = np.array([[1, -2]], "<f4").tobytes()
+    short = [b"U" + bytes([len(word)]) + word.encode() for word in ("f4", "b", "<", "index2word", "syn0")]
+    kind = (
+        b"cnumpy\ndtype\n"
+        + short[0]
+        + b"K\0K\1\x87R(K\3"
+        + short[2]
+        + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"
+    )
+    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85" + short[1] + b"\x87R"
+    array = empty + b"(K\1K\1K\2\x86" + kind + b"\x89U\x08" + raw + b"tb"
+    words = short[3] + b"]" + text("é") + b"a"
+    body = b"cgensim.models.word2vec\nWord2Vec\n)\x81}(" + words + short[4] + array + b"ub"
+    read = read_pickled(written(at / "a.model", body, protocol=2))
+    assert read.words == ["é".encode()] and read.matrix.tolist() == [[1, -2]]
+
+
+# What is missing or does not fit ----------------------------------------------------------------------------
+
+
+def test_a_missing_file_of_vectors_is_named_with_where_it_belongs(vectors, at):
+    vectors.save("a.kv", sep_limit=0)
+    os.unlink("a.kv.vectors.npy")
+    error = refused("a.kv", FileError)
+    assert error.code == 66 and error.message.startswith("a.kv.vectors.npy is missing")
+    assert "beside" in error.message
+
+
+def test_fasttext_without_its_files_names_the_first_that_is_missing(models, at):
+    trained(models.FastText, bucket=9).save("a.model", sep_limit=0)
+    os.unlink("a.model.wv.vectors_ngrams.npy")
+    assert "a.model.wv.vectors_ngrams.npy" in refused("a.model", FileError).message
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2"])
+def test_compressed_files_are_refused_packed_and_unpacked(vectors, at, ending):
+    vectors.save(f"a.kv.{ending}", sep_limit=0)
+    assert "compressed" in refused(f"a.kv.{ending}").message
+    unpack = gzip.decompress if ending == "gz" else bz2.decompress
+    (at / "a.kv").write_bytes(unpack((at / f"a.kv.{ending}").read_bytes()))
+    assert f"a.kv.{ending}.vectors.npz is compressed" in refused("a.kv").message
+
+
+def test_a_missing_file_a_folder_and_an_address_are_refused(at):
+    assert refused("no.kv", FileError).code == 66
+    assert refused(str(at), FileError).code == 66
+    with pytest.raises(FileError, match="local files only"):
+        read_pickled("https://example.org/a.kv")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"the cat", b"(lp0\n.", b"\x80\x09N."])
+def test_what_is_no_pickle_is_refused_at_byte_0(at, data):
+    (at / "a.kv").write_bytes(data)
+    assert "byte 0" in refused("a.kv").message
+
+
+def test_pickles_of_other_things_hold_no_word_vectors(models, at):
+    things = [
+        1,
+        None,
+        "text",
+        ["a"],
+        {"index_to_key": ["a"]},
+        (1, 2),
+        np.eye(2),
+        collections.OrderedDict(a=1),
+    ]
+    for thing in things:
+        (at / "a.kv").write_bytes(pickle.dumps(thing, 4))
+        assert "no word vectors" in refused("a.kv").message
+
+
+def changed(wv, **fields):
+    """The refusal of keyed vectors whose fields were changed."""
+    made = type(wv).__new__(type(wv))
+    made.__dict__.update(wv.__dict__ | fields)
+    with open("a.kv", "wb") as file:
+        pickle.dump(made, file, 4)
+    return refused("a.kv").message
+
+
+def test_words_and_vectors_must_be_as_many(vectors, at):
+    assert "2 words but 3 vectors" in changed(vectors, index_to_key=["a", "b"])
+
+
+def test_a_hole_among_the_words_is_told_as_what_it_is(vectors, at):
+    assert "word 1 is missing (None)" in changed(vectors, index_to_key=["a", None, "c"])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["a", "b", 2.5], "word 2 is neither"),
+        (["a", "b", ("c",)], "word 2 is neither"),
+        (["a", True, "c"], "word 1 is neither"),
+        (["a", "b", "c" * 4097], "word 2 has 4,097 bytes"),
+        ([], "no words"),
+        (("a", "b", "c"), "no list of words"),
+        (None, "no list of words"),
+    ],
+)
+def test_words_that_are_none_are_refused(vectors, at, words, told):
+    assert told in changed(vectors, index_to_key=words)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (np.ones((3, 3), "i4"), "float16, float32 or float64"),
+        (np.ones((3, 3), "c8"), "float16, float32 or float64"),
+        (np.ones((3, 3), "g"), "float16, float32 or float64"),
+        (np.array([["a"], ["b"], ["c"]], object), "float16, float32 or float64"),
+        (np.ones(3, "f4"), "no sound array"),
+        (np.ones((3, 3, 1), "f4"), "no sound array"),
+        (np.ones((3, 0), "f4"), "no sound array"),
+        ([[1.0], [2.0], [3.0]], "no sound array"),
+        (None, "no vectors"),
+    ],
+)
+def test_vectors_of_another_kind_or_shape_are_refused(vectors, at, rows, told):
+    assert told in changed(vectors, vectors=rows)
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_a_shape_that_the_bytes_do_not_fill_is_refused(vectors, at, protocol):
+    vectors.save("a.kv", pickle_protocol=protocol)
+    data = (at / "a.kv").read_bytes()
+    assert data.count(b"K\3K\3\x86") == 1
+    (at / "a.kv").write_bytes(data.replace(b"K\3K\3\x86", b"K\3K\7\x86"))
+    assert "claim 84 bytes; there are 36" in refused("a.kv").message
+
+
+def test_fasttext_whose_fields_do_not_fit_is_refused(models, at):
+    model = trained(models.FastText, bucket=9).wv
+    for field, value in {"bucket": 8, "max_n": 10**9, "min_n": "x", "compatible_hash": False}.items():
+        assert "a.kv" in changed(model, vectors=None, **{field: value})
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(vectors, at, monkeypatch):
+    vectors.save("a.kv")
+    real = os.fstat
+
+    def grows(handle):
+        found = real(handle)
+        with open("a.kv", "ab") as file:
+            file.write(b"more")
+        return found
+
+    monkeypatch.setattr(os, "fstat", grows)
+    assert "changed while it was read" in refused("a.kv").message
+
+
+# Attacks ----------------------------------------------------------------------------------------------------
+
+COMMAND = text("touch ran")
+STACKED = {
+    "posix.system": text("posix") + text("system"),
+    "os.system": text("os") + text("system"),
+    "builtins.eval": text("builtins") + text("eval"),
+    "builtins.exec": text("builtins") + text("exec"),
+    "builtins.getattr": text("builtins") + text("getattr"),
+    "gensim.models.keyedvectors.KeyedVectors.load": text("gensim.models.keyedvectors")
+    + text("KeyedVectors.load"),
+    "gensim.models.keyedvectors.utils.os.system": text("gensim.models.keyedvectors")
+    + text("utils.os.system"),
+    "gensim.utils.unpickle": text("gensim.utils") + text("unpickle"),
+    "numpy.load": text("numpy") + text("load"),
+    "numpy.core.multiarray.fromfile": text("numpy.core.multiarray") + text("fromfile"),
+    "__main__.X": text("__main__") + text("X"),
+    ".": text("") + text(""),
+}
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_a_name_that_gensim_does_not_write_is_refused_by_name(at, name):
+    path = written(at / "a.kv", STACKED[name], b"\x93", COMMAND, b"\x85R")
+    error = refused(path)
+    assert error.code == 65 and f"holds code: {name}." in error.message and "never runs it" in error.hint
+    assert os.listdir(at) == ["a.kv"]
+
+
+@pytest.mark.parametrize("word", ["ab", "x" * 4000, "x" * 200_000, 1 << 62])
+def test_a_word_that_a_list_repeats_is_not_copied_so_often(at, word):
+    body = pickle.dumps(word, 2)[2:-1] + b"q\0"  # one word, and its number in the memo
+    words = body + b"0" + text("index_to_key") + b"](" + b"h\0" * 100_000 + b"e"
+    path = written(
+        at / "a.kv", b"cgensim.models.keyedvectors\nKeyedVectors\n)\x81}(", words, b"ub", protocol=2
+    )
+    tracemalloc.start()
+    message = refused(path).message
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "larger than the file" in message and peak < 40 * path.stat().st_size + (1 << 20)
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_code_deep_inside_real_vectors_is_refused_and_not_run(vectors, at, protocol):
+    made = type(vectors).__new__(type(vectors))
+    made.__dict__.update(vectors.__dict__, expandos={"x": [(Evil(),)]})
+    (at / "a.kv").write_bytes(pickle.dumps(made, protocol))
+    assert f"holds code: {os.name}.system." in refused("a.kv").message
+    assert os.listdir(at) == ["a.kv"]
+    pickle.loads((at / "a.kv").read_bytes())
+    assert sorted(os.listdir(at)) == ["a.kv", "ran"], "the attack itself works"
+
+
+def test_a_name_is_shown_without_what_a_terminal_would_obey(at):
+    path = written(at / "a.kv", text("evil\x1b[31m"), text("x" * 5000), b"\x93")
+    message = refused(path).message
+    assert "evil^[[31m" in message and len(message) < 600
+
+
+def test_known_names_are_called_by_nobody(at):
+    calls = {
+        "hash": b"cbuiltins\nhash\n(" + b"]tR",
+        "set": b"cbuiltins\nset\n(K\1tR",
+        "dtype": b"cnumpy\ndtype\n" + text("O") + b"\x85R",
+        "reconstruct": b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nJ\xff\xff\xff\x7f\x85"
+        + text("d")
+        + b"tR",
+        "new": b"cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85\x81",
+        "ex": b"cbuiltins\nbytes\nJ\xff\xff\xff\x7f\x85}\x92",
+        "state": b"cgensim.models.word2vec\nWord2Vec\n)\x81(" + text("a") + COMMAND + b"db"[1:],
+    }
+    for body in calls.values():
+        assert "a.kv" in refused(written(at / "a.kv", body)).message
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"Pevil\n", "lie elsewhere"),
+        (text("evil") + b"Q", "lie elsewhere"),
+        (b"\x82\x01", "extension registry"),
+        (b"\x84\x01\x00\x00\x00", "extension registry"),
+        (b"\x97", "buffers"),
+        (b"(iposix\nsystem\n", "gensim never writes"),
+        (b"(cposix\nsystem\n" + COMMAND + b"o", "gensim never writes"),
+        (b"I" + b"9" * 10_000 + b"\n", "gensim never writes"),
+        (b"L" + b"9" * 10_000 + b"L\n", "gensim never writes"),
+        (b"\x8b\xff\xff\xff\x7f", "gensim never writes"),
+        (b"N2", "gensim never writes"),
+        (b"\xff", "gensim never writes the opcode 0xff"),
+        (b"K\1K\2\x93", "damaged"),
+        (text("posix") + b"R", "damaged"),
+        (COMMAND + COMMAND + b"R", "calls what is no function"),
+        (b"h\7", "damaged"),
+        (b"t", "damaged"),
+        (b"X\2\0\0\0\xff\xff", "damaged"),
+        (b"c" + b"x" * 300 + b"\ny\n", "damaged"),
+    ],
+)
+def test_an_opcode_that_reaches_out_is_refused_with_its_place(at, body, told):
+    error = refused(written(at / "a.kv", body))
+    assert told in error.message and error.hint
+
+
+CALLED = b"cbuiltins\nset\nq\0"
+MANY = CALLED + b"(" + b"N" * 300_000 + b"tq\1"
+HUGE = {
+    "memo": b"Nr\xff\xff\xff\x7f",
+    "memo index": b"Nr\xff\xff\xff\xff",
+    "bytes": b"B\xff\xff\xff\x7f",
+    "text": b"X\xff\xff\xff\xff",
+    "python 2 text": b"T\xff\xff\xff\x7f",
+    "long text": b"\x8d" + b"\xff" * 7 + b"\x7f",
+    "long bytes": b"\x8e" + b"\xff" * 7 + b"\x7f",
+    "many bytes": b"\x8e\0\0\0\0\4\0\0\0",
+    "bytearray": b"\x96" + b"\xff" * 8,
+    "frame": b"\x95" + b"\xff" * 7 + b"\x7f",
+    "number": b"\x8b\xff\xff\xff\x7f",
+    "lists": b"]" * 300_000,
+    "nested tuples": b"N" + b"\x85" * 300_000,
+    "nested lists": b"]" * 50_000 + b"a" * 49_999 + b"N" * 400_000,
+    "dicts": b"}" * 300_000,
+    "marks": b"(" * 300_000,
+    "nulls": b"N" * 300_000,
+    "puts": b"N" + b"\x94" * 300_000,
+    "gets": b"Nq\0" + b"h\0" * 500_000,
+    "numbers": b"M\xff\xff" * 300_000,
+    "texts": b"\x8c\4\xf0\x9f\x98\x80" * 150_000,
+    "objects": CALLED + b"h\0)\x81" * 50_000 + b"N" * 500_000,
+    "names": b"\x8c\5numpyq\0\x8c\7ndarrayq\1" + b"h\0h\1\x93" * 200_000,
+    # each of these takes exponential or quadratic time or memory where somebody hashes, copies or walks
+    "doubled tuples": b"N" + b"q\0h\0\x86" * 200,
+    "doubled tuples as a key": b"}N" + b"q\0h\0\x86" * 200 + b"Ns",
+    "doubled tuples in a set": b"(N" + b"q\0h\0\x86" * 200 + b"\x91",
+    "deep tuples as a key": b"}N" + b"\x85" * 50_000 + b"Ns" + b"N" * 400_000,
+    "numbers of one hash": b"}("
+    + b"".join(b"\x8a\x12" + (i * ((1 << 61) - 1)).to_bytes(18, "little") + b"N" for i in range(40_000))
+    + b"u",
+    "arguments copied": MANY + b"0h\0h\1R" * 25_000 + b"N" * 200_000,
+    "objects of many arguments": MANY + b"0h\0h\1\x81" * 25_000 + b"N" * 200_000,
+    "text encoded again": b"c_codecs\nencode\nq\0X\x20\xa1\7\0" + b"x" * 500_000 + b"\x85q\1" + b"h\0h\1R" * 40_000,
+    "deep calls": CALLED + b"h\0" * 20_000 + b"N" + b"\x85R" * 20_000 + b"N" * 300_000,
+    "deep states": CALLED + b"h\0)\x81" * 20_000 + b"b" * 19_999 + b"N" * 300_000,
+    "parts": b"\x96" + bytes(8) + b"q\0" + (b"\x96" + bytes(8)) * 50_000,
+    "lists of lists": b"]q\0" + b"".join(b"](" + b"h\0" * 40 + b"eq\0" for _ in range(2000)) + b"N" * 1000,
+}  # fmt: skip
+WATCH = """
+import os, sys, time, tracemalloc
+from attn_cli.errors import AttnError
+from attn_cli.vectors.pickled import read_pickled
+tracemalloc.start()
+for path in sorted(os.listdir()):
+    tracemalloc.reset_peak()
+    before, start = tracemalloc.get_traced_memory()[0], time.perf_counter()
+    try:
+        read_pickled(path)
+        told = "read"
+    except AttnError as error:
+        told = error.message
+    peak = tracemalloc.get_traced_memory()[1] - before
+    print(path, peak, time.perf_counter() - start, told, sep="\\t")
+"""
+
+
+def test_no_attack_takes_more_memory_or_time_than_its_size_is_worth(at):
+    for name, body in HUGE.items():
+        written(at / f"{name}.kv", body)
+    command = [sys.executable, "-c", WATCH]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=surroundings(), timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(rows) == len(HUGE)
+    for path, memory, seconds, told in rows:
+        size = (at / path).stat().st_size
+        assert int(memory) < 40 * size + (1 << 20), (path, size, memory)
+        assert float(seconds) < 5 and told != "read", (path, seconds, told)
+
+
+def test_a_file_cut_short_anywhere_is_refused(vectors, at):
+    for protocol in (2, 5):
+        vectors.save("whole.kv", pickle_protocol=protocol)
+        data = (at / "whole.kv").read_bytes()
+        for end in range(0, len(data), 2):
+            (at / "a.kv").write_bytes(data[:end])
+            assert "opcode" not in refused("a.kv").message
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_no_flipped_bit_gives_any_other_error(models, vectors, at, protocol):
+    trained(models.Word2Vec).save("b.model", pickle_protocol=protocol)
+    vectors.save("a.kv", pickle_protocol=protocol)
+    before = set(os.listdir(at)) | {"c.kv"}
+    for whole, step in (("a.kv", 11), ("b.model", 101)):
+        data = bytearray((at / whole).read_bytes())
+        for bit in range(0, 8 * len(data), step):
+            data[bit // 8] ^= 1 << bit % 8
+            (at / "c.kv").write_bytes(data)
+            data[bit // 8] ^= 1 << bit % 8
+            try:
+                read = read_pickled("c.kv")
+            except AttnError as error:
+                assert "\n" not in error.message
+            else:
+                assert len(read.words) == len(matrix(read))
+    assert set(os.listdir(at)) == before
+
+
+def test_random_opcodes_give_no_other_error(at):
+    rng = np.random.default_rng(7)
+    pool = [opcode.code.encode("latin1") for opcode in pickletools.opcodes]
+    pool += [
+        b"cnumpy\ndtype\n",
+        b"cbuiltins\nset\n",
+        b"K\1",
+        b"K\0",
+        text("index_to_key"),
+        text("vectors"),
+        b"q\0",
+        b"h\0",
+    ]
+    pool += [
+        b"cgensim.models.keyedvectors\nKeyedVectors\n",
+        b"(",
+        b")",
+        b"]",
+        b"}",
+        b"e",
+        b"u",
+        b"s",
+        b"b",
+        b"R",
+        b"\x81",
+    ] * 4
+    for _ in range(1500):
+        picked = rng.integers(len(pool), size=int(rng.integers(1, 25)))
+        with pytest.raises((InputError, FileError)):
+            read_pickled(written(at / "a.kv", *(pool[i] for i in picked)))
+
+
+def test_what_is_read_does_not_hang_on_to_a_stream(vectors, at):
+    vectors.save("a.kv")
+    read = read_pickled("a.kv")
+    os.truncate("a.kv", 0)
+    assert same(read, vectors) and not isinstance(read.matrix.base, io.IOBase)
