@@ -1,0 +1,1069 @@
+"""Downloads of pretrained vectors: whole or not at all, gone on with, shared with gensim, trusting nobody.
+
+Every server here is a loopback one with the layout of gensim-data, made to misbehave where a test says so.
+"""
+
+import functools
+import hashlib
+import http.server
+import importlib.util
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from attn_cli.errors import (
+    AttnError,
+    ConfigError,
+    CreateError,
+    FileError,
+    InputError,
+    UsageError,
+    WriteError,
+)
+from attn_cli.vectors import download as module
+from attn_cli.vectors import gensim_data, web
+from attn_cli.vectors.download import download
+from attn_cli.vectors.gensim_data import Package, catalogue, folder, installed, local
+from tests.shell import surroundings
+
+NAME = "glove-tiny-5"
+DATA = random.Random(5).randbytes(600_000)
+HALF = len(DATA) // 2
+READER = b"from pathlib import Path\nPath(__file__).with_name('RAN').touch()\n"
+
+
+def md5(data):
+    return hashlib.md5(data).hexdigest()
+
+
+def entry(data=DATA, **changed):
+    """What gensim's index says of a model."""
+    made = {
+        "num_records": 400000,
+        "file_size": len(data),
+        "base_dataset": "Wikipedia 2014",
+        "reader_code": f"https://github.com/RaRe-Technologies/gensim-data/releases/download/{NAME}/__init__.py",
+        "license": "http://opendatacommons.org/licenses/pddl/",
+        "parameters": {"dimension": 5},
+        "description": "Pre-trained vectors, uncased.",
+        "read_more": ["https://nlp.stanford.edu/projects/glove/"],
+        "checksum": md5(data),
+        "file_name": f"{NAME}.gz",
+        "parts": 1,
+    } | changed
+    return {key: value for key, value in made.items() if value is not None}
+
+
+def index(**models):
+    text8 = {"checksum": md5(b""), "file_name": "text8.gz", "parts": 1, "file_size": 33182058}
+    return {"corpora": {"text8": text8}, "models": models or {NAME: entry()}}
+
+
+class Mirror(http.server.ThreadingHTTPServer):
+    """A mirror of gensim-data; `acts` says how it misbehaves when a file is asked for."""
+
+    daemon_threads = False
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = {f"/{NAME}/{NAME}.gz": DATA, f"/{NAME}/__init__.py": READER}
+        self.acts, self.asked = {}, []
+        self.etag, self.date = '"one"', None
+        self.go_on, self.halfway = threading.Event(), threading.Event()
+        self.lists(index())
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def lists(self, content):
+        self.files["/list.json"] = content if isinstance(content, bytes) else json.dumps(content).encode()
+
+    def handle_error(self, request, client_address):
+        pass  # those who hang up are expected
+
+    def paths(self):
+        return [path for path, _ in self.asked]
+
+    def ranges(self):
+        """The Range of each request for the data, None where the whole was asked for."""
+        return [headers.get("Range") for path, headers in self.asked if path.endswith(".gz")]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        path = urllib.parse.urlsplit(self.path).path
+        self.server.asked.append((path, dict(self.headers)))
+        act = self.server.acts.get(path, send)
+        if path not in self.server.files and act is send:
+            act = functools.partial(status, code=404)
+        act(self, self.server.files.get(path, b""))
+
+
+def head(handler, code, **fields):
+    handler.send_response(code)
+    for name, value in fields.items():
+        handler.send_header(name.replace("_", "-"), str(value))
+    if handler.server.etag:
+        handler.send_header("ETag", handler.server.etag)
+    if handler.server.date:
+        handler.send_header("Last-Modified", handler.server.date)
+    handler.end_headers()
+
+
+def part(handler, data):
+    """The byte that a sound server begins with."""
+    asked, condition = handler.headers.get("Range"), handler.headers.get("If-Range")
+    if not asked or condition not in (None, handler.server.etag, handler.server.date):
+        return 0
+    return int(asked.removeprefix("bytes=").removesuffix("-"))
+
+
+def send(handler, data):
+    start = part(handler, data)
+    if start >= len(data) > 0:
+        head(handler, 416, Content_Range=f"bytes */{len(data)}", Content_Length=0)
+        return
+    where = {"Content_Range": f"bytes {start}-{len(data) - 1}/{len(data)}"} if start else {}
+    head(handler, 206 if start else 200, Content_Length=len(data) - start, **where)
+    handler.wfile.write(data[start:])
+
+
+def cut(handler, data):
+    """Hang up half way."""
+    head(handler, 200, Content_Length=len(data))
+    handler.wfile.write(data[: len(data) // 2])
+
+
+def pause(handler, data):
+    """Stop half way until the test lets it go on."""
+    head(handler, 200, Content_Length=len(data))
+    handler.wfile.write(data[: len(data) // 2])
+    handler.wfile.flush()
+    handler.server.halfway.set()
+    handler.server.go_on.wait(20)
+    handler.wfile.write(data[len(data) // 2 :])
+
+
+def whole(handler, data):
+    """Know nothing of ranges."""
+    head(handler, 200, Content_Length=len(data))
+    handler.wfile.write(data)
+
+
+def elsewhere(handler, data):
+    """Answer a request for a range with another one."""
+    if handler.headers.get("Range"):
+        head(handler, 206, Content_Range=f"bytes 7-{len(data) - 1}/{len(data)}", Content_Length=len(data) - 7)
+        handler.wfile.write(data[7:])
+    else:
+        whole(handler, data)
+
+
+def out_of_range(handler, data):
+    return status(handler, data, 416) if handler.headers.get("Range") else whole(handler, data)
+
+
+def endless(handler, data):
+    head(handler, 200)
+    while True:
+        handler.wfile.write(bytes(1 << 16))
+
+
+def chunked(handler, data):
+    head(handler, 200, Transfer_Encoding="chunked")
+    for at in range(0, len(data), 50_000):
+        piece = data[at : at + 50_000]
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+    handler.wfile.write(b"0\r\n\r\n")
+
+
+def silent(handler, data):
+    handler.server.go_on.wait(20)
+
+
+def garbage(handler, data):
+    handler.wfile.write(b"\x1b[31mno HTTP at all\r\n\r\n")
+
+
+def status(handler, data, code, reason=None):
+    handler.send_response(code, reason)
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+def redirect(handler, data, to, body=0):
+    handler.send_response(302)
+    handler.send_header("Location", to)
+    handler.end_headers()
+    handler.wfile.write(bytes(body))
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    """A mirror that ATTN_MIRROR names, with downloads going to a folder of the test."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with Mirror() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.setenv("ATTN_MIRROR", server.address)
+        monkeypatch.setenv("GENSIM_DATA_DIR", str(tmp_path / "gensim-data"))
+        yield server
+        server.go_on.set()
+        server.shutdown()
+        thread.join()
+
+
+GZ, INIT, LIST = f"/{NAME}/{NAME}.gz", f"/{NAME}/__init__.py", "/list.json"
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """Call it, and the mirror is gone: nobody listens at the address."""
+
+    def leave():
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            monkeypatch.setenv("ATTN_MIRROR", f"http://127.0.0.1:{free.getsockname()[1]}")
+
+    return leave
+
+
+def refused(name=NAME):
+    """The error with which a download ends: one line, safe to print."""
+    with pytest.raises(AttnError) as caught:
+        download(name)
+    assert (caught.value.message + caught.value.hint).isprintable()
+    return caught.value
+
+
+def stopped(mirror):
+    """Begin a download that the server ends half way."""
+    mirror.acts[GZ] = cut
+    assert isinstance(refused(), FileError)
+    del mirror.acts[GZ]
+    assert local(NAME) is None
+    assert arrived().stat().st_size == HALF
+
+
+def arrived():
+    return folder() / f"{NAME}~part" / f"{NAME}.gz"
+
+
+def names(path):
+    return sorted(child.name for child in path.iterdir())
+
+
+def python(code, *args, **env):
+    """Start a Python with the surroundings of this test."""
+    shared = {name: os.environ[name] for name in ("ATTN_MIRROR", "GENSIM_DATA_DIR") if name in os.environ}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=surroundings(shared | env),
+    )
+
+
+def ended(process, timeout=20):
+    """The exit code and the streams of a Python that was started."""
+    with process:
+        out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+# What is downloaded
+
+
+def test_what_was_downloaded_is_byte_equal_and_alone_in_its_folder(mirror):
+    path = download(NAME)
+    assert path == folder() / NAME / f"{NAME}.gz" == local(NAME)
+    assert path.read_bytes() == DATA
+    assert (path.parent / "__init__.py").read_bytes() == READER
+    assert names(path.parent) == ["__init__.py", f"{NAME}.gz"]
+    assert names(folder()) == [NAME, "information.json"]
+    assert (folder() / "information.json").read_bytes() == mirror.files[LIST]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gensim") is None, reason="gensim is not installed")
+def test_gensim_finds_the_same_file_without_the_network(mirror):
+    path = download(NAME)
+    code = "import sys, gensim.downloader as d; print(d.load(sys.argv[1], return_path=True))"
+    closed = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+    status, out, err = ended(python(code, NAME, **closed))
+    assert status == 0, err
+    assert out.strip() == str(path)
+
+
+def test_the_code_that_comes_with_the_vectors_is_never_run(mirror):
+    download(NAME)
+    download(NAME)
+    assert installed() == [NAME]
+    assert not list(folder().rglob("RAN")) and not list(folder().rglob("__pycache__"))
+
+
+def test_vectors_without_code_for_gensim_are_no_error(mirror):
+    del mirror.files[INIT]
+    assert names(download(NAME).parent) == [f"{NAME}.gz"]
+
+
+def test_a_server_that_fails_at_the_code_for_gensim_is_an_error(mirror):
+    mirror.acts[INIT] = functools.partial(status, code=500)
+    assert "500" in refused().message and isinstance(refused(), FileError)
+    assert names(folder()) == []
+
+
+def test_vectors_sent_in_chunks_of_unknown_total_arrive(mirror):
+    mirror.acts[GZ] = chunked
+    assert download(NAME).read_bytes() == DATA
+
+
+def test_what_has_arrived_is_reported_from_0_to_1_and_never_falls(mirror):
+    seen = []
+    download(NAME, seen.append)
+    assert seen == sorted(seen) and len(seen) > 1
+    assert 0 <= seen[0] < 1 and seen[-1] == 1
+
+
+def test_a_model_of_unknown_size_is_as_large_as_the_server_says(mirror):
+    mirror.lists(index(**{NAME: entry(file_size=None)}))
+    seen = []
+    assert download(NAME, seen.append).read_bytes() == DATA
+    assert seen == sorted(seen) and max(seen) == 1
+
+
+def test_a_model_whose_size_nobody_tells_is_refused(mirror):
+    mirror.lists(index(**{NAME: entry(file_size=None)}))
+    mirror.acts[GZ] = endless
+    assert isinstance(refused(), InputError)
+    assert names(folder()) == []
+
+
+def test_a_proxy_of_the_environment_is_used(mirror, monkeypatch):
+    monkeypatch.setenv("http_proxy", mirror.address)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("ATTN_MIRROR", "http://gensim-data.invalid")
+    assert download(NAME).read_bytes() == DATA
+
+
+def test_a_mirror_may_lie_in_a_folder_and_end_in_a_slash(mirror, monkeypatch):
+    mirror.files = {f"/a/b{path}": data for path, data in mirror.files.items()}
+    monkeypatch.setenv("ATTN_MIRROR", f"{mirror.address}/a/b/")
+    assert download(NAME).read_bytes() == DATA
+
+
+# What is there already
+
+
+def test_a_model_that_is_there_and_right_is_not_fetched_again(mirror):
+    download(NAME)
+    mirror.asked.clear()
+    seen, said = [], []
+    assert download(NAME, seen.append, said.append) == local(NAME)
+    assert mirror.asked == [] and seen == [1.0] and said == []
+
+
+def test_a_model_that_gensim_fetched_is_checked_and_kept(mirror):
+    (folder() / NAME).mkdir(parents=True)
+    (folder() / NAME / f"{NAME}.gz").write_bytes(DATA)
+    assert download(NAME) == local(NAME)
+    assert mirror.paths() == [LIST]
+    assert (folder() / "information.json").exists()
+
+
+def test_a_model_that_is_there_but_wrong_is_replaced_and_that_is_said(mirror):
+    path = download(NAME)
+    path.write_bytes(DATA[:1000])
+    (path.parent / "__init__.py").write_bytes(b"# changed")
+    said = []
+    assert download(NAME, told=said.append).read_bytes() == DATA
+    assert len(said) == 1 and "anew" in said[0]
+    assert (path.parent / "__init__.py").read_bytes() == b"# changed"
+    assert names(folder()) == [NAME, "information.json"]
+
+
+def test_a_model_that_is_there_but_wrong_stays_until_the_right_one_has_come(mirror):
+    path = download(NAME)
+    path.write_bytes(b"old")
+    mirror.acts[GZ] = cut
+    assert isinstance(refused(), FileError)
+    assert path.read_bytes() == b"old"
+
+
+def test_a_folder_without_its_file_is_filled(mirror):
+    (folder() / NAME).mkdir(parents=True)
+    assert download(NAME).read_bytes() == DATA
+    assert (folder() / NAME / "__init__.py").read_bytes() == READER
+
+
+def test_offline_a_right_model_is_used_by_the_index_that_was_kept(mirror, offline):
+    path = download(NAME)
+    offline()
+    said = []
+    assert download(NAME, told=said.append) == path and said == []
+
+
+def test_offline_a_wrong_model_is_not_used(mirror, offline):
+    path = download(NAME)
+    path.write_bytes(b"short")
+    offline()
+    assert isinstance(refused(), FileError)
+
+
+@pytest.mark.parametrize("kept", [None, b"<html>", b'{"models": {}}'])
+def test_offline_a_model_that_nothing_can_check_is_used_and_that_is_said(mirror, offline, kept):
+    path = download(NAME)
+    (folder() / "information.json").unlink()
+    if kept is not None:
+        (folder() / "information.json").write_bytes(kept)
+    offline()
+    said = []
+    assert download(NAME, told=said.append) == path
+    assert len(said) == 1 and "checksum" in said[0] and said[0].isprintable()
+
+
+def test_installed_names_models_and_neither_corpora_nor_halves_nor_other_files(mirror):
+    assert installed() == []
+    stopped(mirror)
+    download(NAME)
+    for name in ("text8", "another", ".hidden", "empty", "half~part"):
+        (folder() / name).mkdir()
+        if name != "empty":
+            (folder() / name / f"{name}.gz").touch()
+    assert installed() == ["another", NAME]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "a/b", "/etc", ".x", "a\\b", "a\0b", "a\n", "x" * 300]
+)
+def test_what_is_no_name_of_a_model_has_no_file(name, mirror):
+    assert local(name) is None
+
+
+def test_to_look_for_a_model_asks_no_network_and_loads_nothing_for_it(mirror):
+    download(NAME)
+    code = (
+        "import socket, sys\n"
+        "def no(*args, **kwargs): raise SystemError('the network was asked')\n"
+        "socket.socket = socket.create_connection = socket.getaddrinfo = no\n"
+        "from attn_cli.vectors.gensim_data import local, installed\n"
+        "print(local(sys.argv[1]), local('missing'), installed())\n"
+        "heavy = {'urllib.request', 'http.client', 'ssl', 'numpy', 'gensim', 'hashlib', 'tempfile', 'shutil'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    status, out, err = ended(python(code, NAME))
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [f"{folder() / NAME / NAME}.gz None ['{NAME}']", "[]"]
+
+
+# Stopped and gone on with
+
+
+def test_a_stopped_download_goes_on_where_it_stopped(mirror):
+    stopped(mirror)
+    mirror.asked.clear()
+    seen = []
+    assert download(NAME, seen.append).read_bytes() == DATA
+    (headers,) = (headers for path, headers in mirror.asked if path == GZ)
+    assert headers["Range"] == f"bytes={HALF}-" and headers["If-Range"] == '"one"'
+    assert seen[0] > 0.5 and seen == sorted(seen)
+    assert names(folder()) == [NAME, "information.json"]
+
+
+@pytest.mark.parametrize(
+    ("etag", "date", "condition"),
+    [
+        (None, "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 GMT"),
+        ('W/"weak"', "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 GMT"),
+        ('W/"weak"', None, None),
+        (None, None, None),
+    ],
+)
+def test_it_goes_on_by_date_where_there_is_no_strong_etag_and_else_by_the_checksum(
+    mirror, etag, date, condition
+):
+    mirror.etag, mirror.date = etag, date
+    stopped(mirror)
+    mirror.asked.clear()
+    assert download(NAME).read_bytes() == DATA
+    (headers,) = (headers for path, headers in mirror.asked if path == GZ)
+    assert (headers["Range"], headers.get("If-Range")) == (f"bytes={HALF}-", condition)
+
+
+def test_a_server_without_ranges_begins_anew(mirror):
+    stopped(mirror)
+    mirror.acts[GZ] = whole
+    assert download(NAME).read_bytes() == DATA
+
+
+def test_a_file_that_changed_at_the_server_begins_anew(mirror):
+    stopped(mirror)
+    mirror.etag = '"two"'
+    assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [None, f"bytes={HALF}-"]
+
+
+@pytest.mark.parametrize("act", [out_of_range, elsewhere])
+def test_a_range_that_cannot_be_had_begins_anew(mirror, act):
+    stopped(mirror)
+    mirror.acts[GZ] = act
+    assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [None, f"bytes={HALF}-", None]
+
+
+def test_another_edition_in_the_index_begins_anew(mirror):
+    stopped(mirror)
+    other = DATA[::-1]
+    mirror.files[GZ] = other
+    mirror.lists(index(**{NAME: entry(other)}))
+    assert download(NAME).read_bytes() == other
+    assert mirror.ranges() == [None, None]
+
+
+@pytest.mark.parametrize(
+    "note", [b"", b"[", b"[]", b'{"validator": "a\\r\\nb", "url": 3}', b"\xff", b"[" * 9999]
+)
+def test_a_damaged_note_of_what_had_arrived_does_no_harm(mirror, note):
+    stopped(mirror)
+    (arrived().parent / f"resume-{NAME}.gz.json").write_bytes(note)
+    assert download(NAME).read_bytes() == DATA
+
+
+@pytest.mark.parametrize("validator", ["a\r\nX: y", "\u00e9", '"' + "x" * 70_000 + '"', 5, None])
+def test_a_note_that_no_header_may_hold_is_not_sent(mirror, validator):
+    stopped(mirror)
+    path = arrived().parent / f"resume-{NAME}.gz.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"validator": validator}))
+    assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [None, f"bytes={HALF}-"]
+
+
+def test_the_note_of_one_mirror_is_not_shown_to_another(mirror, monkeypatch):
+    stopped(mirror)
+    mirror.asked.clear()
+    monkeypatch.setenv("ATTN_MIRROR", mirror.address.replace("127.0.0.1", "localhost"))
+    assert download(NAME).read_bytes() == DATA
+    (headers,) = (headers for path, headers in mirror.asked if path == GZ)
+    assert "Range" in headers and "If-Range" not in headers
+
+
+def test_a_whole_file_that_was_not_yet_in_place_is_not_fetched_again(mirror):
+    stopped(mirror)
+    arrived().write_bytes(DATA)
+    assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [None]
+
+
+def test_an_interrupt_leaves_what_has_arrived(mirror):
+    def interrupt(done):
+        if done > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download(NAME, interrupt)
+    assert local(NAME) is None and 0 < arrived().stat().st_size <= len(DATA)
+    assert not (folder() / f"{NAME}~lock").exists()
+    assert download(NAME).read_bytes() == DATA
+
+
+CHILD = "import sys; from attn_cli.vectors.download import download; print(download(sys.argv[1]))"
+
+
+def test_after_a_kill_there_is_no_file_and_the_next_call_goes_on(mirror):
+    mirror.acts[GZ] = pause
+    process = python(CHILD, NAME)
+    assert mirror.halfway.wait(10)
+    until = time.monotonic() + 5
+    while not (arrived().exists() and arrived().stat().st_size) and time.monotonic() < until:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert ended(process)[0] == -signal.SIGKILL
+    assert local(NAME) is None and not (folder() / NAME).exists()
+    del mirror.acts[GZ]
+    mirror.go_on.set()
+    size = arrived().stat().st_size
+    assert 0 < size < len(DATA)
+    assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [None, f"bytes={size}-"]
+    assert names(folder()) == [NAME, "information.json"]
+
+
+@pytest.mark.parametrize("step", ["open", "note", "sync", "replace"])
+def test_killed_at_any_step_there_is_no_file_or_the_right_one(mirror, step):
+    dying = {
+        "open": "module._store = die",
+        "note": "module._note = die",
+        "sync": "os.fsync = die",
+        "replace": "os.rename = die",
+    }[step]
+    code = (
+        "import os, signal, sys\nfrom attn_cli.vectors import download as module\n"
+        "def die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{dying}\nmodule.download(sys.argv[1])"
+    )
+    assert ended(python(code, NAME))[0] == -signal.SIGKILL
+    assert local(NAME) is None and not (folder() / NAME).exists()
+    assert download(NAME).read_bytes() == DATA
+    assert names(folder()) == [NAME, "information.json"]
+
+
+# Many at once
+
+
+def test_sixteen_at_once_leave_one_right_file_that_was_fetched_once(mirror):
+    code = (
+        "import sys; from concurrent.futures import ThreadPoolExecutor\n"
+        "from attn_cli.vectors.download import download\n"
+        "with ThreadPoolExecutor(4) as pool: print(set(pool.map(download, [sys.argv[1]] * 4)))"
+    )
+    runs = [ended(process) for process in [python(code, NAME) for _ in range(4)]]
+    assert {(status, err) for status, _, err in runs} == {(0, "")}
+    assert local(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [None]
+    assert names(folder()) == [NAME, "information.json"]
+
+
+def test_the_second_of_two_says_that_it_waits_and_uses_the_file_of_the_first(mirror):
+    mirror.acts[GZ] = pause
+    said = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(download, NAME)
+        assert mirror.halfway.wait(10)
+        second = pool.submit(download, NAME, None, lambda line: said.set() if "waiting" in line else None)
+        assert said.wait(10)
+        mirror.go_on.set()
+        assert first.result(10) == second.result(10) == local(NAME)
+    assert local(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [None]
+
+
+def test_who_waited_for_a_lock_that_is_gone_waits_for_the_one_that_took_its_place(mirror):
+    fcntl = pytest.importorskip("fcntl")
+    folder().mkdir()
+    path, said = folder() / f"{NAME}~lock", queue.Queue()
+    with ThreadPoolExecutor(1) as pool, path.open("ab") as old:
+        fcntl.flock(old, fcntl.LOCK_EX)
+        waiting = pool.submit(download, NAME, None, said.put)
+        assert "waiting" in said.get(timeout=10)
+        path.unlink()
+        with path.open("ab") as new:
+            fcntl.flock(new, fcntl.LOCK_EX)
+            old.close()
+            assert "waiting" in said.get(timeout=10)
+            assert not mirror.ranges()
+        assert waiting.result(10).read_bytes() == DATA
+
+
+def test_a_system_without_file_locks_downloads_as_well(mirror, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    assert download(NAME).read_bytes() == DATA
+
+
+# In parts
+
+
+@pytest.fixture
+def in_parts(mirror):
+    """The same data in three parts, as large files are kept."""
+    third = len(DATA) // 3
+    pieces = [DATA[:third], DATA[third : 2 * third], DATA[2 * third :]]
+    del mirror.files[GZ]
+    mirror.files |= {f"{GZ}_0{i}": piece for i, piece in enumerate(pieces)}
+    checksums = {f"checksum-{i}": md5(piece) for i, piece in enumerate(pieces)}
+    mirror.lists(index(**{NAME: entry(parts=3, checksum=None, **checksums)}))
+    return mirror
+
+
+def test_parts_are_joined_in_order(in_parts):
+    seen = []
+    path = download(NAME, seen.append)
+    assert path.read_bytes() == DATA
+    assert names(path.parent) == ["__init__.py", f"{NAME}.gz"]
+    assert seen == sorted(seen) and seen[-1] == 1
+    in_parts.asked.clear()
+    assert download(NAME) == path and in_parts.asked == []
+
+
+def test_a_wrong_part_is_told_and_only_that_part_is_fetched_again(in_parts):
+    sound = in_parts.files[f"{GZ}_01"]
+    in_parts.files[f"{GZ}_01"] = sound[::-1]
+    error = refused()
+    assert isinstance(error, InputError) and md5(sound) in error.message and md5(sound[::-1]) in error.message
+    in_parts.files[f"{GZ}_01"] = sound
+    in_parts.asked.clear()
+    assert download(NAME).read_bytes() == DATA
+    assert [path for path in in_parts.paths() if ".gz" in path] == [f"{GZ}_01", f"{GZ}_02"]
+
+
+def test_a_part_that_was_cut_goes_on_where_it_stopped(in_parts):
+    in_parts.acts[f"{GZ}_02"] = cut
+    assert isinstance(refused(), FileError)
+    del in_parts.acts[f"{GZ}_02"]
+    assert download(NAME).read_bytes() == DATA
+    assert in_parts.asked[-1][1]["Range"] == f"bytes={len(DATA) // 6}-"
+
+
+def test_no_part_may_be_larger_than_the_whole(in_parts):
+    in_parts.acts[f"{GZ}_01"] = endless
+    assert isinstance(refused(), InputError)
+
+
+# What is not what was announced
+
+
+def test_wrong_content_is_deleted_and_both_checksums_are_told(mirror):
+    mirror.files[GZ] = DATA[::-1]
+    error = refused()
+    assert isinstance(error, InputError) and error.code == 65
+    assert md5(DATA) in error.message and md5(DATA[::-1]) in error.message and "again" in error.hint
+    assert names(folder()) == []
+    mirror.files[GZ] = DATA
+    assert download(NAME).read_bytes() == DATA
+
+
+def test_half_a_file_of_something_else_ends_in_a_wrong_checksum_and_then_begins_anew(mirror):
+    stopped(mirror)
+    arrived().write_bytes(b"x" * HALF)
+    assert isinstance(refused(), InputError)
+    assert download(NAME).read_bytes() == DATA
+
+
+def test_an_endless_file_is_stopped_and_leaves_nothing(mirror):
+    mirror.acts[GZ] = endless
+    error = refused()
+    assert error.code == 65 and f"{len(DATA) + (1 << 20):,}" in error.message
+    assert names(folder()) == []
+
+
+def test_a_file_announced_larger_than_the_index_says_is_refused_before_it_comes(mirror, monkeypatch):
+    def announce(handler, data):
+        head(handler, 200, Content_Length=2 * (1 << 20))
+        handler.wfile.flush()
+        handler.server.go_on.wait(20)
+
+    monkeypatch.setattr(web, "WAIT", 1)
+    mirror.acts[GZ] = announce
+    assert refused().code == 65
+    assert names(folder()) == []
+
+
+@pytest.mark.parametrize("path", [LIST, INIT])
+def test_an_endless_index_and_endless_code_are_stopped(mirror, monkeypatch, path):
+    monkeypatch.setattr(gensim_data, "INDEX_LIMIT", 1 << 20)
+    mirror.acts[path] = endless
+    assert refused().code == 65
+
+
+def test_the_index_may_have_16_mb():
+    assert gensim_data.INDEX_LIMIT == 16 * 1024**2
+
+
+# Where it may not go
+
+
+@pytest.mark.parametrize(
+    "to", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:text/plain,x", "gopher:x", "http://[x"]
+)
+@pytest.mark.parametrize("path", [LIST, GZ])
+def test_a_redirection_to_anything_but_http_is_not_followed(mirror, monkeypatch, to, path):
+    monkeypatch.setenv("ftp_proxy", mirror.address)
+    mirror.acts[path] = functools.partial(redirect, to=to)
+    error = refused()
+    assert isinstance(error, FileError) and error.code == 66
+    assert mirror.paths()[-1] == path
+    assert local(NAME) is None
+
+
+def test_a_redirection_to_http_is_followed_and_its_own_page_is_not_read(mirror):
+    sent = []
+
+    def talkative(handler, data):
+        redirect(handler, data, "/there", body=50_000_000)
+        sent.append(True)
+
+    mirror.files["/there"] = DATA
+    mirror.acts[GZ] = talkative
+    assert download(NAME).read_bytes() == DATA
+    assert not sent
+
+
+def test_a_range_survives_a_redirection(mirror):
+    stopped(mirror)
+    mirror.files["/there.gz"] = DATA
+    mirror.acts[GZ] = functools.partial(redirect, to="/there.gz")
+    mirror.asked.clear()
+    assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges() == [f"bytes={HALF}-"] * 2
+
+
+def test_a_redirection_in_a_circle_ends(mirror):
+    mirror.acts[LIST] = functools.partial(redirect, to="/list.json")
+    assert refused().code == 66
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "file:///etc",
+            "ftp://example.org",
+            "data:,x",
+            "example.org",
+            "http://",
+            "https:///x",
+            "http://:80",
+        ),
+        *(
+            "http://[",
+            "http://h:99999",
+            "http://h:x",
+            "http://h/a b",
+            "http://h/?q",
+            "http://h/#f",
+            "http://é",
+        ),
+        *("http://user:secret@example.org", "http://h/\x1b[31m", "http://h\n/x"),
+    ],
+)
+def test_a_mirror_that_is_no_http_address_is_a_bad_setting(mirror, monkeypatch, address):
+    monkeypatch.setenv("ATTN_MIRROR", address)
+    error = refused()
+    assert isinstance(error, ConfigError) and error.code == 78
+    assert "secret" not in error.message
+
+
+# The network fails
+
+
+@pytest.mark.parametrize("path", [LIST, GZ])
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 407, 416, 429, 500, 503, 204, 206, 304])
+def test_a_refusal_names_the_host_and_the_status(mirror, path, code):
+    mirror.acts[path] = functools.partial(status, code=code)
+    error = refused()
+    assert isinstance(error, FileError) and error.code == 66
+    assert str(code) in error.message and f"127.0.0.1:{mirror.server_port}" in error.message
+
+
+def test_what_a_server_says_is_shown_safely_and_cut(mirror):
+    mirror.acts[LIST] = functools.partial(status, code=500, reason="\x1b[31m\u0085" + "x" * 5000)
+    error = refused()
+    assert "^[[31m" in error.message and len(error.message) < 500
+
+
+def test_nobody_listening_is_told_with_the_hint_to_try_again(mirror, offline):
+    offline()
+    error = refused()
+    assert isinstance(error, FileError) and "refused" in error.message and "again" in error.hint
+
+
+def test_a_cut_connection_says_that_what_has_arrived_is_kept(mirror):
+    mirror.acts[GZ] = cut
+    error = refused()
+    assert error.code == 66 and f"{HALF:,} bytes" in error.message and "kept" in error.hint
+
+
+@pytest.mark.parametrize(("path", "act"), [(LIST, silent), (GZ, silent), (GZ, pause)])
+def test_a_silent_server_is_left_after_a_while(mirror, monkeypatch, path, act):
+    monkeypatch.setattr(web, "WAIT", 0.2)
+    mirror.acts[path] = act
+    error = refused()
+    assert isinstance(error, FileError) and "timed out" in error.message
+
+
+def test_one_operation_of_the_network_may_take_20_seconds():
+    assert web.WAIT == 20
+
+
+def test_a_server_without_tls_is_no_https_server(mirror, monkeypatch):
+    monkeypatch.setenv("ATTN_MIRROR", mirror.address.replace("http:", "https:"))
+    assert refused().code == 66
+
+
+@pytest.mark.parametrize("path", [LIST, GZ])
+def test_an_answer_that_is_not_http_is_told(mirror, path):
+    mirror.acts[path] = garbage
+    assert isinstance(refused(), FileError)
+
+
+# The disk fails
+
+
+def test_a_full_disk_is_told_before_anything_is_fetched(mirror, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5000))
+    error = refused()
+    assert isinstance(error, WriteError) and error.code == 74
+    assert "5,000" in error.message and f"{len(DATA):,}" in error.message
+    assert mirror.paths() == [LIST] and names(folder()) == []
+
+
+def test_only_what_is_missing_needs_room(mirror, monkeypatch):
+    stopped(mirror)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=HALF + 1))
+    assert download(NAME).read_bytes() == DATA
+
+
+def test_a_disk_that_fills_up_half_way_keeps_what_has_arrived(mirror):
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+        "from attn_cli.errors import WriteError; from attn_cli.vectors.download import download\n"
+        "try: download(sys.argv[1])\n"
+        "except WriteError as error: print(error.code, error.message, error.hint)"
+    )
+    status, out, err = ended(python(limited, NAME))
+    assert (status, err) == (0, "") and out.startswith("74 Cannot write") and "kept" in out
+    assert local(NAME) is None
+    assert 0 < arrived().stat().st_size <= 400_000
+    assert DATA.startswith(arrived().read_bytes())
+    assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges()[1] is not None
+
+
+@pytest.mark.parametrize("blocked", ["gensim-data", f"gensim-data/{NAME}~part", f"gensim-data/{NAME}~lock/x"])
+def test_a_folder_that_cannot_be_made_is_told(mirror, tmp_path, blocked):
+    (tmp_path / blocked).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / blocked).touch()
+    error = refused()
+    assert isinstance(error, CreateError) and error.code == 73
+
+
+def test_a_place_that_is_taken_is_told(mirror):
+    folder().mkdir()
+    (folder() / NAME).touch()
+    assert refused().code == 74
+
+
+# Names
+
+
+def test_a_name_that_is_almost_right_is_answered_with_near_ones(mirror):
+    mirror.lists(index(**{name: entry() for name in (NAME, "glove-tiny-50", "word2vec-x", "fasttext")}))
+    error = refused("glove-tyni-5")
+    assert isinstance(error, UsageError) and error.code == 2
+    assert NAME in error.hint and "glove-tiny-50" in error.hint and "fasttext" not in error.hint
+
+
+@pytest.mark.parametrize("name", ["qqqqqq", "", "../etc", "a/b", "\x1b[31m", "x" * 5000])
+def test_a_name_like_no_other_is_answered_with_some_names(mirror, name):
+    error = refused(name)
+    assert isinstance(error, UsageError) and NAME in error.hint
+
+
+def test_a_corpus_is_not_a_set_of_vectors(mirror):
+    error = refused("text8")
+    assert isinstance(error, UsageError) and "corpus" in error.message
+    assert "text8" not in catalogue()
+
+
+# The index
+
+
+def test_the_catalogue_says_what_the_index_says(mirror):
+    assert (
+        catalogue(mirror.address)
+        == catalogue()
+        == {
+            NAME: Package(
+                NAME,
+                len(DATA),
+                400000,
+                5,
+                "Pre-trained vectors, uncased.",
+                "http://opendatacommons.org/licenses/pddl/",
+                (md5(DATA),),
+            )
+        }
+    )
+    assert not folder().exists()
+
+
+def test_what_the_index_does_not_say_is_none_or_empty(mirror):
+    testing = {"checksum": md5(DATA), "parameters": {"dimensions": 50}, "num_records": -1, "description": 7}
+    mirror.lists(index(__testing=testing))
+    assert catalogue() == {"__testing": Package("__testing", None, None, None, "", "", (md5(DATA),))}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(b"", b"<html>", b"\xff\xfe", b"[]", b"3", b'"models"', b"null", b"{}", b'{"models": []}'),
+        *(b"[" * 100_000, b"1" * 10_000, b'{"models": null}', b'{"models": {"a": '),
+    ],
+)
+def test_what_is_no_index_is_refused(mirror, raw):
+    mirror.lists(raw)
+    error = refused()
+    assert isinstance(error, InputError) and error.code == 65
+    with pytest.raises(InputError):
+        catalogue()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"checksum": bad} for bad in (None, 5, "", "abc", "z" * 32, md5(b"") + "\n", [md5(b"")])),
+        *({"file_size": bad} for bad in (-1, 0, 1.5, "5", True, 10**30, [], 1 << 60)),
+        *({"parts": bad} for bad in (0, -1, 10**9, 65, "2", 1.0, True, [])),
+        *({"file_name": bad} for bad in ("../x.gz", "/etc/passwd", "a\\b", ".x", "", 3, "a\0", "a\n")),
+        {"parts": 2},
+        {"parts": 2, "checksum-0": md5(b"")},
+    ],
+    ids=str,
+)
+def test_an_entry_that_cannot_be_right_is_left_out_and_told_if_asked_for(mirror, changed):
+    mirror.lists(index(**{NAME: entry() | changed, "sound": entry()}))
+    assert list(catalogue()) == ["sound"]
+    assert isinstance(refused(), InputError)
+    assert local(NAME) is None
+
+
+@pytest.mark.parametrize(
+    "bad", ["../up", "/root", "a/b", ".hidden", "a\\b", "", "a\n", "\x1b[31m", "a b", "x" * 200]
+)
+def test_a_name_that_is_no_plain_file_name_is_left_out(mirror, bad):
+    mirror.lists(index(**{bad: entry(), "sound": entry()}))
+    assert list(catalogue()) == ["sound"]
+    assert refused(bad).code in (2, 65)
+
+
+@pytest.mark.parametrize("value", [None, 3, [], "x", True])
+def test_an_entry_of_the_wrong_kind_is_left_out(mirror, value):
+    mirror.lists({"corpora": value, "models": {NAME: value, "sound": entry()}})
+    assert list(catalogue()) == ["sound"]
+
+
+def test_the_texts_of_the_index_are_made_safe_and_short(mirror):
+    hostile = "a\x1b]0;owned\x07b\n\u202ec\ud800" + "d" * 100_000
+    mirror.lists(index(**{NAME: entry(description=hostile, license=hostile)}))
+    package = catalogue()[NAME]
+    for text in (package.description, package.licence):
+        assert text.isprintable() and text.startswith("a^[]0;owned^Gb <U+202E>c<U+D800>d")
+        assert text.endswith("…") and len(text) < 3000
+
+
+def test_without_a_mirror_the_addresses_are_those_of_gensim(monkeypatch):
+    downloader = pytest.importorskip("gensim.downloader")
+    assert (gensim_data.INDEX_URL, gensim_data.FILES_URL) == (
+        downloader.DATA_LIST_URL,
+        downloader.DOWNLOAD_BASE_URL,
+    )
+    monkeypatch.delenv("GENSIM_DATA_DIR", raising=False)
+    assert str(folder()) == downloader._DEFAULT_BASE_DIR
