@@ -12,7 +12,7 @@ from attn_cli.visible import visible
 
 CHOICES = {
     "tokenizer": ("words", "whitespace", "characters"),
-    "oov": ("model", "zero", "random", "skip", "error"),
+    "oov": ("model", "zero", "random", "nearest", "skip", "error"),
     "layout": ("in-out", "out-in"),
     "score": ("scaled", "dot", "cosine"),
     "mask_true": ("allowed", "blocked"),

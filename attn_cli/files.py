@@ -15,7 +15,7 @@ from attn_cli.visible import visible
 SUFFIXES = frozenset(
     {
         *(".txt", ".vec", ".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv"),
-        *(".gz", ".xz", ".kv", ".model", ".conllu"),
+        *(".gz", ".xz", ".kv", ".model", ".conllu", ".vectors"),
     }
 )
 

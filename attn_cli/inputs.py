@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.stack import Stack
 from attn_cli.trace import Embedding, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import Vectors
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Inputs(NamedTuple):
     unknown: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    table: Table | None = None
+    table: Vectors | None = None
+    replaced: Mapping[str, str] = MappingProxyType({})
 
 
 def embedded(
@@ -43,7 +45,7 @@ def embedded(
     """
     if settings.oov == "model" and stack is None:
         raise UsageError(
-            "--oov model needs a learned projection.", "Choose zero, random, skip or error.", "--oov"
+            "--oov model needs a learned projection.", "Choose zero, random, nearest, skip or error.", "--oov"
         )
     oov = settings.oov or ("zero" if stack is None else "model")
     if settings.embedding == "random":
@@ -68,10 +70,12 @@ def embedded(
         def vectors(words: Sequence[str]) -> Embedded:
             return embed(words, table, oov, settings.seed, start)
 
-        doubled = table.about.get("doubled")
-        notes = (f"{doubled} doubled words in {table.name}: the first of each counts.",) if doubled else ()
+        notes = ()
     query = vectors(tokens)
     key = query if context is None else vectors(context)
+    if table is not None and (doubled := table.about.get("doubled")):
+        notes = (f"{doubled} doubled words in {table.name}: the first of each counts.",)
+    replaced = {**query.replaced, **key.replaced}
     query_tokens = tuple(tokens[i] for i in query.kept)
     key_tokens = query_tokens if context is None else tuple(context[i] for i in key.kept)
     unknown = tuple(dict.fromkeys(query.unknown + key.unknown))
@@ -80,11 +84,12 @@ def embedded(
             f"No token is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
             "Choose --oov random or zero, or other vectors.",
         )
+    notes += _replaced_notes(replaced)
     notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None)
-    return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table)
+    return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table, replaced)
 
 
-def check_pairing(stack: Stack, table: Table) -> None:
+def check_pairing(stack: Stack, table: Vectors) -> None:
     """Refuse a model on other vectors than those it was learned on."""
     if stack.fingerprint != table.fingerprint():
         raise wrong_pairing(stack, table.name)
@@ -103,18 +108,29 @@ def wrong_pairing(stack: Stack, vectors: str) -> InputError:
     )
 
 
+def _replaced_notes(replaced: Mapping[str, str]) -> tuple[str, ...]:
+    if not replaced:
+        return ()
+    pairs = ", ".join(f"{visible(word)} ({visible(used)})" for word, used in list(replaced.items())[:8])
+    more = f" and {len(replaced) - 8} more" if len(replaced) > 8 else ""
+    return (f"No vector of its own; the closest spelling stands in: {pairs}{more}.",)
+
+
 def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str, learned: bool) -> tuple[str, ...]:
     if not unknown:
         return ()
     words = ", ".join(visible(word) for word in unknown[:8]) + (", ..." if len(unknown) > 8 else "")
     done = {
         "zero": "zeros stand in" if learned else "zeros stand in, so each scores 0 with every word",
+        "nearest": "no known word is spelled like it, so zeros stand in"
+        if len(unknown) == 1
+        else "no known words are spelled like them, so zeros stand in",
         "random": "random vectors stand in",
         "skip": "left out",
         "model": f"the model starts from {'its' if len(unknown) == 1 else 'their'} spelling",
     }[oov]
     notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
-    if oov == "zero" and tokens <= set(unknown) and not learned:
+    if oov in ("zero", "nearest") and tokens <= set(unknown) and not learned:
         notes += ("No token has a vector: all weights are equal and mean nothing. Try --oov random.",)
     return notes
 

@@ -74,11 +74,11 @@ OPTIONS: dict[str, Any] = {
     ],
     "seed": Annotated[int, _option("--seed", metavar="N", help="Seed of everything random.")],
     "oov": Annotated[
-        Literal["model", "zero", "random", "skip", "error"] | None,
+        Literal["model", "zero", "random", "nearest", "skip", "error"] | None,
         _option(
             "--oov",
-            help="A token without a vector gets the learned model's own, zeros or a random one, is skipped, "
-            "or is an error.  [default: model with a learned projection, else zero]",
+            help="A token without a vector gets the learned model's own, zeros, a random one or that of the closest "
+            "spelling, is skipped, or is an error.  [default: model with a learned projection, else zero]",
         ),
     ],
     "projection": Annotated[

@@ -200,7 +200,7 @@ def _attended(
         query_ids=ids[:n_q] if inputs.has_text else None,
         key_ids=ids[n_q:] if inputs.has_text else None,
         unknown=inputs.unknown,
-        replaced={},
+        replaced=dict(inputs.replaced),
         dropped=inputs.dropped,
         embedding=inputs.embedding,
         x_query=inputs.x_query,

@@ -499,7 +499,6 @@ VECTORS = {
     "utf-16.txt": "\ufeffa 1 2\n".encode("utf-16-le"),
     "long-word.txt": b"x" * 5_000_000 + b" 1 2\n",
     "pickle.kv": b"\x80\x04\x95c\x00\x00\x00\x00\x00\x00\x00.",
-    "packed.gz": gzip.compress(b"a 1 2\nb 3 4\n", mtime=0),
     "too-large.txt": b"a 1e200 1e200\nb 1e200 1e200\n",
 }
 

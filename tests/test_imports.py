@@ -139,7 +139,7 @@ def test_pytorch_is_imported_in_one_function_of_learning_alone_and_never_with_a_
 
 
 def test_what_is_imported_is_a_stated_dependency():
-    known = {"numpy", "typer", "rich", "wcwidth", "gensim"}
+    known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz"}
     assert set().union(*map(foreign, TREES.values())) == known | {"torch"}
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]

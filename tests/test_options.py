@@ -8,7 +8,7 @@ import pytest
 
 from attn_cli.checks import CHOICES
 from attn_cli.commands.learn import train as train_model
-from attn_cli.commands.vectors import train
+from attn_cli.commands.vector_files import train
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.settings import TrainSettings as ModelSettings
 from attn_cli.learned import BUNDLED as MODELS
@@ -80,5 +80,5 @@ def test_the_bundled_vectors_know_the_words_of_the_tutorials_and_put_colour_next
     )
     assert [word for word in words.split() if look_up(word, table) is None] == []
     form, vector = look_up("color", table)
-    assert nearest(table, vector, 1, without=form)[0][0] == "colour"
+    assert nearest(table, vector, 1, [form])[0][0] == "colour"
     assert len(table.matrix) >= 30_000 and table.dim == 100

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attn_cli.commands.common import Progress, one_text, read_text, settled, show
+from attn_cli.commands.common import Progress, one_text, read_text, ready, settled, show
 from attn_cli.errors import NoText, UsageError
 from attn_cli.options import Texts, takes
 from attn_cli.trace import Settings
@@ -25,6 +25,7 @@ def self_(texts: Texts = None, *, settings: Settings, view: View) -> None:
     text = one_text(texts, "self")
     from attn_cli.pipeline import trace_self  # NumPy is loaded once there is something to compute
 
+    ready(settings.embedding)
     show(trace_self(text, settings, Progress("Attending")), view)
 
 
@@ -38,6 +39,7 @@ def masked(texts: Texts = None, *, settings: Settings, view: View) -> None:
     text = one_text(texts, "masked")
     from attn_cli.pipeline import trace_masked  # NumPy is loaded once there is something to compute
 
+    ready(settings.embedding)
     show(trace_masked(text, settings, Progress("Attending")), view)
 
 
@@ -76,7 +78,9 @@ def cross(
     text = read_text(given, "cross")
     from attn_cli.pipeline import trace_cross
 
-    show(trace_cross(text, read_text(context, "cross"), settings, Progress("Attending")), view)
+    second = read_text(context, "cross")
+    ready(settings.embedding)
+    show(trace_cross(text, second, settings, Progress("Attending")), view)
 
 
 @takes(Settings, View)
@@ -106,5 +110,6 @@ def explain(
     from attn_cli.pipeline import trace_text
 
     kind = "cross" if second is not None else "masked" if is_masked else "self"
+    ready(settings.embedding)
     trace = trace_text(kind, text, second, settings, Progress("Attending"), name_outputs=True)
     show(trace, view, walk=True)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -27,7 +28,7 @@ Vectors = Annotated[
         "--embedding",
         "-e",
         metavar="NAME|FILE",
-        help="word2vec (bundled), or a file.  [default: word2vec]",
+        help="word2vec (bundled), a file, or an imported name.  [default: word2vec]",
         envvar="ATTN_EMBEDDING",
     ),
 ]
@@ -37,6 +38,30 @@ RecordFormat = Annotated[
 ]
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 FINEST = 17  # a double has no more digits
+
+
+def ready(embedding: str | None) -> None:
+    """Make the index of a large file of vectors at its first use, and say so on standard error."""
+    if embedding in (None, "word2vec", "random"):
+        return  # the usual case pays for nothing
+    from attn_cli.files import looks_like_file
+
+    if looks_like_file(str(embedding)) and _is_small(str(embedding)):
+        return
+    from attn_cli.plain import say
+    from attn_cli.vectors.importing import keep_index
+    from attn_cli.vectors.lookup import open_table
+
+    with Progress("Indexing") as progress:
+        told = keep_index(open_table(str(embedding), "random, "), progress)
+    if told:
+        say(f"attn: {told}")
+
+
+def _is_small(path: str) -> bool:
+    from attn_cli.vectors.onfile import INDEXED_FROM
+
+    return os.path.isfile(path) and os.path.getsize(path) < INDEXED_FROM
 
 
 def one_text(texts: Sequence[str] | None, command: str) -> str:
@@ -156,6 +181,15 @@ class Progress:
         self.watched = sys.stderr is not None and sys.stderr.isatty()
         self.line = ""
         self.said = -1
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.line:
+            self(1.0)  # the line is taken away, whatever happened
 
     def __call__(self, done: float) -> None:
         """Show the part that is done, 0 to 1."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_json, terminal_for, viewed
+from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_json, ready, terminal_for, viewed
 from attn_cli.errors import InputError
 from attn_cli.options import Command, Output
 from attn_cli.visible import visible
@@ -57,6 +57,7 @@ def score(
 
     view = viewed(format, output)
     stack = named(model)
+    ready(embedding)
     table = open_table(embedding or "word2vec")
     check_pairing(stack, table)
     sentences = read_treebank(treebank)
@@ -149,6 +150,7 @@ def train(
         layers=layers, heads=heads, relations=relations, epochs=epochs, rate=rate, seed=seed, dim=dim, reach=reach,
         width=width, wide=wide, threads=threads,
     )  # fmt: skip
+    ready(embedding)
     with TrainingBar() as bar:
 
         def told(epoch: Epoch) -> None:

@@ -1,18 +1,34 @@
-"""attn vectors: look into word vectors, and train them."""
+"""attn vectors: what sets of word vectors there are, what is known of them, neighbours, analogies."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import FINEST, RecordFormat, Vectors, deliver, deliver_json, viewed
+from attn_cli.commands import vector_files
+from attn_cli.commands.common import (
+    FINEST,
+    Progress,
+    RecordFormat,
+    Vectors,
+    deliver,
+    deliver_json,
+    ready,
+    viewed,
+)
 from attn_cli.errors import InputError, UsageError
 from attn_cli.options import Command, Output
-from attn_cli.visible import as_utf8, visible
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.vectors.table import Vectors as WordVectors
+    from attn_cli.view import View
 
 app = typer.Typer(
-    help="Word vectors: what is known of them, neighbours, training.\n\nExample: attn vectors nearest colour",
+    help="Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"
+    "Example: attn vectors nearest colour",
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=False,
@@ -20,28 +36,61 @@ app = typer.Typer(
 
 Source = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME|FILE]", help="word2vec (bundled), or a file.", show_default=False),
+    typer.Argument(
+        metavar="[NAME|FILE]", help="word2vec (bundled), a file, or an imported name.", show_default=False
+    ),
 ]
+Top = Annotated[int, typer.Option("--top", metavar="K", help="How many words.", envvar="ATTN_TOP")]
+Precision = Annotated[
+    int, typer.Option("--precision", metavar="N", help="Digits shown.", envvar="ATTN_PRECISION")
+]
+
+
+@app.command("list", cls=Command)
+def list_(format: RecordFormat = None, output: Output = None) -> None:
+    """The sets of word vectors that have a name: bundled, imported, downloaded.
+
+    Example: attn vectors list
+    """
+    from attn_cli.vectors.names import listing
+
+    view = viewed(format, output)
+    listed = listing()
+    if view.format != "table":
+        records = [one._asdict() for one in listed]
+        deliver_json({"schema": "attn/1", "kind": "vectors-list", "vectors": records}, view)
+        return
+    rows = [("name", "words", "dim", "format", "where")]
+    for one in listed:
+        count = "?" if one.words is None else f"{one.words:,}"
+        rows.append((one.name, count, "?" if one.dim is None else f"{one.dim:,}", one.format, one.where))
+    shown = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in shown) for column in range(4)]
+    lines = (
+        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {kind:<{widths[3]}}  {where}\n"
+        for name, words, dim, kind, where in shown
+    )
+    deliver("".join(lines), view)
 
 
 @app.command(cls=Command)
 def info(source: Source = None, format: RecordFormat = None, output: Output = None) -> None:
-    """What is known of a set of word vectors: size, length, settings, sources.
+    """What is known of a set of word vectors: size, format, length, settings, sources.
 
     Example: attn vectors info
     """
     from attn_cli.vectors.lookup import open_table
-    from attn_cli.vectors.table import describe
 
     view = viewed(format, output)
-    about = describe(open_table(source or "word2vec"))
+    ready(source)
+    about = open_table(source or "word2vec").describe()
     if view.format != "table":
         deliver_json({"schema": "attn/1", "kind": "vectors", **about}, view)
         return
-    lines = [(key, value) for key, value in about.items() if value not in (None, {})]
-    lines += list(dict(about["about"]).items())  # type: ignore[call-overload]
-    shown = [visible(f"{key:<12} {_plain(value)}") for key, value in lines if key != "about"]
-    deliver("\n".join(shown) + "\n", view)
+    noted = about.pop("about")
+    lines = [(key, value) for key, value in about.items() if value is not None]
+    lines += list(noted.items()) if isinstance(noted, dict) else []
+    deliver("".join(visible(f"{key:<12} {_plain(value)}") + "\n" for key, value in lines), view)
 
 
 @app.command(cls=Command)
@@ -50,83 +99,108 @@ def nearest(
         str, typer.Argument(metavar="WORD", help="The word whose neighbours are wanted.", show_default=False)
     ],
     embedding: Vectors = None,
-    top: Annotated[
-        int, typer.Option("--top", metavar="K", help="How many neighbours.", envvar="ATTN_TOP")
-    ] = 10,
-    precision: Annotated[
-        int, typer.Option("--precision", metavar="N", help="Digits shown.", envvar="ATTN_PRECISION")
-    ] = 3,
+    top: Top = 10,
+    precision: Precision = 3,
     format: RecordFormat = None,
     output: Output = None,
 ) -> None:
     """The words nearest to a word, by cosine.
 
+    A word without a vector is taken for the known word with the closest spelling, and that is said.
+
     Example: attn vectors nearest colour
     """
+    from attn_cli.plain import say
     from attn_cli.vectors.lookup import look_up, open_table
     from attn_cli.vectors.nearest import nearest as find
+    from attn_cli.vectors.suggest import closest
 
-    view = viewed(format, output)
+    view = _checked(viewed(format, output), top, precision)
+    ready(embedding)
+    table = open_table(embedding or "word2vec")
+    found = look_up(word, table)
+    if found is None:
+        near = closest([word], table)
+        found = look_up(near[word], table) if near else None
+        if found is None:
+            raise InputError(
+                f"{table.name} has no vector for {visible(word)!r}, and knows no word spelled like it.",
+                "Check its spelling.",
+            )
+        say(f"attn: no vector for {visible(word)!r} in {table.name}: {visible(found[0])!r} is taken instead.")
+    form, vector = found
+    with Progress("Searching") as progress:
+        neighbours = find(table, vector, top, [form], progress)
+    record = {"schema": "attn/1", "kind": "nearest", "word": word, "found": form, "embedding": table.name}
+    _answer(record, neighbours, view, precision)
+
+
+@app.command(cls=Command)
+def analogy(
+    a: Annotated[str, typer.Argument(metavar="A", help="As A is ...", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="... to B, ...", show_default=False)],
+    c: Annotated[str, typer.Argument(metavar="C", help="... so is C to what?", show_default=False)],
+    embedding: Vectors = None,
+    top: Top = 10,
+    precision: Precision = 3,
+    format: RecordFormat = None,
+    output: Output = None,
+) -> None:
+    """As A is to B, so is C to what? The words nearest to B - A + C, by cosine.
+
+    Each vector counts at length one. The three words themselves are left out.
+
+    Example: attn vectors analogy man king woman
+    """
+    from attn_cli.vectors.lookup import look_up_all, open_table
+    from attn_cli.vectors.nearest import analogy as find
+
+    view = _checked(viewed(format, output), top, precision)
+    ready(embedding)
+    table = open_table(embedding or "word2vec")
+    words = (a, b, c)
+    found = look_up_all(words, table)
+    for word in words:
+        if word not in found:
+            raise _unknown(word, table)
+    known = [found[word][0] for word in words]
+    with Progress("Searching") as progress:
+        answers = find(table, known, [found[word][1] for word in words], top, progress)
+    record = {"schema": "attn/1", "kind": "analogy", "words": words, "found": known, "embedding": table.name}
+    _answer(record, answers, view, precision)
+
+
+def _unknown(word: str, table: WordVectors) -> InputError:
+    from attn_cli.vectors.suggest import did_you_mean
+
+    return InputError(
+        f"{table.name} has no vector for {visible(word)!r}.",
+        did_you_mean(word, table).strip() or "Check its spelling.",
+    )
+
+
+def _checked(view: View, top: int, precision: int) -> View:
     if not 1 <= top <= 1_000_000:
         raise UsageError(f"--top cannot be {top}.", "Give a whole number from 1 to 1,000,000.", "--top")
     if not 0 <= precision <= FINEST:
         raise UsageError(f"--precision cannot be {precision}.", f"Give 0 to {FINEST}.", "--precision")
-    table = open_table(embedding or "word2vec")
-    word = as_utf8(word)
-    found = look_up(word, table)
-    if found is None:
-        raise InputError(f"{table.name} has no vector for {visible(word)!r}.", "Check its spelling.")
-    form, vector = found
-    neighbours = find(table, vector, top, without=form)
+    return view
+
+
+def _answer(
+    record: Mapping[str, object], neighbours: Iterable[tuple[str, float]], view: View, precision: int
+) -> None:
     if view.format != "table":
         listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
-        record = {"schema": "attn/1", "kind": "nearest", "word": word, "found": form, "embedding": table.name}
         deliver_json({**record, "neighbours": listed}, view)
         return
-    widest = max((len(visible(near)) for near, _ in neighbours), default=1)
-    deliver("".join(f"{visible(n):<{widest}}  {c:.{precision}f}\n" for n, c in neighbours), view)
+    shown = [(visible(near), cosine) for near, cosine in neighbours]
+    widest = max((len(near) for near, _ in shown), default=1)
+    deliver("".join(f"{near:<{widest}}  {cosine:.{precision}f}\n" for near, cosine in shown), view)
 
 
-@app.command(cls=Command)
-def train(
-    corpora: Annotated[
-        list[str],
-        typer.Argument(metavar="CORPUS...", help="Text files, a sentence a line: plain, .gz or .xz."),
-    ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the vectors go (.safetensors).")
-    ],
-    dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a vector.")] = 100,
-    window: Annotated[int, typer.Option(metavar="N", help="Words on each side that count as context.")] = 5,
-    negative: Annotated[int, typer.Option(metavar="N", help="Random words set against each true one.")] = 8,
-    epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the text.")] = 6,
-    sample: Annotated[
-        float, typer.Option(metavar="F", help="Above this share, words are thinned out.")
-    ] = 1e-4,
-    words: Annotated[int, typer.Option(metavar="N", help="At most so many words are kept.")] = 40_000,
-    min_count: Annotated[int, typer.Option(metavar="N", help="Words seen less often are left out.")] = 10,
-    remove: Annotated[int, typer.Option(metavar="N", help="Directions that all words share, taken out.")] = 1,
-    length: Annotated[float, typer.Option(metavar="L", help="The length that every vector is given.")] = 4.0,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed; with one worker, the same vectors again.")
-    ] = 0,
-    workers: Annotated[int, typer.Option(metavar="N", help="Threads; more than one is not repeatable.")] = 1,
-) -> None:
-    """Train word vectors on running text (gensim's Word2Vec, skip-gram), lower-cased.
-
-    Example: attn vectors train corpus.txt.xz -o my.safetensors
-    """
-    from attn_cli.plain import say
-    from attn_cli.render.progress import TrainingBar
-    from attn_cli.vectors.train import TrainSettings, train_file
-
-    settings = TrainSettings(
-        dim=dim, window=window, negative=negative, epochs=epochs, sample=sample, words=words,
-        min_count=min_count, remove=remove, length=length, seed=seed, workers=workers,
-    )  # fmt: skip
-    with TrainingBar() as bar:
-        made = train_file(corpora, output, settings, bar)
-    say(f"attn: wrote {made['file']}: {made['words']:,} words of {dim} numbers, {made['bytes']:,} bytes.")
+for verb in (vector_files.import_, vector_files.export, vector_files.download, vector_files.train):
+    app.command(verb.__name__.rstrip("_"), cls=Command)(verb)
 
 
 def _plain(value: object) -> str:

@@ -13,7 +13,7 @@ from attn_cli.learn.sentences import UNKNOWN, Batch, Lesson, Words, batches, joi
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import Sentence
 from attn_cli.progress import Report, Stage
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Arrays
@@ -29,7 +29,7 @@ class School:
 
     def __init__(
         self,
-        table: Table,
+        table: Vectors,
         heads: list[str],
         sentences: list[Sentence],
         dev: list[Sentence],

@@ -11,7 +11,7 @@ from attn_cli.learn.treebank import Sentence
 from attn_cli.progress import Report, Stage
 from attn_cli.stack import Stack, taught_weights
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
@@ -32,7 +32,7 @@ class Score(NamedTuple):
     precision: float | None
 
 
-def score(stack: Stack, table: Table, sentences: Sequence[Sentence], report: Report) -> list[Score]:
+def score(stack: Stack, table: Vectors, sentences: Sequence[Sentence], report: Report) -> list[Score]:
     """Score the last layer's heads that bear a relation's name; ties go to the lowest index."""
     import time
 
@@ -62,7 +62,7 @@ def score(stack: Stack, table: Table, sentences: Sequence[Sentence], report: Rep
     return found
 
 
-def head_weights(stack: Stack, table: Table, words: Sequence[str]) -> dict[str, Array]:
+def head_weights(stack: Stack, table: Vectors, words: Sequence[str]) -> dict[str, Array]:
     """Return the weights (n, n) of each of the last layer's heads, as the commands compute them."""
     X = stack.input(embed(words, table, "model", 0, stack.start).X, stack.layers - 1, None)
     return {head.name: taught_weights(head, X) for head in stack.last.heads}

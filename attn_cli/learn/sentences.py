@@ -11,7 +11,7 @@ from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
 from attn_cli.spelling import features
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import Vectors, as_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 class Words:
     """The words and features that lessons speak of, numbered."""
 
-    def __init__(self, table: Table, endings: int, itself: int, heads: Sequence[str]) -> None:
+    def __init__(self, table: Vectors, endings: int, itself: int, heads: Sequence[str]) -> None:
         self.table = table
         self.heads = tuple(heads)
         self.rows: dict[str, int] = {}
@@ -130,13 +130,13 @@ def _numbered(names: Sequence[str], known: dict[str, int], only_known: bool) -> 
     return np.array(found, dtype=np.intp)
 
 
-def feature_names(table: Table, endings: int, itself: int) -> list[str]:
+def feature_names(table: Vectors, endings: int, itself: int) -> list[str]:
     """Return the features to learn: shapes, the vocabulary's commonest endings, the commonest words themselves.
 
     Endings are counted over words that are not among the commonest, for they are to tell of rare words.
     """
     counts: dict[str, int] = {}
-    words = table.words()
+    words = [as_text(word) for block in table.word_blocks() for word in block]
     for word in words[min(COMMONEST, len(words) // 20) :]:
         if word.isalpha():
             for name in features(word):

@@ -21,7 +21,7 @@ from attn_cli.learn.treebank import read_treebank
 from attn_cli.learned import read_model, write_model
 from attn_cli.progress import Report
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import Vectors
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def train_file(
 
 
 def _write(
-    output: str, arrays: Arrays, start: list[str], table: Table, settings: TrainSettings,
+    output: str, arrays: Arrays, start: list[str], table: Vectors, settings: TrainSettings,
     heads: list[str], facts: dict[str, object],
 ) -> None:  # fmt: skip
     named = arrays | {"start.names": np.frombuffer("\n".join(start).encode(), np.uint8)}

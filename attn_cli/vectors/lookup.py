@@ -10,10 +10,8 @@ from zlib import crc32
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import first_bytes, looks_like_file
-from attn_cli.tensors import is_safetensors
-from attn_cli.vectors.table import BUNDLED, Table, bundled, read_table
-from attn_cli.vectors.text import read_text
+from attn_cli.files import looks_like_file
+from attn_cli.vectors.table import BUNDLED, Vectors, bundled
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -21,29 +19,40 @@ if TYPE_CHECKING:
 
 
 class Embedded(NamedTuple):
-    """X (kept tokens, d), which tokens were kept, and the distinct tokens without a vector."""
+    """X (kept tokens, d), which tokens were kept, the distinct tokens without a vector, and stand-ins for some."""
 
     X: Array
     kept: tuple[int, ...]
     unknown: tuple[str, ...]
+    replaced: dict[str, str]
 
 
-def open_table(embedding: str, others: str = "") -> Table:
-    """Return the bundled table, or the one in a file; its content tells the format.
+def open_table(embedding: str, others: str = "") -> Vectors:
+    """Return the bundled vectors, or those in a file or under an imported name; content tells the format.
 
     `others` are further names that the caller takes, for help with a mistake.
     """
     if embedding == BUNDLED:
         return bundled()
-    if not looks_like_file(embedding):
-        raise UsageError(
-            f"There are no vectors {visible(embedding)!r} (-e).",
-            f"Choose word2vec, {others}or a file (with a slash or a suffix such as .txt).",
-            "--embedding",
-        )
-    if is_safetensors(first_bytes(embedding)):
-        return read_table(embedding)
-    return read_text(embedding)
+    # Only those who give vectors of their own pay for these.
+    from attn_cli.vectors.formats import open_file
+    from attn_cli.vectors.names import known, path_of
+
+    if looks_like_file(embedding):
+        return open_file(embedding)
+    path = path_of(embedding)
+    if path is not None:
+        return open_file(str(path), visible(embedding))
+    import difflib  # only for help with a mistake
+
+    near = difflib.get_close_matches(embedding, [BUNDLED, *known()], 1)
+    meant = f"Did you mean {near[0]}? " if near else ""
+    raise UsageError(
+        f"There are no vectors {visible(embedding)!r} (-e).",
+        f"{meant}Choose word2vec, {others}a file (with a slash or a suffix such as .txt), "
+        "or a name that attn vectors list shows.",
+        "--embedding",
+    )
 
 
 def random_vector(token: str, dim: int, seed: int) -> Array:
@@ -54,7 +63,7 @@ def random_vector(token: str, dim: int, seed: int) -> Array:
 def random_vectors(tokens: Sequence[str], dim: int, seed: int) -> Embedded:
     """Return a random vector for each token."""
     drawn = {token: random_vector(token, dim, seed) for token in tokens}
-    return Embedded(np.array([drawn[token] for token in tokens]), tuple(range(len(tokens))), ())
+    return Embedded(np.array([drawn[token] for token in tokens]), tuple(range(len(tokens))), (), {})
 
 
 class Start(Protocol):
@@ -68,40 +77,63 @@ class Start(Protocol):
         """Return what is added, (d,)."""
 
 
-def embed(tokens: Sequence[str], table: Table, oov: str, seed: int, start: Start | None = None) -> Embedded:
+def embed(tokens: Sequence[str], table: Vectors, oov: str, seed: int, start: Start | None = None) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
     A token is looked up as written, then lower-cased, then with a straight apostrophe and composed
     accents. `zero` gives it zeros, `random` a random vector (of the table's one length, if it has one),
-    `skip` leaves it out, `error` refuses it; `model` gives it what the learned model starts it with.
+    `skip` leaves it out, `error` refuses it, `nearest` gives it that of the word with the closest spelling;
+    `model` gives it what the learned model starts it with.
     """
     distinct = list(dict.fromkeys(tokens))
-    known = {token: found[1] for token in distinct if (found := look_up(token, table)) is not None}
+    known = {token: vector for token, (_, vector) in look_up_all(distinct, table).items()}
     if start is not None and start.always:
         known = {token: vector + start.of(token) for token, vector in known.items()}
-    unknown = tuple(token for token in distinct if token not in known)
-    if unknown and oov == "error":
-        raise InputError(
-            f"No vector in {table.name} for {', '.join(map(repr, map(visible, unknown[:10])))}.",
-            "Choose --oov zero, random or skip to go on without.",
-        )
+    unknown = [token for token in distinct if token not in known]
+    replaced: dict[str, str] = {}
+    if unknown and oov in ("error", "nearest"):
+        from attn_cli.vectors.suggest import closest, did_you_mean  # only unknown words need it
+
+        if oov == "error":
+            raise InputError(
+                f"No vector in {table.name} for {', '.join(map(repr, map(visible, unknown[:10])))}.",
+                f"{did_you_mean(unknown[0], table)}Choose --oov zero, random, nearest or skip to go on.",
+            )
+        replaced = closest(unknown, table)
+        stand_ins = table.find(replaced.values())
+        known |= {token: stand_ins[used] for token, used in replaced.items()}
+        unknown = [token for token in unknown if token not in replaced]
     for token in unknown:
         own = oov == "model" and start is not None
         known[token] = start.of(token) if own and start else _stand_in(token, table, oov, seed)
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
-    return Embedded(X, tuple(kept), unknown)
+    return Embedded(X, tuple(kept), tuple(unknown), replaced)
 
 
-def look_up(token: str, table: Table) -> tuple[str, Array] | None:
-    """Return the form under which the table has the token, and its vector (dim,); None if it has none."""
+def forms(token: str) -> list[str]:
+    """Return the ways of writing a token that are looked up, in order."""
     lower = token.lower()
-    forms = list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
-    found = table.find(forms)
-    return next(((form, found[form]) for form in forms if form in found), None)
+    return list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
 
 
-def _stand_in(token: str, table: Table, oov: str, seed: int) -> Array:
+def look_up_all(tokens: Sequence[str], table: Vectors) -> dict[str, tuple[str, Array]]:
+    """Return, for each token that has a vector, the form under which the table has it, and its vector (dim,)."""
+    wanted = {token: forms(token) for token in tokens}
+    found = table.find(dict.fromkeys(form for those in wanted.values() for form in those))
+    return {
+        token: (form, found[form])
+        for token, those in wanted.items()
+        if (form := next((form for form in those if form in found), None)) is not None
+    }
+
+
+def look_up(token: str, table: Vectors) -> tuple[str, Array] | None:
+    """Return the form under which the table has the token, and its vector (dim,); None if it has none."""
+    return look_up_all([token], table).get(token)
+
+
+def _stand_in(token: str, table: Vectors, oov: str, seed: int) -> Array:
     if oov != "random":
         return np.zeros(table.dim)
     vector = random_vector(token, table.dim, seed)

@@ -1,64 +1,129 @@
-"""The words nearest to a word, or to any vector, by cosine."""
+"""The words nearest to a word, or to any vector, by cosine; over millions of words in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import Vectors, as_bytes, as_text, nobody
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
 
-BLOCK = 8192
+MARGIN = 1e-4  # single precision only chooses whom to measure in full; it is far more exact than this
 
 
-def nearest(table: Table, vector: Array, k: int, without: str = "") -> list[tuple[str, float]]:
+def nearest(
+    vectors: Vectors,
+    vector: Array,
+    k: int,
+    without: Collection[str] = (),
+    report: Callable[[float], None] = nobody,
+) -> list[tuple[str, float]]:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
-    Ties go to the word that stands earlier in the table; the word `without` is left out. The table is
-    read in blocks.
+    Ties go to the word that stands earlier; the words `without` are left out, and vectors that hold NaN or
+    infinity. The vectors are read in blocks. Zeros have the cosine 0 with everything.
     """
-    length = np.linalg.norm(vector)
-    cosines = np.zeros(len(table.matrix))
-    for start in range(0, len(cosines), BLOCK):
-        rows = table.matrix[start : start + BLOCK].astype(np.float64)
-        lengths = np.linalg.norm(rows, axis=1) * length
-        np.divide(rows @ vector, lengths, out=cosines[start : start + BLOCK], where=lengths > 0)
-    np.clip(cosines, -1, 1, out=cosines)
-    words = table.words()
-    order = np.argsort(-cosines, kind="stable")[: k + 1]
-    return [(words[i], float(cosines[i])) for i in order if words[i] != without][:k]
+    unit = _units(vector[np.newaxis])[0]
+    left_out = {as_bytes(word) for word in without}
+    kept = k + len(left_out)
+    best: list[tuple[float, int, bytes]] = []
+    before = 0
+    for words, matrix in vectors.rows(report):
+        rough = _rough(matrix, unit)
+        few = np.flatnonzero(rough >= _threshold(rough, best, kept))
+        exact = np.clip(_units(matrix[few].astype(np.float64)) @ unit, -1, 1)
+        best += [
+            (-cosine, before + i, words[i]) for i, cosine in zip(few.tolist(), exact.tolist(), strict=True)
+        ]
+        best = sorted(best)[:kept]
+        before += len(words)
+    return [(as_text(word), -minus) for minus, _, word in best if word not in left_out][:k]
+
+
+def _threshold(rough: Array, best: list[tuple[float, int, bytes]], kept: int) -> float:
+    """Return below which rough cosine a word cannot be among the `kept` best."""
+    least = -best[-1][0] - MARGIN if len(best) == kept else -2.0
+    known = rough[~np.isnan(rough)]
+    if len(known) > kept:
+        least = max(least, float(np.partition(known, -kept)[-kept]) - MARGIN)
+    return least
+
+
+def _rough(matrix: Array, unit: Array) -> Array:
+    """Return the cosines in single precision; NaN where a vector holds NaN or infinity."""
+    rows = matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        cosines: Array = (rows @ unit.astype(rows.dtype)) / lengths
+        odd = np.flatnonzero(~((lengths > 1e-15) & (lengths < 1e15)))  # zeros, tiny, huge or not finite
+        if len(odd):
+            cosines[odd] = _units(rows[odd].astype(np.float64)) @ unit
+            cosines[odd[~np.isfinite(rows[odd]).all(axis=1)]] = np.nan
+    return cosines
+
+
+def analogy(
+    vectors: Vectors,
+    words: Sequence[str],
+    found: Sequence[Array],
+    k: int,
+    report: Callable[[float], None] = nobody,
+) -> list[tuple[str, float]]:
+    """Return the k words that are to the third as the second is to the first; the three are left out.
+
+    The largest cosines with b/|b| - a/|a| + c/|c| (3CosAdd: Mikolov, Yih and Zweig 2013, "Linguistic
+    Regularities in Continuous Space Word Representations").
+    """
+    a, b, c = _units(np.array(found))
+    return nearest(vectors, b - a + c, k, words, report)
 
 
 def nearest_each(
-    table: Table, vectors: Array, k: int, commonest: int, also: Sequence[str] = ()
+    vectors: Vectors, outputs: Array, k: int, commonest: int, also: Sequence[str] = ()
 ) -> list[list[tuple[str, float]]]:
-    """Return, for each row of `vectors` (n, dim), the k words of the largest cosine, largest first.
+    """Return, for each row of `outputs` (n, dim), the k words of the largest cosine, largest first.
 
-    The `commonest` first words of the table are searched, and those of `also` that it has: rare words are
+    The `commonest` first words are searched, and those of `also` that have a vector: rare words are
     near to much, and mean little to a reader. Ties go to the word that stands earlier; zeros are near to nothing.
     """
-    count = min(commonest, len(table.matrix))
-    words = table.words()[:count]
+    words, rows = _first(vectors, commonest)
     known = set(words)
-    found = {pair[0]: pair[1] for word in also if (pair := look_up(word, table)) and pair[0] not in known}
+    pairs = (look_up(word, vectors) for word in also)
+    found = {pair[0]: pair[1] for pair in pairs if pair and pair[0] not in known}
     words += found
-    rows = table.matrix[:count]
     if found:
         rows = np.vstack([rows, np.array([*found.values()], dtype=rows.dtype)])
-    cosines = (_units(vectors).astype(np.float32) @ _units(rows).astype(np.float32).T).astype(np.float64)
+    cosines = (_units(outputs).astype(np.float32) @ _units(rows).astype(np.float32).T).astype(np.float64)
     named = []
-    for vector, row in zip(vectors, cosines, strict=True):
+    for vector, row in zip(outputs, cosines, strict=True):
         # Few are measured again, in full: single precision only chose them.
         few = np.sort(np.argsort(-row, kind="stable")[: 2 * k + 2])
         exact = np.clip(_units(rows[few].astype(np.float64)) @ _units(vector[np.newaxis])[0], -1, 1)
         order = np.argsort(-exact, kind="stable")[: k if vector.any() else 0].tolist()
         named.append([(words[few[i]], float(exact[i])) for i in order])
     return named
+
+
+def _first(vectors: Vectors, count: int) -> tuple[list[str], Array]:
+    """Return the first `count` words and their vectors; those with NaN or infinity are left out."""
+    words: list[str] = []
+    parts = []
+    for block, matrix in vectors.rows():
+        rows = matrix[: count - len(words)]
+        sound = np.atleast_1d(np.isfinite(rows).all(axis=1))
+        words += [
+            as_text(word) for word, is_sound in zip(islice(block, len(rows)), sound, strict=True) if is_sound
+        ]
+        parts.append(rows if sound.all() else rows[sound])
+        if len(words) >= count:
+            break
+    return words, np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 def _units(rows: Array) -> Array:

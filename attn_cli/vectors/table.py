@@ -3,21 +3,107 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.files import data_path
-from attn_cli.tensors import read_safetensors, write_safetensors
+from attn_cli.tensors import read_safetensors, safetensors_entries, write_safetensors
+from attn_cli.vectors.original import FileRows, exactly, look_at
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attn_cli.arrays import Array
 
 BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
+BLOCK = 8192
+LONGEST_WORD = 4096
+
+
+class Rows(NamedTuple):
+    """Some words, as bytes, and their vectors (words, dim)."""
+
+    words: list[bytes]
+    matrix: Array
+
+
+class Vectors(Protocol):
+    """Word vectors, wherever they are: what lookup, neighbours and export need of them."""
+
+    @property
+    def source(self) -> str:
+        """word2vec for the bundled ones, else file."""
+
+    @property
+    def name(self) -> str:
+        """What they are called, printable."""
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+
+    @property
+    def n_words(self) -> int:
+        """How many words have one."""
+
+    @property
+    def length(self) -> float | None:
+        """The one Euclidean length that all vectors have, where the file states one."""
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What else is known of them; `doubled` counts the rows whose word came before."""
+
+    def find(self, words: Iterable[str]) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that have one."""
+
+    def rows(self, report: Callable[[float], None] = ...) -> Iterator[Rows]:
+        """Yield all words and vectors, some after the other, in order."""
+
+    def word_blocks(self) -> Iterator[list[bytes]]:
+        """Yield all words, some after the other, in order."""
+
+    def fingerprint(self) -> str:
+        """Return what tells these vectors from others."""
+
+    def describe(self) -> dict[str, object]:
+        """Return what is known of them: size, format, and what their maker noted."""
+
+
+def as_bytes(word: str) -> bytes:
+    """Return a word as UTF-8; bytes that were no UTF-8 when it was typed are those bytes again."""
+    try:
+        return word.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return word.encode("utf-8", "surrogatepass")
+
+
+def as_text(word: bytes) -> str:
+    """Return a word's text; bytes that are no UTF-8 stay, as surrogates."""
+    return word.decode("utf-8", "surrogateescape")
+
+
+def finite(vector: Array, word: str, name: str) -> Array:
+    """Return the vector; InputError if it holds NaN or infinity."""
+    if not np.isfinite(vector).all():
+        raise InputError(
+            f"{name}: the vector of {visible(word)!r} holds NaN or infinity.", "Replace or remove its row."
+        )
+    return vector
+
+
+def fingerprint_rows(count: int) -> NDArray[np.intp]:
+    """Return which of so many rows count in a fingerprint."""
+    return np.linspace(0, count - 1, FINGERPRINT_ROWS).astype(np.intp)
+
+
+def nobody(done: float) -> None:
+    """Report progress to nobody."""
 
 
 class Table(NamedTuple):
@@ -30,13 +116,18 @@ class Table(NamedTuple):
     source: str
     name: str
     block: bytes
-    matrix: Array
+    matrix: Array | FileRows
     about: dict[str, str]
 
     @property
     def dim(self) -> int:
         """How many numbers a vector has."""
         return int(self.matrix.shape[1])
+
+    @property
+    def n_words(self) -> int:
+        """How many words there are; doubled ones count once."""
+        return len(self.matrix) - int(self.about.get("doubled", 0))
 
     @property
     def length(self) -> float | None:
@@ -53,7 +144,7 @@ class Table(NamedTuple):
         """
         import hashlib  # only learned models ask
 
-        spread = np.linspace(0, len(self.matrix) - 1, FINGERPRINT_ROWS).astype(np.intp)
+        spread = fingerprint_rows(len(self.matrix))
         rows = np.ascontiguousarray(self.matrix[spread], dtype="<f4")
         told = hashlib.blake2b(f"{self.matrix.shape}".encode(), digest_size=16)
         told.update(self.block)
@@ -62,67 +153,118 @@ class Table(NamedTuple):
 
     def words(self) -> list[str]:
         """Return every word, in order."""
-        return self.block[1:-1].decode("utf-8", "surrogateescape").split("\n")
+        return as_text(self.block[1:-1]).split("\n")
+
+    def rows(self, report: Callable[[float], None] = nobody) -> Iterator[Rows]:
+        """Yield all words and vectors, some after the other, in order."""
+        words = self.block[1:-1].split(b"\n")
+        seen: set[bytes] = set()
+        for start in range(0, len(self.matrix), BLOCK):
+            rows = Rows(words[start : start + BLOCK], self.matrix[start : start + BLOCK])
+            yield _firsts(rows, seen) if "doubled" in self.about else rows
+            report(min(1.0, (start + BLOCK) / len(self.matrix)))
+
+    def word_blocks(self) -> Iterator[list[bytes]]:
+        """Yield all words at once."""
+        yield self.block[1:-1].split(b"\n")
 
     def find(self, words: Iterable[str]) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that the table has; the first of doubles wins."""
         found = {}
         for word in words:
-            at = self.block.find(b"\n" + word.encode("utf-8", "surrogatepass") + b"\n")
+            at = self.block.find(b"\n" + as_bytes(word) + b"\n")
             if at >= 0 and word and "\n" not in word:
                 vector = self.matrix[self.block.count(b"\n", 0, at)].astype(np.float64)
-                if not np.isfinite(vector).all():
-                    raise InputError(f"{self.name}: the vector of {visible(word)!r} holds NaN or infinity.")
-                found[word] = vector
+                found[word] = finite(vector, word, self.name)
         return found
+
+    def describe(self) -> dict[str, object]:
+        """Return what is known of the table: its size and what its maker noted."""
+        noted = {key: value for key, value in self.about.items() if key not in ("format", "length")}
+        try:
+            settings = json.loads(noted.pop("settings", "null"))
+        except ValueError:
+            settings = None
+        return {
+            "source": self.source,
+            "name": self.name,
+            "words": self.n_words,
+            "dim": self.dim,
+            "dtype": str(self.matrix.dtype),
+            "length": self.length,
+            "bytes": int(self.matrix.nbytes + len(self.block)),
+            "settings": settings,
+            "about": noted,
+        }
+
+
+def _firsts(rows: Rows, seen: set[bytes]) -> Rows:
+    """Return the rows whose word was not seen before."""
+    kept = []
+    for at, word in enumerate(rows.words):
+        if word not in seen:
+            seen.add(word)
+            kept.append(at)
+    return Rows([rows.words[at] for at in kept], rows.matrix[kept])
 
 
 def bundled() -> Table:
     """Return the vectors that come with the program."""
-    return read_table(str(data_path("word2vec.safetensors")), source="word2vec", name=BUNDLED)
+    path = str(data_path("word2vec.safetensors"))
+    arrays, about = read_safetensors(path, mapped=True)
+    return _table("word2vec", BUNDLED, arrays["words"].tobytes(), arrays["vectors"], about)
 
 
-def read_table(path: str, source: str = "file", name: str | None = None) -> Table:
-    """Read a table that `attn vectors train` wrote: safetensors with `vectors` and `words`."""
-    arrays, about = read_safetensors(path)
-    shown = name or visible(path)
-    if (
-        set(arrays) != {"vectors", "words"}
-        or arrays["vectors"].ndim != 2
-        or arrays["words"].dtype != np.uint8
-    ):
-        raise InputError(f"{shown} is not a table of word vectors: it needs the arrays vectors and words.")
-    block = b"\n" + arrays["words"].tobytes() + b"\n"
-    if block.count(b"\n") != len(arrays["vectors"]) + 1:
-        raise InputError(f"{shown} has {block.count(10) - 1} words but {len(arrays['vectors'])} vectors.")
-    if arrays["vectors"].shape[1] == 0 or arrays["vectors"].dtype.kind != "f":
-        raise InputError(f"{shown}: its vectors hold no decimal numbers.")
+def _table(source: str, name: str, words: bytes, matrix: Array | FileRows, about: dict[str, str]) -> Table:
+    block = b"\n" + words + b"\n"
+    n_words = block.count(b"\n") - 1
+    if n_words != len(matrix):
+        raise InputError(f"{name} has {n_words:,} words but {len(matrix):,} vectors.")
+    if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.dtype.kind != "f":
+        raise InputError(f"{name}: its vectors hold no decimal numbers, a row for each word.")
     about = {key: value for key, value in about.items() if isinstance(value, str)}
-    return Table(source, shown, block, arrays["vectors"], about)
+    return Table(source, name, block, matrix, about)
 
 
-def write_table(stream: IO[bytes], words: list[str], matrix: Array, about: dict[str, str]) -> None:
+def table_of(name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str]) -> Table:
+    """Return a table of words and their rows; InputError for words that are empty, too long or hold a newline."""
+    for number, word in enumerate(words):
+        if not word or b"\n" in word or len(word) > LONGEST_WORD:
+            reason = (
+                f"is longer than {LONGEST_WORD:,} bytes" if len(word) > LONGEST_WORD else "holds a newline"
+            )
+            raise InputError(f"{name}: word {number:,} {reason if word else 'is empty'}.", "Leave it out.")
+    doubled = len(words) - len(set(words))
+    return _table("file", name, b"\n".join(words), matrix, {**about, **_doubled(doubled)})
+
+
+def _doubled(count: int) -> dict[str, str]:
+    return {"doubled": str(count)} if count else {}
+
+
+def read_table(path: str, name: str | None = None) -> Table:
+    """Read a table that `attn vectors train` or `export` wrote: safetensors with `vectors` and `words`.
+
+    The words are read; of the vectors only the rows that are asked for.
+    """
+    original = look_at(path, name)
+    with original.opened() as file:
+        entries, about = safetensors_entries(file, original.name)
+        words, vectors = entries.get("words"), entries.get("vectors")
+        if words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
+            raise InputError(
+                f"{original.name} is not a table of word vectors: it needs the arrays vectors and words.",
+                "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md.",
+            )
+        block = exactly(file, words.offset, words.size, original.name)
+    rows = FileRows(original, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
+    return _table("file", original.name, block, rows, about)
+
+
+def write_table(
+    stream: IO[bytes], words: Sequence[str | bytes], matrix: Array, about: dict[str, str]
+) -> None:
     """Write words and vectors as read_table reads them, with what is to be known of them."""
-    block = "\n".join(words).encode()
+    block = b"\n".join(word if isinstance(word, bytes) else word.encode() for word in words)
     arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
     write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})
-
-
-def describe(table: Table) -> dict[str, object]:
-    """Return what is known of a table: its size and what its maker noted."""
-    noted = {key: value for key, value in table.about.items() if key not in ("format", "length")}
-    try:
-        settings = json.loads(noted.pop("settings", "null"))
-    except ValueError:
-        settings = None
-    return {
-        "source": table.source,
-        "name": table.name,
-        "words": len(table.matrix),
-        "dim": table.dim,
-        "dtype": str(table.matrix.dtype),
-        "length": table.length,
-        "bytes": int(table.matrix.nbytes + len(table.block)),
-        "settings": settings,
-        "about": noted,
-    }

@@ -1,0 +1,175 @@
+"""What is kept between runs: indexes in the user's cache, names of imported files beside the user's data.
+
+The cache may be emptied at any time. What is kept is written beside and renamed: killed at any moment, there is
+the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from attn_cli.errors import AttnError
+from attn_cli.files import written
+from attn_cli.vectors.index import Index, StaleIndex, open_index, word_hash
+from attn_cli.vectors.original import Original
+from attn_cli.visible import visible
+
+ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
+
+
+def _folder(kind: str, variable: str, usual: str) -> Path | None:
+    """Return attn's folder for this kind of file; None where the user has no home."""
+    if not sys.platform.startswith("linux"):
+        import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
+
+        return Path(getattr(platformdirs, f"user_{kind}_dir")("attn", False)) / "vectors"
+    given = os.environ.get(variable, "")
+    base = given if os.path.isabs(given) else os.path.expanduser(usual)
+    return Path(base) / "attn" / "vectors" if os.path.isabs(base) else None
+
+
+def cache_folder() -> Path | None:
+    """Return where indexes are kept."""
+    return _folder("cache", "XDG_CACHE_HOME", "~/.cache")
+
+
+def data_folder() -> Path | None:
+    """Return where names of imported files are kept, and what was unpacked for them."""
+    return _folder("data", "XDG_DATA_HOME", "~/.local/share")
+
+
+def is_usable() -> bool:
+    """Tell whether an index can be kept."""
+    folder = cache_folder()
+    if folder is None:
+        return False
+    make_folder(folder)
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def shown() -> str:
+    """Return the cache's folder, printable."""
+    folder = cache_folder()
+    return "there is no home folder" if folder is None else f"{visible(str(folder))} cannot be written to"
+
+
+def facts(original: Original, kind: str) -> dict[str, object]:
+    """Return what an index must say of itself to be believed."""
+    path = os.path.realpath(original.path)
+    return {"path": path, "size": original.size, "changed": original.changed, "format": kind}
+
+
+def index_path(original: Original) -> Path | None:
+    """Return where the index of a file is kept."""
+    folder = cache_folder()
+    path = os.fsencode(os.path.realpath(original.path))
+    return None if folder is None else folder / f"{word_hash(path):016x}.index"
+
+
+def index_of(original: Original, kind: str) -> Index | None:
+    """Return the index that is kept of this very file, as it is now; None if there is none."""
+    path = index_path(original)
+    try:
+        held = _Held(path) if path else None
+    except OSError:
+        return None
+    try:
+        index = open_index(held.read, held.size) if held else None
+    except (StaleIndex, OSError):
+        return None
+    wanted = facts(original, kind)
+    return index if index and {key: index.about.get(key) for key in wanted} == wanted else None
+
+
+def keep_index(original: Original, encoded: bytes) -> None:
+    """Keep an index; CreateError or WriteError where that is not possible."""
+    path = index_path(original)
+    if path is None:
+        return
+    make_folder(path.parent)
+    tidy(path.parent)
+    with written(path) as stream:
+        stream.write(encoded)
+
+
+def forget_index(original: Original) -> None:
+    """Remove a damaged index."""
+    path = index_path(original)
+    with contextlib.suppress(OSError):
+        if path:
+            path.unlink()
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a killed run left unfinished."""
+    now = time.time()
+    for left in folder.glob(".*.part"):
+        with contextlib.suppress(OSError):
+            if now - left.stat().st_mtime > ABANDONED_AFTER:
+                left.unlink()
+
+
+class _Held:
+    """An open file that lives as long as its index: what replaces it on disk does not disturb."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+        self.size = os.fstat(self.file).st_size
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return at most `count` bytes from `offset`."""
+        os.lseek(self.file, offset, os.SEEK_SET)
+        return os.read(self.file, count)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self.file)
+
+
+# Names
+
+
+def named_path(name: str) -> Path | None:
+    """Return the file that was imported under this name, if any."""
+    folder = data_folder()
+    if folder is None or not is_name(name):
+        return None
+    try:
+        record = json.loads((folder / f"{name}.json").read_bytes()[: 1 << 16])
+        return Path(record["path"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def names() -> list[str]:
+    """Return the names under which files were imported."""
+    folder = data_folder()
+    found = [] if folder is None else [path.stem for path in folder.glob("*.json")]
+    return sorted(name for name in found if named_path(name) is not None)
+
+
+def keep_name(name: str, path: Path) -> None:
+    """Remember a file under a name."""
+    folder = data_folder()
+    if folder is None:
+        raise AttnError("There is no home folder to remember a name in.")
+    make_folder(folder)
+    with written(folder / f"{name}.json") as stream:
+        stream.write(json.dumps({"path": os.path.realpath(path)}).encode())
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder where it is missing; `written` says what is wrong if that fails."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def is_name(name: str) -> bool:
+    """Tell whether a set of vectors may be called so: letters, digits, - _ . inside, no suffix of a file."""
+    plain = name.replace("-", "a").replace("_", "a").replace(".", "a")
+    return 0 < len(name) <= 100 and plain.isascii() and plain.isalnum() and name[0].isalnum()

@@ -1,0 +1,109 @@
+"""Word vectors written for other programs: word2vec's text and binary, which gensim reads, and attn's own table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.files import creatable, written
+from attn_cli.vectors.table import Rows, Vectors, nobody, write_table
+from attn_cli.visible import visible
+
+TEXT, BINARY, TABLE = (".txt", ".vec"), (".bin",), (".safetensors",)
+SUFFIXES = (*TEXT, *BINARY, *TABLE)
+WHITE = b" \t\n\r\x0b\x0c"
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    file: str
+    words: int
+    bytes: int
+
+
+def export(
+    vectors: Vectors, output: str, most: int | None = None, report: Callable[[float], None] = nobody
+) -> Exported:
+    """Write the vectors (the first `most` words, or all) to a file, all or nothing; its suffix is the format.
+
+    .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens quickest. Numbers
+    are float32. A word with a space in it, which would be read back as two, is refused in text and binary.
+    """
+    suffix = Path(output).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UsageError(
+            f"Vectors are not written as {visible(Path(output).name)!r}.",
+            f"Use {', '.join(SUFFIXES)}.",
+            "--output",
+        )
+    creatable(output)
+    count = vectors.n_words if most is None else min(most, vectors.n_words)
+    parts = _first(vectors, count, report)
+    with written(output) as stream:
+        if suffix in TABLE:
+            _table(stream, parts, vectors)
+        else:
+            stream.write(b"%d %d\n" % (count, vectors.dim))
+            for rows in parts:
+                _refuse_white(rows.words, vectors.name)
+                stream.write(_lines(rows) if suffix in TEXT else _records(rows))
+        size = stream.tell()
+    return Exported(output, count, size)
+
+
+def _first(vectors: Vectors, count: int, report: Callable[[float], None]) -> Iterator[Rows]:
+    for words, matrix in vectors.rows(report):
+        kept = min(count, len(words))
+        with np.errstate(over="ignore"):
+            numbers = matrix[:kept].astype(np.float32)
+        _refuse_unsound(words, matrix[:kept], numbers, vectors.name)
+        yield Rows(words[:kept], numbers)
+        count -= kept
+        if not count:
+            return
+
+
+def _refuse_unsound(words: list[bytes], matrix: np.ndarray, numbers: np.ndarray, name: str) -> None:
+    unsound = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+    if len(unsound):
+        row = int(unsound[0])
+        what = "is too large for float32" if np.isfinite(matrix[row]).all() else "holds NaN or infinity"
+        word = visible(words[row].decode("utf-8", "surrogateescape"))
+        raise InputError(f"{name}: the vector of {word!r} {what}.", "Replace or remove its row.")
+
+
+def _refuse_white(words: list[bytes], name: str) -> None:
+    for word in words:
+        if word.translate(None, WHITE) != word:
+            shown = visible(word.decode("utf-8", "surrogateescape"))
+            raise InputError(
+                f"{name}: the word {shown!r} holds a space, and would be read back as something else.",
+                "Export to .safetensors, which keeps it.",
+            )
+
+
+def _lines(rows: Rows) -> bytes:
+    numbers = rows.matrix.astype("U").tolist()  # each the shortest that is read back as the same float32
+    return b"".join(
+        word + b" " + " ".join(row).encode() + b"\n" for word, row in zip(rows.words, numbers, strict=True)
+    )
+
+
+def _records(rows: Rows) -> bytes:
+    numbers, size = rows.matrix.astype("<f4").tobytes(), 4 * rows.matrix.shape[1]
+    return b"".join(word + b" " + numbers[at * size : (at + 1) * size] for at, word in enumerate(rows.words))
+
+
+def _table(stream: IO[bytes], parts: Iterator[Rows], vectors: Vectors) -> None:
+    words: list[bytes] = []
+    matrices = []
+    for rows in parts:
+        words += rows.words
+        matrices.append(rows.matrix)
+    about = {key: value for key, value in vectors.about.items() if key not in ("format", "doubled")}
+    write_table(stream, words, np.concatenate(matrices), about)

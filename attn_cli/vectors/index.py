@@ -1,0 +1,209 @@
+"""Where each word stands in its file: sorted hashes with byte offsets, in pages that are checked when read.
+
+The index holds no word and no vector. A hash only proposes a place; the word that stands there decides.
+
+    magic | header's length, its CRC | header (JSON) | first hash of each page | CRC of each page | pages | repeats
+
+A page is PAGE hashes, sorted, then their offsets; `repeats` are the offsets of words that came before.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAGIC = b"attnidx1"
+PAGE = 2048
+LARGEST_HEADER = 1 << 16
+MOST_COLLISIONS = 16  # words of one hash that are told apart
+# FNV-1a (Fowler, Noll, Vo), 64 bits.
+BASIS, PRIME, ALL = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+
+class StaleIndex(Exception):
+    """The index is damaged, or is of another file, another time, another version."""
+
+
+class Entries(NamedTuple):
+    """Some words of a file, in its order: their hashes, and the offsets at which they stand."""
+
+    hashes: NDArray[np.uint64]
+    offsets: NDArray[np.int64]
+
+
+def word_hash(word: bytes) -> int:
+    """Return a word's hash, FNV-1a of its bytes."""
+    h = BASIS
+    for byte in word:
+        h = (h ^ byte) * PRIME & ALL
+    return h
+
+
+def hash_words(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], longest: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return hash and length of the word at each start; a word ends before a space or a tab.
+
+    A word of more than `longest` bytes is given up, with the length longest + 1.
+    """
+    hashes = np.full(len(starts), BASIS, np.uint64)
+    lengths = np.zeros(len(starts), np.int64)
+    left = np.arange(len(starts))
+    at = starts
+    h = hashes.copy()
+    for length in range(longest + 1):
+        # Beyond the data's end everything is a space.
+        inside = at < len(data)
+        byte = data[at] if inside.all() else np.where(inside, data[np.minimum(at, len(data) - 1)], 32)
+        goes_on = (byte != 32) & (byte != 9)
+        if not goes_on.all():
+            ended = left[~goes_on]
+            hashes[ended], lengths[ended] = h[~goes_on], length
+            left, at, h, byte = left[goes_on], at[goes_on], h[goes_on], byte[goes_on]
+            if not len(left):
+                return hashes, lengths
+        h = (h ^ byte.astype(np.uint64)) * np.uint64(PRIME)
+        at = at + 1
+    lengths[left] = longest + 1
+    return hashes, lengths
+
+
+class Index:
+    """An index in memory or in a file, known by a function that reads `count` bytes from `offset`."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        start = read(0, 16)
+        if len(start) < 16 or start[:8] != MAGIC:
+            raise StaleIndex("no index")
+        length, checksum = struct.unpack("<II", start[8:])
+        encoded = read(16, length) if length <= LARGEST_HEADER else b""
+        if crc32(encoded) != checksum:
+            raise StaleIndex("a damaged header")
+        self.about: dict[str, Any] = json.loads(encoded)
+        self.entries, self.rows = int(self.about["entries"]), int(self.about["rows"])
+        self.doubled = self.rows - self.entries
+        if self.about["byteorder"] != sys.byteorder:
+            raise StaleIndex("of another machine")
+        self.pages = -(-self.entries // PAGE)
+        self.directory = 16 + length
+        self.start = self.directory + 12 * self.pages + 4 * (self.pages % 2)
+        if size != self.start + 16 * self.entries + 8 * self.doubled:
+            raise StaleIndex("of another length")
+        self.read = read
+        directory = read(self.directory, self.start - self.directory)
+        if crc32(directory) != self.about["directory"]:
+            raise StaleIndex("a damaged directory")
+        self.firsts = memoryview(directory)[: 8 * self.pages].cast("Q")
+        self.checksums = memoryview(directory)[8 * self.pages : 12 * self.pages].cast("I")
+
+    def offsets(self, word: bytes) -> Iterator[int]:
+        """Yield the places where the word may stand, first the first; StaleIndex if a page is damaged."""
+        wanted = word_hash(word)
+        page = max(0, bisect_left(self.firsts, wanted) - 1)
+        while page < self.pages and self.firsts[page] <= wanted:
+            hashes, places = self._page(page)
+            low = bisect_left(hashes, wanted)
+            yield from places[low : bisect_right(hashes, wanted, low)]
+            page += 1
+
+    def _page(self, page: int) -> tuple[memoryview, memoryview]:
+        count = min(PAGE, self.entries - page * PAGE)
+        data = self.read(self.start + 16 * PAGE * page, 16 * count)
+        if crc32(data) != self.checksums[page]:
+            raise StaleIndex("a damaged page")
+        numbers = memoryview(data).cast("Q")
+        return numbers[:count], numbers[count:]
+
+    def repeats(self) -> NDArray[np.int64]:
+        """Return the offsets, ascending, of the rows whose word stood in an earlier row."""
+        data = self.read(self.start + 16 * self.entries, 8 * self.doubled)
+        if crc32(data) != self.about["repeats"]:
+            raise StaleIndex("damaged repeats")
+        return np.frombuffer(data, np.int64)
+
+
+def open_index(read: Callable[[int, int], bytes], size: int) -> Index:
+    """Return the index of `size` bytes that `read` reads; StaleIndex if there is anything wrong with it."""
+    try:
+        return Index(read, size)
+    except (ValueError, KeyError, TypeError, struct.error, RecursionError) as error:
+        raise StaleIndex(str(error)) from None
+
+
+def index_in_memory(encoded: bytes) -> Index:
+    """Return an index that was just built."""
+    return Index(lambda offset, count: encoded[offset : offset + count], len(encoded))
+
+
+def build(parts: Iterable[Entries], same: Callable[[int, int], bool], about: dict[str, object]) -> bytes:
+    """Return the encoded index of a file's words, given in the file's order.
+
+    `same` tells whether the words at two offsets are the same; then only the first is kept.
+    """
+    collected = list(parts)
+    hashes = np.concatenate([part.hashes for part in collected] or [np.empty(0, np.uint64)])
+    offsets = np.concatenate([part.offsets for part in collected] or [np.empty(0, np.int64)])
+    del collected
+    order = np.argsort(hashes)
+    hashes, repeated = hashes[order], np.empty(0, np.int64)
+    if (hashes[1:] == hashes[:-1]).any():
+        order = order[np.lexsort((offsets[order], hashes))]
+        offsets = offsets[order]
+        kept = np.ones(len(hashes), bool)
+        kept[_repeats(hashes, offsets, same)] = False
+        repeated = np.sort(offsets[~kept])
+        hashes, offsets = hashes[kept], offsets[kept]
+    else:
+        offsets = offsets[order]
+    return _encoded(hashes, offsets, repeated, about)
+
+
+def _repeats(
+    hashes: NDArray[np.uint64], offsets: NDArray[np.int64], same: Callable[[int, int], bool]
+) -> list[int]:
+    """Return the positions of words that stand at an earlier offset too: equal hashes, and equal words."""
+    alike = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
+    found: list[int] = []
+    firsts: list[int] = []  # of each word among those of one hash, its first position
+    for position in alike.tolist():
+        if not firsts or hashes[firsts[0]] != hashes[position]:
+            firsts = [position - 1]
+        if any(same(int(offsets[first]), int(offsets[position])) for first in firsts[:MOST_COLLISIONS]):
+            found.append(position)
+        else:
+            firsts.append(position)
+    return found
+
+
+def _encoded(
+    hashes: NDArray[np.uint64],
+    offsets: NDArray[np.int64],
+    repeated: NDArray[np.int64],
+    about: dict[str, object],
+) -> bytes:
+    pages = [
+        hashes[start : start + PAGE].tobytes() + offsets[start : start + PAGE].tobytes()
+        for start in range(0, len(hashes), PAGE)
+    ]
+    directory = hashes[::PAGE].tobytes() + struct.pack(f"={len(pages)}I", *map(crc32, pages))
+    directory += b"\0" * (4 * (len(pages) % 2))
+    repeats = repeated.tobytes()
+    facts = {
+        "entries": len(hashes), "rows": len(hashes) + len(repeated), "byteorder": sys.byteorder,
+        "directory": crc32(directory), "repeats": crc32(repeats),
+    }  # fmt: skip
+    header = json.dumps({**about, **facts}).encode()
+    header += b" " * (-len(header) % 8)
+    return b"".join(
+        [MAGIC, struct.pack("<II", len(header), crc32(header)), header, directory, *pages, repeats]
+    )

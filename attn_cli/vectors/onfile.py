@@ -1,0 +1,144 @@
+"""Word vectors that stay in their file: ten of them are found without reading the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from attn_cli.vectors import cache
+from attn_cli.vectors.binary import BinaryFormat
+from attn_cli.vectors.index import Index, StaleIndex, build, index_in_memory
+from attn_cli.vectors.table import Rows, as_bytes, fingerprint_rows, finite, nobody
+from attn_cli.vectors.text import TextFormat
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+
+Report: TypeAlias = Callable[[float], None]
+INDEXED_FROM = 1 << 22  # below, a file is read through sooner than its index is found
+
+
+class FileVectors:
+    """Vectors in a text or a word2vec binary, found through an index where there is one, else by a search."""
+
+    source = "file"
+    length = None
+
+    def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
+        self.form = form
+        self.name = name or form.original.name
+        self.index: Index | None = None if form.packed else cache.index_of(form.original, form.kind)
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+        return self.form.dim
+
+    @property
+    def wants_index(self) -> bool:
+        """Whether an index would be made use of: the file is large, is not packed, and has none."""
+        return self.index is None and not self.form.packed and self.form.original.size >= INDEXED_FROM
+
+    @property
+    def n_words(self) -> int:
+        """How many words there are; doubled ones count once."""
+        return self.indexed().entries
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What is known of the file."""
+        doubled = 0 if self.index is None else self.index.doubled
+        return {"format": self.form.kind, **({"doubled": str(doubled)} if doubled else {})}
+
+    def find(self, words: Iterable[str]) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that the file has; the first of doubles wins."""
+        wanted = {as_bytes(word): word for word in words if word}
+        if self.index is None and not self.form.packed and self.form.original.size < INDEXED_FROM:
+            self.indexed()
+        with self.form.original.opened() as file:
+            found = self._find(file, wanted)
+        return {wanted[word]: finite(vector, wanted[word], self.name) for word, vector in found.items()}
+
+    def _find(self, file: IO[bytes], wanted: dict[bytes, str]) -> dict[bytes, Array]:
+        if self.index is None or self.form.packed:
+            return self.form.search(file, set(wanted))
+        try:
+            found = {word: self._at(file, self.index, word) for word in wanted}
+        except StaleIndex:
+            cache.forget_index(self.form.original)
+            self.index = None
+            return self.form.search(file, set(wanted))
+        return {word: vector for word, vector in found.items() if vector is not None}
+
+    def _at(self, file: IO[bytes], index: Index, word: bytes) -> Array | None:
+        places = (self.form.at(file, offset, word) for offset in index.offsets(word))
+        return next((vector for vector in places if vector is not None), None)
+
+    def indexed(self, report: Report = nobody) -> Index:
+        """Return the index; where there is none yet, read the file through and build it, in memory."""
+        if self.index is None:
+            self.index = index_in_memory(self.encoded_index(report))
+        return self.index
+
+    def encoded_index(self, report: Report = nobody) -> bytes:
+        """Read the file through and return its index, as bytes to be kept."""
+        original = self.form.original
+        with original.opened() as file:
+
+            def same(one: int, other: int) -> bool:
+                return bool(self.form.packed) or self.form.same(file, one, other)
+
+            return build(self.form.scan(file, report), same, cache.facts(original, self.form.kind))
+
+    def rows(self, report: Report = nobody, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
+        """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
+        repeats = self.indexed().repeats()
+        with self.form.original.opened() as file:
+            for offsets, words, matrix in self.form.rows(file, dtype):
+                low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
+                if low < high:
+                    kept = ~np.isin(offsets, repeats[low:high])
+                    words = [word for word, is_kept in zip(words, kept, strict=True) if is_kept]
+                    matrix = matrix[kept]
+                if words:
+                    yield Rows(words, matrix)
+                report(file.tell() / max(1, self.form.original.size))
+
+    def describe(self) -> dict[str, object]:
+        """Return what is known of the file: its size and format."""
+        index = self.indexed()
+        return {
+            "source": self.source,
+            "name": self.name,
+            "words": index.entries,
+            "dim": self.dim,
+            "dtype": "float32" if isinstance(self.form, BinaryFormat) else "float64",
+            "length": None,
+            "bytes": self.form.original.size,
+            "settings": None,
+            "about": self.about,
+        }
+
+    def word_blocks(self) -> Iterator[list[bytes]]:
+        """Yield all words, some after the other, in the file's order; doubled ones more than once."""
+        with self.form.original.opened() as file:
+            yield from self.form.words(file)
+
+    def fingerprint(self) -> str:
+        """Return what tells these vectors from others, as a table of the same words and numbers would."""
+        import hashlib  # only learned models ask
+
+        n_words = self.n_words
+        wanted = fingerprint_rows(n_words)
+        told = hashlib.blake2b(f"{(n_words, self.dim)}".encode(), digest_size=16)
+        kept, before = [], 0
+        for words, matrix in self.rows():
+            told.update(b"\n" + b"\n".join(words))
+            here = wanted[(wanted >= before) & (wanted < before + len(words))] - before
+            kept.append(np.ascontiguousarray(matrix[here], dtype="<f4").tobytes())
+            before += len(words)
+        told.update(b"\n")
+        told.update(b"".join(kept))
+        return told.hexdigest()

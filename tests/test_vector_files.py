@@ -1,0 +1,747 @@
+"""Files of word vectors: every format that attn reads, what it refuses, and lookup without loading."""
+
+import gzip
+import lzma
+import os
+import re
+import shutil
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from attn_cli.errors import AttnError, FileError, InputError, UsageError
+from attn_cli.vectors import cache
+from attn_cli.vectors.binary import binary_format
+from attn_cli.vectors.export import export
+from attn_cli.vectors.formats import open_file
+from attn_cli.vectors.importing import import_file, keep_index
+from attn_cli.vectors.index import PAGE, Entries, build, hash_words, index_in_memory, word_hash
+from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.nearest import analogy, nearest
+from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
+from attn_cli.vectors.original import look_at
+from attn_cli.vectors.suggest import near_words
+from attn_cli.vectors.table import as_bytes
+from attn_cli.vectors.text import text_format
+from tests.shell import here
+
+WORDS = ["the", "fox", "naïve", "👍🏽", "jumped", "New", "newer", "a"]
+MATRIX = np.random.default_rng(7).standard_normal((len(WORDS), 5)).astype(np.float32)
+
+
+def lines(words=WORDS, matrix=MATRIX, join=" ", end="\n"):
+    rows = matrix.astype("U").tolist()
+    return "".join(word + join + join.join(row) + end for word, row in zip(words, rows, strict=True)).encode()
+
+
+def records(words=WORDS, matrix=MATRIX, after=b""):
+    rows = matrix.astype("<f4")
+    return b"".join(as_bytes(w) + b" " + r.tobytes() + after for w, r in zip(words, rows, strict=True))
+
+
+def header(words=WORDS, matrix=MATRIX):
+    return b"%d %d\n" % (len(words), matrix.shape[1])
+
+
+TEXTS = {
+    "GloVe": lines(),
+    "word2vec": header() + lines(),
+    "fastText": header() + lines(end=" \n"),
+    "CRLF": header().replace(b"\n", b"\r\n") + lines(end="\r\n"),
+    "tabs": lines(join="\t"),
+    "double spaces": lines(join="  "),
+    "byte-order mark": b"\xef\xbb\xbf" + header() + lines(),
+    "no last newline": lines()[:-1],
+    "blank lines": b"\n" + lines(end="\n\n"),
+    "gzip": gzip.compress(header() + lines()),
+    "two gzip members": gzip.compress(lines(WORDS[:3], MATRIX[:3]))
+    + gzip.compress(lines(WORDS[3:], MATRIX[3:])),
+    "xz": lzma.compress(lines()),
+    "two xz streams": lzma.compress(lines(WORDS[:3], MATRIX[:3]))
+    + lzma.compress(lines(WORDS[3:], MATRIX[3:])),
+}
+BINARIES = {
+    "plain": header() + records(),
+    "newlines": header() + records(after=b"\n"),
+    "newlines, not the last": header() + records(after=b"\n")[:-1],
+    "some newlines": header() + records(WORDS[:3], MATRIX[:3], b"\n") + records(WORDS[3:], MATRIX[3:]),
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(data, name="v"):
+        path = tmp_path / name
+        path.write_bytes(data)
+        return str(path)
+
+    return write
+
+
+def on_file(path, binary=False):
+    """The file's own reader, however small it is: what serves large files."""
+    original = look_at(path)
+    data = Path(path).read_bytes()
+    packed = "gzip" if data[:2] == b"\x1f\x8b" else "xz" if data[:4] == b"\xfd7zX" else ""
+    start = gzip.decompress(data) if packed == "gzip" else lzma.decompress(data) if packed else data
+    if binary:
+        return FileVectors(binary_format(original, start))
+    return FileVectors(text_format(original, packed, start))
+
+
+def check_all(vectors, words=WORDS, matrix=MATRIX):
+    found = vectors.find([*words, "absent", "", "th", "thee", "the fox", "fox\n"])
+    assert list(found) == words or set(found) == set(words)
+    for word, row in zip(words, matrix, strict=True):
+        assert found[word].dtype == np.float64
+        np.testing.assert_array_equal(found[word].astype(np.float32), row, err_msg=word)
+    parts = list(vectors.rows())
+    assert [word for part in parts for word in part.words] == [as_bytes(word) for word in words]
+    np.testing.assert_array_equal(np.concatenate([part.matrix for part in parts]).astype(np.float32), matrix)
+    assert [word for block in vectors.word_blocks() for word in block] == [as_bytes(word) for word in words]
+    about = vectors.describe()
+    assert (about["words"], about["dim"]) == (len(words), matrix.shape[1])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_is_read_however_it_is_written(name, file, own):
+    check_all(open_file(file(TEXTS[name])))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_large_text_is_searched_however_it_is_written(name, file, own):
+    searched = on_file(file(TEXTS[name]))
+    for word, row in zip(WORDS, MATRIX, strict=True):  # one word alone is sought in another way than many
+        with open(searched.form.original.path, "rb") as stream:
+            found = searched.form.search(stream, {as_bytes(word)})
+        np.testing.assert_array_equal(found[as_bytes(word)].astype(np.float32), row)
+    with open(searched.form.original.path, "rb") as stream:
+        assert len(searched.form.search(stream, {as_bytes(word) for word in [*WORDS, "x", "y"]})) == len(
+            WORDS
+        )
+    check_all(searched)
+
+
+@pytest.mark.parametrize("name", BINARIES)
+def test_a_binary_file_is_read_with_and_without_newlines(name, file, own):
+    path = file(BINARIES[name])
+    check_all(open_file(path))
+    searched = on_file(path, binary=True)
+    with open(path, "rb") as stream:
+        found = searched.form.search(stream, {as_bytes(word) for word in [*WORDS, "absent"]})
+    assert {word.decode() for word in found} == set(WORDS)
+
+
+def test_arrays_are_read_with_their_words_beside_or_inside(tmp_path, own):
+    listed = "\n".join(WORDS).encode() + b"\n"
+    np.save(tmp_path / "a.npy", MATRIX)
+    (tmp_path / "a.words").write_bytes(listed)
+    np.save(tmp_path / "f.npy", np.asfortranarray(MATRIX))
+    (tmp_path / "f.txt").write_bytes(listed.replace(b"\n", b"\r\n"))
+    np.savez(tmp_path / "both.npz", words=np.array(WORDS), vectors=MATRIX)
+    np.savez_compressed(tmp_path / "bytes.npz", w=np.array([w.encode() for w in WORDS]), m=MATRIX)
+    np.savez(tmp_path / "apart.npz", vectors=MATRIX)
+    (tmp_path / "apart.vocab").write_bytes(listed)
+    for name in ("a.npy", "f.npy", "both.npz", "bytes.npz", "apart.npz"):
+        check_all(open_file(str(tmp_path / name)))
+    (tmp_path / "a.words").write_bytes(listed + b"more\n")
+    with pytest.raises(InputError, match="9 words but 8 vectors"):
+        open_file(str(tmp_path / "a.npy"))
+    (tmp_path / "a.words").unlink()
+    with pytest.raises(InputError, match="holds numbers, and no words"):
+        open_file(str(tmp_path / "a.npy"))
+
+
+def test_a_safetensors_matrix_takes_its_words_from_beside(tmp_path, own):
+    from attn_cli.tensors import write_safetensors
+
+    with (tmp_path / "m.safetensors").open("wb") as stream:
+        write_safetensors(stream, {"embedding": MATRIX, "bias": np.zeros(3)}, {})
+    with pytest.raises(InputError, match="vectors and words"):
+        open_file(str(tmp_path / "m.safetensors"))
+    (tmp_path / "m.words").write_text("\n".join(WORDS), encoding="utf-8")
+    check_all(open_file(str(tmp_path / "m.safetensors")))
+
+
+# gensim
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # whatever others' packages warn of is not ours to judge
+    try:
+        from gensim.models import KeyedVectors
+    except ImportError:
+        KeyedVectors = None
+needs_gensim = pytest.mark.skipif(KeyedVectors is None, reason="gensim is not installed")
+
+
+@pytest.fixture(scope="module")
+def keyed():
+    """Two hundred random words in gensim's hands."""
+    draw = np.random.default_rng(3)
+    vectors = KeyedVectors(8)
+    words = [f"w{i}é" for i in range(200)]
+    vectors.add_vectors(words, draw.standard_normal((200, 8)).astype(np.float32))
+    return vectors
+
+
+def saved(keyed, folder):
+    """Each format that gensim writes."""
+    keyed.save_word2vec_format(str(folder / "t.txt"))
+    keyed.save_word2vec_format(str(folder / "b.bin"), binary=True)
+    keyed.save_word2vec_format(str(folder / "g.txt"), write_header=False)
+    keyed.save_word2vec_format(str(folder / "z.txt.gz"))
+    keyed.save(str(folder / "one.kv"))
+    keyed.save(str(folder / "two.kv"), sep_limit=0)
+    return ["t.txt", "b.bin", "g.txt", "z.txt.gz", "one.kv", "two.kv"]
+
+
+@needs_gensim
+def test_what_gensim_writes_is_read_and_has_the_same_neighbours(keyed, tmp_path, own):
+    for name in saved(keyed, tmp_path):
+        vectors = open_table(str(tmp_path / name))
+        found = vectors.find(["w7é", "nothing"])
+        assert list(found) == ["w7é"], name
+        np.testing.assert_array_equal(found["w7é"].astype(np.float32), keyed["w7é"])
+        ours = nearest(vectors, found["w7é"], 10, ["w7é"])
+        theirs = keyed.most_similar("w7é", topn=10)
+        assert [word for word, _ in ours] == [word for word, _ in theirs], name
+        np.testing.assert_allclose([c for _, c in ours], [c for _, c in theirs], atol=1e-6)
+
+
+@needs_gensim
+def test_an_analogy_is_gensims(keyed, tmp_path, own):
+    keyed.save_word2vec_format(str(tmp_path / "b.bin"), binary=True)
+    vectors = open_table(str(tmp_path / "b.bin"))
+    words = ["w1é", "w2é", "w3é"]
+    found = vectors.find(words)
+    ours = analogy(vectors, words, [found[word] for word in words], 5)
+    theirs = keyed.most_similar(positive=["w2é", "w3é"], negative=["w1é"], topn=5)
+    assert [word for word, _ in ours] == [word for word, _ in theirs]
+    np.testing.assert_allclose([c for _, c in ours], [c for _, c in theirs], atol=1e-6)
+
+
+@needs_gensim
+@pytest.mark.parametrize("suffix", [".txt", ".vec", ".bin"])
+def test_what_is_exported_gensim_reads_back_equal(keyed, tmp_path, suffix, own):
+    keyed.save_word2vec_format(str(tmp_path / "in.bin"), binary=True)
+    out = str(tmp_path / f"out{suffix}")
+    made = export(open_table(str(tmp_path / "in.bin")), out)
+    back = KeyedVectors.load_word2vec_format(out, binary=suffix == ".bin")
+    assert made.words == len(back) == 200 and back.index_to_key == keyed.index_to_key
+    np.testing.assert_array_equal(back.vectors, keyed.vectors)
+
+
+# Export
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".bin", ".safetensors"])
+def test_an_export_is_read_back_as_it_was_and_has_the_same_fingerprint(file, tmp_path, suffix, own):
+    vectors = open_file(file(header() + lines()))
+    out = str(tmp_path / f"out{suffix}")
+    export(vectors, out)
+    check_all(open_file(out))
+    assert open_file(out).fingerprint() == vectors.fingerprint() == on_file(file(TEXTS["tabs"])).fingerprint()
+    assert export(vectors, out, most=3).words == 3
+    check_all(open_file(out), WORDS[:3], MATRIX[:3])
+
+
+def test_bundled_vectors_that_were_exported_fit_the_learned_model(tmp_path, own):
+    path = str(tmp_path / "w.bin")
+    assert here("vectors", "export", "-o", path).code == 0
+    told = here("self", "she likes coffee", "-e", path, "-p", "roles", "-f", "json")
+    plain = here("self", "she likes coffee", "-f", "json")
+    assert told.code == 0, told.err
+    import json
+
+    np.testing.assert_allclose(json.loads(told.out)["weights"], json.loads(plain.out)["weights"], atol=1e-12)
+
+
+def test_an_export_refuses_what_would_be_read_back_as_something_else(file, tmp_path, own):
+    vectors = open_file(file(b"2 2\nnew york 1 2\nshe 3 4\n"))
+    for suffix in (".txt", ".bin"):
+        with pytest.raises(InputError, match=r"'new york' holds a space"):
+            export(vectors, str(tmp_path / f"out{suffix}"))
+        assert not (tmp_path / f"out{suffix}").exists()
+    export(vectors, str(tmp_path / "out.safetensors"))
+    assert open_file(str(tmp_path / "out.safetensors")).find(["new york"])["new york"].tolist() == [1, 2]
+    with pytest.raises(UsageError, match=r"out\.json"):
+        export(vectors, str(tmp_path / "out.json"))
+    with pytest.raises(InputError, match="too large for float32"):
+        export(open_file(file(b"a 1e300 1\n")), str(tmp_path / "out.bin"))
+
+
+# The index
+
+
+def padded(count=40_000):
+    """A text that is large enough for an index: the words above, and filling."""
+    filling = [f"filling{i}" for i in range(count)]
+    matrix = np.random.default_rng(1).standard_normal((count, 12)).astype(np.float32)
+    return [*WORDS, *filling], np.vstack([np.resize(MATRIX, (len(WORDS), 12)), matrix])
+
+
+LARGE_WORDS, LARGE = padded()
+LARGE_TEXT = lines(LARGE_WORDS, LARGE)
+LARGE_BINARY = header(LARGE_WORDS, LARGE) + records(LARGE_WORDS, np.hstack([LARGE] * 3))
+LARGE_BINARY = LARGE_BINARY.replace(b" 12\n", b" 36\n", 1)
+
+
+@pytest.mark.parametrize("data", [LARGE_TEXT, LARGE_BINARY], ids=["text", "binary"])
+def test_an_index_is_kept_and_gives_what_a_search_gives(data, file, own):
+    assert len(data) > INDEXED_FROM
+    path = file(data)
+    searched = open_table(path)
+    some = [*WORDS, "filling0", "filling39999", "filling4", "absent", "filling40000"]
+    wanted = searched.find(some)
+    assert set(wanted) == set(some[:-2]) and searched.index is None
+    assert re.fullmatch(r"Indexed .*: 40,008 words of (12|36) numbers\.", keep_index(searched))
+    indexed = open_table(path)
+    assert indexed.index is not None and not keep_index(indexed)
+    found = indexed.find(some)
+    assert found.keys() == wanted.keys()
+    for word, vector in wanted.items():
+        np.testing.assert_array_equal(found[word], vector)
+    assert os.path.getsize(cache.index_path(indexed.form.original)) < 17 * len(LARGE_WORDS) + 1000
+
+
+def test_an_index_is_made_at_the_first_use_which_is_told_and_used_at_the_second(file, own):
+    path = file(LARGE_TEXT, "large.txt")
+    first = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
+    again = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
+    assert first.code == again.code == 0 and first.out == again.out
+    assert first.err == f"attn: Indexed {path}: 40,008 words of 12 numbers.\n" and again.err == ""
+
+
+@pytest.mark.parametrize("data", [LARGE_TEXT, LARGE_BINARY], ids=["text", "binary"])
+def test_an_index_of_another_file_or_another_time_is_not_used(data, file, own):
+    path = file(data)
+    keep_index(open_table(path))
+    assert open_table(path).index is not None
+    was = os.stat(path)
+    swapped = data.replace(b"filling7", b"fiLLing7")
+    file(swapped)
+    assert open_table(path).index is None  # another time
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    stale = open_table(path)  # the same size, the same time: only the word at the offset tells
+    assert stale.index is not None and stale.find(["filling7", "filling70", "fox"]).keys() == {"fox"}
+    file(data + data[:1])
+    assert open_table(path).index is None  # another size
+
+
+def test_every_damaged_byte_of_an_index_is_noticed_or_harmless(file, own):
+    path = file(LARGE_TEXT)
+    vectors = open_table(path)
+    keep_index(vectors)
+    kept = cache.index_path(vectors.form.original)
+    sound = kept.read_bytes()
+    wanted = vectors.find(["fox", "filling20000", "filling39999"])
+    draw = np.random.default_rng(0)
+    places = [*range(60), *draw.integers(0, len(sound), 150).tolist()]
+    for place in places:
+        kept.write_bytes(
+            sound[:place] + bytes([sound[place] ^ (1 << int(draw.integers(8)))]) + sound[place + 1 :]
+        )
+        found = open_table(path).find(list(wanted))
+        assert found.keys() == wanted.keys(), place
+        assert all((found[word] == wanted[word]).all() for word in wanted), place
+    for cut in (0, 7, 15, 100, len(sound) // 2, len(sound) - 1):
+        kept.write_bytes(sound[:cut])
+        assert open_table(path).find(list(wanted)).keys() == wanted.keys()
+
+
+def test_without_a_cache_the_file_is_searched_and_that_is_told_once(file, own, monkeypatch):
+    own.mkdir(exist_ok=True)
+    (own / "cache").write_text("a file, not a folder")
+    told = here("vectors", "nearest", "fox", "-e", file(LARGE_TEXT, "large.txt"), "--top", "1")
+    assert told.code == 0 and told.err.startswith("attn: No index of") and told.err.count("\n") == 1
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/no/good")
+    assert cache.cache_folder() is None or cache.cache_folder().is_absolute()
+
+
+def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
+    assert word_hash(b"") == 0xCBF29CE484222325 and word_hash(b"foobar") == 0x85944171F73967E8
+    words = [b"a", b"foobar", "naïve".encode(), b"x" * 50, b"", b"y" * 4097]
+    data = np.frombuffer(b" ".join(words), np.uint8)
+    starts = np.cumsum([0, *[len(word) + 1 for word in words[:-1]]])
+    hashes, lengths = hash_words(data, starts, 4096)
+    assert hashes[:-1].tolist() == [word_hash(word) for word in words[:-1]]
+    assert lengths.tolist() == [len(word) for word in words]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=60))
+def test_words_of_one_hash_are_told_apart_and_repeats_are_left_out(pairs):
+    """Each pair is (hash, word): few hashes, so that all collide."""
+    hashes = np.array([word_hash(b"%d" % h) for h, _ in pairs], np.uint64)
+    offsets = np.arange(len(pairs)) * 10
+    encoded = build(
+        [Entries(hashes, offsets)], lambda one, other: pairs[one // 10] == pairs[other // 10], {"x": 1}
+    )
+    index = index_in_memory(encoded)
+    firsts = {pair: at for at, pair in reversed(list(enumerate(pairs)))}
+    assert index.entries == len(firsts)
+    assert index.repeats().tolist() == [at * 10 for at, pair in enumerate(pairs) if firsts[pair] != at]
+    for wanted in range(6):
+        expected = sorted(at * 10 for (h, _), at in firsts.items() if h == wanted)
+        assert list(index.offsets(b"%d" % wanted)) == expected
+
+
+def test_a_run_of_one_hash_may_go_over_pages():
+    count = 3 * PAGE + 5
+    hashes = np.concatenate(
+        [np.full(count, word_hash(b"x"), np.uint64), [np.uint64(0), np.uint64(2**64 - 1)]]
+    )
+    index = index_in_memory(build([Entries(hashes, np.arange(count + 2))], lambda *_: False, {}))
+    assert list(index.offsets(b"x")) == list(range(count))
+    assert index.doubled == 0 and list(index.offsets(b"y")) == []
+
+
+# Doubled words, odd words
+
+
+@pytest.mark.parametrize("form", ["text", "binary"])
+def test_the_first_of_doubled_words_wins_and_the_count_is_told(form, file, own):
+    words = ["she", "he", "she", "it", "he", "she"]
+    matrix = np.arange(12, dtype=np.float32).reshape(6, 2) + 0.5
+    data = header(words, matrix) + (lines if form == "text" else records)(words, matrix)
+    for vectors in (open_file(file(data)), on_file(file(data, "again"), form == "binary")):
+        found = vectors.find(words)
+        assert {word: row.tolist() for word, row in found.items()} == {
+            "she": [0.5, 1.5], "he": [2.5, 3.5], "it": [6.5, 7.5],
+        }  # fmt: skip
+        assert [word for part in vectors.rows() for word in part.words] == [b"she", b"he", b"it"]
+        assert vectors.describe()["words"] == 3 and vectors.about["doubled"] == "3"
+    shown = here("self", "she", "-e", file(data, "d.txt"), "-f", "json")
+    assert "3 doubled words" in shown.out
+
+
+def test_words_that_are_not_utf_8_are_matched_by_their_bytes(file, own):
+    word = b"caf\xe9"
+    for data in (
+        word + b" 1 2\nshe 3 4\n",
+        b"2 2\n" + word + b" " + struct.pack("<2f", 1, 2) + b"she " + b"\0" * 8,
+    ):
+        for vectors in (open_file(file(data)), on_file(file(data, "again"), b"\0" in data)):
+            assert vectors.find(["caf\udce9"])["caf\udce9"].tolist() == [1, 2]
+            assert vectors.find(["café"]) == {}
+    shown = here("vectors", "nearest", "she", "-e", file(data, "v.bin"), "--top", "1")
+    assert shown.code == 0 and "caf<U+DCE9>" in shown.out
+
+
+def test_words_with_spaces_are_taken_from_the_right(file, own):
+    data = b"she 1 2 3\nhe 4 5 6\nnew york 7 8 9\nnew 1 1 1\n. . . 2 2 2\nsan\xc2\xa0francisco 3 3 3\n"
+    for vectors in (open_file(file(data)), on_file(file(data))):
+        found = vectors.find(["new york", "new", "york", ". . .", ".", "san\xa0francisco"])
+        assert found.keys() == {"new york", "new", ". . .", "san\xa0francisco"}
+        assert found["new york"].tolist() == [7, 8, 9] and found["new"].tolist() == [1, 1, 1]
+
+
+def test_control_characters_in_words_are_shown_inert(file, own):
+    path = file(b"\x1b[31mred 1 2\nshe 3 4\n", "v.txt")
+    shown = here("vectors", "nearest", "she", "-e", path)
+    assert shown.code == 0 and shown.out.startswith("^[[31mred") and "\x1b" not in shown.out
+
+
+# Refused: each in one line that names the file, the place and the cause
+
+FOLD = b"x" * 5000
+BAD = {
+    "a trillion words": (b"1000000000000 2\nshe 1 2\n", "line 1.*1,000,000,000,000"),
+    "a negative header": (b"-5 8\nshe 1 2 3 4 5 6 7 8\n", "line 1.*-5 8"),
+    "no words": (b"0 0\nshe 1 2\n", "line 1.*0 0"),
+    "a decimal header": (b"5.0 8\nshe 1 2 3 4 5 6 7 8\n", "line 1.*5.0 8"),
+    "an underscore in the header": (b"1_0 3\nshe 1 2 3\n", "line 1.*1_0 3"),
+    "a hexadecimal header": (b"0x5 3\nshe 1 2 3\n", "line 1.*0x5 3"),
+    "too small a count": (b"1 2\nshe 1 2\nhe 3 4\n", "line 1.*1 words.*2"),
+    "too large a count": (b"3 2\nshe 1 2\nhe 3 4\n", "line 1.*3 words.*2"),
+    "a short row": (b"she 1 2\nhe 3\nit 5 6\n", "line 2: 1 numbers; 2 were expected"),
+    "a long row": (b"she 1 2\nhe 3 4\nit 5 6 7\n", "line 3: 3 numbers; 2 were expected"),
+    "a word for a number": (b"she 1 2\nhe 3 four\nit 5 6\n", "line 2: 'four' is not a number"),
+    "NaN": (b"she 1 2\nhe nan 4\n", "he.*NaN|line 2: a number is not finite"),
+    "infinity": (b"she 1 2\nhe 1e400 4\n", "he.*NaN|line 2: a number is not finite"),
+    "an empty word": (b"she 1 2\n3 4\nit 5 6\n", "line 2: 1 numbers"),
+    "a word of 5000 bytes": (b"she 1 2\n" + FOLD + b" 3 4\nit 5 6\n", "line 2: a word of 5,000 bytes"),
+    "an empty file": (b"", "is empty"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_text_is_refused_in_one_line(what, file, own):
+    data, told = BAD[what]
+    for opened in (open_file, on_file):
+        if not data and opened is on_file:
+            continue
+        with pytest.raises(InputError) as caught:
+            vectors = opened(file(data, "bad.txt"))
+            vectors.find(["she", "he", "it", "absent", FOLD.decode(), "5"])
+            vectors.describe()
+        assert re.search(told, caught.value.message) and "bad.txt" in caught.value.message
+        assert "\n" not in caught.value.message
+
+
+GOOD = header() + records()
+BAD_BINARIES = {
+    "a trillion words": (b"1000000000000 5\n" + records(), "line 1.*1,000,000,000,000"),
+    "a negative header": (b"-8 5\n" + records(), "line 1.*-8 5"),
+    "a zero header": (b"0 0\n" + records(), "line 1.*0 0"),
+    "a decimal header": (b"8.0 5\n" + records(), "line 1.*8.0 5"),
+    "too small a count": (b"7 5\n" + records(), "claims 7 words; there are more"),
+    "too large a count": (b"9 5\n" + records() + b"abcdefg ", "claims 9 words|room for|cut off"),
+    "too many numbers a word": (b"8 6\n" + records(), "room for|cut off|no word|claims"),
+    "too few numbers a word": (b"8 4\n" + records(), "no word|claims|cut off"),
+    "a truncated record": (GOOD[:-3], f"byte {len(GOOD) - 22}: the last record is cut off"),
+    "an empty word": (b"2 2\n " + b"\1\2\3\4" * 2 + b"she " + b"\1\2\3\4" * 2, "cut off|no word|claims|room"),
+    "a word of 5000 bytes": (
+        b"2 2\n" + FOLD + b" " + b"\0" * 8 + b"she " + b"\0" * 8,
+        "a word of 5,000 bytes",
+    ),
+    "a word with a newline": (b"2 2\na\nb " + b"\0" * 8 + b"she " + b"\0" * 8, "no word|cut off|claims"),
+    "a billion numbers a word": (b"1 1000000000\n" + b"\0" * 100, "1,000,000,000 numbers"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_BINARIES)
+def test_a_bad_binary_file_is_refused_in_one_line(what, file, own):
+    data, told = BAD_BINARIES[what]
+    with pytest.raises(InputError) as caught:
+        vectors = open_file(file(data, "bad.bin"))
+        vectors.find([*WORDS, "absent"])
+        vectors.describe()
+    assert re.search(told, caught.value.message), caught.value.message
+    assert "bad.bin" in caught.value.message and "\n" not in caught.value.message
+
+
+def test_a_binary_row_that_is_not_finite_is_refused_when_it_is_looked_up(file, own):
+    matrix = MATRIX.copy()
+    matrix[1, 2] = np.nan
+    vectors = open_file(file(header() + records(matrix=matrix)))
+    assert vectors.find(["the"])["the"].shape == (5,)
+    with pytest.raises(InputError, match="'fox' holds NaN or infinity"):
+        vectors.find(["fox"])
+    assert "fox" not in [word for word, _ in nearest(vectors, vectors.find(["the"])["the"], 8)]
+
+
+FOREIGN = {
+    "fastText": (b"\xba\x16\x4f\x2f\x0c\0\0\0" + b"\0" * 50, "fastText model", "load_facebook_vectors"),
+    "Magnitude": (b"SQLite format 3\0" + b"\0" * 84, "Magnitude", "text"),
+    "GGUF": (b"GGUF\3\0\0\0" + b"\0" * 30, "GGUF", "gguf"),
+    "old PyTorch": (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "PyTorch", "torch.load"),
+    "HDF5": (b"\x89HDF\r\n\x1a\n" + b"\0" * 30, "HDF5", "h5py"),
+    "bzip2": (b"BZh91AY&SY" + b"\0" * 30, "bzip2", "bunzip2"),
+    "zstd": (b"(\xb5/\xfd" + b"\0" * 30, "zstd", "unzstd"),
+    "UTF-16": ("\ufeffshe 1 2\n".encode("utf-16-le"), "UTF-16", "iconv"),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_format_that_attn_does_not_read_is_named_with_the_way_round(what, file, own):
+    data, named, way = FOREIGN[what]
+    told = here("self", "she", "-e", file(data, "foreign.txt"))
+    assert (told.code, told.out) == (65, "") and named in told.err and way in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_archives_of_others_are_named(tmp_path, own):
+    import zipfile
+
+    for name, member, named in (("m.pt", "m/data.pkl", "PyTorch"), ("g.zip", "glove.txt", "ZIP archive")):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr(member, b"she 1 2\n")
+        with pytest.raises(InputError, match=named):
+            open_file(str(tmp_path / name))
+
+
+def test_a_packed_binary_is_refused_with_the_way_round_and_imported(file, own):
+    path = file(gzip.compress(GOOD), "b.bin.gz")
+    with pytest.raises(InputError, match="packed word2vec binary"):
+        open_file(path)
+    import_file(path)
+    check_all(open_table("b"))
+
+
+def test_bombs_are_stopped_before_they_cost_memory(file, own):
+    import tracemalloc
+
+    unpacked = b"she 1 2\n" * (1 << 22)  # 32 MB that compress to little
+    packed = gzip.compress(b"0" * (200 << 20), 9)
+    many = gzip.compress(unpacked * 4, 9)
+    wide = lzma.compress(unpacked * 4, preset=0)
+    for data, told in ((packed, "line 1: a line of more than"), (many, "100 times"), (wide, "100 times")):
+        path = file(data, "bomb.gz")
+        tracemalloc.start()
+        with pytest.raises(InputError, match=told):
+            open_file(path).find(["absent"])
+        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("cut", [20, 40, -9, -1])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_packed_file_that_is_cut_off_or_damaged_is_refused(pack, cut, file, own):
+    data = pack(lines() * 20)
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        open_file(file(data[:cut], "cut.gz"))
+    broken = bytearray(data)
+    broken[len(data) // 2] ^= 0xFF
+    with pytest.raises(InputError):
+        open_file(file(bytes(broken), "broken.gz"))
+
+
+def test_what_is_no_regular_file_is_66(tmp_path, own):
+    os.mkfifo(tmp_path / "fifo.txt")
+    (tmp_path / "folder.txt").mkdir()
+    for path in (
+        str(tmp_path / "fifo.txt"),
+        str(tmp_path / "folder.txt"),
+        "/dev/zero",
+        str(tmp_path / "no.txt"),
+    ):
+        told = here("self", "she", "-e", path)
+        assert (told.code, told.out, told.err.count("\n")) == (66, "", 1), path
+    told = here("self", "she", "-e", "https://example.org/glove.txt")
+    assert told.code == 66 and "local files only" in told.err
+    with pytest.raises(FileError):
+        open_file(str(tmp_path / "no.bin"))
+
+
+@pytest.mark.parametrize("data", [LARGE_TEXT, LARGE_BINARY], ids=["text", "binary"])
+def test_a_file_that_changes_or_shrinks_meanwhile_is_refused_and_kills_nobody(data, file, own):
+    path = file(data)
+    vectors = open_table(path)
+    with open(path, "r+b") as stream:
+        stream.truncate(len(data) // 2)
+    with pytest.raises(InputError, match="changed"):
+        vectors.find(["absent"])
+    vectors = open_table(file(data))
+    rows = vectors.rows()
+    next(rows)
+    with open(path, "r+b") as stream:
+        stream.truncate(len(data) // 2)
+    with pytest.raises(InputError):
+        list(rows)
+
+
+ROW = st.tuples(
+    st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=8),
+    st.lists(st.floats(-1e30, 1e30, allow_nan=False), min_size=3, max_size=3),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(rows=st.lists(ROW, min_size=1, max_size=20), join=st.sampled_from([" ", "\t", "  "]))
+def test_the_quick_way_and_the_careful_way_read_the_same(rows, join, file, own):
+    text = "".join(f"{word}{join}{join.join(map(repr, row))}\n" for word, row in rows).encode()
+    whole, streamed = open_file(file(text)), on_file(file(text))
+    words = list(dict.fromkeys(word for word, _ in rows))
+    one, other = whole.find(words), streamed.find(words)
+    firsts = dict(reversed(rows))
+    for word in words:
+        assert one[word].tolist() == other[word].tolist() == firsts[word]
+
+
+# Names
+
+
+def test_an_imported_file_has_a_name_for_every_command(file, own):
+    path = file(LARGE_TEXT, "glove.large.50d.txt")
+    told = here("vectors", "import", path)
+    assert told.code == 0 and "imported glove.large.50d: 40,008 words of 12 numbers" in told.err
+    shown = here("vectors", "list")
+    assert re.search(r"glove\.large\.50d +40,008 +12 +text +" + re.escape(path), shown.out)
+    assert here("self", "the fox", "-e", "glove.large.50d").code == 0
+    assert here("vectors", "info", "glove.large.50d").out.count("40,008") == 1
+    again = here("vectors", "import", file(lines(), "other.txt"), "--name", "glove.large.50d")
+    assert "stood for" in again.err and here("vectors", "info", "glove.large.50d").out.count("40,008") == 0
+
+
+@pytest.mark.parametrize("name", ["word2vec", "random", "a/b", "../x", "v.txt", "", "-x", "é", "x" * 200])
+def test_a_name_that_would_mislead_is_refused(name, file, own):
+    with pytest.raises(UsageError, match="cannot be the name"):
+        import_file(file(lines()), name)
+
+
+def test_a_name_whose_file_is_gone_is_told(file, own):
+    path = file(LARGE_TEXT, "gone.txt")
+    here("vectors", "import", path)
+    os.unlink(path)
+    told = here("self", "fox", "-e", "gone")
+    assert (told.code == 66 and "gone.txt" in told.err) or "gone" in told.err
+    assert here("vectors", "list").code == 0
+    unknown = here("self", "fox", "-e", "gnoe")
+    assert unknown.code == 2 and "Did you mean gone?" in unknown.err
+
+
+def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(file, own):
+    import_file(file(gzip.compress(LARGE_TEXT), "packed.txt.gz"))
+    folder = cache.data_folder()
+    assert (folder / "packed.vectors").read_bytes() == LARGE_TEXT
+    assert open_table("packed").index is not None
+    left = folder / ".old.part"
+    left.write_bytes(b"x")
+    os.utime(left, (0, 0))
+    import_file(file(gzip.compress(lines()), "small.txt.gz"))
+    assert not left.exists()
+    import_file(file(lines(), "now.txt"), "packed")
+    assert not (folder / "packed.vectors").exists()
+
+
+# Spelling
+
+
+def test_the_closest_spelling_is_that_with_the_fewest_mistakes_and_then_the_commonest(file, own):
+    words = ["their", "there", "Theme", "then", "colour", "color", "king"]
+    vectors = open_file(file(lines(words, MATRIX[: len(words)])))
+    assert near_words("thier", vectors, 1) == ["their"]
+    assert near_words("colur", vectors, 2) == ["colour", "color"]
+    assert near_words("THEMEE", vectors, 1) == ["Theme"]
+    assert near_words("kign", vectors) == ["king"]
+    assert near_words("zzzzzz", vectors) == near_words("x", vectors) == near_words("", vectors) == []
+    assert near_words("kign", on_file(file(lines(words, MATRIX[: len(words)])))) == ["king"]
+
+
+def test_oov_nearest_takes_the_closest_spelling_and_says_so(own):
+    told = here("self", "recieve the mesage zzqqxx", "--oov", "nearest", "-f", "json")
+    import json
+
+    record = json.loads(told.out)
+    assert record["replaced"] == {"recieve": "receive", "mesage": "message"} and record["unknown"] == [
+        "zzqqxx"
+    ]
+    assert any("recieve (receive)" in note for note in record["notes"])
+    plain = json.loads(here("self", "receive the message", "-p", "identity", "-f", "json").out)
+    meant = json.loads(
+        here("self", "recieve the mesage", "-p", "identity", "--oov", "nearest", "-f", "json").out
+    )
+    assert meant["weights"] == plain["weights"]
+
+
+def test_a_mistyped_word_is_guessed_aloud_by_nearest_and_asked_for_by_the_others(own):
+    guessed = here("vectors", "nearest", "colur", "--top", "1", "-f", "json")
+    assert guessed.code == 0 and '"found": "color"' in guessed.out
+    assert guessed.err == "attn: no vector for 'colur' in word2vec: 'color' is taken instead.\n"
+    asked = here("vectors", "analogy", "man", "kign", "woman")
+    assert asked.code == 65 and "Did you mean king" in asked.err
+    refused = here("self", "kign", "--oov", "error")
+    assert refused.code == 65 and "Did you mean king" in refused.err
+    assert here("vectors", "nearest", "zzqqxx").code == 65
+
+
+def test_an_analogy_holds_for_the_bundled_vectors(own):
+    told = here("vectors", "analogy", "man", "king", "woman", "--top", "1")
+    assert told.code == 0 and told.out.startswith("queen ")
+
+
+def test_an_unreadable_cache_or_a_full_disk_is_told_and_nothing_is_lost(file, own):
+    path = file(LARGE_TEXT, "large.txt")
+    (own / "cache" / "attn").mkdir(parents=True)
+    shutil.rmtree(own / "cache" / "attn")
+    (own / "cache" / "attn").write_text("in the way")
+    told = here("vectors", "import", path)
+    assert told.code == 73 and told.err.count("\n") == 1
+    with pytest.raises(AttnError):
+        open_table("large")
