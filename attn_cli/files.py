@@ -6,11 +6,14 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
-from typing import IO, cast
+from io import FileIO
+from typing import IO, TYPE_CHECKING, cast
 
 from attn_cli.errors import CreateError, FileError, InputError, WriteError
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from pathlib import Path  # eight milliseconds, which those who look up ten words need not pay
 
 SUFFIXES = frozenset(
     {
@@ -22,6 +25,8 @@ SUFFIXES = frozenset(
 
 def data_path(name: str) -> Path:
     """Return where the bundled file `name` lies: inside the installed package, else beside it."""
+    from pathlib import Path
+
     package = Path(__file__).resolve().parent
     inside = package / "data" / name
     return inside if inside.exists() else package.parent / "data" / name
@@ -29,11 +34,19 @@ def data_path(name: str) -> Path:
 
 def looks_like_file(value: str) -> bool:
     """Tell whether an option's value names a file: it has a slash or a known suffix."""
-    return "/" in value or os.sep in value or Path(value).suffix.lower() in SUFFIXES
+    return "/" in value or os.sep in value or os.path.splitext(value)[1].lower() in SUFFIXES
 
 
 def regular(path: str | Path) -> Path:
     """Return `path` if it is a readable regular file; raise FileError, saying why, if not."""
+    from pathlib import Path
+
+    check_regular(path)
+    return Path(path)
+
+
+def check_regular(path: str | Path) -> None:
+    """Raise FileError, saying why, if `path` is not a readable regular file."""
     name = visible(str(path))
     if "://" in str(path):
         raise FileError(f"Cannot read {name}: attn reads local files only.", "Download the file first.")
@@ -47,7 +60,6 @@ def regular(path: str | Path) -> Path:
         raise FileError(f"Cannot read {name}: it is {kind}.", "Give a regular file.")
     if not os.access(path, os.R_OK):
         raise FileError(f"Cannot read {name}: permission denied.", "Check its permissions.")
-    return Path(path)
 
 
 def first_bytes(path: str | Path, count: int = 9) -> bytes:
@@ -140,9 +152,11 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
     """
     name = visible(str(path))
     if os.path.exists(path) and not os.path.isfile(path):
-        with _direct(Path(path), name) as stream:
+        with _direct(path, name) as stream:
             yield stream
         return
+    from pathlib import Path
+
     target = Path(os.path.realpath(path))
     import tempfile  # only those who write a file pay for it
 
@@ -172,9 +186,9 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _direct(target: Path, name: str) -> Iterator[IO[bytes]]:
+def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
     try:
-        stream = target.open("wb", buffering=0)
+        stream = FileIO(target, "wb")
     except OSError as error:
         raise CreateError(f"Cannot create {name}: {_reason(error)}.", "Choose another place.") from None
     try:

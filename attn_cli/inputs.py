@@ -10,12 +10,12 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.stack import Stack
 from attn_cli.trace import Embedding, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
-from attn_cli.vectors.table import Vectors
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
     from attn_cli.matrices import Given
+    from attn_cli.vectors.interface import Vectors
 
 RANDOM_DIM = 4
 

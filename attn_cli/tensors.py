@@ -6,14 +6,11 @@ its README: 8 bytes of header length, a JSON header, then the arrays.
 
 from __future__ import annotations
 
-import json
 import math
-import mmap
 import os
 import struct
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +20,9 @@ from attn_cli.files import regular
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
+    from mmap import mmap
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from attn_cli.arrays import Arrays
@@ -60,14 +60,16 @@ def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, di
     with regular(path).open("rb") as file:
         entries, metadata = safetensors_entries(file, name)
         if mapped:
-            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            from mmap import ACCESS_READ, mmap  # only the bundled vectors are mapped
+
+            whole = mmap(file.fileno(), 0, access=ACCESS_READ)
             arrays = {key: _array(whole, entry, entry.offset) for key, entry in entries.items()}
         else:
             arrays = {key: _array(_part(file, entry, name), entry, 0) for key, entry in entries.items()}
     return arrays, metadata
 
 
-def _array(data: bytes | mmap.mmap, entry: Entry, offset: int) -> NDArray[Any]:
+def _array(data: bytes | mmap, entry: Entry, offset: int) -> NDArray[Any]:
     return np.frombuffer(data, entry.dtype, math.prod(entry.shape), offset).reshape(entry.shape)
 
 
@@ -89,6 +91,8 @@ def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], d
     (length,) = struct.unpack("<Q", start)
     if length > min(size - 8, _HEADER_LIMIT):
         raise InputError(f"{name}, byte 0: the header claims {length:,} bytes; the file has {size:,}.")
+    import json  # those who only look words up in a text do without
+
     try:
         header = json.loads(file.read(length), object_pairs_hook=_once)
     except (ValueError, RecursionError):
@@ -148,6 +152,8 @@ def _entry(entry: object, where: str, available: int) -> tuple[int, int, np.dtyp
 
 def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, str]) -> None:
     """Write arrays and metadata as a safetensors file; the same content gives the same bytes."""
+    import json
+
     names = {np.dtype(code): name for name, code in DTYPES.items()}
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     offset = 0

@@ -81,7 +81,7 @@ def test_pressing_tab_computes_nothing(tmp_path):
     assert completed("attn se", env) == ["self"]
     assert "--temperature" in completed("attn self --te", env)
     assert completed("attn self 'the cat' --oov z", env) == ["zero"]
-    assert completed("attn vectors i", env) == ["info"]
+    assert completed("attn vectors i", env) == ["info", "import"]
 
 
 def test_a_bad_variable_does_not_break_completion():

@@ -33,7 +33,6 @@ from attn_cli.errors import (
     UsageError,
     WriteError,
 )
-from attn_cli.vectors import download as module
 from attn_cli.vectors import gensim_data, web
 from attn_cli.vectors.download import download
 from attn_cli.vectors.gensim_data import Package, catalogue, folder, installed, local

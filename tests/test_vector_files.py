@@ -337,7 +337,7 @@ def test_every_damaged_byte_of_an_index_is_noticed_or_harmless(file, own):
     path = file(LARGE_TEXT)
     vectors = open_table(path)
     keep_index(vectors)
-    kept = cache.index_path(vectors.form.original)
+    kept = Path(cache.index_path(vectors.form.original))
     sound = kept.read_bytes()
     wanted = vectors.find(["fox", "filling20000", "filling39999"])
     draw = np.random.default_rng(0)
@@ -361,7 +361,7 @@ def test_without_a_cache_the_file_is_searched_and_that_is_told_once(file, own, m
     assert told.code == 0 and told.err.startswith("attn: No index of") and told.err.count("\n") == 1
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/no/good")
-    assert cache.cache_folder() is None or cache.cache_folder().is_absolute()
+    assert cache.cache_folder() is None or os.path.isabs(cache.cache_folder())
 
 
 def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
@@ -568,9 +568,9 @@ def test_bombs_are_stopped_before_they_cost_memory(file, own):
     import tracemalloc
 
     unpacked = b"she 1 2\n" * (1 << 22)  # 32 MB that compress to little
-    packed = gzip.compress(b"0" * (200 << 20), 9)
-    many = gzip.compress(unpacked * 4, 9)
-    wide = lzma.compress(unpacked * 4, preset=0)
+    packed = gzip.compress(b"0" * (20 << 20), 9)
+    many = gzip.compress(unpacked * 3, 6)
+    wide = lzma.compress(unpacked * 3, preset=0)
     for data, told in ((packed, "line 1: a line of more than"), (many, "100 times"), (wide, "100 times")):
         path = file(data, "bomb.gz")
         tracemalloc.start()
@@ -678,7 +678,7 @@ def test_a_name_whose_file_is_gone_is_told(file, own):
 
 def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(file, own):
     import_file(file(gzip.compress(LARGE_TEXT), "packed.txt.gz"))
-    folder = cache.data_folder()
+    folder = Path(cache.data_folder())
     assert (folder / "packed.vectors").read_bytes() == LARGE_TEXT
     assert open_table("packed").index is not None
     left = folder / ".old.part"

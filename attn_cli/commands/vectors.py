@@ -23,7 +23,7 @@ from attn_cli.options import Command, Output
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.table import Vectors as WordVectors
+    from attn_cli.vectors.interface import Vectors as WordVectors
     from attn_cli.view import View
 
 app = typer.Typer(

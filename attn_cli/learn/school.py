@@ -13,10 +13,10 @@ from attn_cli.learn.sentences import UNKNOWN, Batch, Lesson, Words, batches, joi
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import Sentence
 from attn_cli.progress import Report, Stage
-from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Arrays
+    from attn_cli.vectors.interface import Vectors
 
 LONGEST = 100
 SCORING_SIZE = 4000

@@ -11,10 +11,10 @@ from attn_cli.learn.treebank import Sentence
 from attn_cli.progress import Report, Stage
 from attn_cli.stack import Stack, taught_weights
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
+    from attn_cli.vectors.interface import Vectors
 
 
 class Score(NamedTuple):

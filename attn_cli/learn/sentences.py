@@ -11,10 +11,12 @@ from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
 from attn_cli.spelling import features
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.table import Vectors, as_text
+from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from attn_cli.vectors.interface import Vectors
 
 UNKNOWN = -1
 NONE = -100  # PyTorch's cross_entropy passes over these

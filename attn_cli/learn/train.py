@@ -21,11 +21,11 @@ from attn_cli.learn.treebank import read_treebank
 from attn_cli.learned import read_model, write_model
 from attn_cli.progress import Report
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import Vectors
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Arrays
+    from attn_cli.vectors.interface import Vectors
 
 
 class Epoch(NamedTuple):

@@ -7,11 +7,9 @@ the old one or the new one.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
-from pathlib import Path
 
 from attn_cli.errors import AttnError
 from attn_cli.files import written
@@ -22,23 +20,23 @@ from attn_cli.visible import visible
 ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
 
-def _folder(kind: str, variable: str, usual: str) -> Path | None:
+def _folder(kind: str, variable: str, usual: str) -> str | None:
     """Return attn's folder for this kind of file; None where the user has no home."""
     if not sys.platform.startswith("linux"):
         import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
 
-        return Path(getattr(platformdirs, f"user_{kind}_dir")("attn", False)) / "vectors"
+        return os.path.join(getattr(platformdirs, f"user_{kind}_dir")("attn", False), "vectors")
     given = os.environ.get(variable, "")
     base = given if os.path.isabs(given) else os.path.expanduser(usual)
-    return Path(base) / "attn" / "vectors" if os.path.isabs(base) else None
+    return os.path.join(base, "attn", "vectors") if os.path.isabs(base) else None
 
 
-def cache_folder() -> Path | None:
+def cache_folder() -> str | None:
     """Return where indexes are kept."""
     return _folder("cache", "XDG_CACHE_HOME", "~/.cache")
 
 
-def data_folder() -> Path | None:
+def data_folder() -> str | None:
     """Return where names of imported files are kept, and what was unpacked for them."""
     return _folder("data", "XDG_DATA_HOME", "~/.local/share")
 
@@ -55,20 +53,20 @@ def is_usable() -> bool:
 def shown() -> str:
     """Return the cache's folder, printable."""
     folder = cache_folder()
-    return "there is no home folder" if folder is None else f"{visible(str(folder))} cannot be written to"
+    return "there is no home folder" if folder is None else f"{visible(folder)} cannot be written to"
 
 
-def facts(original: Original, kind: str) -> dict[str, object]:
+def facts(original: Original, kind: str) -> dict[str, str]:
     """Return what an index must say of itself to be believed."""
-    path = os.path.realpath(original.path)
-    return {"path": path, "size": original.size, "changed": original.changed, "format": kind}
+    path = os.fsencode(os.path.realpath(original.path)).hex()
+    return {"path": path, "size": str(original.size), "changed": str(original.changed), "format": kind}
 
 
-def index_path(original: Original) -> Path | None:
+def index_path(original: Original) -> str | None:
     """Return where the index of a file is kept."""
     folder = cache_folder()
     path = os.fsencode(os.path.realpath(original.path))
-    return None if folder is None else folder / f"{word_hash(path):016x}.index"
+    return None if folder is None else os.path.join(folder, f"{word_hash(path):016x}.index")
 
 
 def index_of(original: Original, kind: str) -> Index | None:
@@ -91,8 +89,8 @@ def keep_index(original: Original, encoded: bytes) -> None:
     path = index_path(original)
     if path is None:
         return
-    make_folder(path.parent)
-    tidy(path.parent)
+    make_folder(os.path.dirname(path))
+    tidy(os.path.dirname(path))
     with written(path) as stream:
         stream.write(encoded)
 
@@ -102,22 +100,23 @@ def forget_index(original: Original) -> None:
     path = index_path(original)
     with contextlib.suppress(OSError):
         if path:
-            path.unlink()
+            os.unlink(path)
 
 
-def tidy(folder: Path) -> None:
+def tidy(folder: str) -> None:
     """Remove what a killed run left unfinished."""
     now = time.time()
-    for left in folder.glob(".*.part"):
-        with contextlib.suppress(OSError):
-            if now - left.stat().st_mtime > ABANDONED_AFTER:
-                left.unlink()
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for left in entries:
+            is_ours = left.name.startswith(".") and left.name.endswith(".part")
+            if is_ours and now - left.stat().st_mtime > ABANDONED_AFTER:
+                os.unlink(left)
 
 
 class _Held:
     """An open file that lives as long as its index: what replaces it on disk does not disturb."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
         self.size = os.fstat(self.file).st_size
 
@@ -134,14 +133,17 @@ class _Held:
 # Names
 
 
-def named_path(name: str) -> Path | None:
+def named_path(name: str) -> str | None:
     """Return the file that was imported under this name, if any."""
     folder = data_folder()
     if folder is None or not is_name(name):
         return None
+    import json  # only names need it
+
     try:
-        record = json.loads((folder / f"{name}.json").read_bytes()[: 1 << 16])
-        return Path(record["path"])
+        with open(os.path.join(folder, f"{name}.json"), "rb") as file:
+            path = json.loads(file.read(1 << 16))["path"]
+        return path if isinstance(path, str) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -149,24 +151,30 @@ def named_path(name: str) -> Path | None:
 def names() -> list[str]:
     """Return the names under which files were imported."""
     folder = data_folder()
-    found = [] if folder is None else [path.stem for path in folder.glob("*.json")]
-    return sorted(name for name in found if named_path(name) is not None)
+    try:
+        found = os.listdir(folder) if folder else []
+    except OSError:
+        return []
+    stems = [name.removesuffix(".json") for name in found if name.endswith(".json")]
+    return sorted(name for name in stems if named_path(name) is not None)
 
 
-def keep_name(name: str, path: Path) -> None:
+def keep_name(name: str, path: str) -> None:
     """Remember a file under a name."""
     folder = data_folder()
     if folder is None:
         raise AttnError("There is no home folder to remember a name in.")
+    import json
+
     make_folder(folder)
-    with written(folder / f"{name}.json") as stream:
+    with written(os.path.join(folder, f"{name}.json")) as stream:
         stream.write(json.dumps({"path": os.path.realpath(path)}).encode())
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: str) -> None:
     """Make the folder where it is missing; `written` says what is wrong if that fails."""
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.makedirs(folder, exist_ok=True, mode=0o700)
 
 
 def is_name(name: str) -> bool:

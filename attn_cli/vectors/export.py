@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import creatable, written
-from attn_cli.vectors.table import Rows, Vectors, nobody, write_table
+from attn_cli.vectors.table import Rows, nobody, write_table
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.vectors.interface import Vectors
 
 TEXT, BINARY, TABLE = (".txt", ".vec"), (".bin",), (".safetensors",)
 SUFFIXES = (*TEXT, *BINARY, *TABLE)

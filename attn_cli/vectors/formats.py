@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +13,15 @@ from attn_cli.tensors import is_safetensors, npy_header, read_npz, safetensors_e
 from attn_cli.vectors.binary import LONGEST_HEADER, binary_format
 from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
 from attn_cli.vectors.original import FileRows, Original, exactly, look_at, packing, pieces
-from attn_cli.vectors.table import Table, Vectors, as_bytes, read_table, table_of
+from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
 from attn_cli.vectors.text import read_rows, text_format
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
+    from attn_cli.vectors.interface import Vectors
 
+ENOUGH = 1 << 18
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
 PICKLE, TORCH = b"\x80", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"
 ZIP, NPY = b"PK\x03\x04", b"\x93NUMPY"
@@ -85,12 +87,7 @@ def _refuse(original: Original, start: bytes) -> None:
 
 def _lines(original: Original, packed: str) -> Vectors:
     """Return what a text or a word2vec binary holds, packed or not."""
-    with original.opened() as file:
-        start = b""
-        for piece in pieces(file, packed, original.name):
-            start += piece
-            if len(start) >= INDEXED_FROM:
-                break
+    start, is_all = _start(original, packed)
     if _is_binary(start):
         if packed:
             raise InputError(
@@ -98,11 +95,26 @@ def _lines(original: Original, packed: str) -> Vectors:
                 f"Unpack it (attn vectors import {original.name}), or: {packed} -dk {original.name}",
             )
         return FileVectors(binary_format(original, start))
-    if len(start) < INDEXED_FROM:
+    if is_all:
         words, matrix, claimed = read_rows(start, original.name)
         kind = "text" if claimed is None else "word2vec text"
         return table_of(original.name, words, matrix, {"format": kind + (f", {packed}" if packed else "")})
     return FileVectors(text_format(original, packed, start))
+
+
+def _start(original: Original, packed: str) -> tuple[bytes, bool]:
+    """Return enough of an unpacked file to know its format by, and whether that is all of it."""
+    with original.opened() as file:
+        if not packed and original.size >= INDEXED_FROM:
+            start = exactly(file, 0, ENOUGH, original.name)
+            if start.count(b"\n") > 1:
+                return start, False
+        start = b""
+        for piece in pieces(file, packed, original.name):
+            start += piece
+            if len(start) >= INDEXED_FROM:
+                return start, False
+    return start, True
 
 
 def _is_binary(start: bytes) -> bool:
@@ -136,7 +148,7 @@ def _safetensors(original: Original) -> Table:
         entries, _ = safetensors_entries(file, original.name)
     matrices = [key for key, entry in entries.items() if len(entry.shape) == 2]
     if "words" in entries or len(matrices) != 1 or _word_list(original) is None:
-        return read_table(str(original.path), original.name)
+        return read_table(original.path, original.name)
     entry = entries[matrices[0]]
     rows = FileRows(original, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
     return table_of(original.name, _words_beside(original), rows, {"format": "safetensors"})
@@ -199,16 +211,16 @@ def _pickled(original: Original) -> Table:
     return table_of(original.name, found.words, matrix, about)
 
 
-def _word_list(original: Original) -> Path | None:
-    """Return the list of words beside a bare matrix, if there is one."""
-    beside = (Path(original.path).with_suffix(suffix) for suffix in WORD_LISTS)
-    return next((path for path in beside if path.is_file()), None)
+def _word_list(original: Original) -> str | None:
+    """Return the path of the list of words beside a bare matrix, if there is one."""
+    stem = os.path.splitext(original.path)[0]
+    return next((stem + suffix for suffix in WORD_LISTS if os.path.isfile(stem + suffix)), None)
 
 
 def _words_beside(original: Original) -> list[bytes]:
     path = _word_list(original)
     if path is None:
-        stem = visible(Path(original.path).stem)
+        stem = visible(os.path.splitext(os.path.basename(original.path))[0])
         raise InputError(
             f"{original.name} holds numbers, and no words.",
             f"Put the words beside it, one a line in the order of the rows, in {stem}.words.",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
+import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import AttnError, CreateError, InputError, UsageError
 from attn_cli.files import SUFFIXES, looks_like_file, written
@@ -12,8 +12,11 @@ from attn_cli.vectors.formats import open_file
 from attn_cli.vectors.index import index_in_memory
 from attn_cli.vectors.onfile import FileVectors, Report
 from attn_cli.vectors.original import look_at, packing, pieces
-from attn_cli.vectors.table import Vectors, nobody
+from attn_cli.vectors.table import nobody
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.vectors.interface import Vectors
 
 TAKEN = ("word2vec", "random")
 UNPACKED = ".vectors"
@@ -23,9 +26,9 @@ class Imported(NamedTuple):
     """What an import did: the name, the file that it now stands for, its vectors, what it stood for before."""
 
     name: str
-    path: Path
+    path: str
     vectors: Vectors
-    before: Path | None
+    before: str | None
 
 
 def keep_index(vectors: Vectors, report: Report = nobody) -> str:
@@ -51,30 +54,31 @@ def import_file(path: str, name: str | None = None, report: Report = nobody) -> 
     before = cache.named_path(name)
     with original.opened() as file:
         packed = packing(file.read(6))
-    target = _unpacked(path, packed, name, report) if packed else Path(path)
-    vectors = open_file(str(target), name)
+    target = _unpacked(path, packed, name, report) if packed else path
+    vectors = open_file(target, name)
     sentence = keep_index(vectors, report)
     if sentence.startswith("No index"):
         raise CreateError(sentence)
     cache.keep_name(name, target)
-    if before and before.suffix == UNPACKED and before.parent == cache.data_folder() and before != target:
-        before.unlink(missing_ok=True)  # nothing else knows of it
+    ours = os.path.realpath(os.path.join(cache.data_folder() or "", f"{name}{UNPACKED}"))
+    if before == ours != os.path.realpath(target) and os.path.exists(ours):
+        os.unlink(ours)  # nothing else knows of it
     return Imported(name, target, vectors, before if before and not _is_same(before, target) else None)
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(one: str, other: str) -> bool:
     try:
-        return one.samefile(other)
+        return os.path.samefile(one, other)
     except OSError:
         return False
 
 
 def _stem(path: str) -> str:
     """Return a file's name without the suffixes that tell its format."""
-    stem = Path(path)
-    while stem.suffix.lower() in SUFFIXES:
-        stem = stem.with_suffix("")
-    return stem.name
+    stem, suffix = os.path.splitext(os.path.basename(path))
+    while suffix.lower() in SUFFIXES:
+        stem, suffix = os.path.splitext(stem)
+    return stem + suffix
 
 
 def _checked(name: str, given: bool) -> str:
@@ -88,7 +92,7 @@ def _checked(name: str, given: bool) -> str:
     )
 
 
-def _unpacked(path: str, packed: str, name: str, report: Report) -> Path:
+def _unpacked(path: str, packed: str, name: str, report: Report) -> str:
     """Unpack a file beside the user's data, all or nothing, and return where."""
     folder = cache.data_folder()
     if folder is None:
@@ -98,14 +102,14 @@ def _unpacked(path: str, packed: str, name: str, report: Report) -> Path:
     cache.make_folder(folder)
     cache.tidy(folder)
     original = look_at(path)
-    target = folder / f"{name}{UNPACKED}"
+    target = os.path.join(folder, f"{name}{UNPACKED}")
     with original.opened() as file, written(target) as stream:
         for piece in pieces(file, packed, original.name):
             stream.write(piece)
             report(file.tell() / max(1, original.size))
     try:
-        open_file(str(target), original.name)  # what cannot be read is not kept
+        open_file(target, original.name)  # what cannot be read is not kept
     except InputError:
-        target.unlink(missing_ok=True)
+        os.unlink(target)
         raise
     return target

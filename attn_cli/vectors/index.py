@@ -2,19 +2,18 @@
 
 The index holds no word and no vector. A hash only proposes a place; the word that stands there decides.
 
-    magic | header's length, its CRC | header (JSON) | first hash of each page | CRC of each page | pages | repeats
+    magic | header's length, its CRC | header (key=value) | first hash of each page | CRC of each page | pages | repeats
 
 A page is PAGE hashes, sorted, then their offsets; `repeats` are the offsets of words that came before.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -89,7 +88,7 @@ class Index:
         encoded = read(16, length) if length <= LARGEST_HEADER else b""
         if crc32(encoded) != checksum:
             raise StaleIndex("a damaged header")
-        self.about: dict[str, Any] = json.loads(encoded)
+        self.about = dict(pair.split("=", 1) for pair in encoded.decode().rstrip().split("\0"))
         self.entries, self.rows = int(self.about["entries"]), int(self.about["rows"])
         self.doubled = self.rows - self.entries
         if self.about["byteorder"] != sys.byteorder:
@@ -101,7 +100,7 @@ class Index:
             raise StaleIndex("of another length")
         self.read = read
         directory = read(self.directory, self.start - self.directory)
-        if crc32(directory) != self.about["directory"]:
+        if crc32(directory) != int(self.about["directory"]):
             raise StaleIndex("a damaged directory")
         self.firsts = memoryview(directory)[: 8 * self.pages].cast("Q")
         self.checksums = memoryview(directory)[8 * self.pages : 12 * self.pages].cast("I")
@@ -127,7 +126,7 @@ class Index:
     def repeats(self) -> NDArray[np.int64]:
         """Return the offsets, ascending, of the rows whose word stood in an earlier row."""
         data = self.read(self.start + 16 * self.entries, 8 * self.doubled)
-        if crc32(data) != self.about["repeats"]:
+        if crc32(data) != int(self.about["repeats"]):
             raise StaleIndex("damaged repeats")
         return np.frombuffer(data, np.int64)
 
@@ -145,7 +144,7 @@ def index_in_memory(encoded: bytes) -> Index:
     return Index(lambda offset, count: encoded[offset : offset + count], len(encoded))
 
 
-def build(parts: Iterable[Entries], same: Callable[[int, int], bool], about: dict[str, object]) -> bytes:
+def build(parts: Iterable[Entries], same: Callable[[int, int], bool], about: dict[str, str]) -> bytes:
     """Return the encoded index of a file's words, given in the file's order.
 
     `same` tells whether the words at two offsets are the same; then only the first is kept.
@@ -189,7 +188,7 @@ def _encoded(
     hashes: NDArray[np.uint64],
     offsets: NDArray[np.int64],
     repeated: NDArray[np.int64],
-    about: dict[str, object],
+    about: dict[str, str],
 ) -> bytes:
     pages = [
         hashes[start : start + PAGE].tobytes() + offsets[start : start + PAGE].tobytes()
@@ -202,7 +201,7 @@ def _encoded(
         "entries": len(hashes), "rows": len(hashes) + len(repeated), "byteorder": sys.byteorder,
         "directory": crc32(directory), "repeats": crc32(repeats),
     }  # fmt: skip
-    header = json.dumps({**about, **facts}).encode()
+    header = "\0".join(f"{key}={value}" for key, value in {**about, **facts}.items()).encode()
     header += b" " * (-len(header) % 8)
     return b"".join(
         [MAGIC, struct.pack("<II", len(header), crc32(header)), header, directory, *pages, repeats]

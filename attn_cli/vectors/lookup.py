@@ -11,11 +11,12 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
-from attn_cli.vectors.table import BUNDLED, Vectors, bundled
+from attn_cli.vectors.table import BUNDLED, bundled
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
+    from attn_cli.vectors.interface import Vectors
 
 
 class Embedded(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from attn_cli.errors import AttnError
@@ -23,9 +22,10 @@ class Listed(NamedTuple):
     where: str
 
 
-def path_of(name: str) -> Path | None:
+def path_of(name: str) -> str | None:
     """Return the file that a name stands for: imported, else downloaded; None if there is none."""
-    return cache.named_path(name) or gensim_data.local(name)
+    path = cache.named_path(name) or gensim_data.local(name)
+    return None if path is None else str(path)
 
 
 def known() -> list[str]:
@@ -44,7 +44,7 @@ def listing() -> list[Listed]:
     return listed
 
 
-def _listed(name: str, source: str, path: Path | None) -> Listed:
+def _listed(name: str, source: str, path: str | None) -> Listed:
     try:
         vectors = open_file(str(path), name)
     except AttnError as error:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.files import regular
+from attn_cli.files import check_regular
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from attn_cli.arrays import Array, Ints
@@ -32,7 +33,7 @@ PACKED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz"}
 class Original(NamedTuple):
     """A regular file as it was when first looked at: its path, printable name, bytes, and time of change."""
 
-    path: Path
+    path: str
     name: str
     size: int
     changed: int
@@ -40,7 +41,8 @@ class Original(NamedTuple):
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
         """Open the file unbuffered; InputError if it is not, or does not stay, what it was."""
-        with regular(self.path).open("rb", buffering=0) as file:
+        check_regular(self.path)
+        with open(self.path, "rb", buffering=0) as file:
             self._check(file)
             try:
                 yield file
@@ -58,8 +60,9 @@ class Original(NamedTuple):
 
 def look_at(path: str | Path, name: str | None = None) -> Original:
     """Return the file at `path` as it is now; FileError if it is no readable regular file."""
-    found = regular(path).stat()
-    return Original(Path(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
+    check_regular(path)
+    found = os.stat(path)
+    return Original(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
 
 
 def exactly(file: IO[bytes], offset: int, count: int, name: str) -> bytes:

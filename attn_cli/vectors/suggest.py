@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from attn_cli.vectors.table import Vectors, as_text
+from attn_cli.vectors.table import as_text
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.vectors.interface import Vectors
 
 MOST_MISTAKES = 3
 SHOWN = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,49 +30,6 @@ class Rows(NamedTuple):
 
     words: list[bytes]
     matrix: Array
-
-
-class Vectors(Protocol):
-    """Word vectors, wherever they are: what lookup, neighbours and export need of them."""
-
-    @property
-    def source(self) -> str:
-        """word2vec for the bundled ones, else file."""
-
-    @property
-    def name(self) -> str:
-        """What they are called, printable."""
-
-    @property
-    def dim(self) -> int:
-        """How many numbers a vector has."""
-
-    @property
-    def n_words(self) -> int:
-        """How many words have one."""
-
-    @property
-    def length(self) -> float | None:
-        """The one Euclidean length that all vectors have, where the file states one."""
-
-    @property
-    def about(self) -> dict[str, str]:
-        """What else is known of them; `doubled` counts the rows whose word came before."""
-
-    def find(self, words: Iterable[str]) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that have one."""
-
-    def rows(self, report: Callable[[float], None] = ...) -> Iterator[Rows]:
-        """Yield all words and vectors, some after the other, in order."""
-
-    def word_blocks(self) -> Iterator[list[bytes]]:
-        """Yield all words, some after the other, in order."""
-
-    def fingerprint(self) -> str:
-        """Return what tells these vectors from others."""
-
-    def describe(self) -> dict[str, object]:
-        """Return what is known of them: size, format, and what their maker noted."""
 
 
 def as_bytes(word: str) -> bytes:

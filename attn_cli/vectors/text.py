@@ -207,16 +207,17 @@ def text_format(original: Original, packed: str, start: bytes) -> TextFormat:
     """Return how a text is laid out, from its first bytes (`start`, cut off anywhere)."""
     name = original.name
     lines = start.split(b"\n")
-    if len(start) >= PIECE:
-        lines = lines[:-1]
-    if not lines:
+    is_all = len(start) == original.size and not packed
+    if len(lines) > 1 and not is_all:
+        lines = lines[:-1]  # it may be cut off
+    if len(lines) == 1 and len(lines[0]) >= LONGEST_LINE:
         raise InputError(
             f"{name}, line 1: a line of more than {PIECE:,} bytes.", "Is this a text of vectors?"
         )
     bom = len(BOM) if start.startswith(BOM) else 0
     lines[0] = lines[0][bom:]
     rows = first_rows(lines)
-    claimed, dim = measured(rows, name, len(start) < PIECE)
+    claimed, dim = measured(rows, name, is_all)
     if claimed is None:
         return TextFormat(original, packed, bom, dim, None)
     room = original.size // (2 * dim + 1) if not packed else claimed

@@ -1,0 +1,56 @@
+"""What lookup, neighbours and export need of word vectors, wherever they are; for type checkers, and readers.
+
+Table (rows in memory or in a file of equal rows) and FileVectors (text, word2vec binary) have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.vectors.table import Rows
+
+
+class Vectors(Protocol):
+    """Word vectors, wherever they are: what lookup, neighbours and export need of them."""
+
+    @property
+    def source(self) -> str:
+        """word2vec for the bundled ones, else file."""
+
+    @property
+    def name(self) -> str:
+        """What they are called, printable."""
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+
+    @property
+    def n_words(self) -> int:
+        """How many words have one."""
+
+    @property
+    def length(self) -> float | None:
+        """The one Euclidean length that all vectors have, where the file states one."""
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What else is known of them; `doubled` counts the rows whose word came before."""
+
+    def find(self, words: Iterable[str]) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that have one."""
+
+    def rows(self, report: Callable[[float], None] = ...) -> Iterator[Rows]:
+        """Yield all words and vectors, some after the other, in order."""
+
+    def word_blocks(self) -> Iterator[list[bytes]]:
+        """Yield all words, some after the other, in order."""
+
+    def fingerprint(self) -> str:
+        """Return what tells these vectors from others."""
+
+    def describe(self) -> dict[str, object]:
+        """Return what is known of them: size, format, and what their maker noted."""

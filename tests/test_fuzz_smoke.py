@@ -1,0 +1,33 @@
+"""The campaigns of tests/fuzz, in small: that they run, and that nothing they find so quickly is new."""
+
+import random
+import signal
+import sys
+
+import pytest
+
+from tests.fuzz import kill
+from tests.fuzz.campaign import NAMES, apart
+from tests.fuzz.seeds import READERS
+
+CASES = 3000
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and forks")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damaged_files_end_in_a_sentence_and_never_in_a_wrong_vector(name):
+    outcome = apart(name, CASES // len(NAMES) + 1, 7, None)
+    assert not outcome.crashed, "\n".join(first for _, first in outcome.crashes.values())
+    assert 0 < outcome.opened < outcome.cases
+
+
+def test_cases_are_the_same_for_the_same_seed():
+    reader = READERS["mixed"]
+    one, other = (reader.damaged(reader.seeds[0], random.Random(5)) for _ in range(2))
+    assert one == other
+
+
+def test_a_killed_import_leaves_a_sound_index_or_none():
+    with kill.stage(4 * kill.LINES // 5) as on:
+        told = kill.killed(on, 6, signal.SIGKILL, seed=3, taken=0.4)
+    assert told.lost == []
