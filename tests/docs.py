@@ -245,6 +245,8 @@ def run(command: str, folder: Path) -> list[str]:
     python = shlex.quote(sys.executable)
     script = f'python() {{ {python} "$@"; }}; attn() {{ python -m attn_cli "$@"; }}; set -o pipefail\n'
     plain = {"COLUMNS": str(WIDTH), "LC_ALL": "C.UTF-8", "TERM": "dumb", "HOME": str(folder)}
+    plain |= {"XDG_CACHE_HOME": f"{folder}/.cache", "XDG_DATA_HOME": f"{folder}/.data"}
+    plain |= {"GENSIM_DATA_DIR": f"{folder}/.gensim-data"}
     done = subprocess.run(
         ["bash", "-c", script + command],
         stdin=subprocess.DEVNULL,

@@ -542,6 +542,10 @@ OTHERS: list[tuple[str, ...]] = [
     ("vectors", "nearest", "Colour"),
     ("vectors", "nearest", "x", "-e", "vectors.txt", "--top", "1"),
     ("vectors", "nearest", "colour", "--top", "40"),
+    ("vectors", "nearest", "colur", "--top", "1"),
+    ("vectors", "analogy", "man", "King", "woman"),
+    ("vectors", "analogy", "x", "y", "x", "-e", "vectors.txt"),
+    ("vectors", "list"),
     ("learn", "score", "roles", "treebank.conllu"),
     ("learn", "score", str(data_path("roles.safetensors")), "treebank.conllu", "-e", "word2vec"),
 ]
@@ -756,6 +760,8 @@ GOOD = {
     "examples": ("example",),
     "vectors": ("vectors", "info"),
     "nearest": ("vectors", "nearest", "colour", "--top", "2"),
+    "analogy": ("vectors", "analogy", "man", "king", "woman", "--top", "2"),
+    "vectors-list": ("vectors", "list"),
     "learned": ("explain", "she likes coffee"),
     "score": ("learn", "score", "roles", "treebank.conllu"),
 }
@@ -876,6 +882,8 @@ WRONG: list[tuple[str, Callable[[Record], None]]] = [
     ("vectors", put("source", "random")),
     ("nearest", put("neighbours", 0, "cosine", 2)),
     ("nearest", put("neighbours", 0, "word", None)),
+    ("analogy", put("words", ["man", "king"])),
+    ("vectors-list", put("vectors", 0, "source", "found")),
     ("trace", put("embedding", "oov", "")),
     ("trace", put("projection", "source", "learned")),
     ("trace", put("projection", "layer", 0)),

@@ -60,15 +60,15 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
         records = [one._asdict() for one in listed]
         deliver_json({"schema": "attn/1", "kind": "vectors-list", "vectors": records}, view)
         return
-    rows = [("name", "words", "dim", "format", "where")]
+    rows = [("name", "words", "dim", "format", "file")]
     for one in listed:
         count = "?" if one.words is None else f"{one.words:,}"
-        rows.append((one.name, count, "?" if one.dim is None else f"{one.dim:,}", one.format, one.where))
+        rows.append((one.name, count, "?" if one.dim is None else f"{one.dim:,}", one.format, one.path or "comes with attn"))
     shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in shown) for column in range(4)]
     lines = (
-        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {kind:<{widths[3]}}  {where}\n"
-        for name, words, dim, kind, where in shown
+        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {kind:<{widths[3]}}  {path}\n"
+        for name, words, dim, kind, path in shown
     )
     deliver("".join(lines), view)
 

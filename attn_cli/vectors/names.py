@@ -19,7 +19,7 @@ class Listed(NamedTuple):
     words: int | None
     dim: int | None
     format: str
-    where: str
+    path: str | None
 
 
 def path_of(name: str) -> str | None:
@@ -36,7 +36,7 @@ def known() -> list[str]:
 def listing() -> list[Listed]:
     """Return the bundled set and every named one, without reading any of them through."""
     table = bundled()
-    listed = [Listed(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", "bundled")]
+    listed = [Listed(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)]
     imported = set(cache.names())
     for name in known():
         source = "imported" if name in imported else "downloaded"
