@@ -542,7 +542,6 @@ OTHERS: list[tuple[str, ...]] = [
     ("vectors", "nearest", "Colour"),
     ("vectors", "nearest", "x", "-e", "vectors.txt", "--top", "1"),
     ("vectors", "nearest", "colour", "--top", "40"),
-    ("vectors", "nearest", "colur", "--top", "1"),
     ("vectors", "analogy", "man", "King", "woman"),
     ("vectors", "analogy", "x", "y", "x", "-e", "vectors.txt"),
     ("vectors", "list"),

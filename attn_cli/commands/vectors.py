@@ -62,8 +62,8 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
         return
     rows = [("name", "words", "dim", "format", "file")]
     for one in listed:
-        count = "?" if one.words is None else f"{one.words:,}"
-        rows.append((one.name, count, "?" if one.dim is None else f"{one.dim:,}", one.format, one.path or "comes with attn"))
+        count, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
+        rows.append((one.name, count, dim, one.format, one.path or "comes with attn"))
     shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in shown) for column in range(4)]
     lines = (
