@@ -228,10 +228,14 @@ class NpyHeader(NamedTuple):
 
 def npy_header(stream: IO[bytes], size: int, where: str) -> NpyHeader:
     """Return the header of a .npy file of `size` bytes; InputError if its array is unsound or does not fit in."""
+    import warnings
+
     try:
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        header = NpyHeader(*read[version](stream))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python 2's headers, which are read
+            header = NpyHeader(*read[version](stream))
     except Exception:  # a header is parsed as Python's literals, and a bad one fails in a dozen ways
         raise InputError(f"{where} is not a sound .npy file.") from None
     shape, _, dtype = header

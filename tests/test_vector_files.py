@@ -367,11 +367,9 @@ def test_without_a_cache_the_file_is_searched_and_that_is_told_once(file, own, m
 def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
     assert word_hash(b"") == 0xCBF29CE484222325 and word_hash(b"foobar") == 0x85944171F73967E8
     words = [b"a", b"foobar", "naïve".encode(), b"x" * 50, b"", b"y" * 4097]
-    data = np.frombuffer(b" ".join(words), np.uint8)
-    starts = np.cumsum([0, *[len(word) + 1 for word in words[:-1]]])
-    hashes, lengths = hash_words(data, starts, 4096)
-    assert hashes[:-1].tolist() == [word_hash(word) for word in words[:-1]]
-    assert lengths.tolist() == [len(word) for word in words]
+    lengths = np.array([len(word) for word in words])
+    hashes = hash_words(np.frombuffer(b"".join(words), np.uint8), np.cumsum(lengths) - lengths, lengths)
+    assert hashes.tolist() == [word_hash(word) for word in words]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=60))
@@ -642,6 +640,109 @@ def test_the_quick_way_and_the_careful_way_read_the_same(rows, join, file, own):
     firsts = dict(reversed(rows))
     for word in words:
         assert one[word].tolist() == other[word].tolist() == firsts[word]
+
+
+# What a fuzzer found
+
+
+def test_too_many_numbers_in_one_line_do_not_make_up_for_too_few_in_another(file, own):
+    good = b"".join(b"w%d 1 2 3 4\n" % i for i in range(50))
+    both = on_file(file(good + b"new york 1 2 3 4\nbad 1 2 3\n"))
+    with pytest.raises(InputError, match="line 52: 3 numbers; 4 were expected"):
+        both.indexed()
+    for data in (
+        good + b"new york 1 2 3 4\n" + good,
+        b" lead 1 2 3 4\n" + good,
+        good + b"\n\ntail 1 2 3 4\n\n",
+    ):
+        path = file(data, f"{len(data)}{data[:1]!r}")
+        searched, indexed = on_file(path), on_file(path)
+        indexed.indexed()
+        words = ["new york", "new", "lead", "tail", "w0", "w49", "\nw0"]
+        wanted = searched.find(words)
+        assert "w49" in wanted and len(wanted) == 3
+        assert {word: row.tolist() for word, row in indexed.find(words).items()} == {
+            word: row.tolist() for word, row in wanted.items()
+        }
+        with open(path, "rb") as stream:
+            alone = {word for word in words if searched.form.search(stream, {as_bytes(word)})}
+        assert alone == set(wanted)
+
+
+@pytest.mark.parametrize("without", [1, 30, 59])
+def test_a_newline_that_is_missing_between_records_moves_no_other_word(without, file, own):
+    words = [f"w{i}" for i in range(60)]
+    matrix = np.arange(120, dtype=np.float32).reshape(60, 2)
+    data = header(words, matrix) + b"".join(
+        (b"" if i == without else b"\n") + records([word], matrix[i : i + 1]) for i, word in enumerate(words)
+    )
+    vectors = on_file(file(data), binary=True)
+    assert vectors.indexed().entries == 60
+    assert {word: row.tolist() for word, row in vectors.find(words).items()} == {
+        word: row.tolist() for word, row in zip(words, matrix, strict=True)
+    }
+
+
+def table_with(path, about, words=b"she\nhe\nshe"):
+    from attn_cli.tensors import write_safetensors
+
+    arrays = {"vectors": np.eye(3, 2), "words": np.frombuffer(words, np.uint8)}
+    with path.open("wb") as stream:
+        write_safetensors(stream, arrays, about)
+    return str(path)
+
+
+@pytest.mark.parametrize("lie", ["-1", "2", "x", "18446744073709551615"])
+def test_what_a_table_says_of_its_doubled_words_is_counted_and_not_believed(lie, tmp_path, own):
+    vectors = open_file(table_with(tmp_path / "t.safetensors", {"doubled": lie}))
+    assert vectors.n_words == 2 and vectors.about["doubled"] == "1"
+    assert [word for part in vectors.rows() for word in part.words] == [b"she", b"he"]
+
+
+LIES = [{"length": "nan"}, {"length": "1e999"}, {"settings": "[1, Infinity]"}, {"settings": "[" * 200_000}]
+
+
+@pytest.mark.parametrize("about", LIES, ids=range(4))
+def test_what_a_table_says_of_itself_never_becomes_json_that_is_none(about, tmp_path, own):
+    path = table_with(tmp_path / "t.safetensors", about)
+    told = here("vectors", "info", path, "-f", "json")
+    assert told.code == 0 and '"length": null' in told.out and '"settings": null' in told.out
+    assert here("self", "she zzz", "-e", path, "--oov", "random").code == 0
+
+
+def test_damaged_repeats_of_an_index_are_made_anew(file, own):
+    path = file(LARGE_TEXT + b"fox" + LARGE_TEXT.split(b"\n")[0][3:] + b"\n", "large.txt")
+    vectors = open_table(path)
+    assert "1 doubled" in keep_index(vectors)
+    kept = Path(cache.index_path(vectors.form.original))
+    sound = kept.read_bytes()
+    kept.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    told = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
+    assert told.code == 0 and told.err == ""
+    assert here("vectors", "nearest", "fox", "-e", path, "--top", "1").err.startswith("attn: Indexed")
+
+
+def test_arrays_that_numpy_itself_stumbles_over_are_refused(tmp_path, own):
+    words = np.array(["she", "he"])
+    words.view("<u4")[0] = 0x110000
+    np.savez(tmp_path / "two.npz", words=words, vectors=np.eye(2))
+    with pytest.raises(InputError, match="holds what is no text"):
+        open_file(str(tmp_path / "two.npz"))
+    flat = b"{'descr': '<f4', 'fortran_order': True, 'shape': (0, 9223372036854775807), }"
+    flat += b" " * (117 - len(flat)) + b"\n"
+    (tmp_path / "three.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(flat)) + flat)
+    (tmp_path / "three.words").write_bytes(b"")
+    with pytest.raises(InputError, match="not a row for each word"):
+        open_file(str(tmp_path / "three.npy"))
+
+
+def test_no_warning_of_a_library_reaches_the_reader(file, own):
+    signalling = b"1 2\nshe " + struct.pack("<I", 0x7F800001) * 2
+    with pytest.raises(InputError, match="NaN"):
+        open_file(file(signalling)).find(["she"])
+    with pytest.raises(InputError):
+        open_file(file(b"the \x1c\n", "white"))
+    assert open_file(file(b"she 1e300 1\n", "huge")).fingerprint()
 
 
 # Names

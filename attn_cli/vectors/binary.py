@@ -13,9 +13,9 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.vectors.index import Entries, hash_words
+from attn_cli.vectors.lines import MOST_NUMBERS, bad_header
 from attn_cli.vectors.original import PIECE, Original, exactly
-from attn_cli.vectors.table import LONGEST_WORD
-from attn_cli.vectors.text import MOST_NUMBERS, bad_header
+from attn_cli.vectors.table import LONGEST_WORD, doubles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +75,7 @@ class BinaryFormat(NamedTuple):
         if start is None or start.end() + self.size > window.end:
             return None
         numbers = bytes(window.buffer[start.end() : start.end() + self.size])
-        return start[1], np.frombuffer(numbers, "<f4").astype(np.float64), start.end() + self.size
+        return start[1], doubles(np.frombuffer(numbers, "<f4")), start.end() + self.size
 
     def _check(self, window: _Window, used: int) -> None:
         """Refuse what cannot become a record whatever bytes follow."""
@@ -134,19 +134,18 @@ class BinaryFormat(NamedTuple):
     def _entries(self, window: _Window, end: int, words: list[bytes]) -> Entries:
         lengths = np.fromiter(map(len, words), np.int64, len(words))
         joined = np.frombuffer(b" ".join(words) + b" ", np.uint8)
-        hashes, _ = hash_words(joined, np.cumsum(lengths + 1) - lengths - 1, LONGEST_WORD)
+        hashes = hash_words(joined, np.cumsum(lengths + 1) - lengths - 1, lengths)
         return Entries(hashes, self._offsets(window, end, lengths) + window.offset)
 
     def _offsets(self, window: _Window, end: int, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return where in the window its words stand."""
         sizes = lengths + 1 + self.size
-        newlines = end - int(sizes.sum())
-        if newlines not in (0, len(sizes) - 1, len(sizes)) or len(sizes) == 1:
+        before = np.full(len(sizes), end > sizes.sum())
+        before[0] = window.buffer[0] == 10
+        if end != sizes.sum() + before.sum():  # some have a newline, some have none
             return np.array(
                 [found.start(1) for found in self._words.finditer(window.buffer, 0, end)], np.int64
             )
-        before = np.full(len(sizes), newlines > 0)
-        before[0] = newlines == len(sizes)
         return np.cumsum(sizes + before) - sizes
 
     def same(self, file: IO[bytes], one: int, other: int) -> bool:
@@ -165,7 +164,7 @@ class BinaryFormat(NamedTuple):
         data = exactly(file, offset, count, self.original.name)
         if not data.startswith(wanted + b" "):
             return None
-        return np.frombuffer(data, "<f4", self.dim, len(wanted) + 1).astype(np.float64)
+        return doubles(np.frombuffer(data, "<f4", self.dim, len(wanted) + 1))
 
     def rows(
         self, file: IO[bytes], dtype: type[np.floating]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +12,11 @@ from attn_cli.errors import InputError
 from attn_cli.files import read_bytes
 from attn_cli.tensors import is_safetensors, npy_header, read_npz, safetensors_entries
 from attn_cli.vectors.binary import LONGEST_HEADER, binary_format
+from attn_cli.vectors.lines import read_rows
 from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
 from attn_cli.vectors.original import FileRows, Original, exactly, look_at, packing, pieces
 from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
-from attn_cli.vectors.text import read_rows, text_format
+from attn_cli.vectors.text import text_format
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -129,9 +131,10 @@ def _is_binary(start: bytes) -> bool:
         return False
     head = rest[:4096]
     try:
-        head[: max(0, len(head) - 4)].decode("utf-8")
+        head.decode("utf-8")
     except UnicodeDecodeError as error:
-        return error.start < len(head) - 8
+        if error.start < 4093 or error.reason != "unexpected end of data":  # else a letter is cut in two
+            return True
     return any(byte < 9 or 13 < byte < 32 for byte in head)
 
 
@@ -163,7 +166,7 @@ def npy_rows(original: Original) -> FileRows | Array:
     with original.opened() as file:
         shape, is_fortran, dtype = npy_header(file, original.size, original.name)
         offset = file.tell()
-        if len(shape) != 2:
+        if len(shape) != 2 or not 0 < min(shape) <= max(shape) <= original.size:
             raise InputError(f"{original.name} holds an array of shape {shape}, not a row for each word.")
         if offset + shape[0] * shape[1] * dtype.itemsize > original.size:
             raise InputError(f"{original.name} is cut off: its header claims the shape {shape}.")
@@ -189,12 +192,16 @@ def _npz(original: Original, start: bytes) -> Table:
             f"{original.name} holds {len(matrices)} matrices and {len(lists)} lists of words; one of each is wanted.",
             "Save it as numpy.savez('vectors.npz', words=words, vectors=matrix).",
         )
-    words = _word_array(arrays[lists[0]]) if lists else _words_beside(original)
+    words = _word_array(arrays[lists[0]], original.name) if lists else _words_beside(original)
     return table_of(original.name, words, arrays[matrices[0]], {"format": "npz"})
 
 
-def _word_array(array: Array) -> list[bytes]:
+def _word_array(array: Array, name: str) -> list[bytes]:
     """Return the words of an array of text, or of bytes."""
+    if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
+        codes = np.frombuffer(array.tobytes(), np.dtype("u4").newbyteorder(array.dtype.byteorder))
+        if codes.max() > sys.maxunicode:  # NumPy does not look, and makes text that is none
+            raise InputError(f"{name}: its list of words holds what is no text.")
     return [as_bytes(word) if isinstance(word, str) else bytes(word) for word in array.tolist()]
 
 

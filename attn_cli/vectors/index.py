@@ -49,32 +49,19 @@ def word_hash(word: bytes) -> int:
 
 
 def hash_words(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], longest: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return hash and length of the word at each start; a word ends before a space or a tab.
-
-    A word of more than `longest` bytes is given up, with the length longest + 1.
-    """
-    hashes = np.full(len(starts), BASIS, np.uint64)
-    lengths = np.zeros(len(starts), np.int64)
-    left = np.arange(len(starts))
-    at = starts
-    h = hashes.copy()
-    for length in range(longest + 1):
-        # Beyond the data's end everything is a space.
-        inside = at < len(data)
-        byte = data[at] if inside.all() else np.where(inside, data[np.minimum(at, len(data) - 1)], 32)
-        goes_on = (byte != 32) & (byte != 9)
-        if not goes_on.all():
-            ended = left[~goes_on]
-            hashes[ended], lengths[ended] = h[~goes_on], length
-            left, at, h, byte = left[goes_on], at[goes_on], h[goes_on], byte[goes_on]
-            if not len(left):
-                return hashes, lengths
-        h = (h ^ byte.astype(np.uint64)) * np.uint64(PRIME)
-        at = at + 1
-    lengths[left] = longest + 1
-    return hashes, lengths
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Return the hashes of the words that stand in `data` at these starts, with these lengths."""
+    order = np.argsort(-lengths)
+    at, left = starts[order], len(order)
+    shrinking = lengths[order]
+    h = np.full(len(order), BASIS, np.uint64)
+    for length in range(int(shrinking[0]) if left else 0):
+        left = int(np.searchsorted(-shrinking[:left], -length))  # words longer than this
+        h[:left] = (h[:left] ^ data[at[:left] + length]) * np.uint64(PRIME)
+    hashes = np.empty_like(h)
+    hashes[order] = h
+    return hashes
 
 
 class Index:
@@ -90,7 +77,7 @@ class Index:
             raise StaleIndex("a damaged header")
         self.about = dict(pair.split("=", 1) for pair in encoded.decode().rstrip().split("\0"))
         self.entries, self.rows = int(self.about["entries"]), int(self.about["rows"])
-        self.doubled = self.rows - self.entries
+        self.doubled, self.repeated = self.rows - self.entries, int(self.about["repeats"])
         if self.about["byteorder"] != sys.byteorder:
             raise StaleIndex("of another machine")
         self.pages = -(-self.entries // PAGE)
@@ -126,7 +113,7 @@ class Index:
     def repeats(self) -> NDArray[np.int64]:
         """Return the offsets, ascending, of the rows whose word stood in an earlier row."""
         data = self.read(self.start + 16 * self.entries, 8 * self.doubled)
-        if crc32(data) != int(self.about["repeats"]):
+        if crc32(data) != self.repeated:
             raise StaleIndex("damaged repeats")
         return np.frombuffer(data, np.int64)
 

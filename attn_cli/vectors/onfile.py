@@ -14,6 +14,8 @@ from attn_cli.vectors.table import Rows, as_bytes, fingerprint_rows, finite, nob
 from attn_cli.vectors.text import TextFormat
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attn_cli.arrays import Array
 
 Report: TypeAlias = Callable[[float], None]
@@ -94,7 +96,7 @@ class FileVectors:
 
     def rows(self, report: Report = nobody, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
-        repeats = self.indexed().repeats()
+        repeats = self._repeats()
         with self.form.original.opened() as file:
             for offsets, words, matrix in self.form.rows(file, dtype):
                 low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
@@ -105,6 +107,14 @@ class FileVectors:
                 if words:
                     yield Rows(words, matrix)
                 report(file.tell() / max(1, self.form.original.size))
+
+    def _repeats(self) -> NDArray[np.int64]:
+        try:
+            return self.indexed().repeats()
+        except StaleIndex:
+            cache.forget_index(self.form.original)
+            self.index = None
+            return self.indexed().repeats()
 
     def describe(self) -> dict[str, object]:
         """Return what is known of the file: its size and format."""
@@ -137,7 +147,8 @@ class FileVectors:
         for words, matrix in self.rows():
             told.update(b"\n" + b"\n".join(words))
             here = wanted[(wanted >= before) & (wanted < before + len(words))] - before
-            kept.append(np.ascontiguousarray(matrix[here], dtype="<f4").tobytes())
+            with np.errstate(all="ignore"):
+                kept.append(np.ascontiguousarray(matrix[here], dtype="<f4").tobytes())
             before += len(words)
         told.update(b"\n")
         told.update(b"".join(kept))

@@ -54,6 +54,12 @@ def finite(vector: Array, word: str, name: str) -> Array:
     return vector
 
 
+def doubles(numbers: Array) -> Array:
+    """Return numbers as float64; a signalling NaN is as good as any."""
+    with np.errstate(invalid="ignore"):
+        return numbers.astype(np.float64)
+
+
 def fingerprint_rows(count: int) -> NDArray[np.intp]:
     """Return which of so many rows count in a fingerprint."""
     return np.linspace(0, count - 1, FINGERPRINT_ROWS).astype(np.intp)
@@ -90,9 +96,10 @@ class Table(NamedTuple):
     def length(self) -> float | None:
         """The one Euclidean length that all vectors have, where the file states one."""
         try:
-            return float(self.about["length"])
+            length = float(self.about["length"])
         except (KeyError, ValueError):
             return None
+        return length if 0 < length < float("inf") else None
 
     def fingerprint(self) -> str:
         """Return what tells this table from others: a hash of its words, its shape, and rows spread over it.
@@ -102,7 +109,8 @@ class Table(NamedTuple):
         import hashlib  # only learned models ask
 
         spread = fingerprint_rows(len(self.matrix))
-        rows = np.ascontiguousarray(self.matrix[spread], dtype="<f4")
+        with np.errstate(all="ignore"):
+            rows = np.ascontiguousarray(self.matrix[spread], dtype="<f4")
         told = hashlib.blake2b(f"{self.matrix.shape}".encode(), digest_size=16)
         told.update(self.block)
         told.update(rows.tobytes())
@@ -131,7 +139,7 @@ class Table(NamedTuple):
         for word in words:
             at = self.block.find(b"\n" + as_bytes(word) + b"\n")
             if at >= 0 and word and "\n" not in word:
-                vector = self.matrix[self.block.count(b"\n", 0, at)].astype(np.float64)
+                vector = doubles(self.matrix[self.block.count(b"\n", 0, at)])
                 found[word] = finite(vector, word, self.name)
         return found
 
@@ -140,7 +148,8 @@ class Table(NamedTuple):
         noted = {key: value for key, value in self.about.items() if key not in ("format", "length")}
         try:
             settings = json.loads(noted.pop("settings", "null"))
-        except ValueError:
+            json.dumps(settings, allow_nan=False)
+        except (ValueError, RecursionError):
             settings = None
         return {
             "source": self.source,
@@ -215,7 +224,8 @@ def read_table(path: str, name: str | None = None) -> Table:
             )
         block = exactly(file, words.offset, words.size, original.name)
     rows = FileRows(original, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
-    return _table("file", original.name, block, rows, about)
+    about = {key: value for key, value in about.items() if key != "doubled"}
+    return table_of(original.name, block.split(b"\n"), rows, about)
 
 
 def write_table(

@@ -1,0 +1,178 @@
+"""Lines of word vectors as text: a word, and its numbers counted from the right; what a header claims.
+
+Fields are parted by spaces and tabs, and by nothing else that looks like space: a word may hold anything but a newline.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from attn_cli.errors import InputError
+from attn_cli.vectors.table import LONGEST_WORD
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.arrays import Array
+
+MOST_NUMBERS = 100_000
+FIRST_ROWS = 100
+BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r"
+Row: TypeAlias = tuple[int, list[bytes]]  # a line's number, and its fields
+
+
+def fields_of(line: bytes) -> list[bytes]:
+    """Return what stands between spaces and tabs."""
+    return [field for field in line.rstrip(BLANK).replace(b"\t", b" ").split(b" ") if field]
+
+
+def first_rows(lines: list[bytes]) -> list[Row]:
+    """Return the first lines that are not blank, as fields, with their numbers."""
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if line.strip(BLANK):
+            rows.append((number, fields_of(line)))
+            if len(rows) == FIRST_ROWS:
+                break
+    return rows
+
+
+def measured(rows: list[Row], name: str, is_all: bool) -> tuple[int | None, int]:
+    """Return (words claimed by a header, numbers in a vector) as the first rows have them."""
+    if not rows:
+        raise InputError(f"{name} is empty.", "Type a word and its numbers on each line.")
+    header = _header(rows, name)
+    if header:
+        if header[1] > MOST_NUMBERS:
+            raise InputError(f"{name}, line 1: {header[1]:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
+        if len(rows) == 1 and is_all:
+            raise InputError(f"{name}, line 1: the header claims {header[0]:,} words; there are none below.")
+        return header
+    (usual, count), *_ = Counter(len(fields) for _, fields in rows).most_common(1)
+    if count == 1 or usual < 2:
+        usual = len(rows[0][1])
+    if usual < 2:
+        raise InputError(f"{name}, line {rows[0][0]}: a word without numbers.", "Type them after the word.")
+    if usual > MOST_NUMBERS + 1:
+        raise InputError(f"{name}: {usual - 1:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
+    return None, usual - 1
+
+
+def _header(rows: list[Row], name: str) -> tuple[int, int] | None:
+    """Return (words, dim) if the first row is a header: two whole numbers, unlike the rows below."""
+    first = rows[0][1]
+    if len(first) != 2:
+        return None
+    below = len(rows[1][1]) if len(rows) > 1 else 0
+    plain = all(field.isdigit() and len(field) < 16 for field in first)
+    if below > 2 and not plain and all(_is_number(field, underscore=True) for field in first):
+        raise bad_header(b" ".join(first), name)
+    if not plain:
+        return None
+    words, dim = int(first[0]), int(first[1])
+    if (below > 2 or not below) and (words < 1 or dim < 1):
+        raise bad_header(b" ".join(first), name)
+    is_header = not below or below > 2 or (dim == 1 and words == len(rows) - 1)
+    return (words, dim) if is_header else None
+
+
+def bad_header(line: bytes, name: str) -> InputError:
+    """Return the error for a first line that is meant as a header and is none."""
+    shown = visible(line[:40].decode("utf-8", "replace"))
+    return InputError(
+        f"{name}, line 1: the header {shown!r} is not two whole numbers above 0.",
+        "Write how many words there are, and how many numbers each has, as 400000 50.",
+    )
+
+
+def is_plain(data: NDArray[np.uint8], n_lines: int) -> bool:
+    """Tell whether whole lines hold no control characters but tabs, and newlines of one kind."""
+    controls = np.count_nonzero(data < 32)
+    if controls == n_lines:
+        return True
+    returns = np.count_nonzero(data == 13)
+    return controls == n_lines + returns + np.count_nonzero(data == 9) and returns in (0, n_lines)
+
+
+def parsed(
+    lines: list[bytes], dim: int, dtype: type[np.floating]
+) -> tuple[list[bytes], NDArray[np.floating]] | None:
+    """Return words and matrix of plain lines in which all is usual; None if a closer look is needed."""
+    words, numbers = [], []
+    for line in lines:
+        parts = line.split(None, 1)
+        if len(parts) != 2 or len(parts[0]) > LONGEST_WORD:
+            return None
+        words.append(parts[0])
+        numbers.append(parts[1])
+    try:
+        matrix = np.loadtxt([row.decode("ascii") for row in numbers], dtype=dtype, comments=None, ndmin=2)
+    except ValueError:
+        return None
+    return (words, matrix) if matrix.shape == (len(lines), dim) else None
+
+
+def word_of(line: bytes, fields: list[bytes], dim: int, where: Callable[[], str], claim: str) -> bytes:
+    """Return the word of a line whose word may hold spaces: what is left of the last `dim` fields."""
+    spare = len(fields) - dim
+    if spare < 1 or (spare > 1 and any(_is_number(field) for field in fields[1:spare])):
+        raise InputError(
+            f"{where()}: {len(fields) - 1} numbers; {dim} were expected{claim}.",
+            "Give every word equally many numbers.",
+        )
+    word = line.strip(BLANK).replace(b"\t", b" ")
+    for _ in range(dim):
+        word = word[: word.rindex(b" ")].rstrip(b" ")
+    if len(word) > LONGEST_WORD:
+        raise InputError(f"{where()}: a word of {len(word):,} bytes; {LONGEST_WORD:,} are the limit.")
+    return word
+
+
+def _is_number(field: bytes, underscore: bool = False) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return field[:2].lower() == b"0x" and underscore
+    return underscore or b"_" not in field
+
+
+def numbers_of(fields: list[bytes], where: Callable[[], str], finite: bool = True) -> list[float]:
+    """Return the fields as numbers; InputError where one is none, or, with `finite`, is NaN or infinity."""
+    for field in fields:
+        if not _is_number(field):
+            shown = visible(field[:40].decode("utf-8", "replace"))
+            raise InputError(f"{where()}: {shown!r} is not a number.", "Write numbers as 0.25, with a point.")
+    numbers = [float(field) for field in fields]
+    if finite and not np.isfinite(numbers).all():
+        raise InputError(f"{where()}: a number is not finite.", "Replace NaN and infinity.")
+    return numbers
+
+
+def read_rows(
+    data: bytes, name: str, dtype: type[np.floating] = np.float64
+) -> tuple[list[bytes], Array, int | None]:
+    """Return words, matrix and the header's claim of a whole text; every row must be sound."""
+    lines = data.removeprefix(BOM).split(b"\n")
+    claimed, dim = measured(first_rows(lines), name, True)
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip(BLANK)]
+    if claimed is not None:
+        numbered = numbered[1:]
+    claim = "" if claimed is None else " by line 1"
+    plain = is_plain(np.frombuffer(data, np.uint8), data.count(b"\n"))
+    quick = parsed([line for _, line in numbered], dim, dtype) if plain else None
+    if quick is None or not np.isfinite(quick[1]).all():
+        words, vectors = [], []
+        for number, line in numbered:
+            where = f"{name}, line {number}".__str__
+            words.append(word_of(line, fields_of(line), dim, where, claim))
+            vectors.append(numbers_of(fields_of(line)[-dim:], where))
+        quick = words, np.array(vectors, dtype)
+    if claimed is not None and claimed != len(numbered):
+        raise InputError(f"{name}, line 1: the header claims {claimed:,} words; there are {len(numbered):,}.")
+    return *quick, claimed
