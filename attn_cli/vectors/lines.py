@@ -112,7 +112,8 @@ def parsed(
         words.append(parts[0])
         numbers.append(parts[1])
     try:
-        matrix = np.loadtxt([row.decode("ascii") for row in numbers], dtype=dtype, comments=None, ndmin=2)
+        with np.errstate(over="ignore"):  # what is too large becomes infinity, which is told where it matters
+            matrix = np.loadtxt([row.decode("ascii") for row in numbers], dtype=dtype, comments=None, ndmin=2)
     except ValueError:
         return None
     return (words, matrix) if matrix.shape == (len(lines), dim) else None
@@ -126,7 +127,7 @@ def word_of(line: bytes, fields: list[bytes], dim: int, where: Callable[[], str]
             f"{where()}: {len(fields) - 1} numbers; {dim} were expected{claim}.",
             "Give every word equally many numbers.",
         )
-    word = line.strip(BLANK).replace(b"\t", b" ")
+    word = line.rstrip(BLANK).replace(b"\t", b" ").lstrip(b" ")
     for _ in range(dim):
         word = word[: word.rindex(b" ")].rstrip(b" ")
     if len(word) > LONGEST_WORD:

@@ -181,7 +181,9 @@ class TextFormat(NamedTuple):
             for at, line in zip(starts.tolist(), lines, strict=True):
                 words.append(self.word(line, at))
                 vectors.append(self.vector(line, at, finite=False))
-            yield starts, words, np.array(vectors, dtype)
+            with np.errstate(over="ignore"):
+                matrix = np.array(vectors, dtype)
+            yield starts, words, matrix
 
     def words(self, file: IO[bytes]) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order."""
@@ -252,7 +254,7 @@ def _marks(data: NDArray[np.uint8], block: bytes) -> NDArray[np.int64]:
 
 
 def _may_stand(word: bytes) -> bool:
-    return 0 < len(word) <= LONGEST_WORD and b"\n" not in word and bool(word.strip(BLANK))
+    return 0 < len(word) <= LONGEST_WORD and b"\n" not in word and bool(word.strip(b" \t"))
 
 
 def _beginning_with(block: bytes, wanted: set[bytes]) -> list[int]:
