@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.errors import InputError, NoText, UsageError
+from attn_cli.errors import CreateError, InputError, NoText, UsageError, WriteError
 from attn_cli.plain import put_plain
 from attn_cli.view import View
 from attn_cli.visible import as_utf8, visible
@@ -52,8 +52,12 @@ def ready(embedding: str | None) -> None:
     from attn_cli.vectors.importing import keep_index
     from attn_cli.vectors.lookup import open_table
 
-    with Progress("Indexing") as progress:
-        told = keep_index(open_table(str(embedding), "random, "), progress)
+    vectors = open_table(str(embedding), "random, ")
+    try:
+        with Progress("Indexing") as progress:
+            told = keep_index(vectors, progress)
+    except (CreateError, WriteError) as error:
+        told = f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
     if told:
         say(f"attn: {told}")
 

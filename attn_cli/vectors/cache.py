@@ -11,11 +11,10 @@ import os
 import sys
 import time
 
-from attn_cli.errors import AttnError
-from attn_cli.files import written
+from attn_cli.errors import CreateError
+from attn_cli.files import creatable, written
 from attn_cli.vectors.index import Index, StaleIndex, open_index, word_hash
 from attn_cli.vectors.original import Original
-from attn_cli.visible import visible
 
 ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
@@ -41,19 +40,13 @@ def data_folder() -> str | None:
     return _folder("data", "XDG_DATA_HOME", "~/.local/share")
 
 
-def is_usable() -> bool:
-    """Tell whether an index can be kept."""
+def check_usable() -> None:
+    """Raise CreateError if no index can be kept: to be asked before a file is read through, not after."""
     folder = cache_folder()
     if folder is None:
-        return False
+        raise CreateError("There is no home folder for a cache.", "Set XDG_CACHE_HOME to a folder.")
     make_folder(folder)
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
-def shown() -> str:
-    """Return the cache's folder, printable."""
-    folder = cache_folder()
-    return "there is no home folder" if folder is None else f"{visible(folder)} cannot be written to"
+    creatable(os.path.join(folder, "index"))
 
 
 def facts(original: Original, kind: str) -> dict[str, str]:
@@ -163,7 +156,7 @@ def keep_name(name: str, path: str) -> None:
     """Remember a file under a name."""
     folder = data_folder()
     if folder is None:
-        raise AttnError("There is no home folder to remember a name in.")
+        raise CreateError("There is no home folder to remember a name in.", "Set XDG_DATA_HOME to a folder.")
     import json
 
     make_folder(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import AttnError, CreateError, InputError, UsageError
+from attn_cli.errors import CreateError, InputError, UsageError
 from attn_cli.files import SUFFIXES, looks_like_file, written
 from attn_cli.vectors import cache
 from attn_cli.vectors.formats import open_file
@@ -32,17 +32,16 @@ class Imported(NamedTuple):
 
 
 def keep_index(vectors: Vectors, report: Report = nobody) -> str:
-    """Build and keep the index of a large file that has none; return a sentence on it, or nothing."""
+    """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
+
+    Raises CreateError or WriteError where it cannot be kept; the vectors have it then all the same.
+    """
     if not isinstance(vectors, FileVectors) or not vectors.wants_index:
         return ""
-    if not cache.is_usable():
-        return f"No index of {vectors.name} can be kept ({cache.shown()}): each use searches the file."
+    cache.check_usable()
     encoded = vectors.encoded_index(report)
     vectors.index = index = index_in_memory(encoded)
-    try:
-        cache.keep_index(vectors.form.original, encoded)
-    except AttnError as error:
-        return f"No index is kept: {error.message}"
+    cache.keep_index(vectors.form.original, encoded)
     doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
     return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
 
@@ -56,9 +55,7 @@ def import_file(path: str, name: str | None = None, report: Report = nobody) -> 
         packed = packing(file.read(6))
     target = _unpacked(path, packed, name, report) if packed else path
     vectors = open_file(target, name)
-    sentence = keep_index(vectors, report)
-    if sentence.startswith("No index"):
-        raise CreateError(sentence)
+    keep_index(vectors, report)
     cache.keep_name(name, target)
     ours = os.path.realpath(os.path.join(cache.data_folder() or "", f"{name}{UNPACKED}"))
     if before == ours != os.path.realpath(target) and os.path.exists(ours):

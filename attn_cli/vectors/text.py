@@ -147,8 +147,7 @@ class TextFormat(NamedTuple):
     def at(self, file: IO[bytes], offset: int, wanted: bytes) -> Array | None:
         """Return the vector of the line at `offset` if the wanted word stands there."""
         line = self._line(file, offset)
-        first = fields_of(line[: len(wanted) + 1])[:1]
-        if not first or not wanted.startswith(first[0]) or self.word(line, offset) != wanted:
+        if not line.lstrip(b" \t").startswith(_first_field(wanted)) or self.word(line, offset) != wanted:
             return None
         return self.vector(line, offset)
 

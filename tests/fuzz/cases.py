@@ -1,0 +1,196 @@
+"""One case: damaged files are written, opened, and asked for words; what then must hold is checked."""
+
+import os
+import signal
+import tempfile
+import traceback
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import AttnError
+from attn_cli.render.json import dumps
+from attn_cli.vectors import nearest, suggest
+from attn_cli.vectors.formats import open_file
+from attn_cli.vectors.interface import Vectors
+from attn_cli.vectors.onfile import FileVectors
+from attn_cli.vectors.table import Table, as_text
+from tests.fuzz.scaled import scale
+from tests.fuzz.seeds import ABSENT, KNOWN, MAIN, Files, Reader
+
+LONGEST = 5.0  # seconds of a case; what takes longer hangs
+PIECES = (96, 128, 200, 400)
+MANY = (*KNOWN, "dog", "new york", "the", "I", "")
+
+
+class Broken(AssertionError):
+    """Something that must hold does not."""
+
+
+class Hangs(BaseException):
+    """A case takes longer than LONGEST."""
+
+
+class Bench:
+    """A folder of files that one case after the other overwrites; in memory where there is such a place."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        shared = Path("/dev/shm")
+        self._made = tempfile.TemporaryDirectory(
+            prefix="attn-fuzz-", dir=folder or (shared if os.access(shared, os.W_OK) else None)
+        )
+        self.folder = Path(self._made.name)
+        self.path = self.folder / "fuzz.dat"
+        self._held: dict[Path, bytes] = {}
+        os.environ["XDG_CACHE_HOME"] = str(self.folder / "cache")
+        self.warned: list[str] = []
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.showwarning = self._warn
+        signal.signal(signal.SIGALRM, _hangs)
+
+    def put(self, files: Files) -> str:
+        """Write the files, those that are not there yet, and return the main one's path."""
+        for suffix, data in files.items():
+            path = beside(self.path, suffix)
+            if self._held.get(path) != data:
+                path.write_bytes(data)
+                self._held[path] = data
+        return str(self.path)
+
+    def _warn(self, message: Warning | str, kind: type[Warning], *_: object) -> None:
+        frames = [frame for frame in traceback.extract_stack() if "attn_cli" in frame.filename]
+        place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno} " if frames else ""
+        self.warned.append(f"{place}{kind.__name__}: {message}")
+
+    def close(self) -> None:
+        """Remove the folder; nothing is timed any more."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        scale(None)
+        self._made.cleanup()
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return where a case's file lies: the main one, one whose suffix is another, or one whose name is longer."""
+    if suffix == MAIN:
+        return path
+    return Path(f"{path}{suffix[1:]}") if suffix.startswith("+") else path.with_suffix(suffix)
+
+
+def _hangs(number: int, frame: object) -> None:
+    raise Hangs(f"more than {LONGEST} seconds")
+
+
+class Asked(NamedTuple):
+    """What a case asks: which words, how large a block is (None: the real size), how much more than a lookup."""
+
+    words: tuple[str, ...]
+    piece: int | None
+    more: float
+
+
+def drawn(reader: Reader, seed: int, number: int) -> tuple[Files, Asked]:
+    """Return the files and the questions of one case; the same for the same seed and number."""
+    rng = Random(seed << 40 | number)
+    files = reader.damaged(rng.choice(reader.seeds), rng)
+    words = (*KNOWN, ABSENT) if rng.random() < 0.7 else (*MANY, ABSENT)
+    piece = rng.choice(PIECES) if rng.random() < reader.share_scaled else None
+    return files, Asked(words, piece, rng.random())
+
+
+def run(bench: Bench, files: Files, asked: Asked) -> bool:
+    """Run one case and tell whether the file could be opened; what is not an AttnError comes through."""
+    path = bench.put(files)
+    scale(asked.piece)
+    bench.warned.clear()
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    opened = False
+    try:
+        vectors = open_file(path)
+        opened = True
+        check(vectors, asked, path)
+    except AttnError as error:
+        _check_error(error)
+    if bench.warned:
+        raise Broken(bench.warned[0])
+    return opened
+
+
+def _check_error(error: AttnError) -> None:
+    if not error.message or any(letter < " " for letter in error.message + error.hint):
+        raise Broken(f"no sound message: {error.message + error.hint!r}")
+
+
+def check(vectors: Vectors, asked: Asked, path: str) -> None:
+    """Ask for the words, and for more in a share of cases."""
+    found = vectors.find(asked.words)
+    check_found(found, asked.words, vectors)
+    if asked.more < 0.4 and isinstance(vectors, FileVectors):
+        check_index(vectors, asked, found)
+    if asked.more < 0.25:
+        check_rows(vectors, found)
+        dumps(vectors.describe())
+    if asked.more < 0.12 and isinstance(vectors, FileVectors) and asked.piece is not None:
+        check_whole(vectors, asked, path, found)
+    if 0.12 < asked.more < 0.18:
+        vectors.fingerprint()
+        suggest.near_words("cats", vectors)
+        if found:
+            nearest.nearest(vectors, next(iter(found.values())), 3, ["cat"])
+
+
+def check_found(found: dict[str, np.ndarray], words: Iterable[str], vectors: Vectors) -> None:
+    if not found.keys() <= set(words) or ABSENT in found or "" in found:
+        raise Broken(f"words were found that are not there: {sorted(found)}")
+    for word, vector in found.items():
+        if vector.shape != (vectors.dim,) or vector.dtype != np.float64 or not np.isfinite(vector).all():
+            raise Broken(f"no sound vector of {word!r}: {vector!r}, dim {vectors.dim}")
+
+
+def check_index(vectors: FileVectors, asked: Asked, searched: dict[str, np.ndarray]) -> None:
+    """An index finds what a search finds."""
+    vectors.indexed()
+    _check_same(searched, vectors.find(asked.words), "the index")
+
+
+def _check_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], what: str) -> None:
+    if one.keys() != other.keys():
+        raise Broken(f"{what} finds {sorted(other)}, a search {sorted(one)}")
+    for word, vector in one.items():
+        if not np.array_equal(vector, other[word]):
+            raise Broken(f"{what} gives {word!r} {other[word]!r}, a search {vector!r}")
+
+
+def check_rows(vectors: Vectors, found: dict[str, np.ndarray]) -> None:
+    """The rows are as many as there are words, no word comes twice, and they hold what lookups find."""
+    words: list[bytes] = []
+    firsts: dict[str, np.ndarray] = {}
+    for block, matrix in vectors.rows():
+        if len(block) != len(matrix) or matrix.shape[1] != vectors.dim:
+            raise Broken(f"{len(block)} words, a matrix of shape {matrix.shape}, dim {vectors.dim}")
+        words += block
+        for word, row in zip(block, matrix, strict=True):
+            firsts.setdefault(as_text(word), row)
+    if len(words) != vectors.n_words:
+        raise Broken(f"{len(words)} rows, {vectors.n_words} words")
+    if isinstance(vectors, FileVectors) and len(set(words)) != len(words):
+        raise Broken("a word comes twice")
+    for word, vector in found.items():
+        with np.errstate(over="ignore"):
+            if word not in firsts or not np.array_equal(firsts[word], vector.astype(firsts[word].dtype)):
+                raise Broken(f"a lookup gives {word!r} {vector!r}, the rows {firsts.get(word)!r}")
+
+
+def check_whole(vectors: FileVectors, asked: Asked, path: str, found: dict[str, np.ndarray]) -> None:
+    """A file that is read whole holds what a search in it finds."""
+    scale(None)
+    whole = open_file(path)
+    if isinstance(whole, Table) and whole.dim == vectors.dim and whole.about["format"] == vectors.form.kind:
+        _check_same(found, whole.find(asked.words), "the whole file")
+        one, other = ([word for block in kind.rows() for word in block.words] for kind in (vectors, whole))
+        if one != other:
+            raise Broken(f"the whole file has the words {other!r}, its rows {one!r}")

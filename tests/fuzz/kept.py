@@ -1,0 +1,153 @@
+"""The index that is kept in the cache, damaged: it is seen, or nothing comes of it."""
+
+import re
+import struct
+from random import Random
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from attn_cli.errors import AttnError
+from attn_cli.vectors import cache
+from attn_cli.vectors.formats import open_file
+from attn_cli.vectors.index import index_in_memory
+from attn_cli.vectors.onfile import FileVectors
+from tests.fuzz.cases import Asked, Bench, Broken, check_found
+from tests.fuzz.mutate import digits, mutated
+from tests.fuzz.scaled import scaled
+from tests.fuzz.seeds import ABSENT, KNOWN, WORDS, binary, text
+
+PIECE = 96
+MANY = (*WORDS, ABSENT)
+MODULES = ("vectors/index.py", "vectors/cache.py")
+
+
+class Kept(NamedTuple):
+    """A sound file, the index that belongs to it and where it is kept, and what the file holds."""
+
+    path: str
+    index_path: str
+    index: bytes
+    vectors: dict[str, np.ndarray]
+    words: list[bytes]
+
+
+def originals(bench: Bench) -> list[Kept]:
+    """Write sound files and their indexes."""
+    doubled = (*WORDS, "cat", "dog", "cat")
+    kinds = {
+        "a.txt": text(doubled, 4, True),
+        "b.txt": text(WORDS, 2, False),
+        "c.bin": binary(doubled, 3, b"\n"),
+    }
+    return [_kept(bench, name, data) for name, data in kinds.items()]
+
+
+def _kept(bench: Bench, name: str, data: bytes) -> Kept:
+    path = bench.folder / name
+    path.write_bytes(data)
+    with scaled(PIECE):
+        vectors = open_file(str(path))
+        assert isinstance(vectors, FileVectors)
+        found = vectors.find(MANY)
+        encoded = vectors.encoded_index()
+        cache.keep_index(vectors.form.original, encoded)
+        words = [word for block in vectors.rows() for word in block.words]
+        return Kept(str(path), str(cache.index_path(vectors.form.original)), encoded, found, words)
+
+
+def drawn(kepts: list[Kept], seed: int, number: int) -> tuple[Kept, bytes, bool, Asked]:
+    """Return a file, a damaged index of it, and whether the index's checksums were made to fit the damage."""
+    rng = Random(seed << 40 | number)
+    kept = rng.choice(kepts)
+    asked = Asked((*KNOWN, ABSENT) if rng.random() < 0.7 else MANY, PIECE, rng.random())
+    if rng.random() < 0.5:
+        return kept, mutated(kept.index, rng, [other.index for other in kepts]), False, asked
+    return kept, forged(kept.index, rng), True, asked
+
+
+def forged(encoded: bytes, rng: Random) -> bytes:
+    """Damage an index, and let all its checksums say that it is sound."""
+    with scaled(PIECE):
+        index = index_in_memory(encoded)
+    header, firsts = encoded[16 : index.directory], encoded[index.directory :][: 8 * index.pages]
+    body, repeats = encoded[index.start :][: 16 * index.entries], encoded[index.start + 16 * index.entries :]
+    which = rng.randrange(4)
+    firsts, body, repeats = (
+        _scratched(part, rng) if which == at else part for at, part in enumerate((firsts, body, repeats))
+    )
+    checks = [crc32(body[at : at + 64]) for at in range(0, len(body), 64)]
+    directory = firsts + struct.pack(f"={len(checks)}I", *checks) + b"\0" * (4 * (index.pages % 2))
+    for before, now in (
+        (encoded[index.directory : index.start], directory),
+        (encoded[-len(repeats) :], repeats),
+    ):
+        header = header.replace(b"%d" % crc32(before), b"%d" % crc32(now))
+    if which == 3:
+        header = _lied(header, rng)
+    header += b" " * (-len(header) % 8)
+    return encoded[:8] + struct.pack("<II", len(header), crc32(header)) + header + directory + body + repeats
+
+
+def _scratched(part: bytes, rng: Random) -> bytes:
+    return mutated(part, rng)[: len(part)].ljust(len(part), b"\0")
+
+
+def _lied(header: bytes, rng: Random) -> bytes:
+    """Say something else in a header."""
+    if rng.random() < 0.1:
+        return rng.choice(_HEADERS)
+    if rng.random() < 0.5:
+        return digits(header, rng, ())
+    found = rng.choice([*re.finditer(rb"\d+", header)])
+    return header[: found.start()] + rng.choice(_LIES) + header[found.end() :]
+
+
+_LIES = (b"0", b"-1", b"1", b"11", b"13", b"1e400", b"12.5", b"NaN", b"1_2", b"", b"x", b"[]", b"null", b"9" * 5000,
+         b"\xd9\xa1", b" 12", b"18446744073709551616", b"-9223372036854775808")  # fmt: skip
+_HEADERS = (
+    b"",
+    b"[]",
+    b"null",
+    b"1",
+    b"{}",
+    b"[" * 60000,
+    b'{"entries": 1e400}',
+    b"=",
+    b"entries=1",
+    b"\xff",
+    b"\0",
+)
+
+
+def run(kept: Kept, bench: Bench, index: bytes, is_forged: bool, asked: Asked) -> bool:
+    """Look words up beside a damaged index; tell whether the index was taken."""
+    with open(kept.index_path, "wb") as file:
+        file.write(index)
+    with scaled(PIECE):
+        try:
+            vectors = open_file(kept.path)
+            assert isinstance(vectors, FileVectors)
+            taken = vectors.index is not None
+            found = vectors.find(asked.words)
+            check_found(found, asked.words, vectors)
+            if not is_forged:
+                _check_right(kept, found, asked)
+            if asked.more < 0.3:
+                words = [word for block in vectors.rows() for word in block.words]
+                if not is_forged and words != kept.words:
+                    raise Broken(f"its rows are {words!r}")
+                vectors.describe()
+        except AttnError:
+            if is_forged:
+                return True
+            raise Broken("a damaged index makes a sound file unreadable") from None
+    return taken
+
+
+def _check_right(kept: Kept, found: dict[str, np.ndarray], asked: Asked) -> None:
+    for word in asked.words:
+        right, given = kept.vectors.get(word), found.get(word)
+        if (right is None) != (given is None) or not np.array_equal(right, given):
+            raise Broken(f"{word!r} is {right!r}; with the damaged index {given!r}")

@@ -1,0 +1,496 @@
+"""Faults while vectors are imported and read: `python -m tests.fuzz.kill [--runs N]`.
+
+Killed at any moment, interrupted, out of room, not allowed to write, many at once, a file that changes under
+its reader. What is promised: the user's file is as it was, and the cache holds a sound index, or none.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from attn_cli.vectors import cache
+from attn_cli.vectors.index import StaleIndex, index_in_memory
+from attn_cli.vectors.original import look_at
+from tests.shell import COMMAND, ROOT, surroundings
+
+LINES = 100_000  # of 20 numbers: some 20 MB
+DIM = 20
+NOISE = ("Traceback", "A bug in attn", "Warning")
+
+
+class Stage(NamedTuple):
+    """A folder with a large file of vectors, and the places that attn keeps things in."""
+
+    folder: Path
+    file: Path
+    lines: int
+    digest: str
+
+    @property
+    def cache(self) -> Path:
+        """Where indexes are kept."""
+        return self.folder / "cache" / "attn" / "vectors"
+
+    @property
+    def data(self) -> Path:
+        """Where names are kept."""
+        return self.folder / "data" / "attn" / "vectors"
+
+    def env(self) -> dict[str, str]:
+        """Return the environment of a run."""
+        return surroundings(
+            {"XDG_CACHE_HOME": str(self.folder / "cache"), "XDG_DATA_HOME": str(self.folder / "data")}
+        )
+
+    @contextlib.contextmanager
+    def home(self) -> Iterator[None]:
+        """Let this process keep things where a run does."""
+        kept = ("XDG_CACHE_HOME", "XDG_DATA_HOME")
+        with mock.patch.dict(os.environ, {name: self.env()[name] for name in kept}):
+            yield
+
+
+class Told(NamedTuple):
+    """What one kind of fault came to: how many runs, how they ended, and what was lost."""
+
+    fault: str
+    runs: int
+    ends: Counter[str]
+    lost: list[str]
+
+
+def row(line: int) -> np.ndarray:
+    """Return the vector that stands in a line, (dim,); it can be told from every other."""
+    return np.arange(DIM) * 0.125 - line
+
+
+def written(path: Path, lines: int, first: int = 0) -> str:
+    """Write a text of vectors w0, w1, ... and return its SHA-256."""
+    with path.open("w") as file:
+        for line in range(first, first + lines):
+            file.write(f"w{line} {' '.join(f'{number:.4f}' for number in row(line))}\n")
+    return digest(path)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@contextlib.contextmanager
+def stage(lines: int = LINES) -> Iterator[Stage]:
+    """Make a folder with a file of vectors in it, and take it away afterwards."""
+    with tempfile.TemporaryDirectory(prefix="attn-kill-") as made:
+        folder = Path(made)
+        file = folder / "words.txt"
+        yield Stage(folder, file, lines, written(file, lines))
+
+
+def started(on: Stage, *args: str, preexec: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*COMMAND, *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=on.env(),
+        cwd=ROOT,
+        preexec_fn=preexec,
+    )
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[str, str]:
+    """Wait for a run; return how it ended, and what it said on standard error."""
+    try:
+        _, said = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return "hang", ""
+    code = process.returncode
+    return (f"signal {-code}" if code < 0 else f"exit {code}"), said.decode("utf-8", "replace")
+
+
+def importing(on: Stage, preexec: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
+    return started(on, "vectors", "import", str(on.file), "--name", "x", preexec=preexec)
+
+
+# What must hold ---------------------------------------------------------------------------------------------
+
+
+def unsound(on: Stage) -> list[str]:
+    """Return what is wrong after a fault: with the file, the index, a lookup, or the folders."""
+    wrong = [] if digest(on.file) == on.digest else ["the user's file changed"]
+    wrong += filter(None, (_index_wrong(on, path) for path in on.cache.glob("*.index")))
+    for folder in (on.cache, on.data):
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        wrong += [f"{name} is left" for name in names if not _may_be_there(name)]
+    return wrong + _lookup_wrong(on)
+
+
+def _may_be_there(name: str) -> bool:
+    return name.endswith((".index", ".json")) or (name.startswith(".") and name.endswith(".part"))
+
+
+def _index_wrong(on: Stage, path: Path) -> str:
+    """Tell what is wrong with a kept index; of one that is of a file as it is now, every place is compared."""
+    try:
+        index = index_in_memory(path.read_bytes())
+        places = sorted(at for page in range(index.pages) for at in index._page(page)[1])
+        index.repeats()
+    except (StaleIndex, ValueError, KeyError, TypeError) as error:
+        return f"no sound index is kept: {error!r}"
+    for file in (on.file, *on.folder.glob("other*.txt")):
+        with on.home():
+            original = look_at(file)
+            taken = str(cache.index_path(original)) == str(path) and cache.index_of(original, "text")
+        if taken and places != _line_starts(file):
+            return f"the kept index of {file.name} has wrong places"
+    return ""
+
+
+def _line_starts(file: Path) -> list[int]:
+    lengths = [len(line) + 1 for line in file.read_bytes().split(b"\n")]
+    return [0, *itertools.accumulate(lengths[:-2])]
+
+
+def _lookup_wrong(on: Stage) -> list[str]:
+    """Look two words up as the next run of attn would."""
+    from attn_cli.vectors.formats import open_file
+
+    words = (f"w{on.lines // 2}", f"w{on.lines - 1}", f"w{on.lines}")
+    with on.home():
+        found = open_file(str(on.file)).find(words)
+    right = {words[0]: row(on.lines // 2), words[1]: row(on.lines - 1)}
+    same = found.keys() == right.keys() and all(np.array_equal(found[word], right[word]) for word in right)
+    return [] if same else [f"a lookup gives {found}"]
+
+
+def held(on: Stage) -> str:
+    """Return what the cache and the names hold now."""
+    indexes = len([*on.cache.glob("*.index")])
+    parts = len([*on.cache.glob(".*.part"), *on.data.glob(".*.part")])
+    return f"{indexes} index, {'named' if [*on.data.glob('*.json')] else 'no name'}, {parts} .part"
+
+
+def noise(said: str) -> list[str]:
+    return [f"it says {said[-300:]!r}"] if any(word in said for word in NOISE) else []
+
+
+def cleared(on: Stage) -> None:
+    """Empty the cache and forget all names."""
+    for name in ("cache", "data"):
+        shutil.rmtree(on.folder / name, ignore_errors=True)
+
+
+# Faults -----------------------------------------------------------------------------------------------------
+
+
+def duration(on: Stage) -> float:
+    """Return how long an import takes from start to end, in seconds: the second of two."""
+    taken = 0.0
+    for _ in range(2):
+        cleared(on)
+        start = time.monotonic()
+        end, said = ended(importing(on))
+        taken = time.monotonic() - start
+        if end != "exit 0":
+            raise SystemExit(f"An import without any fault ends with {end}: {said}")
+    return taken
+
+
+def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Told:
+    """Send a signal at random moments, with an older index in place in half of the runs."""
+    rng, told = Random(seed), Told(signal.Signals(number).name, runs, Counter(), [])
+    for run in range(runs):
+        is_older = run % 2 == 0
+        prepare(on, is_older)
+        process = importing(on)
+        _wait(on, process, rng, taken, is_writing=run % 4 > 1)
+        process.send_signal(number)
+        end, said = ended(process)
+        wrong = unsound(on) + noise(said)
+        if number == signal.SIGINT and end not in ("exit 130", "exit 0") and not _before_python(end, said):
+            wrong.append(f"{end}: {said[-200:]}")
+        if number == signal.SIGINT and not held(on).endswith(" 0 .part"):
+            wrong.append("an interrupted run leaves a .part")
+        told.ends[f"{end}, {'older' if is_older else 'none'} before: {held(on)}"] += 1
+        told.lost.extend(f"run {run}: {what}" for what in wrong)
+    return told
+
+
+def _wait(on: Stage, process: subprocess.Popen[bytes], rng: Random, taken: float, is_writing: bool) -> None:
+    """Wait for a random moment of the whole run, or for one just after it began to write an index or a name."""
+    if not is_writing:
+        time.sleep(rng.uniform(0, 1.5 * taken))
+        return
+    folder = on.cache if rng.random() < 0.6 else on.data
+    while process.poll() is None and not [*folder.glob(".*.part")]:
+        time.sleep(0.0002)
+    time.sleep(rng.uniform(0, 0.004))
+
+
+def _before_python(end: str, said: str) -> bool:
+    """Tell whether a run was interrupted before Python had come to attn's first line."""
+    return end == "signal 2" and not said
+
+
+def prepare(on: Stage, is_older: bool) -> None:
+    """Clear all, or let there be an index of the file as it was a moment ago."""
+    for left in [*on.cache.glob(".*.part"), *on.data.glob(".*.part")]:
+        left.unlink()
+    if is_older and [*on.cache.glob("*.index")]:
+        pass  # of an earlier run
+    else:
+        cleared(on)
+        if is_older:
+            ended(importing(on))
+    os.utime(on.file)  # what is kept is now out of date
+
+
+def out_of_room(on: Stage) -> Told:
+    """The cache is on a full disk: one of a megabyte, or one whose files may have no more than that."""
+    told = Told("disk full", 0, Counter(), [])
+    for kind, context in (("a small disk", _small_disk), ("a limit of file size", _limited)):
+        cleared(on)
+        on.cache.mkdir(parents=True)
+        with context(on) as preexec:
+            if preexec is False:
+                told.ends[f"{kind}: not possible here"] += 1
+                continue
+            end, said = ended(importing(on, preexec or None))
+            told.ends[f"{kind}: {end}"] += 1
+            told.lost.extend(
+                unsound(on) + noise(said) + ([] if end in ("exit 73", "exit 74") else [f"{end} {said}"])
+            )
+            left = [path.name for path in on.cache.iterdir()]
+            told.lost.extend(f"{name} is left" for name in left)
+    return told._replace(runs=2)
+
+
+@contextlib.contextmanager
+def _small_disk(on: Stage) -> Iterator[Callable[[], None] | bool | None]:
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(on.cache)], capture_output=True
+    )
+    if done.returncode:
+        yield False
+        return
+    try:
+        yield None
+    finally:
+        subprocess.run(["umount", str(on.cache)], check=True)
+
+
+@contextlib.contextmanager
+def _limited(on: Stage) -> Iterator[Callable[[], None]]:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    yield limit
+
+
+def not_allowed(on: Stage) -> Told:
+    """The cache cannot be written to, is no folder, or cannot even be made."""
+    told = Told("no place to write", 0, Counter(), [])
+    for kind in ("a folder that is locked", "a file in its place", "a broken link", "no home"):
+        cleared(on)
+        _make_unusable(on, kind)
+        end, said = ended(importing(on, _bound if os.geteuid() == 0 else None))
+        told.ends[f"{kind}: {end}"] += 1
+        told.lost.extend(noise(said) + ([] if end.startswith("exit") else [f"{end}: {said}"]))
+        _make_usable(on)
+        told.lost.extend(unsound(on))
+    return told._replace(runs=4)
+
+
+def _make_unusable(on: Stage, kind: str) -> None:
+    place = on.folder / "cache"
+    if kind == "a folder that is locked":
+        on.cache.mkdir(parents=True)
+        on.folder.chmod(0o755)
+        on.cache.chmod(0o500)
+    elif kind == "a file in its place":
+        place.write_text("")
+    elif kind == "a broken link":
+        place.symlink_to(on.folder / "nowhere" / "at all")
+    else:
+        place.mkdir(mode=0o000)
+
+
+def _make_usable(on: Stage) -> None:
+    place = on.folder / "cache"
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    elif place.is_dir():
+        place.chmod(0o700)
+
+
+def _bound() -> None:
+    """Let a folder's permissions bind root too, from the next program on: the two powers to ignore them are dropped."""
+    import ctypes
+
+    for power in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, power, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+def at_once(on: Stage, count: int, is_same: bool) -> Told:
+    """Import a file many times at once, or as many files."""
+    cleared(on)
+    files = [on.file] * count if is_same else [on.folder / f"other{i}.txt" for i in range(count)]
+    for i, file in enumerate(files):
+        if not is_same:
+            written(file, LINES // 2, i)
+    runs = [
+        started(on, "vectors", "import", str(file), "--name", "x" if is_same else f"x{i}")
+        for i, file in enumerate(files)
+    ]
+    told = Told(f"{count} at once, {'one file' if is_same else 'different files'}", count, Counter(), [])
+    for run in runs:
+        end, said = ended(run)
+        told.ends[end] += 1
+        told.lost.extend(noise(said) + ([] if end == "exit 0" else [f"{end}: {said}"]))
+    told.ends[held(on)] += 1
+    told.lost.extend(unsound(on))
+    wanted = 1 if is_same else count
+    if len([*on.cache.glob("*.index")]) != wanted or len([*on.data.glob("*.json")]) != wanted:
+        told.lost.append(f"{held(on)}; {wanted} were wanted")
+    for i, file in enumerate(files):
+        told.lost.extend(_other_wrong(on, file, f"x{i}", i) if not is_same else [])
+    return told
+
+
+def _other_wrong(on: Stage, file: Path, name: str, first: int) -> list[str]:
+    """Ask one of several imported files for a word that only it has first."""
+    run = started(on, "vectors", "nearest", f"w{first}", "-e", name, "--top", "1", "-f", "json")
+    out, said = run.communicate()
+    file.unlink()
+    right = run.returncode == 0 and json.loads(out)["found"] == f"w{first}"
+    return [] if right else [f"{name}: exit {run.returncode}, {said!r}"]
+
+
+def changing(on: Stage, runs: int, seed: int) -> Told:
+    """The file shrinks, grows and is rewritten while words are looked up in it."""
+    rng, told = Random(seed), Told("a file that changes", runs, Counter(), [])
+    whole, sound = on.file.read_bytes(), on.folder / "sound.txt"
+    cleared(on)
+    for run in range(0, runs, 4):
+        verbs = [
+            rng.choice((("nearest", f"w{rng.randrange(on.lines)}"), ("info",), ("import",))) for _ in range(4)
+        ]
+        started_now = [started(on, "vectors", *_of_file(on, verb)) for verb in verbs]
+        while any(process.poll() is None for process in started_now):
+            _rewrite(on.file, whole, sound, rng)
+            time.sleep(rng.choice((0.01, 0.1, 0.5)))
+        for verb, process in zip(verbs, started_now, strict=True):
+            end, said = ended(process)
+            told.ends[end] += 1
+            allowed = end in ("exit 0", "exit 65", "exit 66")
+            told.lost.extend(noise(said) + ([] if allowed else [f"run {run} {verb}: {end}: {said[-300:]}"]))
+    on.file.write_bytes(whole)
+    told.lost.extend(unsound(on))
+    return told
+
+
+def _of_file(on: Stage, verb: Sequence[str]) -> list[str]:
+    if verb[0] == "nearest":
+        return [*verb, "-e", str(on.file), "--top", "3"]
+    return [verb[0], str(on.file), *(["--name", "x"] if verb[0] == "import" else [])]
+
+
+def _rewrite(file: Path, whole: bytes, beside: Path, rng: Random) -> None:
+    """Change the file in one of the ways in which files change."""
+    kind = rng.randrange(5)
+    if kind == 0:
+        os.truncate(file, rng.randrange(len(whole)))
+    elif kind == 1:
+        file.write_bytes(whole)
+    elif kind == 2:
+        beside.write_bytes(whole[: rng.randrange(len(whole))])
+        os.replace(beside, file)
+    elif kind == 3:
+        with file.open("r+b") as stream:
+            stream.seek(rng.randrange(max(1, file.stat().st_size)))
+            stream.write(rng.randbytes(4096))
+    else:
+        file.unlink()
+        file.write_bytes(whole)
+
+
+def leaving(on: Stage, runs: int) -> Told:
+    """Whoever reads the answer leaves before it comes, or after its first bytes."""
+    told = Told("a reader that leaves", runs, Counter(), [])
+    cleared(on)
+    ended(importing(on))
+    for run in range(runs):
+        process = started(on, "vectors", "nearest", "w5", "-e", "x", "--top", "5000")
+        assert process.stdout is not None and process.stderr is not None
+        if run % 2:
+            process.stdout.read(1)
+        process.stdout.close()
+        said = process.stderr.read().decode()
+        process.wait(60)
+        told.ends[f"exit {process.returncode}"] += 1
+        told.lost.extend(
+            noise(said) + ([] if process.returncode == 0 else [f"exit {process.returncode}: {said}"])
+        )
+    return told
+
+
+# All --------------------------------------------------------------------------------------------------------
+
+
+def shown(told: Told) -> None:
+    print(f"{told.fault:<30}{told.runs:>5} runs{len(told.lost):>5} lost")
+    for end, count in sorted(told.ends.items()):
+        print(f"    {count:>5}  {end}")
+    for lost, count in Counter(told.lost).most_common(12):
+        print(f"    LOST {count} times: {lost}")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.kill", description=__doc__)
+    parser.add_argument("--runs", type=int, default=200, help="kills; the other faults go with them")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    began, losses = time.monotonic(), 0
+    with stage() as on:
+        taken = duration(on)
+        print(f"an import of {on.file.stat().st_size:,} bytes takes {taken:.2f} s")
+        faults: list[Callable[[], Told]] = [
+            lambda: killed(on, asked.runs, signal.SIGKILL, asked.seed, taken),
+            lambda: killed(on, asked.runs // 4, signal.SIGINT, asked.seed + 1, taken),
+            lambda: out_of_room(on),
+            lambda: not_allowed(on),
+            lambda: at_once(on, 16, True),
+            lambda: at_once(on, 16, False),
+            lambda: leaving(on, 20),
+            lambda: changing(on, asked.runs, asked.seed + 2),
+        ]
+        for fault in faults:
+            told = fault()
+            losses += len(told.lost)
+            shown(told)
+    print(f"{losses} lost in {time.monotonic() - began:.0f} s; seed {asked.seed}")
+    return 1 if losses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,421 @@
+"""Sound small files of every format, and how each is damaged underneath its checksums."""
+
+import contextlib
+import gzip
+import io
+import json
+import lzma
+import pickle
+import struct
+import sys
+import types
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from attn_cli.tensors import write_safetensors
+from tests.fuzz.mutate import TOKENS, mutated, scratched
+
+WORDS = ("the", "cat", "ü", "dog", "日本語", "x" * 30, "cat's", "in", "I", "zoo", "</s>", "a1")
+KNOWN = ("cat", "ü")
+ABSENT = "zqabsent"
+MAIN = ""
+
+# What a case writes: the file (MAIN), and those beside it by the suffix that is added or put in its place.
+Files = Mapping[str, bytes]
+
+
+class Reader(NamedTuple):
+    """A format: its name, the modules that read it, sound files of it, and what damages one."""
+
+    name: str
+    modules: tuple[str, ...]
+    seeds: list[Files]
+    damaged: Callable[[Files, Random], Files]
+    share_scaled: float = 0.9
+
+
+def numbers(count: int, dim: int, seed: int = 0) -> np.ndarray:
+    """Return a matrix (count, dim) of float32."""
+    return np.random.default_rng([seed, count, dim]).standard_normal((count, dim)).astype(np.float32)
+
+
+def text(words: Sequence[str], dim: int, header: bool, end: str = "\n") -> bytes:
+    """Return vectors as text."""
+    rows = numbers(len(words), dim).astype(float).round(3).tolist()
+    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words, rows, strict=True)]
+    return "".join(line + end for line in ([f"{len(words)} {dim}"] if header else []) + lines).encode()
+
+
+def binary(words: Sequence[str], dim: int, newline: bytes) -> bytes:
+    """Return vectors as word2vec's binary."""
+    rows = zip(words, numbers(len(words), dim), strict=True)
+    records = [word.encode() + b" " + row.tobytes() + newline for word, row in rows]
+    return b"%d %d\n" % (len(words), dim) + b"".join(records)
+
+
+def _texts(header: bool, end: str = "\n") -> list[Files]:
+    doubled = (*WORDS, "cat", "dog", "cat")
+    spaced = (*WORDS[:6], "new york", "a 1 b", *WORDS[6:])
+    few = ("cat", "ü", "dog")
+    return [
+        {MAIN: text(words, dim, header, end)}
+        for words, dim in ((WORDS, 4), (WORDS, 2), (doubled, 3), (spaced, 5), (few, 1), (few, 8), (WORDS, 1))
+    ]
+
+
+def _plain(files: Files, rng: Random) -> Files:
+    """Damage one of the files."""
+    which = rng.choice(list(files)) if rng.random() < 0.2 else MAIN
+    if rng.random() < 0.2:
+        return {**files, which: scratched(files[which], rng)}
+    return {**files, which: mutated(files[which], rng, EVERY)}
+
+
+def _scratched(files: Files, rng: Random) -> Files:
+    """Damage what stands behind the headers."""
+    which = rng.choice(list(files)) if rng.random() < 0.3 else MAIN
+    return {**files, which: scratched(files[which], rng)}
+
+
+def _packed(
+    pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]
+) -> Callable[[Files, Random], Files]:
+    def damaged(files: Files, rng: Random) -> Files:
+        if rng.random() < 0.5:
+            return _plain(files, rng)
+        return {MAIN: pack(mutated(unpack(files[MAIN]), rng, EVERY))}
+
+    return damaged
+
+
+def gzipped(data: bytes) -> bytes:
+    return gzip.compress(data, 1, mtime=0)
+
+
+def xzipped(data: bytes) -> bytes:
+    return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=XZ)
+
+
+XZ = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4096}]
+
+
+# Arrays -----------------------------------------------------------------------------------------------------
+
+
+def npy(array: np.ndarray) -> bytes:
+    """Return an array as a .npy file."""
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, array)
+    return stream.getvalue()
+
+
+def _matrices() -> list[np.ndarray]:
+    matrix = numbers(len(WORDS), 4)
+    kinds = [
+        matrix,
+        matrix.astype("f8"),
+        matrix.astype("f2"),
+        np.asfortranarray(matrix),
+        matrix.astype(">f4"),
+    ]
+    return kinds[:3] + kinds[3:]
+
+
+def _word_list() -> bytes:
+    return "\n".join(WORDS).encode() + b"\n"
+
+
+def _npys() -> list[Files]:
+    return [{MAIN: npy(matrix), ".words": _word_list()} for matrix in _matrices()]
+
+
+def _npy_damaged(files: Files, rng: Random) -> Files:
+    if rng.random() < 0.3:
+        return _scratched(files, rng)
+    if rng.random() < 0.5:
+        return _plain(files, rng)
+    return {**files, MAIN: _header_damaged(files[MAIN], rng)}
+
+
+def _header_damaged(data: bytes, rng: Random) -> bytes:
+    """Damage the literal in a .npy file's header, and say its length truly."""
+    (length,) = struct.unpack("<H", data[8:10])
+    header = mutated(data[10 : 10 + length].rstrip(), rng, NPY_WORDS) if rng.random() < 0.6 else _literal(rng)
+    padded = header + b" " * (-(len(header) + 11) % 64) + b"\n"
+    return data[:8] + struct.pack("<H", len(padded) & 0xFFFF) + padded + data[10 + length :]
+
+
+NPY_WORDS = (b"'descr': '<f4', ", b"'|O'", b"(12, 4)", b"'shape': (48,), ", b"[('a', '<f4')]", b"'|S0'")
+_DESCR = ("'<f4'", "'>f4'", "'<f2'", "'<f8'", "'|O'", "'|S0'", "'<U4'", "'<c8'", "'|b1'", "[('a','<f4')]", "'V4'",
+          "'<M8[s]'", "('<f4', (2,))", "'<f16'", "None", "0", "'a4'", "[]", "'<i4'", "'f'", "b'<f4'",
+          "'4f4'")  # fmt: skip
+_SHAPE = ("(12, 4)", "(4, 12)", "(48,)", "()", "(12, 4, 1)", "(-12, 4)", "(12, -4)", "(0, 4)", "(12, 0)", "(True, 48)",
+          "(12.0, 4)", "(1 << 40, 4)", "(4294967296, 4294967296)", "12", "None", "(9223372036854775807, 2)",
+          "(12, 4, 0)", "(1,)*40", "(12, 2)", "('12', 4)", "(0, 9223372036854775807)", "(12, 18446744073709551616)",
+          "(0, 99999999999999999999)", "(0x0c, 4)", "(1_2, 4)")  # fmt: skip
+
+
+def _literal(rng: Random) -> bytes:
+    order = rng.choice(("False", "False", "True", "1", "None"))
+    descr, shape = rng.choice(_DESCR), rng.choice(_SHAPE)
+    return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}".encode()
+
+
+def zipped(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a ZIP archive of these members."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, method)
+    return stream.getvalue()
+
+
+def _npz_members() -> list[dict[str, bytes]]:
+    matrix = npy(numbers(len(WORDS), 4))
+    lists = [npy(np.array(WORDS)), npy(np.array([word.encode() for word in WORDS]))]
+    return [{"words.npy": words, "vectors.npy": matrix} for words in lists] + [{"a.npy": matrix}]
+
+
+def _npzs() -> list[Files]:
+    beside = {".words": _word_list()}
+    return [
+        {MAIN: zipped(members, method), **beside}
+        for members in _npz_members()
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    ]
+
+
+def _npz_damaged(files: Files, rng: Random) -> Files:
+    if rng.random() < 0.5:
+        return _plain(files, rng)
+    members = dict(rng.choice(NPZ_MEMBERS))
+    name = rng.choice(list(members))
+    damage = rng.choice((_header_damaged, scratched, scratched, mutated))
+    members[name] = damage(members[name], rng)
+    if rng.random() < 0.1:
+        members[rng.choice(("x.npy", "", "../x", "\n.npy", "data.pkl"))] = rng.choice(list(members.values()))
+    return {**files, MAIN: zipped(members)}
+
+
+def safetensors(arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> bytes:
+    """Return arrays as a safetensors file."""
+    stream = io.BytesIO()
+    write_safetensors(stream, dict(arrays), about)
+    return stream.getvalue()
+
+
+_ABOUTS: tuple[dict[str, str], ...] = (
+    {"format": "attn-vectors/1"},
+    {"length": "4.0", "settings": '{"dim": 4}', "corpus": "all"},
+    *({"length": length} for length in ("nan", "inf", "-1", "1e999", "x", "0", "1_0", "9" * 400)),
+    *({"settings": told} for told in ("NaN", "[1, Infinity]", '"', "[" * 40, '{"a": 1e999}', "1" * 5000, '"\\ud800"')),
+    {"doubled": "x"},
+    {"format": "text", "doubled": "-1", "\n": "\x1b[2J"},
+)  # fmt: skip
+
+
+def _tables() -> list[Files]:
+    block = np.frombuffer("\n".join(WORDS).encode(), np.uint8)
+    return [
+        {MAIN: safetensors({"vectors": matrix.astype(kind), "words": block}, about)}
+        for about in _ABOUTS
+        for kind in ("<f4", "<f2")[: 1 + (len(about) > 1)]
+        for matrix in (numbers(len(WORDS), 4),)
+    ]
+
+
+def _bare() -> list[Files]:
+    arrays = [
+        {"vectors": numbers(len(WORDS), 4)},
+        {"w": numbers(len(WORDS), 3), "b": np.zeros(3, np.float32)},
+    ]
+    return [{MAIN: safetensors(kept, {}), ".words": _word_list()} for kept in arrays]
+
+
+def _safetensors_damaged(files: Files, rng: Random) -> Files:
+    if rng.random() < 0.4:
+        return _scratched(files, rng)
+    if rng.random() < 0.4:
+        return _plain(files, rng)
+    data = files[MAIN]
+    (length,) = struct.unpack("<Q", data[:8])
+    header = data[8 : 8 + length]
+    header = mutated(header, rng, JSON_PARTS) if rng.random() < 0.5 else _relabelled(header, rng)
+    return {**files, MAIN: struct.pack("<Q", len(header)) + header + data[8 + length :]}
+
+
+JSON_PARTS = (
+    b'"shape":[12,4]',
+    b'"__metadata__":null',
+    b'"dtype":"F64"',
+    b'"data_offsets":[0,192]',
+    b"[[[[",
+    b"NaN",
+)
+_VALUES: tuple[object, ...] = (
+    None, True, 0, -1, 1, 12, 4.0, 1e308, 1 << 40, 1 << 64, "", "F32", "BF16", "U8", "x", [], {}, [12, 4], [4, 12],
+    [0, 192], [192, 0], [48], [12, 4, 1], [0, 4], [12, 0], [-12, -4], [True, 48], [1 << 40, 1 << 40], [1] * 40, "F16",
+    [0, 1 << 47], [1 << 47, 0], "F64", "BOOL", "I8", float("nan"),
+)  # fmt: skip
+
+
+def _relabelled(header: bytes, rng: Random) -> bytes:
+    """Give one part of a JSON header another value."""
+    parsed = json.loads(header)
+    entry = parsed[rng.choice(list(parsed))]
+    kept = parsed if rng.random() < 0.2 or not entry else entry
+    kept[rng.choice(list(kept))] = rng.choice(_VALUES)
+    return json.dumps(parsed).encode()
+
+
+# gensim -----------------------------------------------------------------------------------------------------
+
+_STAND_INS = {
+    "gensim.models.keyedvectors": ("KeyedVectors", "FastTextKeyedVectors", "Word2VecKeyedVectors"),
+    "gensim.models.word2vec": ("Word2Vec",),
+}
+
+
+@contextlib.contextmanager
+def _gensim() -> Iterator[dict[str, type]]:
+    """Put empty classes in the place of gensim's, whose names go into a pickle."""
+    made = {"gensim": types.ModuleType("gensim"), "gensim.models": types.ModuleType("gensim.models")}
+    classes = {}
+    for module, names in _STAND_INS.items():
+        made[module] = types.ModuleType(module)
+        for name in names:
+            classes[name] = type(name, (), {"__module__": module})
+            setattr(made[module], name, classes[name])
+    with mock.patch.dict(sys.modules, made):
+        yield classes
+
+
+def _saved(kind: str, fields: Mapping[str, object], protocol: int = 4, within: str = "") -> bytes:
+    with _gensim() as classes:
+        one = classes[kind]()
+        one.__dict__.update(fields)
+        if within:
+            model = classes[within]()
+            model.__dict__.update(wv=one, vector_size=4)
+            one = model
+        return pickle.dumps(one, protocol)
+
+
+def _keyed(matrix: np.ndarray) -> dict[str, object]:
+    keys = list(WORDS)
+    return {
+        "vector_size": 4, "index_to_key": keys, "key_to_index": {key: i for i, key in enumerate(keys)},
+        "vectors": matrix, "norms": None, "expandos": {"count": np.arange(len(keys))}, "next_index": 0,
+        "mapfile_path": None,
+    }  # fmt: skip
+
+
+def _fast() -> dict[str, object]:
+    fields = {key: value for key, value in _keyed(numbers(12, 4)).items() if key != "vectors"}
+    more = {
+        "vectors_vocab": numbers(12, 4),
+        "vectors_ngrams": numbers(7, 4),
+        "bucket": 7,
+        "min_n": 2,
+        "max_n": 4,
+    }
+    return {**fields, **more, "compatible_hash": True, "__numpys": [], "__ignoreds": ["vectors"]}
+
+
+_ODD: tuple[object, ...] = (
+    None, True, 0, -1, 1, 7, 12, 1 << 40, 1 << 70, 0.5, float("nan"), "", "vectors", [], {}, (), b"x", ["cat"],
+    [1, 2, 3], [None] * 12, ["cat"] * 12, ["", "\n", "a b"] * 4, list(range(12)), [["cat"]] * 12, ["x" * 5000] * 12,
+    ["\ud800"] * 12, ["vectors"], numbers(12, 4), numbers(7, 4), numbers(11, 4), np.arange(48).reshape(12, 4),
+    np.float32(1), numbers(12, 4).astype(">f4"), numbers(12, 4).astype("f2"), np.asfortranarray(numbers(12, 4)),
+    numbers(0, 4), numbers(12, 4)[:, :0], numbers(12, 4).reshape(12, 2, 2), {"cat": 1}, np.array(list(WORDS)),
+    np.full((12, 4), np.nan, "f4"), float("inf"), 4096, 5, 3, 2,
+)  # fmt: skip
+
+
+def _kvs() -> list[Files]:
+    rng, found = Random(0), []
+    beside = {key: value for key, value in _keyed(numbers(12, 4)).items() if key != "vectors"}
+    beside["__numpys"] = ["vectors"]
+    for protocol in (2, 4, 4, 5):
+        found += [_saved("KeyedVectors", _keyed(numbers(12, 4)), protocol)]
+        found += [_saved("FastTextKeyedVectors", _fast(), protocol), _saved("KeyedVectors", beside, protocol)]
+    found += [_saved("KeyedVectors", _keyed(matrix)) for matrix in _matrices()]
+    found += [_saved("KeyedVectors", _keyed(numbers(12, 4)), 4, "Word2Vec")]
+    for base in (_keyed(numbers(12, 4)), _fast(), _fast(), beside):
+        for _ in range(60):
+            changed = {**base, rng.choice(list(base)): rng.choice(_ODD)}
+            found.append(_saved("FastTextKeyedVectors", changed, rng.choice((2, 4, 5))))
+    return [{MAIN: data, "+.vectors.npy": npy(numbers(12, 4))} for data in found]
+
+
+def _kv_damaged(files: Files, rng: Random) -> Files:
+    if rng.random() < 0.1:
+        return files  # odd values in a sound pickle
+    return _scratched(files, rng) if rng.random() < 0.4 else _plain(files, rng)
+
+
+# All --------------------------------------------------------------------------------------------------------
+
+
+def _mixed(files: Files, rng: Random) -> Files:
+    """Put the start of one file before the rest of another."""
+    start, rest = rng.choice(EVERY), rng.choice(EVERY)
+    cut = rng.choice((1, 2, 4, 6, 8, 9, 10, rng.randrange(len(start) + 1)))
+    data = rng.choice(STARTS) if rng.random() < 0.2 else start[:cut]
+    data += rest[rng.choice((0, 0, cut, rng.randrange(len(rest) + 1))) :]
+    return {**files, MAIN: mutated(data, rng, EVERY) if rng.random() < 0.5 else data}
+
+
+STARTS = (b"\xba\x16\x4f\x2f", b"SQLite format 3\0", b"GGUF", b"\x89HDF", b"BZh", b"(\xb5/\xfd", b"7z\xbc\xaf", b"Rar!",
+          b"%PDF", b"\xff\xfe", b"\xfe\xff", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", *TOKENS)  # fmt: skip
+NPZ_MEMBERS = _npz_members()
+_TEXT, _LINES, _FILE = "vectors/text.py", "vectors/lines.py", "vectors/onfile.py"
+
+
+_GENSIM = ("vectors/pickled.py", "vectors/inert.py", "vectors/ngrams.py")
+
+
+def _readers() -> list[Reader]:
+    plain = _texts(True), _texts(False), _texts(True, " \n") + _texts(False, "\t\r\n")
+    unpacked = plain[0][:4] + plain[1][:4]
+    return [
+        Reader("word2vec text", (_TEXT, _LINES, _FILE), plain[0], _plain),
+        Reader("glove text", (_TEXT, _LINES, _FILE), plain[1], _plain),
+        Reader("fasttext .vec", (_TEXT, _LINES), plain[2], _plain),
+        Reader(
+            "text.gz", ("vectors/original.py",), _pack(unpacked, gzipped), _packed(gzipped, gzip.decompress)
+        ),
+        Reader(
+            "text.xz", ("vectors/original.py",), _pack(unpacked, xzipped), _packed(xzipped, lzma.decompress)
+        ),
+        Reader("word2vec .bin", ("vectors/binary.py", _FILE), _bins(b""), _plain, 0.97),
+        Reader("word2vec .bin, lines", ("vectors/binary.py",), _bins(b"\n"), _plain, 0.97),
+        Reader("npy + words", ("tensors.py",), _npys(), _npy_damaged),
+        Reader("npz", ("tensors.py",), _npzs(), _npz_damaged),
+        Reader("attn's table", ("tensors.py", "vectors/table.py"), _tables(), _safetensors_damaged),
+        Reader("safetensors + words", ("tensors.py",), _bare(), _safetensors_damaged),
+        Reader("gensim .kv", _GENSIM, _kvs(), _kv_damaged),
+    ]
+
+
+def _pack(seeds: list[Files], pack: Callable[[bytes], bytes]) -> list[Files]:
+    twice = [{MAIN: pack(files[MAIN][:99]) + pack(files[MAIN][99:])} for files in seeds[:2]]
+    return [{MAIN: pack(files[MAIN])} for files in seeds] + twice
+
+
+def _bins(newline: bytes) -> list[Files]:
+    doubled, few = (*WORDS, "cat", "dog", "cat"), ("cat", "ü", "dog")
+    kinds = ((WORDS, 4), (WORDS, 2), (doubled, 3), (few, 1), (few, 8), (few, 40))
+    return [{MAIN: binary(words, dim, newline)} for words, dim in kinds]
+
+
+_FORMATS = _readers()
+EVERY = [files[MAIN] for reader in _FORMATS for files in reader.seeds[:7]]
+_MIXED = Reader("mixed", ("vectors/formats.py",), [{MAIN: b"", ".words": _word_list()}], _mixed)
+READERS = {reader.name: reader for reader in (*_FORMATS, _MIXED)}
+INDEX = "kept index"
