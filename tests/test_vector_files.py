@@ -211,6 +211,10 @@ def test_what_gensim_writes_is_read_and_has_the_same_neighbours(keyed, tmp_path,
         theirs = keyed.most_similar("w7é", topn=10)
         assert [word for word, _ in ours] == [word for word, _ in theirs], name
         np.testing.assert_allclose([c for _, c in ours], [c for _, c in theirs], atol=1e-6)
+        shown = here("self", "w7é w8é", "--tokenizer", "whitespace", "-e", str(tmp_path / name))
+        assert (shown.code, shown.err) == (0, ""), name
+        near = here("vectors", "nearest", "w7é", "-e", str(tmp_path / name), "--top", "1")
+        assert near.out.split()[0] == theirs[0][0] and near.err == "", name
 
 
 @needs_gensim

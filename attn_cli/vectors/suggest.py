@@ -34,7 +34,12 @@ def near_words(word: str, vectors: Vectors, k: int = SHOWN) -> list[str]:
         if len(best) == k:
             most = int(best[-1][0])
         near = extract(lower, [one.lower() for one in words], scorer=OSA.distance, limit=k, score_cutoff=most)
-        best += [(mistakes, before + place, words[place]) for _, mistakes, place in near]
+        known = {found for _, _, found in best}  # a doubled word is one word
+        best += [
+            (mistakes, before + place, words[place])
+            for _, mistakes, place in near
+            if words[place] not in known
+        ]
         best = sorted(best)[:k]
         before += len(words)
     return [found for _, _, found in best]
