@@ -4,6 +4,7 @@ Every server here is a loopback one with the layout of gensim-data, made to misb
 """
 
 import functools
+import gzip
 import hashlib
 import http.server
 import importlib.util
@@ -11,9 +12,11 @@ import json
 import os
 import queue
 import random
+import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -36,7 +39,7 @@ from attn_cli.errors import (
 from attn_cli.vectors import gensim_data, web
 from attn_cli.vectors.download import download
 from attn_cli.vectors.gensim_data import Package, catalogue, folder, installed, local
-from tests.shell import surroundings
+from tests.shell import attn, surroundings
 
 NAME = "glove-tiny-5"
 DATA = random.Random(5).randbytes(600_000)
@@ -1066,3 +1069,31 @@ def test_without_a_mirror_the_addresses_are_those_of_gensim(monkeypatch):
     )
     monkeypatch.delenv("GENSIM_DATA_DIR", raising=False)
     assert str(folder()) == downloader._DEFAULT_BASE_DIR
+
+
+# The command
+
+
+ROWS = [b"she 1 0 0 0 1", b"he 1 0 0 1 0", b"tea 0 1 1 0 0"]
+RECORDS = b"".join(row.split()[0] + b" " + struct.pack("<5f", *map(float, row.split()[1:])) for row in ROWS)
+
+
+@pytest.mark.parametrize("data", [b"3 5\n" + b"\n".join(ROWS), b"3 5\n" + RECORDS], ids=["text", "binary"])
+def test_the_command_unpacks_and_names_what_every_command_then_takes_offline(data, mirror):
+    packed = gzip.compress(data)
+    mirror.files[f"/{NAME}/{NAME}.gz"] = packed
+    mirror.lists(index(**{NAME: entry(packed)}))
+    told = attn("vectors", "download", NAME, env={"ATTN_MIRROR": mirror.address})
+    assert (told.code, told.out) == (0, "") and f"imported {NAME}: 3 words of 5 numbers" in told.err
+    mirror.asked.clear()
+    near = attn("vectors", "nearest", "she", "-e", NAME, "--top", "1")
+    assert (near.code, near.out, near.err) == (0, "he  0.500\n", "")
+    assert re.search(rf"{NAME} +3 +5 ", attn("vectors", "list").out) and mirror.asked == []
+
+
+def test_the_command_names_others_where_there_is_no_such_model_and_the_host_that_fails(mirror):
+    told = attn("vectors", "download", "glove-tyni-5", env={"ATTN_MIRROR": mirror.address})
+    assert told.code == 2 and f"Did you mean {NAME}?" in told.err and told.err.count("\n") == 1
+    told = attn("vectors", "download", NAME, env={"ATTN_MIRROR": "http://127.0.0.1:1"})
+    assert told.code == 66 and "127.0.0.1:1" in told.err and told.err.count("\n") == 1
+    assert attn("vectors", "download", NAME, env={"ATTN_MIRROR": "ftp://example.org"}).code == 78

@@ -38,6 +38,7 @@ RecordFormat = Annotated[
 ]
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 FINEST = 17  # a double has no more digits
+BAR = 30  # cells of a progress bar
 
 
 def ready(embedding: str | None) -> None:
@@ -178,7 +179,7 @@ def deliver_json(record: dict[str, object], view: View) -> None:
 
 
 class Progress:
-    """A line on standard error that says how much is done; silent where nobody watches."""
+    """A bar on standard error that says how much is done; silent where nobody watches."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -200,7 +201,12 @@ class Progress:
         percent = int(100 * done)
         if self.watched and percent != self.said:
             self.said = percent
-            line = f"{self.label} {percent:3d} %" if percent < 100 else ""
+            line = f"{self.label} {self._bar(done)} {percent:3d} %" if percent < 100 else ""
             sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
             self.line = line
             sys.stderr.flush()
+
+    def _bar(self, done: float) -> str:
+        full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."
+        cells = int(BAR * min(1.0, done))
+        return full * cells + empty * (BAR - cells)
