@@ -55,6 +55,7 @@ def _described(error: BaseException) -> tuple[int, str, str]:
 def _usage(error: Any) -> tuple[int, str, str]:
     """Describe a mistake that Typer found: an unknown option, a value that does not fit."""
     message = visible(" ".join(str(error.format_message()).split())).rstrip(".") + "."
+    message = message.replace("?.", "?")
     message = re.sub(r" Recognized values: .*", " Give 1 or 0.", message)
     context = getattr(error, "ctx", None)
     parameter = getattr(error, "param", None)

@@ -7,9 +7,10 @@ import os
 import stat
 from collections.abc import Iterator
 from io import FileIO
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
-from attn_cli.errors import CreateError, FileError, InputError, WriteError
+from attn_cli.errors import CreateError, FileError, WriteError
+from attn_cli.packed import packing, pieces
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -99,34 +100,17 @@ def packed_lines(path: str | Path) -> Iterator[bytes]:
 
 def unpacked_lines(raw: IO[bytes], name: str) -> Iterator[bytes]:
     """Yield the lines of an open text file as packed_lines does; `raw.tell()` tells how far it is."""
-    import lzma  # only those who read packed text pay for these
-    import zlib
-
     rest = b""
-    try:
-        with contextlib.closing(_unpacked(raw)) as text:
-            while part := text.readline(LONGEST_LINE):
-                line, rest = rest + part, b""
-                if not part.endswith(b"\n") and len(part) == LONGEST_LINE and b" " in line:
-                    line, _, rest = line.rpartition(b" ")
-                yield line
-            if rest:
-                yield rest
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{name} cannot be unpacked: {visible(str(error))}.") from None
-
-
-def _unpacked(raw: IO[bytes]) -> IO[bytes]:
-    import gzip
-    import lzma
-
-    magic = raw.read(6)
-    raw.seek(0)
-    if magic[:2] == b"\x1f\x8b":
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-    if magic == b"\xfd7zXZ\x00":
-        return lzma.LZMAFile(raw)
-    return raw
+    for piece in pieces(raw, packing(raw.read(6)), name):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+        while len(rest) > LONGEST_LINE:
+            at = rest.rfind(b" ", 0, LONGEST_LINE)
+            at = LONGEST_LINE if at <= 0 else at
+            yield rest[:at]
+            rest = rest[at:]
+    if rest:
+        yield rest
 
 
 def creatable(path: str | Path) -> None:

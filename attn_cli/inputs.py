@@ -10,6 +10,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.stack import Stack
 from attn_cli.trace import Embedding, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
+from attn_cli.vectors.table import Report, nobody
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ class Inputs(NamedTuple):
 
 
 def embedded(
-    tokens: Sequence[str], context: Sequence[str] | None, settings: Settings, stack: Stack | None
+    tokens: Sequence[str],
+    context: Sequence[str] | None,
+    settings: Settings,
+    stack: Stack | None,
+    report: Report | None = None,
 ) -> Inputs:
     """Look up both sides' tokens; `context` None means that the text attends to itself.
 
@@ -68,7 +73,7 @@ def embedded(
         start = None if stack is None else stack.start
 
         def vectors(words: Sequence[str]) -> Embedded:
-            return embed(words, table, oov, settings.seed, start)
+            return embed(words, table, oov, settings.seed, start, report or nobody)
 
         notes = ()
     query = vectors(tokens)

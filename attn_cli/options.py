@@ -47,7 +47,7 @@ Embedding = Annotated[
         "-e",
         values=("word2vec", "random"),
         metavar="NAME|FILE",
-        help="Word vectors: word2vec, random, or a text file (a word and its numbers a line).  "
+        help="Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.  "
         "[default: word2vec]",
     ),
 ]

@@ -80,7 +80,7 @@ def trace_text(
                 f"There is no token in the {side}: nothing to attend to.",
                 "Type some words; --keep-punctuation makes tokens of punctuation marks.",
             )
-    inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack)
+    inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack, report)
     dropped = query.dropped if context is None else query.dropped + key.dropped
     odd = "\ufffd" in text or "\ufffd" in (context or "")
     notes = ["Bytes that are not UTF-8 were read as U+FFFD."] if odd else []

@@ -38,3 +38,8 @@ def say(text: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         return
+
+
+def count(n: int, one: str, many: str) -> str:
+    """Return `1 key` or `3 keys`."""
+    return f"{n:,} {one if n == 1 else many}"

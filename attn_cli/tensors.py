@@ -17,6 +17,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError, InputError
 from attn_cli.files import regular
+from attn_cli.packed import GROWTH_COUNTS_FROM, MOST_GROWTH
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ DTYPES = {
 UNREAD = ("BF16", "F8_E4M3", "F8_E5M2", "C64")
 _HEADER_LIMIT = 100_000_000
 MOST_AXES = 32
-MOST_GROWTH, GROWTH_COUNTS_FROM = 100, 1 << 26  # what is packed more tightly holds next to nothing
 
 
 class Entry(NamedTuple):
@@ -199,7 +199,10 @@ def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
         with zipfile.ZipFile(regular(path)) as archive:
             total = sum(item.file_size for item in archive.infolist())
             if total > limit:
-                raise InputError(f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}.")
+                raise InputError(
+                    f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}.",
+                    "Save its arrays one by one, as .npy.",
+                )
             packed = os.path.getsize(path)
             if total > GROWTH_COUNTS_FROM and total > MOST_GROWTH * packed:
                 raise InputError(
@@ -241,6 +244,10 @@ def npy_header(stream: IO[bytes], size: int, where: str) -> NpyHeader:
     shape, _, dtype = header
     if dtype.hasobject:
         raise InputError(f"{where} holds Python objects, which could run code.", "Save plain numbers.")
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        raise InputError(
+            f"{where} holds numbers of {dtype.itemsize} bytes.", "Save it again as float32 or float64."
+        )
     sound = len(shape) <= MOST_AXES and all(type(n) is int and n >= 0 for n in shape)
     if not sound or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise InputError(f"{where} is not a sound .npy file: its shape or its type makes no array.")

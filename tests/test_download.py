@@ -871,10 +871,10 @@ def test_what_a_server_says_is_shown_safely_and_cut(mirror):
     assert "^[[31m" in error.message and len(error.message) < 500
 
 
-def test_nobody_listening_is_told_with_the_hint_to_try_again(mirror, offline):
+def test_nobody_listening_is_told_with_the_question_for_the_network(mirror, offline):
     offline()
     error = refused()
-    assert isinstance(error, FileError) and "refused" in error.message and "again" in error.hint
+    assert isinstance(error, FileError) and "refused" in error.message and "network" in error.hint
 
 
 def test_a_cut_connection_says_that_what_has_arrived_is_kept(mirror):

@@ -30,6 +30,7 @@ LEVELS = [
     {"masks", "tokens", "spelling", "matrices"},
     {"tensors", "checks"},
     {"files", "plain"},
+    {"packed"},
     {"trace", "steps", "view", "progress"},
     {"errors", "notebook"},
     {"visible", "arrays"},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.errors import CreateError, InputError, NoText, UsageError, WriteError
+from attn_cli.errors import InputError, NoText, UsageError
 from attn_cli.plain import put_plain
 from attn_cli.view import View
 from attn_cli.visible import as_utf8, visible
@@ -53,20 +53,20 @@ def ready(embedding: str | None) -> None:
     from attn_cli.vectors.importing import keep_index
     from attn_cli.vectors.lookup import open_table
 
-    vectors = open_table(str(embedding), "random, ")
-    try:
-        with Progress("Indexing") as progress:
-            told = keep_index(vectors, progress)
-    except (CreateError, WriteError) as error:
-        told = f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
+    with Progress("Indexing") as progress:
+        told = keep_index(open_table(str(embedding), "random, "), progress)
     if told:
         say(f"attn: {told}")
 
 
 def _is_small(path: str) -> bool:
+    from attn_cli.files import first_bytes
+    from attn_cli.packed import packing
     from attn_cli.vectors.onfile import INDEXED_FROM
 
-    return os.path.isfile(path) and os.path.getsize(path) < INDEXED_FROM
+    if not os.path.isfile(path) or os.path.getsize(path) >= INDEXED_FROM:
+        return False
+    return not packing(first_bytes(path))
 
 
 def one_text(texts: Sequence[str] | None, command: str) -> str:

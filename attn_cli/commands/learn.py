@@ -49,7 +49,7 @@ def score(
     from attn_cli.learn.score import score as measure
     from attn_cli.learn.treebank import read_treebank
     from attn_cli.learned import named
-    from attn_cli.render.about import count
+    from attn_cli.plain import count
     from attn_cli.render.blocks import Say
     from attn_cli.render.draw import draw
     from attn_cli.render.progress import TrainingBar

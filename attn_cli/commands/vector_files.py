@@ -1,14 +1,18 @@
-"""attn vectors: files of word vectors imported, exported, downloaded, and trained on running text."""
+"""attn vectors: files of word vectors imported, removed, exported, downloaded; vectors trained on running text."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attn_cli.commands.common import Progress, ready
 from attn_cli.errors import UsageError
 from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.vectors.interface import Vectors as WordVectors
 
 
 def import_(
@@ -19,7 +23,7 @@ def import_(
         str | None, typer.Option("--name", metavar="NAME", help="The name.  [default: the file's own]")
     ] = None,
 ) -> None:
-    """Give a file of word vectors a name for -e, and make it quick.
+    """Give a file of word vectors a name, and make it quick.
 
     A large file gets an index in the user's cache; it stays where it is. A packed one (.gz, .xz) is unpacked
     beside the user's data.
@@ -30,18 +34,48 @@ def import_(
 
 
 def _import(file: str, name: str | None) -> None:
-    from attn_cli.plain import say
+    from attn_cli.plain import count, say
     from attn_cli.vectors.importing import import_file
 
     with Progress("Importing") as progress:
         made = import_file(file, name, progress)
-    about = made.vectors.describe()
     doubled = made.vectors.about.get("doubled")
     counted = f"; {int(doubled):,} doubled, the first of each counts" if doubled else ""
+    if made.path != file:
+        say(f"attn: unpacked to {visible(made.path)}, {os.path.getsize(made.path):,} bytes.")
     if made.before is not None:
-        say(f"attn: {made.name} stood for {visible(str(made.before))} before.")
-    say(f"attn: imported {made.name}: {about['words']:,} words of {about['dim']:,} numbers{counted}.")
-    say(f"attn: try: attn vectors nearest king -e {made.name}")
+        say(f"attn: {made.name} stood for {visible(made.before)} before.")
+    if made.note:
+        say(f"attn: {made.note}")
+    size = f"{count(made.vectors.n_words, 'word', 'words')} of {count(made.vectors.dim, 'number', 'numbers')}"
+    say(f"attn: imported {made.name}: {size}{counted}.")
+    say(f"attn: try: attn vectors nearest {_some_word(made.vectors)} -e {made.name}")
+
+
+def _some_word(vectors: WordVectors) -> str:
+    """Return a word that can be typed: the first of some letters, else the first."""
+    import shlex
+
+    from attn_cli.vectors.table import as_text
+
+    first = [as_text(word) for word in next(vectors.word_blocks())[:1000]]
+    return visible(shlex.quote(next((word for word in first if word.isalpha() and len(word) > 3), first[0])))
+
+
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An imported name.", show_default=False)],
+) -> None:
+    """Forget an imported name, its index, and what was unpacked for it.
+
+    The file that was imported stays where it is.
+
+    Example: attn vectors remove glove
+    """
+    from attn_cli.plain import say
+    from attn_cli.vectors.names import remove as forget
+
+    for path in forget(name):
+        say(f"attn: removed {visible(path)}.")
 
 
 def export(
@@ -59,41 +93,82 @@ def export(
         int | None, typer.Option("--words", metavar="N", help="Only the first N words.  [default: all]")
     ] = None,
 ) -> None:
-    """Write word vectors for other programs: word2vec's text or binary, or a table of attn's own.
+    """Write word vectors as text, binary or a table.
+
+    Text and binary are word2vec's, which others read; the table is attn's own.
 
     Example: attn vectors export -o word2vec.bin
     """
-    from attn_cli.plain import say
+    from attn_cli.plain import count, say
     from attn_cli.vectors.export import export as write
-    from attn_cli.vectors.lookup import open_table
+    from attn_cli.vectors.lookup import open_table, path_for
 
     if words is not None and words < 1:
         raise UsageError(f"--words cannot be {words}.", "Give a whole number above 0.", "--words")
+    source = source or "word2vec"
     ready(source)
+    if source != "word2vec" and os.path.exists(output) and os.path.samefile(path_for(source), output):
+        raise UsageError(
+            f"{visible(output)} is the file that is read: what is left out would be lost.",
+            "Write to another file.",
+            "--output",
+        )
     with Progress("Exporting") as progress:
-        made = write(open_table(source or "word2vec"), output, words, progress)
-    say(f"attn: wrote {visible(made.file)}: {made.words:,} words, {made.bytes:,} bytes.")
+        made = write(open_table(source), output, words, progress)
+    say(f"attn: wrote {visible(made.file)}: {count(made.words, 'word', 'words')}, {made.bytes:,} bytes.")
 
 
 def download(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A set of vectors of gensim-data.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="A set of gensim-data; without one, all are listed.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Download pretrained vectors of gensim-data, check them, and import them.
+    """Download pretrained vectors of gensim-data, and import them.
 
-    They go where gensim keeps them too (GENSIM_DATA_DIR, else ~/gensim-data). What breaks off is resumed the next
-    time. No code that comes along is run.
+    They are checked, and go where gensim keeps them too (GENSIM_DATA_DIR, else ~/gensim-data). What breaks off is
+    resumed the next time. No code that comes along is run.
 
     Example: attn vectors download glove-wiki-gigaword-50
     """
-    from attn_cli.plain import say
+    from attn_cli.plain import put_plain, say
+    from attn_cli.vectors import gensim_data, names
     from attn_cli.vectors.download import download as fetch
 
-    with Progress("Downloading") as progress:
-        path = fetch(name, progress, lambda line: say(f"attn: {line}"))
-    say(f"attn: downloaded {visible(str(path))}.")
-    _import(str(path), name)
+    if name is None:
+        put_plain(_catalogue())
+        return
+    was_there = gensim_data.local(name)
+    try:
+        with Progress("Downloading") as progress:
+            path = str(fetch(name, progress, lambda line: say(f"attn: {line}")))
+    except KeyboardInterrupt:
+        say("attn: interrupted. What has arrived is kept: the same command goes on from there.")
+        raise
+    if was_there and names.recorded(name):
+        say(f"attn: {name} is there already: {visible(path)}.")
+        return
+    say(f"attn: {'there already' if was_there else 'downloaded'}: {visible(path)}.")
+    _import(path, name)
+
+
+def _catalogue() -> str:
+    """Return what gensim-data has, a set a line."""
+    from attn_cli.vectors.gensim_data import catalogue
+
+    found = sorted(catalogue().values(), key=lambda package: package.bytes or 0)
+    rows = [("name", "words", "dim", "MB")]
+    for one in found:
+        size = "?" if one.bytes is None else f"{one.bytes / 1e6:,.0f}"
+        words, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
+        rows.append((one.name, words, dim, size))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "".join(
+        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {size:>{widths[3]}}\n"
+        for name, words, dim, size in rows
+    )
 
 
 def train(
@@ -120,7 +195,9 @@ def train(
     ] = 0,
     workers: Annotated[int, typer.Option(metavar="N", help="Threads; more than one is not repeatable.")] = 1,
 ) -> None:
-    """Train word vectors on running text (gensim's Word2Vec, skip-gram), lower-cased.
+    """Train word vectors on running text.
+
+    It is gensim's Word2Vec, skip-gram; the text is lower-cased.
 
     Example: attn vectors train corpus.txt.xz -o my.safetensors
     """

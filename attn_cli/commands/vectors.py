@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ from attn_cli.commands.common import (
     deliver,
     deliver_json,
     ready,
+    terminal_for,
     viewed,
 )
 from attn_cli.errors import InputError, UsageError
@@ -23,7 +25,6 @@ from attn_cli.options import Command, Output
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.interface import Vectors as WordVectors
     from attn_cli.view import View
 
 app = typer.Typer(
@@ -48,7 +49,9 @@ Precision = Annotated[
 
 @app.command("list", cls=Command)
 def list_(format: RecordFormat = None, output: Output = None) -> None:
-    """The sets of word vectors that have a name: bundled, imported, downloaded.
+    """The sets of word vectors that have a name.
+
+    The bundled one, those that were imported, and those that were downloaded.
 
     Example: attn vectors list
     """
@@ -63,19 +66,25 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
     rows = [("name", "words", "dim", "format", "file")]
     for one in listed:
         count, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
-        rows.append((one.name, count, dim, one.format, one.path or "comes with attn"))
+        rows.append((one.name, count, dim, one.format.partition(":")[0], one.path or "comes with attn"))
     shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in shown) for column in range(4)]
+    room = max(20, (terminal_for(view).width or 10_000) - sum(widths) - 8)
     lines = (
-        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {kind:<{widths[3]}}  {path}\n"
+        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {kind:<{widths[3]}}  {_tail(path, room)}\n"
         for name, words, dim, kind, path in shown
     )
     deliver("".join(lines), view)
 
 
+def _tail(path: str, room: int) -> str:
+    """Return the end of a path, which tells files apart, where there is no room for all of it."""
+    return path if len(path) <= room else f"…{path[1 - room :]}"
+
+
 @app.command(cls=Command)
 def info(source: Source = None, format: RecordFormat = None, output: Output = None) -> None:
-    """What is known of a set of word vectors: size, format, length, settings, sources.
+    """What is known of a set of word vectors.
 
     Example: attn vectors info
     """
@@ -90,7 +99,11 @@ def info(source: Source = None, format: RecordFormat = None, output: Output = No
     noted = about.pop("about")
     lines = [(key, value) for key, value in about.items() if value is not None]
     lines += list(noted.items()) if isinstance(noted, dict) else []
-    deliver("".join(visible(f"{key:<12} {_plain(value)}") + "\n" for key, value in lines), view)
+    width = terminal_for(view).width or 10_000
+    shown = (
+        wrap(visible(f"{key:<12} {_plain(value)}"), width, subsequent_indent=" " * 13) for key, value in lines
+    )
+    deliver("".join(line + "\n" for part in shown for line in part), view)
 
 
 @app.command(cls=Command)
@@ -106,27 +119,28 @@ def nearest(
 ) -> None:
     """The words nearest to a word, by cosine.
 
-    A word without a vector is taken for the known word with the closest spelling, and that is said.
+    A word without a vector is taken for the known one that is spelled nearly like it, and that is said.
 
     Example: attn vectors nearest colour
     """
     from attn_cli.plain import say
-    from attn_cli.vectors.lookup import look_up, open_table
+    from attn_cli.vectors.lookup import look_up, look_up_all, open_table
     from attn_cli.vectors.nearest import nearest as find
-    from attn_cli.vectors.suggest import closest
+    from attn_cli.vectors.suggest import closest, did_you_mean
 
     view = _checked(viewed(format, output), top, precision)
     ready(embedding)
     table = open_table(embedding or "word2vec")
-    found = look_up(word, table)
+    with Progress("Searching") as progress:
+        found = look_up_all([word], table, progress).get(word)
+        near = {} if found else closest([word], table, progress)
+        found = found or (look_up(near[word], table) if near else None)
+        hint = "" if found else did_you_mean(word, table, progress)
     if found is None:
-        near = closest([word], table)
-        found = look_up(near[word], table) if near else None
-        if found is None:
-            raise InputError(
-                f"{table.name} has no vector for {visible(word)!r}, and knows no word spelled like it.",
-                "Check its spelling.",
-            )
+        raise InputError(
+            f"{table.name} has no vector for {visible(word)!r}.", hint.strip() or "Check its spelling."
+        )
+    if near:
         say(f"attn: no vector for {visible(word)!r} in {table.name}: {visible(found[0])!r} is taken instead.")
     form, vector = found
     with Progress("Searching") as progress:
@@ -146,37 +160,32 @@ def analogy(
     format: RecordFormat = None,
     output: Output = None,
 ) -> None:
-    """As A is to B, so is C to what? The words nearest to B - A + C, by cosine.
+    """What is to C as B is to A: the words nearest to B - A + C.
 
-    Each vector counts at length one. The three words themselves are left out.
+    Nearest by cosine, where each vector counts at length one. The three words themselves are left out.
 
     Example: attn vectors analogy man king woman
     """
     from attn_cli.vectors.lookup import look_up_all, open_table
     from attn_cli.vectors.nearest import analogy as find
+    from attn_cli.vectors.suggest import did_you_mean
 
     view = _checked(viewed(format, output), top, precision)
     ready(embedding)
     table = open_table(embedding or "word2vec")
     words = (a, b, c)
-    found = look_up_all(words, table)
-    for word in words:
-        if word not in found:
-            raise _unknown(word, table)
+    with Progress("Searching") as progress:
+        found = look_up_all(words, table, progress)
+        unknown = [word for word in dict.fromkeys(words) if word not in found]
+        hint = did_you_mean(unknown[0], table, progress) if unknown else ""
+    if unknown:
+        named = ", ".join(repr(visible(word)) for word in unknown)
+        raise InputError(f"{table.name} has no vector for {named}.", hint.strip() or "Check the spelling.")
     known = [found[word][0] for word in words]
     with Progress("Searching") as progress:
         answers = find(table, known, [found[word][1] for word in words], top, progress)
     record = {"schema": "attn/1", "kind": "analogy", "words": words, "found": known, "embedding": table.name}
     _answer(record, answers, view, precision)
-
-
-def _unknown(word: str, table: WordVectors) -> InputError:
-    from attn_cli.vectors.suggest import did_you_mean
-
-    return InputError(
-        f"{table.name} has no vector for {visible(word)!r}.",
-        did_you_mean(word, table).strip() or "Check its spelling.",
-    )
 
 
 def _checked(view: View, top: int, precision: int) -> View:
@@ -199,7 +208,13 @@ def _answer(
     deliver("".join(f"{near:<{widest}}  {cosine:.{precision}f}\n" for near, cosine in shown), view)
 
 
-for verb in (vector_files.import_, vector_files.export, vector_files.download, vector_files.train):
+for verb in (
+    vector_files.import_,
+    vector_files.remove,
+    vector_files.export,
+    vector_files.download,
+    vector_files.train,
+):
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attn_cli.learned import BUNDLED
+from attn_cli.plain import count
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed
@@ -162,8 +163,3 @@ def talk(trace: Trace) -> list[str]:
     if trace.dropped:
         said.append(f"Dropped: {listed(list(dict.fromkeys(trace.dropped)), 20)}")
     return said
-
-
-def count(n: int, one: str, many: str) -> str:
-    """Return `1 key` or `3 keys`."""
-    return f"{n:,} {one if n == 1 else many}"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.render.about import count, d_k, projection, quoted, short
+from attn_cli.plain import count
+from attn_cli.render.about import d_k, projection, quoted, short
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.steps import STEPS

@@ -6,16 +6,17 @@ Some writers put a newline after each record, some do not: both are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.packed import PIECE
 from attn_cli.vectors.index import Entries, hash_words
 from attn_cli.vectors.lines import MOST_NUMBERS, bad_header
-from attn_cli.vectors.original import PIECE, Original, exactly
-from attn_cli.vectors.table import LONGEST_WORD, doubles
+from attn_cli.vectors.original import Original, exactly
+from attn_cli.vectors.table import LONGEST_WORD, Report, doubles, nobody
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from attn_cli.arrays import Array
 
 LONGEST_HEADER = 64
+FEW = 16  # so many words are sought by one expression; for more, every word is looked up
 WORD = rb"\n?([^ \n]{1,%d}+) " % LONGEST_WORD
 _WORD = re.compile(WORD)
 
@@ -42,26 +44,46 @@ class BinaryFormat(NamedTuple):
         """Bytes of a record's numbers."""
         return 4 * self.dim
 
-    def search(self, file: IO[bytes], wanted: set[bytes]) -> dict[bytes, Array]:
+    def search(self, file: IO[bytes], wanted: set[bytes], report: Report = nobody) -> dict[bytes, Array]:
         """Return the vectors of those wanted words that the file has, each from its first record.
 
         One regular expression skips whole records until a wanted word comes; it never goes back.
         """
         found: dict[bytes, Array] = {}
         left = {word for word in wanted if _WORD.fullmatch(word + b" ") and word[:1] != b"\n"}
+        if len(left) > FEW:
+            return self._search_many(file, left, report)
         skip = self._skip(left)
         window, used = _Window(file, self.start, self.size), 0
         while left and window.slide(used):
             used = skip.match(window.buffer, 0, window.end).end()  # type: ignore[union-attr]
             while left and (record := self._record(window, used)):
                 word, numbers, used = record
-                found[word] = numbers
+                found.setdefault(word, numbers)
                 left.discard(word)
-                skip = self._skip(left)
                 used = skip.match(window.buffer, used, window.end).end()  # type: ignore[union-attr]
             self._check(window, used)
+            report((window.offset + used) / max(1, self.original.size))
         if left:
             self._check_end(window)
+        return found
+
+    def _search_many(self, file: IO[bytes], left: set[bytes], report: Report) -> dict[bytes, Array]:
+        """Do the same by looking every word up among those that are left."""
+        found: dict[bytes, Array] = {}
+        for window, end in self._windows(file):
+            words = self._words.findall(window.buffer, 0, end)
+            report((window.offset + end) / max(1, self.original.size))
+            if left.isdisjoint(words):
+                continue
+            offsets = self._offsets(window, end, np.fromiter(map(len, words), np.int64, len(words)))
+            for at in [at for at, word in enumerate(words) if word in left]:
+                start = int(offsets[at]) + len(words[at]) + 1
+                numbers = np.frombuffer(bytes(window.buffer[start : start + self.size]), "<f4")
+                found.setdefault(words[at], doubles(numbers))
+            left = left.difference(found)
+            if not left:
+                break
         return found
 
     def _skip(self, wanted: set[bytes]) -> re.Pattern[bytes]:
@@ -94,7 +116,7 @@ class BinaryFormat(NamedTuple):
                 f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again.",
             )
 
-    def scan(self, file: IO[bytes], report: Callable[[float], None]) -> Iterator[Entries]:
+    def scan(self, file: IO[bytes], report: Report) -> Iterator[Entries]:
         """Yield every word's hash and offset; InputError if the records are not what the header claims."""
         rows = 0
         for window, end in self._windows(file):
@@ -148,11 +170,8 @@ class BinaryFormat(NamedTuple):
             )
         return np.cumsum(sizes + before) - sizes
 
-    def same(self, file: IO[bytes], one: int, other: int) -> bool:
-        """Tell whether the words of the records at two offsets are the same."""
-        return self._word(file, one) == self._word(file, other)
-
-    def _word(self, file: IO[bytes], offset: int) -> bytes:
+    def word_at(self, file: IO[bytes], offset: int) -> bytes:
+        """Return the word of the record at an offset."""
         count = min(LONGEST_WORD + 1, self.original.size - offset)
         return exactly(file, offset, count, self.original.name).partition(b" ")[0]
 

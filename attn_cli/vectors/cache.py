@@ -1,4 +1,4 @@
-"""What is kept between runs: indexes in the user's cache, names of imported files beside the user's data.
+"""What is kept between runs: indexes in the user's cache; and the folder of the user's data.
 
 The cache may be emptied at any time. What is kept is written beside and renamed: killed at any moment, there is
 the old one or the new one.
@@ -123,54 +123,7 @@ class _Held:
             os.close(self.file)
 
 
-# Names
-
-
-def named_path(name: str) -> str | None:
-    """Return the file that was imported under this name, if any."""
-    folder = data_folder()
-    if folder is None or not is_name(name):
-        return None
-    import json  # only names need it
-
-    try:
-        with open(os.path.join(folder, f"{name}.json"), "rb") as file:
-            path = json.loads(file.read(1 << 16))["path"]
-        return path if isinstance(path, str) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def names() -> list[str]:
-    """Return the names under which files were imported."""
-    folder = data_folder()
-    try:
-        found = os.listdir(folder) if folder else []
-    except OSError:
-        return []
-    stems = [name.removesuffix(".json") for name in found if name.endswith(".json")]
-    return sorted(name for name in stems if named_path(name) is not None)
-
-
-def keep_name(name: str, path: str) -> None:
-    """Remember a file under a name."""
-    folder = data_folder()
-    if folder is None:
-        raise CreateError("There is no home folder to remember a name in.", "Set XDG_DATA_HOME to a folder.")
-    import json
-
-    make_folder(folder)
-    with written(os.path.join(folder, f"{name}.json")) as stream:
-        stream.write(json.dumps({"path": os.path.realpath(path)}).encode())
-
-
 def make_folder(folder: str) -> None:
     """Make the folder where it is missing; `written` says what is wrong if that fails."""
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True, mode=0o700)
-
-
-def is_name(name: str) -> bool:
-    """Tell whether a set of vectors may be called so: letters, digits, - _ . inside, no suffix of a file."""
-    plain = name.replace("-", "a").replace("_", "a").replace(".", "a")
-    return 0 < len(name) <= 100 and plain.isascii() and plain.isalnum() and name[0].isalnum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import creatable, written
-from attn_cli.vectors.table import Rows, nobody, write_table
+from attn_cli.vectors.table import Report, Rows, nobody, write_table
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ class Exported(NamedTuple):
     bytes: int
 
 
-def export(
-    vectors: Vectors, output: str, most: int | None = None, report: Callable[[float], None] = nobody
-) -> Exported:
+def export(vectors: Vectors, output: str, most: int | None = None, report: Report = nobody) -> Exported:
     """Write the vectors (the first `most` words, or all) to a file, all or nothing; its suffix is the format.
 
     .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens quickest. Numbers
@@ -59,7 +57,7 @@ def export(
     return Exported(output, count, size)
 
 
-def _first(vectors: Vectors, count: int, report: Callable[[float], None]) -> Iterator[Rows]:
+def _first(vectors: Vectors, count: int, report: Report) -> Iterator[Rows]:
     for words, matrix in vectors.rows(report):
         kept = min(count, len(words))
         with np.errstate(over="ignore"):

@@ -10,11 +10,13 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.files import read_bytes
+from attn_cli.packed import packing, pieces
 from attn_cli.tensors import is_safetensors, npy_header, read_npz, safetensors_entries
 from attn_cli.vectors.binary import LONGEST_HEADER, binary_format
+from attn_cli.vectors.foreign import quoted, refuse_foreign
 from attn_cli.vectors.lines import read_rows
 from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
-from attn_cli.vectors.original import FileRows, Original, exactly, look_at, packing, pieces
+from attn_cli.vectors.original import FileRows, Original, exactly, look_at
 from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
 from attn_cli.vectors.text import text_format
 from attn_cli.visible import visible
@@ -24,38 +26,10 @@ if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors
 
 ENOUGH = 1 << 18
+TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
-PICKLE, TORCH = b"\x80", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"
+PICKLE, PROTOCOLS = b"\x80", (b"\2", b"\3", b"\4", b"\5")
 ZIP, NPY = b"PK\x03\x04", b"\x93NUMPY"
-# By their first bytes: what it is, and what to do.
-REFUSED = {
-    b"\xba\x16\x4f\x2f": (
-        "a fastText model (.bin)",
-        'Convert it: python -c "from gensim.models.fasttext import load_facebook_vectors as f; '
-        "f('{path}').save_word2vec_format('vectors.bin', binary=True)\"",
-    ),
-    b"SQLite format 3\0": (
-        "an SQLite database, as Magnitude's files are",
-        "Take the vectors that it was made from, or export them from the database as text.",
-    ),
-    b"GGUF": (
-        "a GGUF model",
-        "Take its token embeddings out with the gguf package, numpy.save them, and put the words beside.",
-    ),
-    TORCH: ("a PyTorch file", "TORCH"),
-    b"\x89HDF": ("an HDF5 file", "Take the matrix out with h5py, numpy.save it, and put the words beside."),
-    b"BZh": ("packed with bzip2", "Unpack it: bunzip2 -k {path}"),
-    b"(\xb5/\xfd": ("packed with zstd", "Unpack it: unzstd {path}"),
-    b"7z\xbc\xaf": ("a 7z archive", "Unpack it first."),
-    b"Rar!": ("a RAR archive", "Unpack it first."),
-    b"%PDF": ("a PDF", "Give a file of word vectors."),
-    b"\xff\xfe": ("UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8 {path}"),
-    b"\xfe\xff": ("UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8 {path}"),
-}
-UNTORCH = (
-    "Convert it: python -c \"import numpy, torch; numpy.save('vectors.npy', torch.load('{path}', weights_only=True))\""
-    ", and put the words, one a line, into vectors.words."
-)
 
 
 def open_file(path: str, name: str | None = None) -> Vectors:
@@ -65,58 +39,70 @@ def open_file(path: str, name: str | None = None) -> Vectors:
         start = file.read(1 << 16)
     if not start:
         raise InputError(f"{original.name} is empty.", "Type a word and its numbers on each line.")
-    _refuse(original, start)
+    refuse_foreign(original, start)
     if is_safetensors(start[:9]):
         return _safetensors(original)
     if start.startswith(NPY):
         return _npy(original)
     if start.startswith(ZIP):
         return _npz(original, start)
-    if start.startswith(PICKLE):
+    if start[:1] == PICKLE and start[1:2] in PROTOCOLS:
         return _pickled(original)
     return _lines(original, packing(start))
 
 
-def _refuse(original: Original, start: bytes) -> None:
-    """Raise InputError for a format that attn recognises and does not read."""
-    for magic, (what, hint) in REFUSED.items():
-        if start.startswith(magic):
-            hint = UNTORCH if hint == "TORCH" else hint
-            raise InputError(
-                f"{original.name} is {what}: attn does not read that.", hint.replace("{path}", original.name)
-            )
-
-
 def _lines(original: Original, packed: str) -> Vectors:
     """Return what a text or a word2vec binary holds, packed or not."""
-    start, is_all = _start(original, packed)
+    start, is_all = start_of(original, packed)
     if _is_binary(start):
         if packed:
             raise InputError(
                 f"{original.name} is a packed word2vec binary.",
-                f"Unpack it (attn vectors import {original.name}), or: {packed} -dk {original.name}",
+                f"Unpack and name it: attn vectors import {quoted(original)}",
             )
         return FileVectors(binary_format(original, start))
-    if is_all:
-        words, matrix, claimed = read_rows(start, original.name)
-        kind = "text" if claimed is None else "word2vec text"
-        return table_of(original.name, words, matrix, {"format": kind + (f", {packed}" if packed else "")})
-    return FileVectors(text_format(original, packed, start))
+    try:
+        return _text(original, packed, start, is_all)
+    except InputError as error:
+        if b"\0" not in start:
+            raise
+        raise InputError(
+            f"{original.name} is no text of word vectors: there is a zero byte at {start.index(0):,}.",
+            error.hint,
+        ) from None
 
 
-def _start(original: Original, packed: str) -> tuple[bytes, bool]:
-    """Return enough of an unpacked file to know its format by, and whether that is all of it."""
+def _text(original: Original, packed: str, start: bytes, is_all: bool) -> Vectors:
+    if not is_all:
+        return FileVectors(text_format(original, packed, start))
+    words, matrix, claimed = read_rows(start, original.name)
+    kind = "text" if claimed is None else "word2vec text"
+    about = {"format": kind + (f", {packed}" if packed else "")}
+    return table_of(original.name, words, matrix, about, original.size)
+
+
+def start_of(original: Original, packed: str) -> tuple[bytes, bool]:
+    """Return enough of a text or binary file, unpacked, to know its format by, and whether that is all of it.
+
+    Raises InputError where a packed file holds something else.
+    """
     with original.opened() as file:
         if not packed and original.size >= INDEXED_FROM:
             start = exactly(file, 0, ENOUGH, original.name)
             if start.count(b"\n") > 1:
                 return start, False
-        start = b""
+        start, is_all = b"", True
         for piece in pieces(file, packed, original.name):
             start += piece
             if len(start) >= INDEXED_FROM:
-                return start, False
-    return start, True
+                is_all = False
+                break
+    if packed and (is_safetensors(start[:9]) or start.startswith((NPY, ZIP, PICKLE))):
+        raise InputError(
+            f"{original.name} is packed, and holds neither text nor a word2vec binary.",
+            f"Unpack it: {packed} -dk {quoted(original)}",
+        )
+    return start, is_all
 
 
 def _is_binary(start: bytes) -> bool:
@@ -129,11 +115,13 @@ def _is_binary(start: bytes) -> bool:
     first = rest.partition(b"\n")[0].split()[-dim:] if dim else []
     if len(first) == dim and all(_is_numeric(field) for field in first):
         return False
-    head = rest[:4096]
+    head = rest[:TELLING]
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < 4093 or error.reason != "unexpected end of data":  # else a letter is cut in two
+        if (
+            error.start < TELLING - 3 or error.reason != "unexpected end of data"
+        ):  # else a letter is cut in two
             return True
     return any(byte < 9 or 13 < byte < 32 for byte in head)
 
@@ -154,11 +142,13 @@ def _safetensors(original: Original) -> Table:
         return read_table(original.path, original.name)
     entry = entries[matrices[0]]
     rows = FileRows(original, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
-    return table_of(original.name, _words_beside(original), rows, {"format": "safetensors"})
+    return table_of(original.name, _words_beside(original), rows, {"format": "safetensors"}, original.size)
 
 
 def _npy(original: Original) -> Table:
-    return table_of(original.name, _words_beside(original), npy_rows(original), {"format": "npy"})
+    return table_of(
+        original.name, _words_beside(original), npy_rows(original), {"format": "npy"}, original.size
+    )
 
 
 def npy_rows(original: Original) -> FileRows | Array:
@@ -177,13 +167,8 @@ def npy_rows(original: Original) -> FileRows | Array:
 
 
 def _npz(original: Original, start: bytes) -> Table:
-    if b"data.pkl" in start[:4096] or b"/byteorder" in start[:4096]:
-        raise InputError(
-            f"{original.name} is a PyTorch file: attn does not read that.",
-            UNTORCH.replace("{path}", original.name),
-        )
     if b".npy" not in start[:4096]:
-        raise InputError(f"{original.name} is a ZIP archive.", f"Unpack it: unzip {original.name}")
+        raise InputError(f"{original.name} is a ZIP archive.", f"Unpack it: unzip {quoted(original)}")
     arrays = read_npz(original.path)
     matrices = [key for key, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
     lists = [key for key, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "US"]
@@ -193,7 +178,7 @@ def _npz(original: Original, start: bytes) -> Table:
             "Save it as numpy.savez('vectors.npz', words=words, vectors=matrix).",
         )
     words = _word_array(arrays[lists[0]], original.name) if lists else _words_beside(original)
-    return table_of(original.name, words, arrays[matrices[0]], {"format": "npz"})
+    return table_of(original.name, words, arrays[matrices[0]], {"format": "npz"}, original.size)
 
 
 def _word_array(array: Array, name: str) -> list[bytes]:
@@ -211,11 +196,13 @@ def _pickled(original: Original) -> Table:
     found = read_pickled(original.path)
     about = {"format": "gensim", **found.about}
     matrix: Array | FileRows | None = found.matrix
+    size = original.size
     if found.matrix_path is not None:
-        matrix = npy_rows(look_at(found.matrix_path))
+        beside = look_at(found.matrix_path)
+        matrix, size = npy_rows(beside), size + beside.size
     if matrix is None:
         raise InputError(f"{original.name} holds no vectors.")
-    return table_of(original.name, found.words, matrix, about)
+    return table_of(original.name, found.words, matrix, about, size)
 
 
 def _word_list(original: Original) -> str | None:

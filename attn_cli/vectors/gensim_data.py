@@ -60,6 +60,11 @@ class Index(NamedTuple):
     malformed: frozenset[str]
 
 
+def is_name(name: str) -> bool:
+    """Tell whether a set of vectors may be called so: no slash, no leading dot, nothing that a shell obeys."""
+    return _NAME.fullmatch(name) is not None
+
+
 def folder() -> Path:
     """Return the folder of downloads, which is gensim's: GENSIM_DATA_DIR, else gensim-data at home."""
     return Path(os.environ.get("GENSIM_DATA_DIR") or os.path.expanduser("~/gensim-data"))
@@ -67,7 +72,7 @@ def folder() -> Path:
 
 def local(name: str) -> Path | None:
     """Return the data file of the model `name` if it is there, else None; the network is not asked."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         return None
     path = folder() / name / f"{name}.gz"
     return path if path.is_file() else None
@@ -152,10 +157,10 @@ def _read_index(raw: bytes, source: str) -> Index:
 
 def _package(name: str, entry: object) -> Package | None:
     """Return what an entry of the index says, or None if no honest one says it."""
-    if not _NAME.fullmatch(name) or not isinstance(entry, dict):
+    if not is_name(name) or not isinstance(entry, dict):
         return None
     file, parts, size = entry.get("file_name", f"{name}.gz"), entry.get("parts", 1), entry.get("file_size")
-    if not isinstance(file, str) or not _NAME.fullmatch(file):
+    if not isinstance(file, str) or not is_name(file):
         return None
     if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
         return None

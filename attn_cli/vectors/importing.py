@@ -2,72 +2,86 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import CreateError, InputError, UsageError
+from attn_cli.errors import AttnError, CreateError, UsageError, WriteError
 from attn_cli.files import SUFFIXES, looks_like_file, written
-from attn_cli.vectors import cache
-from attn_cli.vectors.formats import open_file
+from attn_cli.packed import packing, pieces
+from attn_cli.vectors import cache, names
+from attn_cli.vectors.foreign import quoted
+from attn_cli.vectors.formats import open_file, start_of
+from attn_cli.vectors.gensim_data import is_name
 from attn_cli.vectors.index import index_in_memory
-from attn_cli.vectors.onfile import FileVectors, Report
-from attn_cli.vectors.original import look_at, packing, pieces
-from attn_cli.vectors.table import nobody
+from attn_cli.vectors.onfile import FileVectors
+from attn_cli.vectors.original import Original, look_at
+from attn_cli.vectors.table import BUNDLED, Report, nobody
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors
 
-TAKEN = ("word2vec", "random")
-UNPACKED = ".vectors"
+TAKEN = (BUNDLED, "random")
 
 
 class Imported(NamedTuple):
-    """What an import did: the name, the file that it now stands for, its vectors, what it stood for before."""
+    """What an import did: the name, the file that it now stands for, its vectors, what it stood for before.
+
+    `note` says what could not be done, if anything.
+    """
 
     name: str
     path: str
     vectors: Vectors
     before: str | None
+    note: str
 
 
 def keep_index(vectors: Vectors, report: Report = nobody) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
 
-    Raises CreateError or WriteError where it cannot be kept; the vectors have it then all the same.
+    Where it cannot be kept, the sentence says why; a packed file can have none.
     """
+    if isinstance(vectors, FileVectors) and vectors.form.packed:
+        again = f"attn vectors import {quoted(vectors.form.original)}"
+        return f"{vectors.name} is packed, so each use unpacks it; {again} does so once."
     if not isinstance(vectors, FileVectors) or not vectors.wants_index:
         return ""
-    cache.check_usable()
-    encoded = vectors.encoded_index(report)
-    vectors.index = index = index_in_memory(encoded)
-    cache.keep_index(vectors.form.original, encoded)
+    try:
+        cache.check_usable()
+        encoded = vectors.encoded_index(report)
+        vectors.index = index = index_in_memory(encoded)
+        cache.keep_index(vectors.form.original, encoded)
+    except (CreateError, WriteError) as error:
+        return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
     doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
     return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
 
 
 def import_file(path: str, name: str | None = None, report: Report = nobody) -> Imported:
-    """Give a file of vectors a name, with its index made; a packed one is unpacked beside the user's data."""
+    """Give a file of vectors a name, with its index made; a packed one is unpacked beside the user's data.
+
+    The name changes when all else is done: until then, and after any error, it stands for what it stood for.
+    """
     original = look_at(path)
     name = _checked(_stem(path) if name is None else name, given=name is not None)
-    before = cache.named_path(name)
     with original.opened() as file:
         packed = packing(file.read(6))
-    target = _unpacked(path, packed, name, report) if packed else path
+    target = _unpacked(original, packed, name, report) if packed else path
     vectors = open_file(target, name)
-    keep_index(vectors, report)
-    cache.keep_name(name, target)
-    ours = os.path.realpath(os.path.join(cache.data_folder() or "", f"{name}{UNPACKED}"))
-    if before == ours != os.path.realpath(target) and os.path.exists(ours):
-        os.unlink(ours)  # nothing else knows of it
-    return Imported(name, target, vectors, before if before and not _is_same(before, target) else None)
-
-
-def _is_same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
+    told = keep_index(vectors, report)
+    before = None
+    with contextlib.suppress(AttnError):
+        record = names.recorded(name)
+        before = record.path if record else None
+    names.keep(name, names.Record(target, vectors.n_words, vectors.dim))
+    unpacked = os.path.realpath(os.path.join(names.folder_of_names(), f"{name}{names.UNPACKED}"))
+    if before == unpacked != os.path.realpath(target) and os.path.exists(unpacked):
+        os.unlink(unpacked)  # nothing else knows of it
+    is_same = before is None or before == os.path.realpath(target)
+    note = told if told.startswith("No index") else ""
+    return Imported(name, target, vectors, None if is_same else before, note)
 
 
 def _stem(path: str) -> str:
@@ -79,34 +93,32 @@ def _stem(path: str) -> str:
 
 
 def _checked(name: str, given: bool) -> str:
-    if cache.is_name(name) and name not in TAKEN and not looks_like_file(name):
+    if is_name(name) and name not in TAKEN and not looks_like_file(name):
         return name
+    reason = "is taken" if name in TAKEN else "cannot be the name of imported vectors"
+    rule = ": letters a to z, digits, - _ . + and no file's suffix."
     raise UsageError(
-        f"{visible(name[:60])!r} cannot be the name of imported vectors.",
-        ("Choose another" if given else "Choose one with --name")
-        + ": letters, digits, - _ . and no file's suffix.",
+        f"{visible(name[:60])!r} {reason}.",
+        ("Choose another" if given else "Choose one with --name") + rule,
         "--name",
     )
 
 
-def _unpacked(path: str, packed: str, name: str, report: Report) -> str:
-    """Unpack a file beside the user's data, all or nothing, and return where."""
-    folder = cache.data_folder()
-    if folder is None:
-        raise CreateError(
-            f"There is no home folder to unpack {visible(path)} in.", f"Unpack it: {packed} -dk FILE"
-        )
-    cache.make_folder(folder)
-    cache.tidy(folder)
-    original = look_at(path)
-    target = os.path.join(folder, f"{name}{UNPACKED}")
-    with original.opened() as file, written(target) as stream:
-        for piece in pieces(file, packed, original.name):
-            stream.write(piece)
-            report(file.tell() / max(1, original.size))
+def _unpacked(original: Original, packed: str, name: str, report: Report) -> str:
+    """Unpack a file beside the user's data, all or nothing, and return where; it is read through before it counts."""
+    start_of(original, packed)  # refuses what is neither text nor binary
+    folder = names.folder_of_names()
+    target = os.path.join(folder, f"{name}{names.UNPACKED}")
+    beside = os.path.join(folder, f".{name}.{os.getpid()}.part")
     try:
-        open_file(target, original.name)  # what cannot be read is not kept
-    except InputError:
-        os.unlink(target)
+        with original.opened() as file, written(beside) as stream:
+            for piece in pieces(file, packed, original.name):
+                stream.write(piece)
+                report(file.tell() / max(1, original.size))
+        open_file(beside, original.name).describe()  # read through
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
         raise
     return target

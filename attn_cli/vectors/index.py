@@ -131,10 +131,10 @@ def index_in_memory(encoded: bytes) -> Index:
     return Index(lambda offset, count: encoded[offset : offset + count], len(encoded))
 
 
-def build(parts: Iterable[Entries], same: Callable[[int, int], bool], about: dict[str, str]) -> bytes:
+def build(parts: Iterable[Entries], word_at: Callable[[int], bytes], about: dict[str, str]) -> bytes:
     """Return the encoded index of a file's words, given in the file's order.
 
-    `same` tells whether the words at two offsets are the same; then only the first is kept.
+    `word_at` gives the word at an offset: of words that are the same only the first is kept.
     """
     collected = list(parts)
     hashes = np.concatenate([part.hashes for part in collected] or [np.empty(0, np.uint64)])
@@ -146,7 +146,7 @@ def build(parts: Iterable[Entries], same: Callable[[int, int], bool], about: dic
         order = order[np.lexsort((offsets[order], hashes))]
         offsets = offsets[order]
         kept = np.ones(len(hashes), bool)
-        kept[_repeats(hashes, offsets, same)] = False
+        kept[_repeats(hashes, offsets, word_at)] = False
         repeated = np.sort(offsets[~kept])
         hashes, offsets = hashes[kept], offsets[kept]
     else:
@@ -155,19 +155,21 @@ def build(parts: Iterable[Entries], same: Callable[[int, int], bool], about: dic
 
 
 def _repeats(
-    hashes: NDArray[np.uint64], offsets: NDArray[np.int64], same: Callable[[int, int], bool]
+    hashes: NDArray[np.uint64], offsets: NDArray[np.int64], word_at: Callable[[int], bytes]
 ) -> list[int]:
     """Return the positions of words that stand at an earlier offset too: equal hashes, and equal words."""
-    alike = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
     found: list[int] = []
-    firsts: list[int] = []  # of each word among those of one hash, its first position
-    for position in alike.tolist():
-        if not firsts or hashes[firsts[0]] != hashes[position]:
-            firsts = [position - 1]
-        if any(same(int(offsets[first]), int(offsets[position])) for first in firsts[:MOST_COLLISIONS]):
+    words: list[bytes] = []  # those of one hash, as far as they differ
+    of = -1  # the position of the first of them
+    for position in (np.flatnonzero(hashes[1:] == hashes[:-1]) + 1).tolist():
+        if of < 0 or hashes[of] != hashes[position]:
+            of = position - 1
+            words = [word_at(int(offsets[of]))]
+        word = word_at(int(offsets[position]))
+        if word in words:
             found.append(position)
-        else:
-            firsts.append(position)
+        elif len(words) < MOST_COLLISIONS:
+            words.append(word)
     return found
 
 

@@ -5,12 +5,12 @@ Table (rows in memory or in a file of equal rows) and FileVectors (text, word2ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.vectors.table import Rows
+    from attn_cli.vectors.table import Report, Rows
 
 
 class Vectors(Protocol):
@@ -40,13 +40,13 @@ class Vectors(Protocol):
     def about(self) -> dict[str, str]:
         """What else is known of them; `doubled` counts the rows whose word came before."""
 
-    def find(self, words: Iterable[str]) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that have one."""
+    def find(self, words: Iterable[str], report: Report = ...) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
 
-    def rows(self, report: Callable[[float], None] = ...) -> Iterator[Rows]:
+    def rows(self, report: Report = ...) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order."""
 
-    def word_blocks(self) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: Report = ...) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order."""
 
     def fingerprint(self) -> str:

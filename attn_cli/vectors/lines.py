@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -58,7 +59,10 @@ def measured(rows: list[Row], name: str, is_all: bool) -> tuple[int | None, int]
     if count == 1 or usual < 2:
         usual = len(rows[0][1])
     if usual < 2:
-        raise InputError(f"{name}, line {rows[0][0]}: a word without numbers.", "Type them after the word.")
+        hint = "Type them after the word."
+        if b"," in rows[0][1][0]:
+            hint = "Part the word and its numbers by spaces, not by commas."
+        raise InputError(f"{name}, line {rows[0][0]}: a word without numbers.", hint)
     if usual > MOST_NUMBERS + 1:
         raise InputError(f"{name}: {usual - 1:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
     return None, usual - 1
@@ -96,8 +100,10 @@ def is_plain(data: NDArray[np.uint8], n_lines: int) -> bool:
     controls = np.count_nonzero(data < 32)
     if controls == n_lines:
         return True
-    returns = np.count_nonzero(data == 13)
-    return controls == n_lines + returns + np.count_nonzero(data == 9) and returns in (0, n_lines)
+    returns = np.flatnonzero(data == 13)
+    if len(returns) not in (0, n_lines) or (data[np.minimum(returns + 1, len(data) - 1)] != 10).any():
+        return False
+    return bool(controls == n_lines + len(returns) + np.count_nonzero(data == 9))
 
 
 def parsed(
@@ -170,10 +176,13 @@ def read_rows(
     if quick is None or not np.isfinite(quick[1]).all():
         words, vectors = [], []
         for number, line in numbered:
-            where = f"{name}, line {number}".__str__
+            where = partial("{}, line {}".format, name, number)
             words.append(word_of(line, fields_of(line), dim, where, claim))
             vectors.append(numbers_of(fields_of(line)[-dim:], where))
         quick = words, np.array(vectors, dtype)
     if claimed is not None and claimed != len(numbered):
-        raise InputError(f"{name}, line 1: the header claims {claimed:,} words; there are {len(numbered):,}.")
+        raise InputError(
+            f"{name}, line 1: the header claims {claimed:,} words; there are {len(numbered):,}.",
+            "Is the file complete?",
+        )
     return *quick, claimed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from unicodedata import normalize
@@ -11,7 +12,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
-from attn_cli.vectors.table import BUNDLED, bundled
+from attn_cli.vectors.table import BUNDLED, Report, bundled, finite, nobody
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -29,29 +30,34 @@ class Embedded(NamedTuple):
 
 
 def open_table(embedding: str, others: str = "") -> Vectors:
-    """Return the bundled vectors, or those in a file or under an imported name; content tells the format.
+    """Return the bundled vectors, or those in a file or under a name; content tells the format.
 
     `others` are further names that the caller takes, for help with a mistake.
     """
     if embedding == BUNDLED:
         return bundled()
-    # Only those who give vectors of their own pay for these.
-    from attn_cli.vectors.formats import open_file
+    from attn_cli.vectors.formats import open_file  # only those who give vectors of their own pay for it
+
+    path = path_for(embedding, others)
+    return open_file(path, None if path == embedding else visible(embedding))
+
+
+def path_for(embedding: str, others: str = "") -> str:
+    """Return the file that is meant: one with a slash or a known suffix, one under a name, or one that is there."""
+    if looks_like_file(embedding):
+        return embedding
     from attn_cli.vectors.names import known, path_of
 
-    if looks_like_file(embedding):
-        return open_file(embedding)
-    path = path_of(embedding)
-    if path is not None:
-        return open_file(str(path), visible(embedding))
+    named = path_of(embedding)
+    if named is not None or os.path.isfile(embedding):
+        return named or embedding
     import difflib  # only for help with a mistake
 
     near = difflib.get_close_matches(embedding, [BUNDLED, *known()], 1)
     meant = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
-        f"There are no vectors {visible(embedding)!r} (-e).",
-        f"{meant}Choose word2vec, {others}a file (with a slash or a suffix such as .txt), "
-        "or a name that attn vectors list shows.",
+        f"There are no vectors {visible(embedding)!r}.",
+        f"{meant}Choose word2vec, {others}a file, or a name that attn vectors list shows.",
         "--embedding",
     )
 
@@ -78,7 +84,14 @@ class Start(Protocol):
         """Return what is added, (d,)."""
 
 
-def embed(tokens: Sequence[str], table: Vectors, oov: str, seed: int, start: Start | None = None) -> Embedded:
+def embed(
+    tokens: Sequence[str],
+    table: Vectors,
+    oov: str,
+    seed: int,
+    start: Start | None = None,
+    report: Report = nobody,
+) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
     A token is looked up as written, then lower-cased, then with a straight apostrophe and composed
@@ -87,7 +100,7 @@ def embed(tokens: Sequence[str], table: Vectors, oov: str, seed: int, start: Sta
     `model` gives it what the learned model starts it with.
     """
     distinct = list(dict.fromkeys(tokens))
-    known = {token: vector for token, (_, vector) in look_up_all(distinct, table).items()}
+    known = {token: vector for token, (_, vector) in look_up_all(distinct, table, report).items()}
     if start is not None and start.always:
         known = {token: vector + start.of(token) for token, vector in known.items()}
     unknown = [token for token in distinct if token not in known]
@@ -98,11 +111,11 @@ def embed(tokens: Sequence[str], table: Vectors, oov: str, seed: int, start: Sta
         if oov == "error":
             raise InputError(
                 f"No vector in {table.name} for {', '.join(map(repr, map(visible, unknown[:10])))}.",
-                f"{did_you_mean(unknown[0], table)}Choose --oov zero, random, nearest or skip to go on.",
+                f"{did_you_mean(unknown[0], table, report)}Choose --oov zero, random, nearest or skip to go on.",
             )
-        replaced = closest(unknown, table)
+        replaced = closest(unknown, table, report)
         stand_ins = table.find(replaced.values())
-        known |= {token: stand_ins[used] for token, used in replaced.items()}
+        known |= {token: finite(stand_ins[used], used, table.name) for token, used in replaced.items()}
         unknown = [token for token in unknown if token not in replaced]
     for token in unknown:
         own = oov == "model" and start is not None
@@ -118,12 +131,17 @@ def forms(token: str) -> list[str]:
     return list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
 
 
-def look_up_all(tokens: Sequence[str], table: Vectors) -> dict[str, tuple[str, Array]]:
-    """Return, for each token that has a vector, the form under which the table has it, and its vector (dim,)."""
+def look_up_all(
+    tokens: Sequence[str], table: Vectors, report: Report = nobody
+) -> dict[str, tuple[str, Array]]:
+    """Return, for each token that has a vector, the form under which the table has it, and its vector (dim,).
+
+    Raises InputError where such a vector holds NaN or infinity.
+    """
     wanted = {token: forms(token) for token in tokens}
-    found = table.find(dict.fromkeys(form for those in wanted.values() for form in those))
+    found = table.find(dict.fromkeys(form for those in wanted.values() for form in those), report)
     return {
-        token: (form, found[form])
+        token: (form, finite(found[form], form, table.name))
         for token, those in wanted.items()
         if (form := next((form for form in those if form in found), None)) is not None
     }

@@ -1,14 +1,31 @@
-"""Sets of word vectors that have a name: bundled, imported, downloaded."""
+"""Sets of word vectors that have a name: bundled, imported, downloaded. A name is a small file of the user's."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 from typing import NamedTuple
 
-from attn_cli.errors import AttnError
+from attn_cli.errors import AttnError, CreateError, FileError, InputError, UsageError
+from attn_cli.files import written
 from attn_cli.vectors import cache, gensim_data
 from attn_cli.vectors.formats import open_file
 from attn_cli.vectors.onfile import FileVectors
+from attn_cli.vectors.original import look_at
 from attn_cli.vectors.table import BUNDLED, bundled
+from attn_cli.visible import visible
+
+LARGEST = 1 << 16
+UNPACKED = ".vectors"
+
+
+class Record(NamedTuple):
+    """What a name stands for, and what was counted when it was given."""
+
+    path: str
+    words: int | None
+    dim: int | None
 
 
 class Listed(NamedTuple):
@@ -22,34 +39,120 @@ class Listed(NamedTuple):
     path: str | None
 
 
+def imported() -> list[str]:
+    """Return the names under which files were imported."""
+    folder = cache.data_folder()
+    try:
+        found = os.listdir(folder) if folder else []
+    except OSError:
+        return []
+    stems = (name.removesuffix(".json") for name in found if name.endswith(".json"))
+    return sorted(name for name in stems if gensim_data.is_name(name))
+
+
+def recorded(name: str) -> Record | None:
+    """Return what an imported name stands for, None if there is no such name; InputError if its file is damaged."""
+    path = _path(name) if gensim_data.is_name(name) else None
+    if path is None or not os.path.exists(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            kept = json.loads(file.read(LARGEST))
+        words, dim = (kept.get(key) if type(kept.get(key)) is int else None for key in ("words", "dim"))
+        if not isinstance(kept["path"], str):
+            raise ValueError
+    except (OSError, ValueError, KeyError, AttributeError, RecursionError):
+        raise InputError(
+            f"The name {name} is damaged: {visible(path)}.",
+            f"Import its file again, or: attn vectors remove {name}",
+        ) from None
+    return Record(kept["path"], words, dim)
+
+
+def keep(name: str, record: Record) -> None:
+    """Remember a file under a name; CreateError or WriteError where that is not possible."""
+    folder = folder_of_names()
+    with written(os.path.join(folder, f"{name}.json")) as stream:
+        stream.write(json.dumps({**record._asdict(), "path": os.path.realpath(record.path)}).encode())
+
+
+def folder_of_names() -> str:
+    """Return the folder of names, made where it is missing; CreateError where that is not possible."""
+    folder = cache.data_folder()
+    if folder is None:
+        raise CreateError("There is no home folder to remember a name in.", "Set XDG_DATA_HOME to a folder.")
+    cache.make_folder(folder)
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise CreateError(
+            f"Names are kept in {visible(folder)}, which cannot be written to.",
+            "Set XDG_DATA_HOME to another folder.",
+        )
+    cache.tidy(folder)
+    return folder
+
+
+def remove(name: str) -> list[str]:
+    """Forget an imported name, its index, and what was unpacked for it (never the user's file); return what went."""
+    path = _path(name) if name in imported() else None
+    if path is None:
+        raise UsageError(f"There is no imported name {visible(name)!r}.", "See attn vectors list.")
+    unpacked = path.removesuffix(".json") + UNPACKED
+    stale = [unpacked, path]
+    with contextlib.suppress(AttnError):
+        record = recorded(name)
+        index = cache.index_path(look_at(record.path)) if record else None
+        stale += [index] if index else []
+    removed = [one for one in stale if os.path.exists(one)]
+    for one in removed:
+        try:
+            os.unlink(one)
+        except OSError as error:
+            raise FileError(f"Cannot remove {visible(one)}: {error.strerror}.") from None
+    return removed
+
+
 def path_of(name: str) -> str | None:
-    """Return the file that a name stands for: imported, else downloaded; None if there is none."""
-    path = cache.named_path(name) or gensim_data.local(name)
-    return None if path is None else str(path)
+    """Return the file that a name stands for: imported, else downloaded; None if there is no such name."""
+    record = recorded(name)
+    if record is None:
+        there = gensim_data.local(name)
+        return None if there is None else str(there)
+    if not os.path.exists(record.path):
+        raise FileError(
+            f"{name} stands for {visible(record.path)}, which is gone.",
+            f"Import it anew: attn vectors import FILE --name {name}",
+        )
+    return record.path
 
 
 def known() -> list[str]:
     """Return all names that stand for a file."""
-    return sorted({*cache.names(), *gensim_data.installed()})
+    return sorted({*imported(), *gensim_data.installed()})
 
 
 def listing() -> list[Listed]:
     """Return the bundled set and every named one, without reading any of them through."""
     table = bundled()
     listed = [Listed(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)]
-    imported = set(cache.names())
-    for name in known():
-        source = "imported" if name in imported else "downloaded"
-        listed.append(_listed(name, source, path_of(name)))
-    return listed
+    ours = set(imported())
+    return listed + [_listed(name, "imported" if name in ours else "downloaded") for name in known()]
 
 
-def _listed(name: str, source: str, path: str | None) -> Listed:
+def _listed(name: str, source: str) -> Listed:
+    path = None
     try:
-        vectors = open_file(str(path), name)
+        record = recorded(name)
+        path = record.path if record else str(gensim_data.local(name))
+        vectors = open_file(path, name)
     except AttnError as error:
-        return Listed(name, source, None, None, f"unreadable: {error.message}", str(path))
-    if isinstance(vectors, FileVectors):
-        words = vectors.index.entries if vectors.index else vectors.form.claimed
-        return Listed(name, source, words, vectors.dim, vectors.form.kind, str(path))
-    return Listed(name, source, vectors.n_words, vectors.dim, vectors.about.get("format", ""), str(path))
+        return Listed(name, source, None, None, f"unreadable: {error.message}", path)
+    form = vectors.about.get("format", "")
+    if not isinstance(vectors, FileVectors):
+        return Listed(name, source, vectors.n_words, vectors.dim, form, path)
+    counted = record.words if record and record.dim == vectors.dim else vectors.form.claimed
+    return Listed(name, source, vectors.index.entries if vectors.index else counted, vectors.dim, form, path)
+
+
+def _path(name: str) -> str | None:
+    folder = cache.data_folder()
+    return None if folder is None else os.path.join(folder, f"{name}.json")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.table import as_bytes, as_text, nobody
+from attn_cli.vectors.table import Report, as_bytes, as_text, nobody
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
@@ -23,7 +23,7 @@ def nearest(
     vector: Array,
     k: int,
     without: Collection[str] = (),
-    report: Callable[[float], None] = nobody,
+    report: Report = nobody,
 ) -> list[tuple[str, float]]:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
@@ -74,7 +74,7 @@ def analogy(
     words: Sequence[str],
     found: Sequence[Array],
     k: int,
-    report: Callable[[float], None] = nobody,
+    report: Report = nobody,
 ) -> list[tuple[str, float]]:
     """Return the k words that are to the third as the second is to the first; the three are left out.
 

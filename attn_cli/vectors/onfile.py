@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.vectors import cache
 from attn_cli.vectors.binary import BinaryFormat
 from attn_cli.vectors.index import Index, StaleIndex, build, index_in_memory
-from attn_cli.vectors.table import Rows, as_bytes, fingerprint_rows, finite, nobody
+from attn_cli.vectors.table import Report, Rows, as_bytes, fingerprint_rows, nobody
 from attn_cli.vectors.text import TextFormat
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from attn_cli.arrays import Array
 
-Report: TypeAlias = Callable[[float], None]
 INDEXED_FROM = 1 << 22  # below, a file is read through sooner than its index is found
 
 
@@ -54,29 +53,38 @@ class FileVectors:
         doubled = 0 if self.index is None else self.index.doubled
         return {"format": self.form.kind, **({"doubled": str(doubled)} if doubled else {})}
 
-    def find(self, words: Iterable[str]) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the file has; the first of doubles wins."""
+    def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that the file has; the first of doubles wins.
+
+        They may hold NaN or infinity: whoever uses one checks it.
+        """
         wanted = {as_bytes(word): word for word in words if word}
         if self.index is None and not self.form.packed and self.form.original.size < INDEXED_FROM:
             self.indexed()
         with self.form.original.opened() as file:
-            found = self._find(file, wanted)
-        return {wanted[word]: finite(vector, wanted[word], self.name) for word, vector in found.items()}
+            found = self._find(file, wanted, report)
+        return {wanted[word]: vector for word, vector in found.items()}
 
-    def _find(self, file: IO[bytes], wanted: dict[bytes, str]) -> dict[bytes, Array]:
+    def _find(self, file: IO[bytes], wanted: dict[bytes, str], report: Report) -> dict[bytes, Array]:
         if self.index is None or self.form.packed:
-            return self.form.search(file, set(wanted))
+            return self.form.search(file, set(wanted), report)
         try:
             found = {word: self._at(file, self.index, word) for word in wanted}
         except StaleIndex:
             cache.forget_index(self.form.original)
             self.index = None
-            return self.form.search(file, set(wanted))
+            return self.form.search(file, set(wanted), report)
         return {word: vector for word, vector in found.items() if vector is not None}
 
     def _at(self, file: IO[bytes], index: Index, word: bytes) -> Array | None:
-        places = (self.form.at(file, offset, word) for offset in index.offsets(word))
-        return next((vector for vector in places if vector is not None), None)
+        """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
+        places = list(index.offsets(word))
+        for offset in places:
+            if (vector := self.form.at(file, offset, word)) is not None:
+                return vector
+        if places:
+            raise StaleIndex("another word stands there")
+        return None
 
     def indexed(self, report: Report = nobody) -> Index:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
@@ -89,10 +97,11 @@ class FileVectors:
         original = self.form.original
         with original.opened() as file:
 
-            def same(one: int, other: int) -> bool:
-                return bool(self.form.packed) or self.form.same(file, one, other)
+            def word_at(offset: int) -> bytes:
+                # A packed file has no offsets to go to: there the hash alone decides what is doubled.
+                return b"" if self.form.packed else self.form.word_at(file, offset)
 
-            return build(self.form.scan(file, report), same, cache.facts(original, self.form.kind))
+            return build(self.form.scan(file, report), word_at, cache.facts(original, self.form.kind))
 
     def rows(self, report: Report = nobody, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
@@ -131,10 +140,12 @@ class FileVectors:
             "about": self.about,
         }
 
-    def word_blocks(self) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: Report = nobody) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
         with self.form.original.opened() as file:
-            yield from self.form.words(file)
+            for words in self.form.words(file):
+                yield words
+                report(file.tell() / max(1, self.form.original.size))
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""

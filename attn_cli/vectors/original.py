@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError
+from attn_cli.errors import FileError, InputError
 from attn_cli.files import check_regular
 from attn_cli.visible import visible
 
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.arrays import Array, Ints
-
-PIECE = 1 << 22
-MOST_GROWTH = 100  # text of numbers packs to a tenth at best
-GROWTH_COUNTS_FROM = 1 << 26
-XZ_MEMORY = 1 << 27  # twice what xz -9 needs
-PACKED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz"}
 
 
 class Original(NamedTuple):
@@ -41,8 +35,7 @@ class Original(NamedTuple):
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
         """Open the file unbuffered; InputError if it is not, or does not stay, what it was."""
-        check_regular(self.path)
-        with open(self.path, "rb", buffering=0) as file:
+        with self._file() as file:
             self._check(file)
             try:
                 yield file
@@ -51,6 +44,13 @@ class Original(NamedTuple):
                     raise
                 raise InputError(f"{self.name} cannot be read: {error.strerror}.") from None
             self._check(file)
+
+    def _file(self) -> IO[bytes]:
+        check_regular(self.path)
+        try:
+            return open(self.path, "rb", buffering=0)
+        except OSError as error:
+            raise FileError(f"Cannot read {self.name}: {error.strerror}.") from None
 
     def _check(self, file: IO[bytes]) -> None:
         now = os.fstat(file.fileno())
@@ -61,7 +61,10 @@ class Original(NamedTuple):
 def look_at(path: str | Path, name: str | None = None) -> Original:
     """Return the file at `path` as it is now; FileError if it is no readable regular file."""
     check_regular(path)
-    found = os.stat(path)
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
     return Original(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
 
 
@@ -76,82 +79,6 @@ def exactly(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
-
-
-def packing(start: bytes) -> str:
-    """Tell from its first bytes how a file is packed: gzip, xz, or not at all (an empty string)."""
-    return next((kind for magic, kind in PACKED.items() if start.startswith(magic)), "")
-
-
-def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
-    """Yield what the open file holds, unpacked, in pieces of at most PIECE bytes."""
-    file.seek(0)
-    if not packed:
-        while piece := file.read(PIECE):
-            yield piece
-        return
-    import lzma  # only those who read packed text pay for these
-    import zlib
-
-    grown = 0
-    try:
-        for piece in _unpacked(file, packed):
-            grown += len(piece)
-            if grown > GROWTH_COUNTS_FROM and grown > MOST_GROWTH * file.tell():
-                raise InputError(
-                    f"{name} unpacks to more than {MOST_GROWTH} times its size: that is no text of numbers.",
-                    "Unpack it yourself if it is sound.",
-                )
-            yield piece
-    except (EOFError, zlib.error, lzma.LZMAError, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        raise InputError(
-            f"{name} cannot be unpacked: {visible(reason)}.", f"Test it with {packed} -t, and fetch it again."
-        ) from None
-
-
-def _unpacked(file: IO[bytes], packed: str) -> Iterator[bytes]:
-    """Yield pieces of one packed stream after another."""
-    raw = b""
-    while raw or (raw := file.read(PIECE)):
-        stream = _Stream(packed)
-        while not stream.eof:
-            piece, hungry = stream.feed(raw)
-            raw = b""
-            if piece:
-                yield piece
-            if hungry and not stream.eof and not (raw := file.read(PIECE)):
-                raise EOFError("it is cut off")
-        raw = stream.spare.lstrip(b"\0") or file.read(PIECE).lstrip(b"\0")
-
-
-class _Stream:
-    """One gzip member or xz stream, unpacked in bounded pieces."""
-
-    def __init__(self, packed: str) -> None:
-        import lzma
-        import zlib
-
-        self.gzip = zlib.decompressobj(wbits=31) if packed == "gzip" else None
-        self.xz = None if self.gzip else lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
-
-    @property
-    def eof(self) -> bool:
-        return bool((self.gzip or self.xz).eof)  # type: ignore[union-attr]
-
-    @property
-    def spare(self) -> bytes:
-        """The bytes behind the stream's end."""
-        return bytes((self.gzip or self.xz).unused_data)  # type: ignore[union-attr]
-
-    def feed(self, raw: bytes) -> tuple[bytes, bool]:
-        """Return the next piece, and whether more raw bytes are needed for another."""
-        if self.gzip:
-            piece = self.gzip.decompress(self.gzip.unconsumed_tail + raw, PIECE)
-            return piece, not self.gzip.unconsumed_tail and len(piece) < PIECE
-        assert self.xz is not None
-        piece = self.xz.decompress(raw, PIECE)
-        return piece, self.xz.needs_input
 
 
 class FileRows:

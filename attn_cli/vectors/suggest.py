@@ -5,55 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attn_cli.vectors.table import as_text
+from attn_cli.vectors.table import Report, as_text, nobody
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors
 
 MOST_MISTAKES = 3
+LONG = 8  # letters from which two mistakes are few
 SHOWN = 3
 
 
-def near_words(word: str, vectors: Vectors, k: int = SHOWN) -> list[str]:
-    """Return at most k known words spelled most like `word`, case apart: fewest mistakes first, then commonest.
+def near_words(
+    words: Sequence[str], vectors: Vectors, k: int = SHOWN, most: int = MOST_MISTAKES, report: Report = nobody
+) -> dict[str, list[str]]:
+    """Return, for each of `words`, at most k known words spelled most like it, case apart.
 
-    A mistake is a letter missing, added or wrong, or two neighbours swapped (optimal string alignment
-    distance); there may be at most three, and fewer than half the word's letters.
+    Those with the fewest mistakes come first, then the commonest (which stand first). A mistake is a letter missing,
+    added or wrong, or two neighbours swapped (optimal string alignment distance); there may be at most `most`, and
+    fewer than half the word's letters. The vectors' words are gone through once.
     """
     # Only those who mistyped a word pay for these.
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
 
-    lower = word.lower()
-    most = min(MOST_MISTAKES, (len(lower) - 1) // 2)
-    best: list[tuple[float, int, str]] = []
+    best: dict[str, list[tuple[int, int, str]]] = {word: [] for word in words if len(word) > 2}
     before = 0
-    for block in vectors.word_blocks() if most > 0 else ():
-        words = [as_text(one) for one in block]
-        if len(best) == k:
-            most = int(best[-1][0])
-        near = extract(lower, [one.lower() for one in words], scorer=OSA.distance, limit=k, score_cutoff=most)
-        known = {found for _, _, found in best}  # a doubled word is one word
-        best += [
-            (mistakes, before + place, words[place])
-            for _, mistakes, place in near
-            if words[place] not in known
-        ]
-        best = sorted(best)[:k]
-        before += len(words)
-    return [found for _, _, found in best]
+    for block in vectors.word_blocks(report) if best else ():
+        known = list(dict.fromkeys(as_text(one) for one in block))
+        lower = [one.lower() for one in known]
+        for word, near in best.items():
+            allowed = near[-1][0] if len(near) == k else min(most, (len(word) - 1) // 2)
+            new = extract(word.lower(), lower, scorer=OSA.distance, limit=2 * k, score_cutoff=allowed)
+            had = {found for _, _, found in near}  # a doubled word is one word
+            near += [(n, before + place, known[place]) for _, n, place in new if known[place] not in had]
+            best[word] = sorted(near)[:k]
+        before += len(block)
+    return {word: [found for _, _, found in best.get(word, [])] for word in words}
 
 
-def closest(words: Sequence[str], vectors: Vectors) -> dict[str, str]:
-    """Return, for each word that is spelled much like a known one, the closest known word."""
-    near = {word: near_words(word, vectors, 1) for word in words}
+def closest(words: Sequence[str], vectors: Vectors, report: Report = nobody) -> dict[str, str]:
+    """Return, for each word that is spelled nearly like a known one, the closest known word.
+
+    It is one mistake away, of a long word two; what holds a space is no mistyped word.
+    """
+    short = [word for word in words if len(word) < LONG and " " not in word]
+    long = [word for word in words if len(word) >= LONG and " " not in word]
+    near = near_words(short, vectors, 1, 1, report) | (
+        near_words(long, vectors, 1, 2, report) if long else {}
+    )
     return {word: found[0] for word, found in near.items() if found}
 
 
-def did_you_mean(word: str, vectors: Vectors) -> str:
+def did_you_mean(word: str, vectors: Vectors, report: Report = nobody) -> str:
     """Return a hint that names the closest known words, or nothing."""
-    near = [visible(found) for found in near_words(word, vectors)]
+    near = [visible(found) for found in near_words([word], vectors, report=report)[word]]
     return (
         f"Did you mean {' or '.join([', '.join(near[:-1])] * (len(near) > 1) + near[-1:])}? " if near else ""
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
 BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
 BLOCK = 8192
+SAFETENSORS = {"format": "safetensors"}
+MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
+
+
+Report: TypeAlias = Callable[[float], None]  # is told the part that is done, 0 to 1
+
+
+def nobody(done: float) -> None:
+    """Report progress to nobody."""
 
 
 class Rows(NamedTuple):
@@ -65,15 +75,11 @@ def fingerprint_rows(count: int) -> NDArray[np.intp]:
     return np.linspace(0, count - 1, FINGERPRINT_ROWS).astype(np.intp)
 
 
-def nobody(done: float) -> None:
-    """Report progress to nobody."""
-
-
 class Table(NamedTuple):
     """Word vectors, most frequent word first where the maker ordered them so.
 
     `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), often a view of
-    a memory map: only the rows that are asked for are ever read.
+    a memory map: only the rows that are asked for are ever read. `size` is the bytes of its files.
     """
 
     source: str
@@ -81,6 +87,7 @@ class Table(NamedTuple):
     block: bytes
     matrix: Array | FileRows
     about: dict[str, str]
+    size: int = 0
 
     @property
     def dim(self) -> int:
@@ -120,32 +127,35 @@ class Table(NamedTuple):
         """Return every word, in order."""
         return as_text(self.block[1:-1]).split("\n")
 
-    def rows(self, report: Callable[[float], None] = nobody) -> Iterator[Rows]:
+    def rows(self, report: Report = nobody) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order."""
         words = self.block[1:-1].split(b"\n")
         seen: set[bytes] = set()
-        for start in range(0, len(self.matrix), BLOCK):
-            rows = Rows(words[start : start + BLOCK], self.matrix[start : start + BLOCK])
+        step = max(1, min(BLOCK, MOST_AT_ONCE // (self.dim * self.matrix.dtype.itemsize)))
+        for start in range(0, len(self.matrix), step):
+            rows = Rows(words[start : start + step], self.matrix[start : start + step])
             yield _firsts(rows, seen) if "doubled" in self.about else rows
-            report(min(1.0, (start + BLOCK) / len(self.matrix)))
+            report(min(1.0, (start + step) / len(self.matrix)))
 
-    def word_blocks(self) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: Report = nobody) -> Iterator[list[bytes]]:
         """Yield all words at once."""
         yield self.block[1:-1].split(b"\n")
 
-    def find(self, words: Iterable[str]) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the table has; the first of doubles wins."""
+    def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that the table has; the first of doubles wins.
+
+        They may hold NaN or infinity: whoever uses one checks it.
+        """
         found = {}
         for word in words:
             at = self.block.find(b"\n" + as_bytes(word) + b"\n")
             if at >= 0 and word and "\n" not in word:
-                vector = doubles(self.matrix[self.block.count(b"\n", 0, at)])
-                found[word] = finite(vector, word, self.name)
+                found[word] = doubles(self.matrix[self.block.count(b"\n", 0, at)])
         return found
 
     def describe(self) -> dict[str, object]:
         """Return what is known of the table: its size and what its maker noted."""
-        noted = {key: value for key, value in self.about.items() if key not in ("format", "length")}
+        noted = {key: value for key, value in self.about.items() if key != "length"}
         try:
             settings = json.loads(noted.pop("settings", "null"))
             json.dumps(settings, allow_nan=False)
@@ -156,9 +166,9 @@ class Table(NamedTuple):
             "name": self.name,
             "words": self.n_words,
             "dim": self.dim,
-            "dtype": str(self.matrix.dtype),
+            "dtype": self.matrix.dtype.newbyteorder("=").name,
             "length": self.length,
-            "bytes": int(self.matrix.nbytes + len(self.block)),
+            "bytes": self.size,
             "settings": settings,
             "about": noted,
         }
@@ -178,10 +188,15 @@ def bundled() -> Table:
     """Return the vectors that come with the program."""
     path = str(data_path("word2vec.safetensors"))
     arrays, about = read_safetensors(path, mapped=True)
-    return _table("word2vec", BUNDLED, arrays["words"].tobytes(), arrays["vectors"], about)
+    size = os.path.getsize(path)
+    return _table(
+        "word2vec", BUNDLED, arrays["words"].tobytes(), arrays["vectors"], {**about, **SAFETENSORS}, size
+    )
 
 
-def _table(source: str, name: str, words: bytes, matrix: Array | FileRows, about: dict[str, str]) -> Table:
+def _table(
+    source: str, name: str, words: bytes, matrix: Array | FileRows, about: dict[str, str], size: int
+) -> Table:
     block = b"\n" + words + b"\n"
     n_words = block.count(b"\n") - 1
     if n_words != len(matrix):
@@ -189,10 +204,12 @@ def _table(source: str, name: str, words: bytes, matrix: Array | FileRows, about
     if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.dtype.kind != "f":
         raise InputError(f"{name}: its vectors hold no decimal numbers, a row for each word.")
     about = {key: value for key, value in about.items() if isinstance(value, str)}
-    return Table(source, name, block, matrix, about)
+    return Table(source, name, block, matrix, about, size)
 
 
-def table_of(name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str]) -> Table:
+def table_of(
+    name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str], size: int
+) -> Table:
     """Return a table of words and their rows; InputError for words that are empty, too long or hold a newline."""
     for number, word in enumerate(words):
         if not word or b"\n" in word or len(word) > LONGEST_WORD:
@@ -201,7 +218,7 @@ def table_of(name: str, words: list[bytes], matrix: Array | FileRows, about: dic
             )
             raise InputError(f"{name}: word {number:,} {reason if word else 'is empty'}.", "Leave it out.")
     doubled = len(words) - len(set(words))
-    return _table("file", name, b"\n".join(words), matrix, {**about, **_doubled(doubled)})
+    return _table("file", name, b"\n".join(words), matrix, {**about, **_doubled(doubled)}, size)
 
 
 def _doubled(count: int) -> dict[str, str]:
@@ -225,7 +242,7 @@ def read_table(path: str, name: str | None = None) -> Table:
         block = exactly(file, words.offset, words.size, original.name)
     rows = FileRows(original, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
     about = {key: value for key, value in about.items() if key != "doubled"}
-    return table_of(original.name, block.split(b"\n"), rows, about)
+    return table_of(original.name, block.split(b"\n"), rows, {**about, **SAFETENSORS}, original.size)
 
 
 def write_table(

@@ -6,12 +6,13 @@ a missing last newline are all fine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.packed import PIECE, pieces
 from attn_cli.vectors.index import Entries, hash_words, word_hash
 from attn_cli.vectors.lines import (
     BLANK,
@@ -24,13 +25,13 @@ from attn_cli.vectors.lines import (
     parsed,
     word_of,
 )
-from attn_cli.vectors.original import PIECE, Original, exactly, pieces
-from attn_cli.vectors.table import LONGEST_WORD
+from attn_cli.vectors.original import Original, exactly
+from attn_cli.vectors.table import LONGEST_WORD, Report, nobody
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array
+    from attn_cli.arrays import Array, Ints
 
 LONGEST_LINE = PIECE
 FEW = 3  # so many words are sought one by one; for more, every line's word is hashed
@@ -79,7 +80,7 @@ class TextFormat(NamedTuple):
         if skip < len(block):
             yield at + skip, block[skip:] if skip else block
 
-    def search(self, file: IO[bytes], wanted: set[bytes]) -> dict[bytes, Array]:
+    def search(self, file: IO[bytes], wanted: set[bytes], report: Report = nobody) -> dict[bytes, Array]:
         """Return the vectors of those wanted words that the file has, each from its first line."""
         found: dict[bytes, Array] = {}
         left = {word for word in wanted if _may_stand(word)}
@@ -87,7 +88,7 @@ class TextFormat(NamedTuple):
         for offset, block in self.blocks(file):
             for at in _beginning_with(block, left):
                 line = block[at : block.find(b"\n", at)]
-                word = self.word(line, offset + at)
+                word = self.word(line, offset + at) if line.strip(BLANK) else b""
                 if word in left:
                     found[word] = self.vector(line, offset + at)
                     left.discard(word)
@@ -95,11 +96,12 @@ class TextFormat(NamedTuple):
                 return found
             if self.claimed is not None:
                 lines += _filled(block)
+            report(file.tell() / max(1, self.original.size))
         if self.claimed is not None:
             self._check_count(lines)
         return found
 
-    def scan(self, file: IO[bytes], report: Callable[[float], None]) -> Iterator[Entries]:
+    def scan(self, file: IO[bytes], report: Report) -> Iterator[Entries]:
         """Yield every word's hash and offset; InputError where a line has too few or too many numbers."""
         rows = 0
         for offset, block in self.blocks(file):
@@ -119,30 +121,44 @@ class TextFormat(NamedTuple):
             raise InputError(f"{self.original.name} holds no words.")
 
     def _entries(self, offset: int, block: bytes) -> Entries:
+        found = self._words_of(block)
+        if found is not None:
+            data, starts, lengths = found
+            return Entries(hash_words(data, starts, lengths), starts + offset)
+        return self._entries_one_by_one(offset, block)
+
+    def _words_of(self, block: bytes) -> tuple[NDArray[np.uint8], Ints, Ints] | None:
+        """Return a block's bytes, and where its words start and how long they are; None unless all is usual.
+
+        Usual is that every line has the same marks: a space or a tab before each number, one at a time.
+        """
         data = np.frombuffer(block, np.uint8)
         ends = np.flatnonzero(data == 10)
-        starts = np.concatenate([[0], ends[:-1] + 1])
         marks = _marks(data, block)
         each = self.dim + (block[int(ends[0]) - 1 : int(ends[0])] == b" ")
-        if len(marks) == each * len(starts) and is_plain(data, len(starts)):
-            rows = marks.reshape(len(starts), each)
-            lengths = rows[:, 0] - starts
-            if 0 < lengths.min() <= lengths.max() <= LONGEST_WORD and (rows[:, -1] < ends).all():
-                return Entries(hash_words(data, starts, lengths), starts + offset)
-        return self._entries_one_by_one(offset, block, starts.tolist())
+        if len(marks) != each * len(ends) or not is_plain(data, len(ends)):
+            return None
+        starts, rows = _starts(ends), marks.reshape(len(ends), each)
+        lengths = rows[:, 0] - starts
+        one_by_one = (np.diff(marks) > 1).all() and (rows[:, -1] < ends).all()
+        return (
+            (data, starts, lengths)
+            if one_by_one and 0 < lengths.min() <= lengths.max() <= LONGEST_WORD
+            else None
+        )
 
-    def _entries_one_by_one(self, offset: int, block: bytes, starts: list[int]) -> Entries:
+    def _entries_one_by_one(self, offset: int, block: bytes) -> Entries:
         hashes, offsets = [], []
-        for at in starts:
-            line = block[at : block.find(b"\n", at)]
+        for line in block.split(b"\n")[:-1]:
             if line.strip(BLANK):
-                hashes.append(word_hash(self.word(line, offset + at)))
-                offsets.append(offset + at)
+                hashes.append(word_hash(self.word(line, offset)))
+                offsets.append(offset)
+            offset += len(line) + 1
         return Entries(np.array(hashes, np.uint64), np.array(offsets, np.int64))
 
-    def same(self, file: IO[bytes], one: int, other: int) -> bool:
-        """Tell whether the words of the lines at two offsets are the same."""
-        return self.word(self._line(file, one), one) == self.word(self._line(file, other), other)
+    def word_at(self, file: IO[bytes], offset: int) -> bytes:
+        """Return the word of the line at an offset."""
+        return self.word(self._line(file, offset), offset)
 
     def at(self, file: IO[bytes], offset: int, wanted: bytes) -> Array | None:
         """Return the vector of the line at `offset` if the wanted word stands there."""
@@ -165,7 +181,7 @@ class TextFormat(NamedTuple):
         for offset, block in self.blocks(file):
             ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
             lines = block.split(b"\n")[:-1]
-            starts = np.concatenate([[0], ends[:-1] + 1]) + offset
+            starts = _starts(ends) + offset
             full = [i for i, line in enumerate(lines) if line.strip(BLANK)]
             if len(full) < len(lines):
                 lines, starts = [lines[i] for i in full], starts[full]
@@ -179,7 +195,7 @@ class TextFormat(NamedTuple):
             words, vectors = [], []
             for at, line in zip(starts.tolist(), lines, strict=True):
                 words.append(self.word(line, at))
-                vectors.append(self.vector(line, at, finite=False))
+                vectors.append(self.vector(line, at))
             with np.errstate(over="ignore"):
                 matrix = np.array(vectors, dtype)
             yield starts, words, matrix
@@ -187,6 +203,12 @@ class TextFormat(NamedTuple):
     def words(self, file: IO[bytes]) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order."""
         for offset, block in self.blocks(file):
+            found = self._words_of(block)
+            if found is not None:
+                _, starts, lengths = found
+                pairs = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+                yield [block[start:end] for start, end in pairs]
+                continue
             words, at = [], offset
             for line in block.split(b"\n")[:-1]:
                 if line.strip(BLANK):
@@ -201,9 +223,9 @@ class TextFormat(NamedTuple):
             return fields[0]
         return word_of(line, fields, self.dim, lambda: self.where(offset), self.claim)
 
-    def vector(self, line: bytes, offset: int, finite: bool = True) -> Array:
-        """Return the numbers of a line, float64 (dim,)."""
-        return np.array(numbers_of(fields_of(line)[-self.dim :], lambda: self.where(offset), finite))
+    def vector(self, line: bytes, offset: int) -> Array:
+        """Return the numbers of a line, float64 (dim,); NaN and infinity are numbers here."""
+        return np.array(numbers_of(fields_of(line)[-self.dim :], lambda: self.where(offset), finite=False))
 
     def where(self, offset: int) -> str:
         """Return file and line of an offset, for an error."""
@@ -244,7 +266,12 @@ def text_format(original: Original, packed: str, start: bytes) -> TextFormat:
     return TextFormat(original, packed, header + 1 if header >= 0 else len(start), dim, claimed)
 
 
-def _marks(data: NDArray[np.uint8], block: bytes) -> NDArray[np.int64]:
+def _starts(ends: Ints) -> Ints:
+    """Return where lines start, from where they end."""
+    return np.concatenate([np.zeros(1, np.intp), ends[:-1] + 1])
+
+
+def _marks(data: NDArray[np.uint8], block: bytes) -> Ints:
     """Return where spaces and tabs stand."""
     is_mark = data == 32
     if b"\t" in block:
@@ -259,7 +286,7 @@ def _may_stand(word: bytes) -> bool:
 def _beginning_with(block: bytes, wanted: set[bytes]) -> list[int]:
     """Return the starts of those lines that may hold a wanted word, ascending."""
     data = np.frombuffer(block, np.uint8)
-    starts = np.concatenate([[0], np.flatnonzero(data == 10)[:-1] + 1])
+    starts = _starts(np.flatnonzero(data == 10))
     first = data[starts]
     indented = (first == 32) | (first == 9)
     if len(wanted) > FEW:
@@ -286,8 +313,7 @@ def _first_field(word: bytes) -> bytes:
 def _filled(block: bytes) -> int:
     """Count the lines that are not blank."""
     data = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(data == 10)
-    shortest = np.diff(ends, prepend=-1).min()
-    if shortest > FEW:  # not even a word and a number fit into less
-        return len(ends)
+    starts = _starts(np.flatnonzero(data == 10))
+    if not np.isin(data[starts], np.frombuffer(BLANK + b"\n", np.uint8)).any():
+        return len(starts)
     return sum(1 for line in block.split(b"\n")[:-1] if line.strip(BLANK))

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from urllib.request import OpenerDirector, Request
 
 CHUNK = 1 << 18
+KEPT = "Try again: what has arrived is kept."
+NO_NETWORK = (
+    "Is there a network? ATTN_MIRROR names another place. A file fetched otherwise: attn vectors import FILE."
+)
 WAIT = 20.0  # seconds that one operation of the network may take
 
 
@@ -65,7 +69,7 @@ def ask(url: str, headers: Mapping[str, str] | None = None) -> HTTPResponse:
         error.close()
         raise _refusal(url, f"{error.code} {error.reason}", error.code) from None
     except (OSError, HTTPException, ValueError) as error:
-        raise _unreachable(url, error) from None
+        raise _unreachable(url, error, NO_NETWORK) from None
     if answer.status != 200 and not (answer.status == 206 and headers):
         answer.close()
         raise _refusal(url, f"{answer.status} {answer.reason}", answer.status)
@@ -102,10 +106,10 @@ def body_of(url: str, limit: int) -> bytes:
     return bytes(body)
 
 
-def _unreachable(url: str, why: Exception | str) -> FileError:
+def _unreachable(url: str, why: Exception | str, hint: str = KEPT) -> FileError:
     reason = getattr(why, "reason", why)  # a URLError holds the error that caused it
     reason = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-    return FileError(_cannot(url, str(reason)), "Try again: what has arrived is kept.")
+    return FileError(_cannot(url, str(reason)), hint)
 
 
 def _refusal(url: str, reason: str, status: int) -> RefusalError:

@@ -1,5 +1,6 @@
 """One case: damaged files are written, opened, and asked for words; what then must hold is checked."""
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -14,7 +15,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.render.json import dumps
-from attn_cli.vectors import nearest, suggest
+from attn_cli.vectors import lookup, nearest, suggest
 from attn_cli.vectors.formats import open_file
 from attn_cli.vectors.interface import Vectors
 from attn_cli.vectors.onfile import FileVectors
@@ -129,6 +130,7 @@ def check(vectors: Vectors, asked: Asked, path: str) -> None:
     """Ask for the words, and for more in a share of cases."""
     found = vectors.find(asked.words)
     check_found(found, asked.words, vectors)
+    check_looked_up(asked.words, vectors)
     if asked.more < 0.4 and isinstance(vectors, FileVectors):
         check_index(vectors, asked, found)
     if asked.more < 0.25:
@@ -138,17 +140,27 @@ def check(vectors: Vectors, asked: Asked, path: str) -> None:
         check_whole(vectors, asked, path, found)
     if 0.12 < asked.more < 0.18:
         vectors.fingerprint()
-        suggest.near_words("cats", vectors)
-        if found:
-            nearest.nearest(vectors, next(iter(found.values())), 3, ["cat"])
+        suggest.near_words(["cats"], vectors)
+        sound = [vector for vector in found.values() if np.isfinite(vector).all()]
+        if sound:
+            nearest.nearest(vectors, sound[0], 3, ["cat"])
 
 
 def check_found(found: dict[str, np.ndarray], words: Iterable[str], vectors: Vectors) -> None:
     if not found.keys() <= set(words) or ABSENT in found or "" in found:
         raise Broken(f"words were found that are not there: {sorted(found)}")
     for word, vector in found.items():
-        if vector.shape != (vectors.dim,) or vector.dtype != np.float64 or not np.isfinite(vector).all():
+        if vector.shape != (vectors.dim,) or vector.dtype != np.float64:
             raise Broken(f"no sound vector of {word!r}: {vector!r}, dim {vectors.dim}")
+
+
+def check_looked_up(words: Iterable[str], vectors: Vectors) -> None:
+    """What is used of what was found is finite, or refused."""
+    for word in words:
+        with contextlib.suppress(AttnError):
+            pair = lookup.look_up(word, vectors)
+            if pair and not np.isfinite(pair[1]).all():
+                raise Broken(f"a vector with NaN or infinity of {word!r}: {pair[1]!r}")
 
 
 def check_index(vectors: FileVectors, asked: Asked, searched: dict[str, np.ndarray]) -> None:
@@ -161,7 +173,7 @@ def _check_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], what: 
     if one.keys() != other.keys():
         raise Broken(f"{what} finds {sorted(other)}, a search {sorted(one)}")
     for word, vector in one.items():
-        if not np.array_equal(vector, other[word]):
+        if not np.array_equal(vector, other[word], equal_nan=True):
             raise Broken(f"{what} gives {word!r} {other[word]!r}, a search {vector!r}")
 
 
@@ -177,11 +189,13 @@ def check_rows(vectors: Vectors, found: dict[str, np.ndarray]) -> None:
             firsts.setdefault(as_text(word), row)
     if len(words) != vectors.n_words:
         raise Broken(f"{len(words)} rows, {vectors.n_words} words")
-    if isinstance(vectors, FileVectors) and len(set(words)) != len(words):
+    if len(set(words)) != len(words):
         raise Broken("a word comes twice")
     for word, vector in found.items():
-        with np.errstate(over="ignore"):
-            if word not in firsts or not np.array_equal(firsts[word], vector.astype(firsts[word].dtype)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            if word not in firsts or not np.array_equal(
+                firsts[word], vector.astype(firsts[word].dtype), equal_nan=True
+            ):
                 raise Broken(f"a lookup gives {word!r} {vector!r}, the rows {firsts.get(word)!r}")
 
 

@@ -18,14 +18,25 @@ _SIZES = ("PIECE", "LONGEST_LINE", "INDEXED_FROM")  # as large as a block of the
 
 
 def _values(piece: int) -> dict[str, object]:
-    values = {"ENOUGH": piece // 2, "FIRST_ROWS": 8, "PAGE": 4, "BLOCK": 4, "LONGEST_WORD": LONGEST_WORD}
+    values = {
+        "FEW": 3,
+        "ENOUGH": piece // 2,
+        "FIRST_ROWS": 8,
+        "PAGE": 4,
+        "BLOCK": 4,
+        "LONGEST_WORD": LONGEST_WORD,
+    }
     return {**dict.fromkeys(_SIZES, piece), **values, "WORD": _WORD, "_WORD": re.compile(_WORD)}
 
 
 def _found() -> list[tuple[ModuleType, str, object]]:
     """Return every size that a module of the readers has, its own or another's, with its real value."""
     assert formats.INDEXED_FROM and pickled.BLOCK  # all readers are loaded
-    modules = [module for name, module in sys.modules.items() if name.startswith("attn_cli.vectors.")]
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith(("attn_cli.vectors.", "attn_cli.packed"))
+    ]
     found = [(one, name, getattr(one, name)) for one in modules for name in _values(0) if hasattr(one, name)]
     missing = _values(0).keys() - {name for _, name, _ in found}
     assert not missing, f"the readers have no {missing} any more"
