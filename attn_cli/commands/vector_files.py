@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors as WordVectors
 
 
+USUAL = ("king", "coffee", "fox")
+
+
 def import_(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A file of word vectors, in any format.", show_default=False)
@@ -53,11 +56,14 @@ def _import(file: str, name: str | None) -> None:
 
 
 def _some_word(vectors: WordVectors) -> str:
-    """Return a word that can be typed: the first of some letters, else the first."""
+    """Return a word that is worth a try: one that everybody knows, else the first of some letters."""
     import shlex
 
     from attn_cli.vectors.table import as_text
 
+    usual = vectors.find(USUAL)
+    if usual:
+        return next(iter(usual))
     first = [as_text(word) for word in next(vectors.word_blocks())[:1000]]
     return visible(shlex.quote(next((word for word in first if word.isalpha() and len(word) > 3), first[0])))
 

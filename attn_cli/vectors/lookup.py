@@ -56,7 +56,7 @@ def path_for(embedding: str, others: str = "") -> str:
     near = difflib.get_close_matches(embedding, [BUNDLED, *known()], 1)
     meant = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
-        f"There are no vectors {visible(embedding)!r}.",
+        f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}.",
         f"{meant}Choose word2vec, {others}a file, or a name that attn vectors list shows.",
         "--embedding",
     )
