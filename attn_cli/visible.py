@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 # Cc are C0, DEL and C1; Cf are the bidi controls, zero-width characters and tags; Zl and Zp break
 # lines; Cs are lone surrogates, which no encoding accepts; Co and Cn have no agreed picture.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -28,6 +26,8 @@ def visible(text: str) -> str:
 
 
 def _spell(text: str, i: int) -> str:
+    import unicodedata  # plain text, the usual case, does without
+
     char = text[i]
     code = ord(char)
     if code < 0x20 or code == 0x7F:
@@ -53,6 +53,8 @@ def _joins_emoji(text: str, i: int) -> bool:
 
 
 def _is_picture(char: str) -> bool:
+    import unicodedata
+
     return unicodedata.category(char) == "So" or "\U0001f3fb" <= char <= "\U0001f3ff"
 
 

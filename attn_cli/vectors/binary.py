@@ -13,7 +13,7 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.packed import PIECE
-from attn_cli.vectors.index import Entries, hash_words
+from attn_cli.vectors.index import Entries, hash_list
 from attn_cli.vectors.lines import MOST_NUMBERS, bad_header
 from attn_cli.vectors.original import Original, exactly
 from attn_cli.vectors.table import LONGEST_WORD, Report, doubles, nobody
@@ -127,6 +127,10 @@ class BinaryFormat(NamedTuple):
             if words:
                 yield self._entries(window, end, words)
             report((window.offset + end) / max(1, self.original.size))
+        self.check_count(rows)
+
+    def check_count(self, rows: int) -> None:
+        """Refuse another number of records than the header claims."""
         if rows != self.claimed:
             raise InputError(
                 f"{self.original.name}, line 1: the header claims {self.claimed:,} words; "
@@ -155,9 +159,7 @@ class BinaryFormat(NamedTuple):
 
     def _entries(self, window: _Window, end: int, words: list[bytes]) -> Entries:
         lengths = np.fromiter(map(len, words), np.int64, len(words))
-        joined = np.frombuffer(b" ".join(words) + b" ", np.uint8)
-        hashes = hash_words(joined, np.cumsum(lengths + 1) - lengths - 1, lengths)
-        return Entries(hashes, self._offsets(window, end, lengths) + window.offset)
+        return Entries(hash_list(words), self._offsets(window, end, lengths) + window.offset)
 
     def _offsets(self, window: _Window, end: int, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return where in the window its words stand."""

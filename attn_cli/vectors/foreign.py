@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from attn_cli.errors import InputError
-from attn_cli.vectors.original import Original
+from attn_cli.vectors.original import Original, quoted
 from attn_cli.visible import visible
 
 
@@ -54,15 +54,10 @@ FOREIGN = (
     Foreign(rb".{257}ustar", "a tar archive", "Unpack it: tar -xf {path}"),
     Foreign(rb"\xff\xfe|\xfe\xff", "UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8 {path}"),
 )
-_FIRST_BYTES = frozenset(
-    b"\xbaSG\x80P\x89B(7R\xff\xfe"
-)  # of all of them but tar, so that others cost nothing
 
 
 def refuse_foreign(original: Original, start: bytes) -> None:
     """Raise InputError for a format that attn recognises and does not read."""
-    if start[0] not in _FIRST_BYTES and start[257:262] != b"ustar":
-        return
     for foreign in FOREIGN:
         if re.match(foreign.start, start, re.DOTALL):
             # Inside Python that stands inside the shell's quotes, or for the shell itself.
@@ -71,10 +66,3 @@ def refuse_foreign(original: Original, start: bytes) -> None:
                 f"{original.name} is {foreign.name}: attn does not read that.",
                 foreign.hint.replace("{path}", path),
             )
-
-
-def quoted(original: Original) -> str:
-    """Return a file's path as one types it in a shell, printable."""
-    import shlex  # only hints need it
-
-    return visible(shlex.quote(original.path))

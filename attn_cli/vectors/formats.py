@@ -13,10 +13,9 @@ from attn_cli.files import read_bytes
 from attn_cli.packed import packing, pieces
 from attn_cli.tensors import is_safetensors, npy_header, read_npz, safetensors_entries
 from attn_cli.vectors.binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.foreign import quoted, refuse_foreign
 from attn_cli.vectors.lines import read_rows
 from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
-from attn_cli.vectors.original import FileRows, Original, exactly, look_at
+from attn_cli.vectors.original import FileRows, Original, exactly, look_at, quoted
 from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
 from attn_cli.vectors.text import text_format
 from attn_cli.visible import visible
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors
 
 ENOUGH = 1 << 18
+FOREIGN_STARTS = frozenset(
+    b"\xbaSG\x80P\x89B(7R\xff\xfe"
+)  # the first bytes of all that foreign.py names, but tar's
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
 PICKLE, PROTOCOLS = b"\x80", (b"\2", b"\3", b"\4", b"\5")
@@ -39,7 +41,10 @@ def open_file(path: str, name: str | None = None) -> Vectors:
         start = file.read(1 << 16)
     if not start:
         raise InputError(f"{original.name} is empty.", "Type a word and its numbers on each line.")
-    refuse_foreign(original, start)
+    if start[0] in FOREIGN_STARTS or start[257:262] == b"ustar":
+        from attn_cli.vectors.foreign import refuse_foreign  # hardly anybody needs it
+
+        refuse_foreign(original, start)
     if is_safetensors(start[:9]):
         return _safetensors(original)
     if start.startswith(NPY):

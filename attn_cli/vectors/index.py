@@ -64,6 +64,12 @@ def hash_words(
     return hashes
 
 
+def hash_list(words: list[bytes]) -> NDArray[np.uint64]:
+    """Return the hashes of a list of words."""
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    return hash_words(np.frombuffer(b"".join(words), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+
 class Index:
     """An index in memory or in a file, known by a function that reads `count` bytes from `offset`."""
 

@@ -5,7 +5,6 @@ Fields are parted by spaces and tabs, and by nothing else that looks like space:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -55,7 +54,9 @@ def measured(rows: list[Row], name: str, is_all: bool) -> tuple[int | None, int]
         if len(rows) == 1 and is_all:
             raise InputError(f"{name}, line 1: the header claims {header[0]:,} words; there are none below.")
         return header
-    (usual, count), *_ = Counter(len(fields) for _, fields in rows).most_common(1)
+    lengths = [len(fields) for _, fields in rows]
+    usual = max(lengths, key=lengths.count)
+    count = lengths.count(usual)
     if count == 1 or usual < 2:
         usual = len(rows[0][1])
     if usual < 2:

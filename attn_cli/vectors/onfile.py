@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.vectors import cache
 from attn_cli.vectors.binary import BinaryFormat
-from attn_cli.vectors.index import Index, StaleIndex, build, index_in_memory
+from attn_cli.vectors.index import Entries, Index, StaleIndex, build, hash_list, index_in_memory
 from attn_cli.vectors.table import Report, Rows, as_bytes, fingerprint_rows, nobody
 from attn_cli.vectors.text import TextFormat
 
@@ -96,26 +96,44 @@ class FileVectors:
         """Read the file through and return its index, as bytes to be kept."""
         original = self.form.original
         with original.opened() as file:
+            return self._built(file, self.form.scan(file, report))
 
-            def word_at(offset: int) -> bytes:
-                # A packed file has no offsets to go to: there the hash alone decides what is doubled.
-                return b"" if self.form.packed else self.form.word_at(file, offset)
+    def _built(self, file: IO[bytes], entries: Iterable[Entries]) -> bytes:
+        def word_at(offset: int) -> bytes:
+            # A packed file has no offsets to go to: there the hash alone decides what is doubled.
+            return b"" if self.form.packed else self.form.word_at(file, offset)
 
-            return build(self.form.scan(file, report), word_at, cache.facts(original, self.form.kind))
+        return build(entries, word_at, cache.facts(self.form.original, self.form.kind))
 
     def rows(self, report: Report = nobody, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self._repeats()
         with self.form.original.opened() as file:
             for offsets, words, matrix in self.form.rows(file, dtype):
-                low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
-                if low < high:
-                    kept = ~np.isin(offsets, repeats[low:high])
-                    words = [word for word, is_kept in zip(words, kept, strict=True) if is_kept]
-                    matrix = matrix[kept]
-                if words:
-                    yield Rows(words, matrix)
+                rows = _without(repeats, offsets, Rows(words, matrix))
+                if rows.words:
+                    yield rows
                 report(file.tell() / max(1, self.form.original.size))
+
+    def whole(self, report: Report = nobody, dtype: type[np.floating] = np.float32) -> Rows:
+        """Return all words and vectors (n, dim) at once; the file is read through once, even without an index."""
+        parts: list[Rows] = []
+        if self.index is not None:
+            parts += self.rows(report, dtype)
+        else:
+            entries: list[Entries] = []
+            with self.form.original.opened() as file:
+                for offsets, words, matrix in self.form.rows(file, dtype):
+                    parts.append(Rows(words, matrix))
+                    entries.append(Entries(hash_list(words), offsets))
+                    report(file.tell() / max(1, self.form.original.size))
+                self.form.check_count(sum(len(part.words) for part in parts))
+                self.index = index_in_memory(self._built(file, entries))
+            repeats = self.index.repeats()
+            parts = [_without(repeats, some.offsets, part) for some, part in zip(entries, parts, strict=True)]
+        return Rows(
+            [word for part in parts for word in part.words], np.concatenate([part.matrix for part in parts])
+        )
 
     def _repeats(self) -> NDArray[np.int64]:
         try:
@@ -164,3 +182,12 @@ class FileVectors:
         told.update(b"\n")
         told.update(b"".join(kept))
         return told.hexdigest()
+
+
+def _without(repeats: NDArray[np.int64], offsets: NDArray[np.int64], rows: Rows) -> Rows:
+    """Return those rows, which stand at these offsets, whose word did not come before."""
+    low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
+    if low == high:
+        return rows
+    kept = ~np.isin(offsets, repeats[low:high])
+    return Rows([word for word, is_kept in zip(rows.words, kept, strict=True) if is_kept], rows.matrix[kept])

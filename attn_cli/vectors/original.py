@@ -68,6 +68,13 @@ def look_at(path: str | Path, name: str | None = None) -> Original:
     return Original(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
 
 
+def quoted(original: Original) -> str:
+    """Return a file's path as one types it in a shell, printable."""
+    import shlex  # only hints need it
+
+    return visible(shlex.quote(original.path))
+
+
 def exactly(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
     """Return `count` bytes from `offset`; InputError if the file ends before."""
     file.seek(offset)

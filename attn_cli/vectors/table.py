@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
@@ -156,6 +155,8 @@ class Table(NamedTuple):
     def describe(self) -> dict[str, object]:
         """Return what is known of the table: its size and what its maker noted."""
         noted = {key: value for key, value in self.about.items() if key != "length"}
+        import json  # those who look words up do without
+
         try:
             settings = json.loads(noted.pop("settings", "null"))
             json.dumps(settings, allow_nan=False)

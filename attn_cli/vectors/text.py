@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.packed import PIECE, pieces
+from attn_cli.packed import pieces
 from attn_cli.vectors.index import Entries, hash_words, word_hash
 from attn_cli.vectors.lines import (
     BLANK,
@@ -22,7 +22,6 @@ from attn_cli.vectors.lines import (
     is_plain,
     measured,
     numbers_of,
-    parsed,
     word_of,
 )
 from attn_cli.vectors.original import Original, exactly
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from attn_cli.arrays import Array, Ints
 
-LONGEST_LINE = PIECE
+LONGEST_LINE = 1 << 22
 FEW = 3  # so many words are sought one by one; for more, every line's word is hashed
 
 
@@ -98,7 +97,7 @@ class TextFormat(NamedTuple):
                 lines += _filled(block)
             report(file.tell() / max(1, self.original.size))
         if self.claimed is not None:
-            self._check_count(lines)
+            self.check_count(lines)
         return found
 
     def scan(self, file: IO[bytes], report: Report) -> Iterator[Entries]:
@@ -109,9 +108,10 @@ class TextFormat(NamedTuple):
             rows += len(entries.hashes)
             yield entries
             report(file.tell() / max(1, self.original.size))
-        self._check_count(rows)
+        self.check_count(rows)
 
-    def _check_count(self, rows: int) -> None:
+    def check_count(self, rows: int) -> None:
+        """Refuse another number of rows than a header claims, and none."""
         if self.claimed is not None and rows != self.claimed:
             raise InputError(
                 f"{self.original.name}, line 1: the header claims {self.claimed:,} words; there are {rows:,}.",
@@ -179,35 +179,35 @@ class TextFormat(NamedTuple):
     ) -> Iterator[tuple[NDArray[np.int64], list[bytes], Array]]:
         """Yield (offsets, words, matrix) of some rows after the other, in order."""
         for offset, block in self.blocks(file):
-            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
-            lines = block.split(b"\n")[:-1]
-            starts = _starts(ends) + offset
-            full = [i for i, line in enumerate(lines) if line.strip(BLANK)]
-            if len(full) < len(lines):
-                lines, starts = [lines[i] for i in full], starts[full]
-            if not lines:
-                continue
-            plain = is_plain(np.frombuffer(block, np.uint8), len(ends))
-            quick = parsed(lines, self.dim, dtype) if plain else None
-            if quick is not None:
-                yield starts, *quick
-                continue
-            words, vectors = [], []
-            for at, line in zip(starts.tolist(), lines, strict=True):
-                words.append(self.word(line, at))
-                vectors.append(self.vector(line, at))
+            found = self._words_of(block)
+            matrix = None if found is None else _numbers(block, *found, self.dim, dtype)
+            if found is not None and matrix is not None:
+                _, starts, lengths = found
+                yield starts + offset, _cut(block, starts, lengths), matrix
+            else:
+                yield from self._rows_one_by_one(offset, block, dtype)
+
+    def _rows_one_by_one(
+        self, offset: int, block: bytes, dtype: type[np.floating]
+    ) -> Iterator[tuple[NDArray[np.int64], list[bytes], Array]]:
+        offsets, words, vectors = [], [], []
+        for line in block.split(b"\n")[:-1]:
+            if line.strip(BLANK):
+                offsets.append(offset)
+                words.append(self.word(line, offset))
+                vectors.append(self.vector(line, offset))
+            offset += len(line) + 1
+        if words:
             with np.errstate(over="ignore"):
                 matrix = np.array(vectors, dtype)
-            yield starts, words, matrix
+            yield np.array(offsets), words, matrix
 
     def words(self, file: IO[bytes]) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order."""
         for offset, block in self.blocks(file):
             found = self._words_of(block)
             if found is not None:
-                _, starts, lengths = found
-                pairs = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-                yield [block[start:end] for start, end in pairs]
+                yield _cut(block, *found[1:])
                 continue
             words, at = [], offset
             for line in block.split(b"\n")[:-1]:
@@ -248,7 +248,7 @@ def text_format(original: Original, packed: str, start: bytes) -> TextFormat:
         lines = lines[:-1]  # it may be cut off
     if len(lines) == 1 and len(lines[0]) >= LONGEST_LINE:
         raise InputError(
-            f"{name}, line 1: a line of more than {PIECE:,} bytes.", "Is this a text of vectors?"
+            f"{name}, line 1: a line of more than {LONGEST_LINE:,} bytes.", "Is this a text of vectors?"
         )
     bom = len(BOM) if start.startswith(BOM) else 0
     lines[0] = lines[0][bom:]
@@ -264,6 +264,33 @@ def text_format(original: Original, packed: str, start: bytes) -> TextFormat:
         )
     header = start.find(b"\n", start.find(rows[0][1][0]))
     return TextFormat(original, packed, header + 1 if header >= 0 else len(start), dim, claimed)
+
+
+def _cut(block: bytes, starts: Ints, lengths: Ints) -> list[bytes]:
+    """Return the words that stand at these starts."""
+    return [block[start:end] for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
+
+
+def _numbers(
+    block: bytes, data: NDArray[np.uint8], starts: Ints, lengths: Ints, dim: int, dtype: type[np.floating]
+) -> Array | None:
+    """Return the matrix of a block in which all is usual; None if a closer look is needed."""
+    if not block.isascii():  # NumPy would take some of what is behind a word for space
+        odd = np.flatnonzero(data > 127)
+        word = np.searchsorted(starts, odd, side="right") - 1
+        if (odd >= starts[word] + lengths[word]).any():
+            return None
+    for white, plain in ((b"\t", b" "), (b"\r", b"")):
+        block = block.replace(white, plain) if white in block else block
+    lines = block.decode("latin-1").split("\n")[:-1]
+    try:
+        with np.errstate(over="ignore"):  # what is too large becomes infinity, which is told where it matters
+            matrix: Array = np.loadtxt(
+                lines, dtype=dtype, comments=None, delimiter=" ", usecols=range(1, dim + 1), ndmin=2
+            )
+    except ValueError:
+        return None
+    return matrix
 
 
 def _starts(ends: Ints) -> Ints:

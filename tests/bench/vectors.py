@@ -17,16 +17,12 @@ from tests.bench.startup import cpu
 
 TEXT, BINARY = (400_000, 50), (3_000_000, 300)
 PART = 20_000
-ROUNDS = {"text": 3, "binary": 2}
+ROUNDS = {"text": 5, "binary": 2}
 OPEN = "import sys; from attn_cli.vectors.formats import open_file as o; v = o(sys.argv[1]); "
 FIND = [sys.executable, "-c", OPEN + "v.find(sys.argv[2:])"]
 BUILD = [sys.executable, "-c", OPEN + "v.encoded_index()"]
 KEEP = [sys.executable, "-c", OPEN + "from attn_cli.vectors.importing import keep_index as k; k(v)"]
-READ = [
-    sys.executable,
-    "-c",
-    OPEN + "import numpy; numpy.concatenate([part.matrix for part in v.rows(dtype=numpy.float32)])",
-]
+READ = [sys.executable, "-c", OPEN + "import numpy; v.whole(dtype=numpy.float32)"]
 PEAK = "; print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0])"
 
 
