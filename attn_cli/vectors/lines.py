@@ -107,23 +107,34 @@ def is_plain(data: NDArray[np.uint8], n_lines: int) -> bool:
     return bool(controls == n_lines + len(returns) + np.count_nonzero(data == 9))
 
 
-def parsed(
-    lines: list[bytes], dim: int, dtype: type[np.floating]
+def parsed_block(
+    block: bytes, dim: int, dtype: type[np.floating]
 ) -> tuple[list[bytes], NDArray[np.floating]] | None:
-    """Return words and matrix of plain lines in which all is usual; None if a closer look is needed."""
-    words, numbers = [], []
-    for line in lines:
-        parts = line.split(None, 1)
-        if len(parts) != 2 or len(parts[0]) > LONGEST_WORD:
-            return None
-        words.append(parts[0])
-        numbers.append(parts[1])
+    """Return words and matrix of whole lines in which all is usual; None if a closer look is needed.
+
+    Usual are one space or tab before each number, words without spaces, and a newline of one kind behind each line.
+    """
+    data = np.frombuffer(block, np.uint8)
+    if not is_plain(data, int(np.count_nonzero(data == 10))):
+        return None
+    for white, usual in ((b"\t", b" "), (b"\r", b""), (b" \n", b"\n")):
+        block = block.replace(white, usual) if white in block else block
+    lines = block.decode("latin-1").split("\n")[:-1]
+    row = np.dtype(
+        [("word", "S1"), ("numbers", dtype, (dim,))]
+    )  # so that every line must have as many fields
     try:
         with np.errstate(over="ignore"):  # what is too large becomes infinity, which is told where it matters
-            matrix = np.loadtxt([row.decode("ascii") for row in numbers], dtype=dtype, comments=None, ndmin=2)
+            rows = np.loadtxt(lines, dtype=row, comments=None, delimiter=" ", ndmin=1)
+        ends = [line.index(" ") for line in lines]
     except ValueError:
         return None
-    return (words, matrix) if matrix.shape == (len(lines), dim) else None
+    # NumPy takes some letters that are not English for space: none may stand behind a word.
+    odd = any(not line.isascii() and not line[end:].isascii() for line, end in zip(lines, ends, strict=True))
+    if odd or len(rows) != len(lines) or not 0 < min(ends) <= max(ends) <= LONGEST_WORD:
+        return None
+    words = [line[:end].encode("latin-1") for line, end in zip(lines, ends, strict=True)]
+    return words, np.ascontiguousarray(rows["numbers"])
 
 
 def word_of(line: bytes, fields: list[bytes], dim: int, where: Callable[[], str], claim: str) -> bytes:
@@ -172,8 +183,7 @@ def read_rows(
     if claimed is not None:
         numbered = numbered[1:]
     claim = "" if claimed is None else " by line 1"
-    plain = is_plain(np.frombuffer(data, np.uint8), data.count(b"\n"))
-    quick = parsed([line for _, line in numbered], dim, dtype) if plain else None
+    quick = parsed_block(b"\n".join([*(line for _, line in numbered), b""]), dim, dtype) if numbered else None
     if quick is None or not np.isfinite(quick[1]).all():
         words, vectors = [], []
         for number, line in numbered:

@@ -22,6 +22,7 @@ from attn_cli.vectors.lines import (
     is_plain,
     measured,
     numbers_of,
+    parsed_block,
     word_of,
 )
 from attn_cli.vectors.original import Original, exactly
@@ -179,13 +180,12 @@ class TextFormat(NamedTuple):
     ) -> Iterator[tuple[NDArray[np.int64], list[bytes], Array]]:
         """Yield (offsets, words, matrix) of some rows after the other, in order."""
         for offset, block in self.blocks(file):
-            found = self._words_of(block)
-            matrix = None if found is None else _numbers(block, *found, self.dim, dtype)
-            if found is not None and matrix is not None:
-                _, starts, lengths = found
-                yield starts + offset, _cut(block, starts, lengths), matrix
-            else:
+            quick = parsed_block(block, self.dim, dtype)
+            if quick is None:
                 yield from self._rows_one_by_one(offset, block, dtype)
+            else:
+                starts = _starts(np.flatnonzero(np.frombuffer(block, np.uint8) == 10))
+                yield starts + offset, *quick
 
     def _rows_one_by_one(
         self, offset: int, block: bytes, dtype: type[np.floating]
@@ -269,28 +269,6 @@ def text_format(original: Original, packed: str, start: bytes) -> TextFormat:
 def _cut(block: bytes, starts: Ints, lengths: Ints) -> list[bytes]:
     """Return the words that stand at these starts."""
     return [block[start:end] for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
-
-
-def _numbers(
-    block: bytes, data: NDArray[np.uint8], starts: Ints, lengths: Ints, dim: int, dtype: type[np.floating]
-) -> Array | None:
-    """Return the matrix of a block in which all is usual; None if a closer look is needed."""
-    if not block.isascii():  # NumPy would take some of what is behind a word for space
-        odd = np.flatnonzero(data > 127)
-        word = np.searchsorted(starts, odd, side="right") - 1
-        if (odd >= starts[word] + lengths[word]).any():
-            return None
-    for white, plain in ((b"\t", b" "), (b"\r", b"")):
-        block = block.replace(white, plain) if white in block else block
-    lines = block.decode("latin-1").split("\n")[:-1]
-    try:
-        with np.errstate(over="ignore"):  # what is too large becomes infinity, which is told where it matters
-            matrix: Array = np.loadtxt(
-                lines, dtype=dtype, comments=None, delimiter=" ", usecols=range(1, dim + 1), ndmin=2
-            )
-    except ValueError:
-        return None
-    return matrix
 
 
 def _starts(ends: Ints) -> Ints:
