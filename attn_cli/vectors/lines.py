@@ -117,8 +117,10 @@ def parsed_block(
     data = np.frombuffer(block, np.uint8)
     if not is_plain(data, int(np.count_nonzero(data == 10))):
         return None
-    for white, usual in ((b"\t", b" "), (b"\r", b""), (b" \n", b"\n")):
+    for white, usual in ((b"\t", b" "), (b"\r", b"")):
         block = block.replace(white, usual) if white in block else block
+    if block.endswith(b" \n"):  # as fastText writes every line
+        block = block.replace(b" \n", b"\n")
     lines = block.decode("latin-1").split("\n")[:-1]
     row = np.dtype(
         [("word", "S1"), ("numbers", dtype, (dim,))]
@@ -130,7 +132,9 @@ def parsed_block(
     except ValueError:
         return None
     # NumPy takes some letters that are not English for space: none may stand behind a word.
-    odd = any(not line.isascii() and not line[end:].isascii() for line, end in zip(lines, ends, strict=True))
+    odd = not block.isascii() and any(
+        not line.isascii() and not line[end:].isascii() for line, end in zip(lines, ends, strict=True)
+    )
     if odd or len(rows) != len(lines) or not 0 < min(ends) <= max(ends) <= LONGEST_WORD:
         return None
     words = [line[:end].encode("latin-1") for line, end in zip(lines, ends, strict=True)]
