@@ -17,7 +17,6 @@ import numpy as np
 
 from attn_cli.errors import AttnError, InputError
 from attn_cli.files import regular
-from attn_cli.packed import GROWTH_COUNTS_FROM, MOST_GROWTH
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -184,6 +183,8 @@ def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
     # Only this format needs these.
     import zipfile
     import zlib
+
+    from attn_cli.packed import GROWTH_COUNTS_FROM, MOST_GROWTH
 
     unsound = (
         zipfile.BadZipFile,

@@ -524,6 +524,8 @@ def test_a_binary_row_that_is_not_finite_is_refused_when_it_is_looked_up(file, o
     with pytest.raises(InputError, match="'fox' holds NaN or infinity"):
         look_up("fox", vectors)
     assert "fox" not in [word for word, _ in nearest(vectors, vectors.find(["the"])["the"], 8)]
+    walked = here("explain", "the naïve", "-e", vectors.form.original.path)
+    assert (walked.code, walked.err) == (0, "") and "fox" not in walked.out
 
 
 FOREIGN = {

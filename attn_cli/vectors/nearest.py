@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,11 +99,14 @@ def nearest_each(
     words += found
     if found:
         rows = np.vstack([rows, np.array([*found.values()], dtype=rows.dtype)])
-    cosines = (_units(outputs).astype(np.float32) @ _units(rows).astype(np.float32).T).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        cosines = (_units(outputs).astype(np.float32) @ _units(rows).astype(np.float32).T).astype(np.float64)
+    cosines[np.isnan(cosines)] = -2  # of vectors that hold NaN or infinity
     named = []
     for vector, row in zip(outputs, cosines, strict=True):
         # Few are measured again, in full: single precision only chose them.
         few = np.sort(np.argsort(-row, kind="stable")[: 2 * k + 2])
+        few = few[row[few] > -2]
         exact = np.clip(_units(rows[few].astype(np.float64)) @ _units(vector[np.newaxis])[0], -1, 1)
         order = np.argsort(-exact, kind="stable")[: k if vector.any() else 0].tolist()
         named.append([(words[few[i]], float(exact[i])) for i in order])
@@ -112,16 +114,13 @@ def nearest_each(
 
 
 def _first(vectors: Vectors, count: int) -> tuple[list[str], Array]:
-    """Return the first `count` words and their vectors; those with NaN or infinity are left out."""
+    """Return the first `count` words and their vectors."""
     words: list[str] = []
     parts = []
     for block, matrix in vectors.rows():
-        rows = matrix[: count - len(words)]
-        sound = np.atleast_1d(np.isfinite(rows).all(axis=1))
-        words += [
-            as_text(word) for word, is_sound in zip(islice(block, len(rows)), sound, strict=True) if is_sound
-        ]
-        parts.append(rows if sound.all() else rows[sound])
+        wanted = count - len(words)
+        words += map(as_text, block[:wanted])
+        parts.append(matrix[:wanted])
         if len(words) >= count:
             break
     return words, np.concatenate(parts) if len(parts) > 1 else parts[0]

@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.vectors import cache
 from attn_cli.vectors.binary import BinaryFormat
 from attn_cli.vectors.index import Entries, Index, StaleIndex, build, hash_list, index_in_memory
-from attn_cli.vectors.table import Report, Rows, as_bytes, fingerprint_rows, nobody
+from attn_cli.vectors.table import Report, Rows, as_bytes, fingerprint_of, fingerprint_rows, nobody
 from attn_cli.vectors.text import TextFormat
 
 if TYPE_CHECKING:
@@ -167,11 +167,9 @@ class FileVectors:
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""
-        import hashlib  # only learned models ask
-
         n_words = self.n_words
         wanted = fingerprint_rows(n_words)
-        told = hashlib.blake2b(f"{(n_words, self.dim)}".encode(), digest_size=16)
+        told = fingerprint_of((n_words, self.dim))
         kept, before = [], 0
         for words, matrix in self.rows():
             told.update(b"\n" + b"\n".join(words))

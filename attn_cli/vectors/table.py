@@ -11,13 +11,15 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.files import data_path
 from attn_cli.tensors import read_safetensors, safetensors_entries, write_safetensors
-from attn_cli.vectors.original import FileRows, exactly, look_at
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
+    from hashlib import blake2b
+
     from numpy.typing import NDArray
 
     from attn_cli.arrays import Array
+    from attn_cli.vectors.original import FileRows
 
 BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
@@ -69,6 +71,15 @@ def doubles(numbers: Array) -> Array:
         return numbers.astype(np.float64)
 
 
+def fingerprint_of(shape: tuple[int, ...]) -> blake2b:
+    """Return the hash that a fingerprint begins with."""
+    try:
+        from _blake2 import blake2b  # hashlib's own; hashlib itself takes two milliseconds, for OpenSSL
+    except ImportError:
+        from hashlib import blake2b
+    return blake2b(f"{shape}".encode(), digest_size=16)
+
+
 def fingerprint_rows(count: int) -> NDArray[np.intp]:
     """Return which of so many rows count in a fingerprint."""
     return np.linspace(0, count - 1, FINGERPRINT_ROWS).astype(np.intp)
@@ -112,12 +123,10 @@ class Table(NamedTuple):
 
         Rows count as float32, so that the same vectors in another file have the same fingerprint.
         """
-        import hashlib  # only learned models ask
-
         spread = fingerprint_rows(len(self.matrix))
         with np.errstate(all="ignore"):
             rows = np.ascontiguousarray(self.matrix[spread], dtype="<f4")
-        told = hashlib.blake2b(f"{self.matrix.shape}".encode(), digest_size=16)
+        told = fingerprint_of(self.matrix.shape)
         told.update(self.block)
         told.update(rows.tobytes())
         return told.hexdigest()
@@ -231,6 +240,8 @@ def read_table(path: str, name: str | None = None) -> Table:
 
     The words are read; of the vectors only the rows that are asked for.
     """
+    from attn_cli.vectors.original import FileRows, exactly, look_at  # the bundled table does without
+
     original = look_at(path, name)
     with original.opened() as file:
         entries, about = safetensors_entries(file, original.name)
