@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import InputError, UsageError
+from attn_cli.plain import count
 from attn_cli.stack import Stack
 from attn_cli.trace import Embedding, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
@@ -79,7 +80,8 @@ def embedded(
     query = vectors(tokens)
     key = query if context is None else vectors(context)
     if table is not None and (doubled := table.about.get("doubled")):
-        notes = (f"{doubled} doubled words in {table.name}: the first of each counts.",)
+        told = count(int(doubled), "doubled word", "doubled words")
+        notes = (f"{told} in {table.name}: the first of each counts.",)
     replaced = {**query.replaced, **key.replaced}
     query_tokens = tuple(tokens[i] for i in query.kept)
     key_tokens = query_tokens if context is None else tuple(context[i] for i in key.kept)

@@ -748,6 +748,7 @@ def test_no_warning_of_a_library_reaches_the_reader(file, own):
         open_file(file(b"the \x1c\n", "white"))
     assert open_file(file(b"she 1e300 1\n", "huge")).fingerprint()
     assert len(list(on_file(file(b"she 1e300 1\n", "row")).rows())) == 1
+    assert len(list(on_file(file(b"she 1 2\n" * 3 + b" ", "blank")).rows())) == 1
     assert on_file(file(b"\r 1.5\nshe 2\n", "return")).find(["\r"])["\r"].tolist() == [1.5]
 
 

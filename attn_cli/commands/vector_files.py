@@ -71,9 +71,9 @@ def _some_word(vectors: WordVectors) -> str:
 def remove(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An imported name.", show_default=False)],
 ) -> None:
-    """Forget an imported name, its index, and what was unpacked for it.
+    """Forget an imported name.
 
-    The file that was imported stays where it is.
+    Its index, and what was unpacked for it, go with it. The file that was imported stays where it is.
 
     Example: attn vectors remove glove
     """

@@ -135,7 +135,7 @@ def nearest(
         found = look_up_all([word], table, progress).get(word)
         near = {} if found else closest([word], table, progress)
         found = found or (look_up(near[word], table) if near else None)
-        hint = "" if found else did_you_mean(word, table, progress)
+        hint = "" if found else did_you_mean([word], table, progress)
     if found is None:
         raise InputError(
             f"{table.name} has no vector for {visible(word)!r}.", hint.strip() or "Check its spelling."
@@ -177,7 +177,7 @@ def analogy(
     with Progress("Searching") as progress:
         found = look_up_all(words, table, progress)
         unknown = [word for word in dict.fromkeys(words) if word not in found]
-        hint = did_you_mean(unknown[0], table, progress) if unknown else ""
+        hint = did_you_mean(unknown, table, progress)
     if unknown:
         named = ", ".join(repr(visible(word)) for word in unknown)
         raise InputError(f"{table.name} has no vector for {named}.", hint.strip() or "Check the spelling.")

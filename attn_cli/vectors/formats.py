@@ -68,12 +68,12 @@ def _lines(original: Original, packed: str) -> Vectors:
         return FileVectors(binary_format(original, start))
     try:
         return _text(original, packed, start, is_all)
-    except InputError as error:
+    except InputError:
         if b"\0" not in start:
             raise
         raise InputError(
             f"{original.name} is no text of word vectors: there is a zero byte at {start.index(0):,}.",
-            error.hint,
+            "Is it the file that was meant?",
         ) from None
 
 

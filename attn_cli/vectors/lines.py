@@ -126,9 +126,9 @@ def parsed_block(
         [("word", "S1"), ("numbers", dtype, (dim,))]
     )  # so that every line must have as many fields
     try:
+        ends = [line.index(" ") for line in lines]  # before NumPy, which warns of lines that are blank
         with np.errstate(over="ignore"):  # what is too large becomes infinity, which is told where it matters
             rows = np.loadtxt(lines, dtype=row, comments=None, delimiter=" ", ndmin=1)
-        ends = [line.index(" ") for line in lines]
     except ValueError:
         return None
     # NumPy takes some letters that are not English for space: none may stand behind a word.

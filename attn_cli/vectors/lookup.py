@@ -111,7 +111,7 @@ def embed(
         if oov == "error":
             raise InputError(
                 f"No vector in {table.name} for {', '.join(map(repr, map(visible, unknown[:10])))}.",
-                f"{did_you_mean(unknown[0], table, report)}Choose --oov zero, random, nearest or skip to go on.",
+                f"{did_you_mean(unknown[:10], table, report)}Choose --oov zero, random, nearest or skip to go on.",
             )
         replaced = closest(unknown, table, report)
         stand_ins = table.find(replaced.values())

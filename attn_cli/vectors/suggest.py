@@ -57,9 +57,11 @@ def closest(words: Sequence[str], vectors: Vectors, report: Report = nobody) -> 
     return {word: found[0] for word, found in near.items() if found}
 
 
-def did_you_mean(word: str, vectors: Vectors, report: Report = nobody) -> str:
-    """Return a hint that names the closest known words, or nothing."""
-    near = [visible(found) for found in near_words([word], vectors, report=report)[word]]
-    return (
-        f"Did you mean {' or '.join([', '.join(near[:-1])] * (len(near) > 1) + near[-1:])}? " if near else ""
-    )
+def did_you_mean(words: Sequence[str], vectors: Vectors, report: Report = nobody) -> str:
+    """Return a hint that names the known words closest to the first of `words` that has some, or nothing."""
+    for word, found in near_words(words, vectors, report=report).items():
+        if found:
+            near = [visible(one) for one in found]
+            listed = f"{', '.join(near[:-1])} or {near[-1]}" if len(near) > 1 else near[0]
+            return f"Did you mean {listed}{f' for {visible(word)!r}' if len(words) > 1 else ''}? "
+    return ""
