@@ -310,7 +310,7 @@ def test_an_index_is_kept_and_gives_what_a_search_gives(data, file, own):
     assert found.keys() == wanted.keys()
     for word, vector in wanted.items():
         np.testing.assert_array_equal(found[word], vector)
-    assert os.path.getsize(cache.index_path(indexed.form.original)) < 17 * len(LARGE_WORDS) + 1000
+    assert os.path.getsize(cache.index_path(indexed.form.original.path)) < 17 * len(LARGE_WORDS) + 1000
 
 
 def test_an_index_is_made_at_the_first_use_which_is_told_and_used_at_the_second(file, own):
@@ -341,7 +341,7 @@ def test_every_damaged_byte_of_an_index_is_noticed_or_harmless(file, own):
     path = file(LARGE_TEXT)
     vectors = open_table(path)
     keep_index(vectors)
-    kept = Path(cache.index_path(vectors.form.original))
+    kept = Path(cache.index_path(vectors.form.original.path))
     sound = kept.read_bytes()
     wanted = vectors.find(["fox", "filling20000", "filling39999"])
     draw = np.random.default_rng(0)
@@ -459,12 +459,12 @@ BAD = {
     "a hexadecimal header": (b"0x5 3\nshe 1 2 3\n", "line 1.*0x5 3"),
     "too small a count": (b"1 2\nshe 1 2\nhe 3 4\n", "line 1.*1 words.*2"),
     "too large a count": (b"3 2\nshe 1 2\nhe 3 4\n", "line 1.*3 words.*2"),
-    "a short row": (b"she 1 2\nhe 3\nit 5 6\n", "line 2: 1 numbers; 2 were expected"),
+    "a short row": (b"she 1 2\nhe 3\nit 5 6\n", "line 2: 1 number; 2 were expected"),
     "a long row": (b"she 1 2\nhe 3 4\nit 5 6 7\n", "line 3: 3 numbers; 2 were expected"),
     "a word for a number": (b"she 1 2\nhe 3 four\nit 5 6\n", "line 2: 'four' is not a number"),
     "NaN": (b"she 1 2\nhe nan 4\n", "he.*NaN|line 2: a number is not finite"),
     "infinity": (b"she 1 2\nhe 1e400 4\n", "he.*NaN|line 2: a number is not finite"),
-    "an empty word": (b"she 1 2\n3 4\nit 5 6\n", "line 2: 1 numbers"),
+    "an empty word": (b"she 1 2\n3 4\nit 5 6\n", "line 2: 1 number;"),
     "a word of 5000 bytes": (b"she 1 2\n" + FOLD + b" 3 4\nit 5 6\n", "line 2: a word of 5,000 bytes"),
     "an empty file": (b"", "is empty"),
 }
@@ -673,6 +673,12 @@ def test_too_many_numbers_in_one_line_do_not_make_up_for_too_few_in_another(file
         assert alone == set(wanted)
 
 
+@pytest.mark.parametrize("count", [3, 99, 100, 101, 250])
+def test_a_header_above_single_numbers_is_a_header_however_many_rows_follow(count, file, own):
+    data = b"%d 1\n" % count + b"".join(b"w%d %d\n" % (i, i) for i in range(count))
+    assert open_file(file(data)).n_words == count == on_file(file(data, "again")).n_words
+
+
 @pytest.mark.parametrize("without", [1, 30, 59])
 def test_a_newline_that_is_missing_between_records_moves_no_other_word(without, file, own):
     words = [f"w{i}" for i in range(60)]
@@ -718,7 +724,7 @@ def test_damaged_repeats_of_an_index_are_made_anew(file, own):
     path = file(LARGE_TEXT + b"fox" + LARGE_TEXT.split(b"\n")[0][3:] + b"\n", "large.txt")
     vectors = open_table(path)
     assert "1 doubled" in keep_index(vectors)
-    kept = Path(cache.index_path(vectors.form.original))
+    kept = Path(cache.index_path(vectors.form.original.path))
     sound = kept.read_bytes()
     kept.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
     told = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
@@ -842,6 +848,12 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
     assert os.path.exists(plain) and os.path.exists(packed) and names.known() == []
     assert os.listdir(cache.data_folder()) == os.listdir(cache.cache_folder()) == []
     assert here("vectors", "remove", "packed").code == 2
+    assert here("vectors", "import", plain).code == 0
+    os.unlink(plain)
+    assert here("vectors", "remove", "plain").code == 0 and os.listdir(cache.cache_folder()) == []
+    import_file(packed, "x")
+    import_file(file(lines(), "small.txt"), "x")
+    assert os.listdir(cache.data_folder()) == ["x.json"] and os.listdir(cache.cache_folder()) == []
 
 
 def test_a_name_whose_record_is_damaged_is_told(file, own):

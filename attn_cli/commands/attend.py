@@ -25,7 +25,7 @@ def self_(texts: Texts = None, *, settings: Settings, view: View) -> None:
     text = one_text(texts, "self")
     from attn_cli.pipeline import trace_self  # NumPy is loaded once there is something to compute
 
-    ready(settings.embedding)
+    ready(settings.embedding, "random, ")
     show(trace_self(text, settings, Progress("Attending")), view)
 
 
@@ -39,7 +39,7 @@ def masked(texts: Texts = None, *, settings: Settings, view: View) -> None:
     text = one_text(texts, "masked")
     from attn_cli.pipeline import trace_masked  # NumPy is loaded once there is something to compute
 
-    ready(settings.embedding)
+    ready(settings.embedding, "random, ")
     show(trace_masked(text, settings, Progress("Attending")), view)
 
 
@@ -79,7 +79,7 @@ def cross(
     from attn_cli.pipeline import trace_cross
 
     second = read_text(context, "cross")
-    ready(settings.embedding)
+    ready(settings.embedding, "random, ")
     show(trace_cross(text, second, settings, Progress("Attending")), view)
 
 
@@ -110,6 +110,6 @@ def explain(
     from attn_cli.pipeline import trace_text
 
     kind = "cross" if second is not None else "masked" if is_masked else "self"
-    ready(settings.embedding)
+    ready(settings.embedding, "random, ")
     trace = trace_text(kind, text, second, settings, Progress("Attending"), name_outputs=True)
     show(trace, view, walk=True)

@@ -41,8 +41,11 @@ FINEST = 17  # a double has no more digits
 BAR = 30  # cells of a progress bar
 
 
-def ready(embedding: str | None) -> None:
-    """Make the index of a large file of vectors at its first use, and say so on standard error."""
+def ready(embedding: str | None, others: str = "") -> None:
+    """Make the index of a large file of vectors at its first use, and say so on standard error.
+
+    `others` are further names that the command takes, as for open_table.
+    """
     if embedding in (None, "word2vec", "random"):
         return  # the usual case pays for nothing
     from attn_cli.files import looks_like_file
@@ -54,7 +57,7 @@ def ready(embedding: str | None) -> None:
     from attn_cli.vectors.lookup import open_table
 
     with Progress("Indexing") as progress:
-        told = keep_index(open_table(str(embedding), "random, "), progress)
+        told = keep_index(open_table(str(embedding), others), progress)
     if told:
         say(f"attn: {told}")
 

@@ -115,7 +115,7 @@ def export(
     ready(source)
     if source != "word2vec" and os.path.exists(output) and os.path.samefile(path_for(source), output):
         raise UsageError(
-            f"{visible(output)} is the file that is read: what is left out would be lost.",
+            f"{visible(output)} is the file that is read: it would be replaced.",
             "Write to another file.",
             "--output",
         )
@@ -165,15 +165,16 @@ def _catalogue() -> str:
     from attn_cli.vectors.gensim_data import catalogue
 
     found = sorted(catalogue().values(), key=lambda package: package.bytes or 0)
-    rows = [("name", "words", "dim", "MB")]
+    rows = [("name", "words", "dim", "MB", "licence")]
     for one in found:
         size = "?" if one.bytes is None else f"{one.bytes / 1e6:,.0f}"
         words, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
-        rows.append((one.name, words, dim, size))
+        rows.append((one.name, words, dim, size, one.licence))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "".join(
-        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {size:>{widths[3]}}\n"
-        for name, words, dim, size in rows
+        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {size:>{widths[3]}}  {licence}".rstrip()
+        + "\n"
+        for name, words, dim, size, licence in rows
     )
 
 

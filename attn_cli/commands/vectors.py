@@ -66,7 +66,8 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
     rows = [("name", "words", "dim", "format", "file")]
     for one in listed:
         count, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
-        rows.append((one.name, count, dim, one.format.partition(":")[0], one.path or "comes with attn"))
+        path = "comes with attn" if one.source == "bundled" else one.path or ""
+        rows.append((one.name, count, dim, one.format.partition(":")[0], path))
     shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in shown) for column in range(4)]
     room = max(20, (terminal_for(view).width or 10_000) - sum(widths) - 8)

@@ -12,9 +12,10 @@ import sys
 import time
 
 from attn_cli.errors import CreateError
-from attn_cli.files import creatable, written
+from attn_cli.files import written
 from attn_cli.vectors.index import Index, StaleIndex, open_index, word_hash
 from attn_cli.vectors.original import Original
+from attn_cli.visible import visible
 
 ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
@@ -46,7 +47,10 @@ def check_usable() -> None:
     if folder is None:
         raise CreateError("There is no home folder for a cache.", "Set XDG_CACHE_HOME to a folder.")
     make_folder(folder)
-    creatable(os.path.join(folder, "index"))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise CreateError(
+            f"The cache {visible(folder)} cannot be written to.", "Set XDG_CACHE_HOME to a folder that can."
+        )
 
 
 def facts(original: Original, kind: str) -> dict[str, str]:
@@ -55,16 +59,16 @@ def facts(original: Original, kind: str) -> dict[str, str]:
     return {"path": path, "size": str(original.size), "changed": str(original.changed), "format": kind}
 
 
-def index_path(original: Original) -> str | None:
+def index_path(path: str) -> str | None:
     """Return where the index of a file is kept."""
     folder = cache_folder()
-    path = os.fsencode(os.path.realpath(original.path))
-    return None if folder is None else os.path.join(folder, f"{word_hash(path):016x}.index")
+    named = word_hash(os.fsencode(os.path.realpath(path)))
+    return None if folder is None else os.path.join(folder, f"{named:016x}.index")
 
 
 def index_of(original: Original, kind: str) -> Index | None:
     """Return the index that is kept of this very file, as it is now; None if there is none."""
-    path = index_path(original)
+    path = index_path(original.path)
     try:
         held = _Held(path) if path else None
     except OSError:
@@ -79,7 +83,7 @@ def index_of(original: Original, kind: str) -> Index | None:
 
 def keep_index(original: Original, encoded: bytes) -> None:
     """Keep an index; CreateError or WriteError where that is not possible."""
-    path = index_path(original)
+    path = index_path(original.path)
     if path is None:
         return
     make_folder(os.path.dirname(path))
@@ -88,9 +92,9 @@ def keep_index(original: Original, encoded: bytes) -> None:
         stream.write(encoded)
 
 
-def forget_index(original: Original) -> None:
-    """Remove a damaged index."""
-    path = index_path(original)
+def forget_index(of: str) -> None:
+    """Remove the index of a file."""
+    path = index_path(of)
     with contextlib.suppress(OSError):
         if path:
             os.unlink(path)

@@ -78,6 +78,7 @@ def import_file(path: str, name: str | None = None, report: Report = nobody) -> 
     unpacked = os.path.realpath(os.path.join(names.folder_of_names(), f"{name}{names.UNPACKED}"))
     if before == unpacked != os.path.realpath(target) and os.path.exists(unpacked):
         os.unlink(unpacked)  # nothing else knows of it
+        cache.forget_index(unpacked)
     is_same = before is None or before == os.path.realpath(target)
     note = told if told.startswith("No index") else ""
     return Imported(name, target, vectors, None if is_same else before, note)
@@ -95,7 +96,7 @@ def _checked(name: str, given: bool) -> str:
     if is_name(name) and name not in TAKEN and not looks_like_file(name):
         return name
     reason = "is taken" if name in TAKEN else "cannot be the name of imported vectors"
-    rule = ": letters a to z, digits, - _ . + and no file's suffix."
+    rule = ": letters from A to z, digits, - _ . + and no file's suffix."
     raise UsageError(
         f"{visible(name[:60])!r} {reason}.",
         ("Choose another" if given else "Choose one with --name") + rule,

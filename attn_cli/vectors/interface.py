@@ -30,7 +30,7 @@ class Vectors(Protocol):
 
     @property
     def n_words(self) -> int:
-        """How many words have one."""
+        """How many words have one; doubled ones count once."""
 
     @property
     def length(self) -> float | None:
@@ -44,7 +44,7 @@ class Vectors(Protocol):
         """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
 
     def rows(self, report: Report = ...) -> Iterator[Rows]:
-        """Yield all words and vectors, some after the other, in order."""
+        """Yield all words and vectors, some after the other, in order; a word that came before is left out."""
 
     def word_blocks(self, report: Report = ...) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order."""

@@ -83,7 +83,8 @@ def _header(rows: list[Row], name: str) -> tuple[int, int] | None:
     words, dim = int(first[0]), int(first[1])
     if (below > 2 or not below) and (words < 1 or dim < 1):
         raise bad_header(b" ".join(first), name)
-    is_header = not below or below > 2 or (dim == 1 and words == len(rows) - 1)
+    is_many = len(rows) == FIRST_ROWS and words >= FIRST_ROWS  # there are more rows than were looked at
+    is_header = not below or below > 2 or (dim == 1 and (is_many or words == len(rows) - 1))
     return (words, dim) if is_header else None
 
 
@@ -145,8 +146,9 @@ def word_of(line: bytes, fields: list[bytes], dim: int, where: Callable[[], str]
     """Return the word of a line whose word may hold spaces: what is left of the last `dim` fields."""
     spare = len(fields) - dim
     if spare < 1 or (spare > 1 and any(_is_number(field) for field in fields[1:spare])):
+        numbers = sum(map(_is_number, fields[1:]))
         raise InputError(
-            f"{where()}: {len(fields) - 1} numbers; {dim} were expected{claim}.",
+            f"{where()}: {numbers} number{'s' * (numbers != 1)}; {dim} were expected{claim}.",
             "Give every word equally many numbers.",
         )
     word = line.rstrip(BLANK).replace(b"\t", b" ").lstrip(b" ")
@@ -198,6 +200,6 @@ def read_rows(
     if claimed is not None and claimed != len(numbered):
         raise InputError(
             f"{name}, line 1: the header claims {claimed:,} words; there are {len(numbered):,}.",
-            "Is the file complete?",
+            "Is the header right, and the file complete?",
         )
     return *quick, claimed

@@ -49,7 +49,7 @@ def path_for(embedding: str, others: str = "") -> str:
     from attn_cli.vectors.names import known, path_of
 
     named = path_of(embedding)
-    if named is not None or os.path.isfile(embedding):
+    if named is not None or os.path.exists(embedding):
         return named or embedding
     import difflib  # only for help with a mistake
 

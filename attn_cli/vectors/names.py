@@ -12,7 +12,6 @@ from attn_cli.files import written
 from attn_cli.vectors import cache, gensim_data
 from attn_cli.vectors.formats import open_file
 from attn_cli.vectors.onfile import FileVectors
-from attn_cli.vectors.original import look_at
 from attn_cli.vectors.table import BUNDLED, bundled
 from attn_cli.visible import visible
 
@@ -95,12 +94,18 @@ def remove(name: str) -> list[str]:
     """Forget an imported name, its index, and what was unpacked for it (never the user's file); return what went."""
     path = _path(name) if name in imported() else None
     if path is None:
-        raise UsageError(f"There is no imported name {visible(name)!r}.", "See attn vectors list.")
+        there = gensim_data.local(name)
+        hint = (
+            f"It was downloaded, and lies in {visible(str(there.parent))}."
+            if there
+            else "See attn vectors list."
+        )
+        raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
     unpacked = path.removesuffix(".json") + UNPACKED
     stale = [unpacked, path]
     with contextlib.suppress(AttnError):
         record = recorded(name)
-        index = cache.index_path(look_at(record.path)) if record else None
+        index = cache.index_path(record.path) if record else None
         stale += [index] if index else []
     removed = [one for one in stale if os.path.exists(one)]
     for one in removed:

@@ -51,7 +51,8 @@ class FileVectors:
     def about(self) -> dict[str, str]:
         """What is known of the file."""
         doubled = 0 if self.index is None else self.index.doubled
-        return {"format": self.form.kind, **({"doubled": str(doubled)} if doubled else {})}
+        packed = f", {self.form.packed}" if self.form.packed else ""
+        return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
     def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that the file has; the first of doubles wins.
@@ -71,7 +72,7 @@ class FileVectors:
         try:
             found = {word: self._at(file, self.index, word) for word in wanted}
         except StaleIndex:
-            cache.forget_index(self.form.original)
+            cache.forget_index(self.form.original.path)
             self.index = None
             return self.form.search(file, set(wanted), report)
         return {word: vector for word, vector in found.items() if vector is not None}
@@ -139,7 +140,7 @@ class FileVectors:
         try:
             return self.indexed().repeats()
         except StaleIndex:
-            cache.forget_index(self.form.original)
+            cache.forget_index(self.form.original.path)
             self.index = None
             return self.indexed().repeats()
 

@@ -14,13 +14,13 @@ from attn_cli.files import regular
 from attn_cli.tensors import read_npy
 from attn_cli.vectors.inert import SAVE_AGAIN, Made, Name, Part, unpickled
 from attn_cli.vectors.ngrams import BLOCK, with_ngrams
+from attn_cli.vectors.table import LONGEST_WORD
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
 
 LARGEST = 8 << 30  # bytes of a file
-LONGEST_WORD = 4096  # bytes
 
 
 class Pickled(NamedTuple):

@@ -116,7 +116,7 @@ class TextFormat(NamedTuple):
         if self.claimed is not None and rows != self.claimed:
             raise InputError(
                 f"{self.original.name}, line 1: the header claims {self.claimed:,} words; there are {rows:,}.",
-                "Is the file complete?",
+                "Is the header right, and the file complete?",
             )
         if rows == 0:
             raise InputError(f"{self.original.name} holds no words.")

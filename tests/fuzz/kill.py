@@ -159,7 +159,7 @@ def _index_wrong(on: Stage, path: Path) -> str:
     for file in (on.file, *on.folder.glob("other*.txt")):
         with on.home():
             original = look_at(file)
-            taken = str(cache.index_path(original)) == str(path) and cache.index_of(original, "text")
+            taken = str(cache.index_path(original.path)) == str(path) and cache.index_of(original, "text")
         if taken and places != _line_starts(file):
             return f"the kept index of {file.name} has wrong places"
     return ""
