@@ -189,6 +189,9 @@ def held(on: Stage) -> str:
     return f"{indexes} index, {'named' if [*on.data.glob('*.json')] else 'no name'}, {parts} .part"
 
 
+UNKEPT = "No index of x is kept"
+
+
 def noise(said: str) -> list[str]:
     return [f"it says {said[-300:]!r}"] if any(word in said for word in NOISE) else []
 
@@ -225,8 +228,12 @@ def killed(on: Stage, runs: int, number: int, seed: int, taken: float) -> Told:
         _wait(on, process, rng, taken, is_writing=run % 4 > 1)
         process.send_signal(number)
         end, said = ended(process)
-        wrong = unsound(on) + noise(said)
-        if number == signal.SIGINT and end not in ("exit 130", "exit 0") and not _before_python(end, said):
+        wrong = unsound(on)
+        if number == signal.SIGINT and _before_attn(end, said):
+            end = "before attn began"
+        else:
+            wrong += noise(said)
+        if number == signal.SIGINT and end not in ("exit 130", "exit 0", "before attn began"):
             wrong.append(f"{end}: {said[-200:]}")
         if number == signal.SIGINT and not held(on).endswith(" 0 .part"):
             wrong.append("an interrupted run leaves a .part")
@@ -246,9 +253,11 @@ def _wait(on: Stage, process: subprocess.Popen[bytes], rng: Random, taken: float
     time.sleep(rng.uniform(0, 0.004))
 
 
-def _before_python(end: str, said: str) -> bool:
-    """Tell whether a run was interrupted before Python had come to attn's first line."""
-    return end == "signal 2" and not said
+def _before_attn(end: str, said: str) -> bool:
+    """Tell whether an interrupt met Python itself while it started: no line of attn's is in the traceback."""
+    if not said:
+        return end == "signal 2"
+    return "KeyboardInterrupt" in said and "attn_cli" not in said
 
 
 def prepare(on: Stage, is_older: bool) -> None:
@@ -277,7 +286,7 @@ def out_of_room(on: Stage) -> Told:
             end, said = ended(importing(on, preexec or None))
             told.ends[f"{kind}: {end}"] += 1
             told.lost.extend(
-                unsound(on) + noise(said) + ([] if end in ("exit 73", "exit 74") else [f"{end} {said}"])
+                unsound(on) + noise(said) + ([] if end == "exit 0" and UNKEPT in said else [f"{end} {said}"])
             )
             left = [path.name for path in on.cache.iterdir()]
             told.lost.extend(f"{name} is left" for name in left)
