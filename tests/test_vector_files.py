@@ -738,12 +738,28 @@ def test_arrays_that_numpy_itself_stumbles_over_are_refused(tmp_path, own):
     np.savez(tmp_path / "two.npz", words=words, vectors=np.eye(2))
     with pytest.raises(InputError, match="holds what is no text"):
         open_file(str(tmp_path / "two.npz"))
-    flat = b"{'descr': '<f4', 'fortran_order': True, 'shape': (0, 9223372036854775807), }"
-    flat += b" " * (117 - len(flat)) + b"\n"
-    (tmp_path / "three.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(flat)) + flat)
+    flat = npy(b"{'descr': '<f4', 'fortran_order': True, 'shape': (0, 9223372036854775807), }", b"")
+    (tmp_path / "three.npy").write_bytes(flat)
     (tmp_path / "three.words").write_bytes(b"")
     with pytest.raises(InputError, match="not a row for each word"):
         open_file(str(tmp_path / "three.npy"))
+
+
+def npy(header, data):
+    header += b" " * (117 - len(header)) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def test_a_header_of_python_2_is_read_and_numbers_of_sixteen_bytes_are_refused(tmp_path, own):
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L), }"
+    (tmp_path / "old.npy").write_bytes(npy(header, np.arange(6, dtype="<f4").tobytes()))
+    (tmp_path / "old.words").write_text("she\nhe", encoding="utf-8")
+    assert open_file(str(tmp_path / "old.npy")).find(["he"])["he"].tolist() == [3, 4, 5]
+    header = b"{'descr': '<f16', 'fortran_order': False, 'shape': (2, 3), }"
+    (tmp_path / "long.npy").write_bytes(npy(header, b"\0" * 96))
+    (tmp_path / "long.words").write_text("she\nhe", encoding="utf-8")
+    with pytest.raises(InputError, match="numbers of 16 bytes"):
+        open_file(str(tmp_path / "long.npy"))
 
 
 def test_no_warning_of_a_library_reaches_the_reader(file, own):
