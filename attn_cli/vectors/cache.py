@@ -43,14 +43,21 @@ def data_folder() -> str | None:
 
 def check_usable() -> None:
     """Raise CreateError if no index can be kept: to be asked before a file is read through, not after."""
-    folder = cache_folder()
+    ours(cache_folder(), "The cache", "XDG_CACHE_HOME")
+
+
+def ours(folder: str | None, what: str, variable: str) -> str:
+    """Return a folder of attn's, made where it is missing; CreateError where nothing can be written to it."""
     if folder is None:
-        raise CreateError("There is no home folder for a cache.", "Set XDG_CACHE_HOME to a folder.")
-    make_folder(folder)
+        raise CreateError(f"{what} has no place: there is no home folder.", f"Set {variable} to a folder.")
+    with contextlib.suppress(OSError):
+        os.makedirs(folder, exist_ok=True, mode=0o700)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise CreateError(
-            f"The cache {visible(folder)} cannot be written to.", "Set XDG_CACHE_HOME to a folder that can."
+            f"{what} {visible(folder)} cannot be written to.", f"Set {variable} to a folder that can."
         )
+    tidy(folder)
+    return folder
 
 
 def facts(original: Original, kind: str) -> dict[str, str]:
@@ -83,12 +90,8 @@ def index_of(original: Original, kind: str) -> Index | None:
 
 def keep_index(original: Original, encoded: bytes) -> None:
     """Keep an index; CreateError or WriteError where that is not possible."""
-    path = index_path(original.path)
-    if path is None:
-        return
-    make_folder(os.path.dirname(path))
-    tidy(os.path.dirname(path))
-    with written(path) as stream:
+    check_usable()
+    with written(str(index_path(original.path))) as stream:
         stream.write(encoded)
 
 
@@ -125,9 +128,3 @@ class _Held:
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
             os.close(self.file)
-
-
-def make_folder(folder: str) -> None:
-    """Make the folder where it is missing; `written` says what is wrong if that fails."""
-    with contextlib.suppress(OSError):
-        os.makedirs(folder, exist_ok=True, mode=0o700)

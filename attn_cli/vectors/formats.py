@@ -13,7 +13,7 @@ from attn_cli.files import read_bytes
 from attn_cli.packed import packing, pieces
 from attn_cli.tensors import is_safetensors, npy_header, read_npz, safetensors_entries
 from attn_cli.vectors.binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.lines import read_rows
+from attn_cli.vectors.lines import is_number, read_rows
 from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
 from attn_cli.vectors.original import FileRows, Original, exactly, look_at, quoted
 from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors
 
 ENOUGH = 1 << 18
-FOREIGN_STARTS = frozenset(
-    b"\xbaSG\x80P\x89B(7R\xff\xfe"
-)  # the first bytes of all that foreign.py names, but tar's
+# The first bytes of all that foreign.py names, but tar's.
+FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
 PICKLE, PROTOCOLS = b"\x80", (b"\2", b"\3", b"\4", b"\5")
@@ -118,25 +117,16 @@ def _is_binary(start: bytes) -> bool:
     fields = line.split()
     dim = int(fields[1]) if fields[1].isdigit() and len(fields[1]) < 7 else 1
     first = rest.partition(b"\n")[0].split()[-dim:] if dim else []
-    if len(first) == dim and all(_is_numeric(field) for field in first):
+    if len(first) == dim and all(is_number(field, underscore=True) for field in first):
         return False
     head = rest[:TELLING]
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        if (
-            error.start < TELLING - 3 or error.reason != "unexpected end of data"
-        ):  # else a letter is cut in two
+        is_cut = error.start >= TELLING - 3 and error.reason == "unexpected end of data"
+        if not is_cut:  # a letter in two
             return True
     return any(byte < 9 or 13 < byte < 32 for byte in head)
-
-
-def _is_numeric(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _safetensors(original: Original) -> Table:

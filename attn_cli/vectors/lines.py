@@ -76,7 +76,7 @@ def _header(rows: list[Row], name: str) -> tuple[int, int] | None:
         return None
     below = len(rows[1][1]) if len(rows) > 1 else 0
     plain = all(field.isdigit() and len(field) < 16 for field in first)
-    if below > 2 and not plain and all(_is_number(field, underscore=True) for field in first):
+    if below > 2 and not plain and all(is_number(field, underscore=True) for field in first):
         raise bad_header(b" ".join(first), name)
     if not plain:
         return None
@@ -123,9 +123,8 @@ def parsed_block(
     if block.endswith(b" \n"):  # as fastText writes every line
         block = block.replace(b" \n", b"\n")
     lines = block.decode("latin-1").split("\n")[:-1]
-    row = np.dtype(
-        [("word", "S1"), ("numbers", dtype, (dim,))]
-    )  # so that every line must have as many fields
+    # With a word and its numbers as one type, NumPy insists that every line has as many fields.
+    row = np.dtype([("word", "S1"), ("numbers", dtype, (dim,))])
     try:
         ends = [line.index(" ") for line in lines]  # before NumPy, which warns of lines that are blank
         with np.errstate(over="ignore"):  # what is too large becomes infinity, which is told where it matters
@@ -145,8 +144,8 @@ def parsed_block(
 def word_of(line: bytes, fields: list[bytes], dim: int, where: Callable[[], str], claim: str) -> bytes:
     """Return the word of a line whose word may hold spaces: what is left of the last `dim` fields."""
     spare = len(fields) - dim
-    if spare < 1 or (spare > 1 and any(_is_number(field) for field in fields[1:spare])):
-        numbers = sum(map(_is_number, fields[1:]))
+    if spare < 1 or (spare > 1 and any(is_number(field) for field in fields[1:spare])):
+        numbers = sum(map(is_number, fields[1:]))
         raise InputError(
             f"{where()}: {numbers} number{'s' * (numbers != 1)}; {dim} were expected{claim}.",
             "Give every word equally many numbers.",
@@ -159,7 +158,8 @@ def word_of(line: bytes, fields: list[bytes], dim: int, where: Callable[[], str]
     return word
 
 
-def _is_number(field: bytes, underscore: bool = False) -> bool:
+def is_number(field: bytes, underscore: bool = False) -> bool:
+    """Tell whether a field is a number; with `underscore` also one that only Python writes, as 1_0 or 0x5."""
     try:
         float(field)
     except ValueError:
@@ -170,7 +170,7 @@ def _is_number(field: bytes, underscore: bool = False) -> bool:
 def numbers_of(fields: list[bytes], where: Callable[[], str], finite: bool = True) -> list[float]:
     """Return the fields as numbers; InputError where one is none, or, with `finite`, is NaN or infinity."""
     for field in fields:
-        if not _is_number(field):
+        if not is_number(field):
             shown = visible(field[:40].decode("utf-8", "replace"))
             raise InputError(f"{where()}: {shown!r} is not a number.", "Write numbers as 0.25, with a point.")
     numbers = [float(field) for field in fields]
@@ -179,24 +179,26 @@ def numbers_of(fields: list[bytes], where: Callable[[], str], finite: bool = Tru
     return numbers
 
 
-def read_rows(
-    data: bytes, name: str, dtype: type[np.floating] = np.float64
-) -> tuple[list[bytes], Array, int | None]:
-    """Return words, matrix and the header's claim of a whole text; every row must be sound."""
+def read_rows(data: bytes, name: str) -> tuple[list[bytes], Array, int | None]:
+    """Return words, matrix (float64) and the header's claim of a whole text; every row must be sound."""
     lines = data.removeprefix(BOM).split(b"\n")
     claimed, dim = measured(first_rows(lines), name, True)
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip(BLANK)]
     if claimed is not None:
         numbered = numbered[1:]
     claim = "" if claimed is None else " by line 1"
-    quick = parsed_block(b"\n".join([*(line for _, line in numbered), b""]), dim, dtype) if numbered else None
+    quick = (
+        parsed_block(b"\n".join([*(line for _, line in numbered), b""]), dim, np.float64)
+        if numbered
+        else None
+    )
     if quick is None or not np.isfinite(quick[1]).all():
         words, vectors = [], []
         for number, line in numbered:
             where = partial("{}, line {}".format, name, number)
             words.append(word_of(line, fields_of(line), dim, where, claim))
             vectors.append(numbers_of(fields_of(line)[-dim:], where))
-        quick = words, np.array(vectors, dtype)
+        quick = words, np.array(vectors)
     if claimed is not None and claimed != len(numbered):
         raise InputError(
             f"{name}, line 1: the header claims {claimed:,} words; there are {len(numbered):,}.",

@@ -7,7 +7,7 @@ import json
 import os
 from typing import NamedTuple
 
-from attn_cli.errors import AttnError, CreateError, FileError, InputError, UsageError
+from attn_cli.errors import AttnError, FileError, InputError, UsageError
 from attn_cli.files import written
 from attn_cli.vectors import cache, gensim_data
 from attn_cli.vectors.formats import open_file
@@ -77,17 +77,7 @@ def keep(name: str, record: Record) -> None:
 
 def folder_of_names() -> str:
     """Return the folder of names, made where it is missing; CreateError where that is not possible."""
-    folder = cache.data_folder()
-    if folder is None:
-        raise CreateError("There is no home folder to remember a name in.", "Set XDG_DATA_HOME to a folder.")
-    cache.make_folder(folder)
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise CreateError(
-            f"Names are kept in {visible(folder)}, which cannot be written to.",
-            "Set XDG_DATA_HOME to another folder.",
-        )
-    cache.tidy(folder)
-    return folder
+    return cache.ours(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
 
 
 def remove(name: str) -> list[str]:

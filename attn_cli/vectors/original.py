@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import FileError, InputError
+from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.files import check_regular
 from attn_cli.visible import visible
 
@@ -40,8 +40,8 @@ class Original(NamedTuple):
             try:
                 yield file
             except OSError as error:
-                if isinstance(error, InputError) or not error.strerror:
-                    raise
+                if isinstance(error, AttnError):
+                    raise  # of what is written meanwhile
                 raise InputError(f"{self.name} cannot be read: {error.strerror}.") from None
             self._check(file)
 

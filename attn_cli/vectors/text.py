@@ -141,20 +141,15 @@ class TextFormat(NamedTuple):
             return None
         starts, rows = _starts(ends), marks.reshape(len(ends), each)
         lengths = rows[:, 0] - starts
-        one_by_one = (np.diff(marks) > 1).all() and (rows[:, -1] < ends).all()
-        return (
-            (data, starts, lengths)
-            if one_by_one and 0 < lengths.min() <= lengths.max() <= LONGEST_WORD
-            else None
-        )
+        if not (np.diff(marks) > 1).all() or not (rows[:, -1] < ends).all():
+            return None
+        return (data, starts, lengths) if 0 < lengths.min() <= lengths.max() <= LONGEST_WORD else None
 
     def _entries_one_by_one(self, offset: int, block: bytes) -> Entries:
         hashes, offsets = [], []
-        for line in block.split(b"\n")[:-1]:
-            if line.strip(BLANK):
-                hashes.append(word_hash(self.word(line, offset)))
-                offsets.append(offset)
-            offset += len(line) + 1
+        for at, line in _lines(offset, block):
+            hashes.append(word_hash(self.word(line, at)))
+            offsets.append(at)
         return Entries(np.array(hashes, np.uint64), np.array(offsets, np.int64))
 
     def word_at(self, file: IO[bytes], offset: int) -> bytes:
@@ -191,12 +186,10 @@ class TextFormat(NamedTuple):
         self, offset: int, block: bytes, dtype: type[np.floating]
     ) -> Iterator[tuple[NDArray[np.int64], list[bytes], Array]]:
         offsets, words, vectors = [], [], []
-        for line in block.split(b"\n")[:-1]:
-            if line.strip(BLANK):
-                offsets.append(offset)
-                words.append(self.word(line, offset))
-                vectors.append(self.vector(line, offset))
-            offset += len(line) + 1
+        for at, line in _lines(offset, block):
+            offsets.append(at)
+            words.append(self.word(line, at))
+            vectors.append(self.vector(line, at))
         if words:
             with np.errstate(over="ignore"):
                 matrix = np.array(vectors, dtype)
@@ -206,15 +199,10 @@ class TextFormat(NamedTuple):
         """Yield all words, some after the other, in order."""
         for offset, block in self.blocks(file):
             found = self._words_of(block)
-            if found is not None:
+            if found is None:
+                yield [self.word(line, at) for at, line in _lines(offset, block)]
+            else:
                 yield _cut(block, *found[1:])
-                continue
-            words, at = [], offset
-            for line in block.split(b"\n")[:-1]:
-                if line.strip(BLANK):
-                    words.append(self.word(line, at))
-                at += len(line) + 1
-            yield words
 
     def word(self, line: bytes, offset: int) -> bytes:
         """Return the word of a line, which stands at `offset`."""
@@ -264,6 +252,14 @@ def text_format(original: Original, packed: str, start: bytes) -> TextFormat:
         )
     header = start.find(b"\n", start.find(rows[0][1][0]))
     return TextFormat(original, packed, header + 1 if header >= 0 else len(start), dim, claimed)
+
+
+def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a block that are not blank, each with the place where it starts."""
+    for line in block.split(b"\n")[:-1]:
+        if line.strip(BLANK):
+            yield offset, line
+        offset += len(line) + 1
 
 
 def _cut(block: bytes, starts: Ints, lengths: Ints) -> list[bytes]:
@@ -321,4 +317,4 @@ def _filled(block: bytes) -> int:
     starts = _starts(np.flatnonzero(data == 10))
     if not np.isin(data[starts], np.frombuffer(BLANK + b"\n", np.uint8)).any():
         return len(starts)
-    return sum(1 for line in block.split(b"\n")[:-1] if line.strip(BLANK))
+    return sum(1 for _ in _lines(0, block))
