@@ -16,6 +16,8 @@ CHOICES = {
     "layout": ("in-out", "out-in"),
     "score": ("scaled", "dot", "cosine"),
     "mask_true": ("allowed", "blocked"),
+    "pad_side": ("right", "left"),
+    "positions": ("none", "sinusoidal"),
 }
 LEAST_MOST = {
     "dim": (1, 100_000),
@@ -23,6 +25,8 @@ LEAST_MOST = {
     "heads": (1, 100_000),
     "layer": (0, 100_000),
     "top": (1, 1_000_000),
+    "pad": (1, 10_000),
+    "round": (0, 15),
 }
 
 

@@ -140,6 +140,24 @@ OPTIONS: dict[str, Any] = {
         Literal["allowed", "blocked"] | None,
         _option("--mask-true", help="What True means in a mask file; required with one."),
     ],
+    "pad": Annotated[
+        int | None,
+        _option("--pad", metavar="N", help="Add N padding tokens, which nobody may look at."),
+    ],
+    "pad_side": Annotated[
+        Literal["right", "left"],
+        _option("--pad-side", help="Where padding goes: after the text, or before it."),
+    ],
+    "positions": Annotated[
+        Literal["none", "sinusoidal"] | None,
+        _option("--positions", help="What is added to X for each token's place.  [default: none]"),
+    ],
+    "round": Annotated[
+        int | None,
+        _option(
+            "--round", metavar="N", help="Round the inputs (vectors and weights) to N digits, then compute."
+        ),
+    ],
     "query": Annotated[
         str | None,
         _option(
@@ -157,7 +175,11 @@ OPTIONS: dict[str, Any] = {
     ],
     # How to show it
     "format": Annotated[
-        Literal["table", "bars", "json", "jsonl", "csv", "tsv", "markdown"] | None,
+        Literal[
+            *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg"),
+            *("code:numpy", "code:torch", "code:keras"),
+        ]
+        | None,
         _option("--format", "-f", help="Output format.  [default: table]"),
     ],
     "output": Output,
@@ -215,10 +237,13 @@ def _source(ctx: Any, parameter: str) -> str:
     return source.name if source is not None else ""
 
 
-def takes(*groups: type[Settings] | type[View]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(
+    *groups: type[Settings] | type[View], without: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take the options of Settings, of View, or of both, and receive them as those records.
 
-    The command's own parameters come first; it gets `settings` and `view` as keyword arguments.
+    The command's own parameters come first; it gets `settings` and `view` as keyword arguments. The options
+    named in `without` are not offered, and keep their defaults.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -237,6 +262,7 @@ def takes(*groups: type[Settings] | type[View]) -> Callable[[Callable[..., None]
             )
             for group in groups
             for field in fields(group)
+            if field.name not in without
         ]
 
         @wraps(command)
@@ -244,7 +270,9 @@ def takes(*groups: type[Settings] | type[View]) -> Callable[[Callable[..., None]
             if values.get("query") is not None:
                 values["query"] = as_utf8(values["query"])
             records = {
-                names[group]: group(**{field.name: values.pop(field.name) for field in fields(group)})
+                names[group]: group(
+                    **{field.name: values.pop(field.name) for field in fields(group) if field.name in values}
+                )
                 for group in groups
             }
             command(**values, **records)

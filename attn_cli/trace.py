@@ -36,6 +36,10 @@ class Settings:
     temperature: float = 1.0
     mask: str | None = None  # causal in masked, else none
     mask_true: str | None = None
+    pad: int | None = None
+    pad_side: str = "right"
+    positions: str | None = None  # none
+    round: int | None = None
     query: str | None = None
     top: int | None = None
     full: bool = False

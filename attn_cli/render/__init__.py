@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from attn_cli.terminal import Terminal
 from attn_cli.trace import Trace
 from attn_cli.view import View
 
-FORMATS = ("table", "bars", "json", "jsonl", "csv", "tsv", "markdown")
+if TYPE_CHECKING:
+    from attn_cli.render.blocks import Block
+
+FORMATS = (
+    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg"),
+    *("code:numpy", "code:torch", "code:keras"),
+)
+SCREENS = ("table", "bars", "markdown", "latex", "html", "svg")  # made of blocks
 SUFFIXES = {
     ".txt": "table",
     ".json": "json",
@@ -15,6 +25,10 @@ SUFFIXES = {
     ".tsv": "tsv",
     ".md": "markdown",
     ".markdown": "markdown",
+    ".tex": "latex",
+    ".html": "html",
+    ".svg": "svg",
+    ".py": "code:numpy",
 }
 
 
@@ -30,13 +44,34 @@ def render(trace: Trace, view: View, terminal: Terminal, walk: bool = False) -> 
         from attn_cli.render.delimited import delimited
 
         return delimited(trace, "," if chosen == "csv" else "\t", view.tidy)
+    if chosen.startswith("code:"):
+        from attn_cli.render.code import script
+
+        return script(trace, chosen.partition(":")[2])
     from attn_cli.render.screens import bars, explain, table
 
     blocks = bars if chosen == "bars" else explain if walk else table
-    if chosen == "markdown":
+    return screen(blocks(trace, view), view, terminal)
+
+
+def screen(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+    """Return blocks as text in the view's format, one of SCREENS."""
+    if view.format == "markdown":
         from attn_cli.render.markdown import markdown
 
-        return markdown(blocks(trace, view), view)
+        return markdown(blocks, view)
+    if view.format == "latex":
+        from attn_cli.render.latex import latex
+
+        return latex(blocks, view)
+    if view.format == "html":
+        from attn_cli.render.html import html
+
+        return html(blocks, view)
+    if view.format == "svg":
+        from attn_cli.render.svg import svg
+
+        return svg(blocks, view)
     from attn_cli.render.draw import draw
 
-    return terminal.paint(draw(blocks(trace, view), view, terminal))
+    return terminal.paint(draw(blocks, view, terminal))
