@@ -47,6 +47,15 @@ def project(X: Array, W: Array, b: Array | None = None, layout: str = "in-out") 
     return projected if b is None else projected + b
 
 
+def to_digits(M: Array, digits: int) -> Array:
+    """Return M rounded to so many digits after the point, so that it can be written down and is what was written.
+
+    >>> to_digits(np.array([0.126, -0.001]), 2).tolist()
+    [0.13, 0.0]
+    """
+    return np.round(M, digits) + 0.0  # the sum makes -0.0 a plain zero
+
+
 def compare(Q: Array, K: Array, score: str = "scaled") -> Array:
     """Return the scores (n_q, n_k): dot products q.k, or their cosines (0 where a vector is zero)."""
     if score == "cosine":

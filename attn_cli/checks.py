@@ -26,7 +26,7 @@ LEAST_MOST = {
     "layer": (0, 100_000),
     "top": (1, 1_000_000),
     "pad": (1, 10_000),
-    "round": (0, 15),
+    "round": (0, 4),
 }
 
 
@@ -53,11 +53,11 @@ def check(settings: Settings) -> None:
         )
 
 
-def unused(settings: Settings, words: bool = True, learned: bool = False) -> list[str]:
+def unused(settings: Settings, words: bool = True, learned: bool = False, has_x: bool = True) -> list[str]:
     """Return a note for each option that was set although, with these others, it changes nothing.
 
     `words` says whether a text is cut and looked up; given matrices come without. `learned` says whether the
-    projection is a learned model.
+    projection is a learned model, `has_x` whether there are vectors X that Q, K and V are made of.
     """
     drawn = settings.embedding == "random"
     from_file = settings.projection not in (None, "identity", "random") and not learned
@@ -72,6 +72,8 @@ def unused(settings: Settings, words: bool = True, learned: bool = False) -> lis
         "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default
         and settings.heads is not None,
         "--layer counts only with a learned model.": settings.layer is not None and not learned,
+        "--positions counts only where X is known, not with Q, K and V.": settings.positions == "sinusoidal"
+        and not has_x,
         "--oov counts only with word vectors.": (drawn or not words) and settings.oov != usual.oov,
         "--keep-punctuation counts only with --tokenizer words.": settings.keep_punctuation
         and (not words or settings.tokenizer != "words"),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli import model
+from attn_cli.attention import to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
-from attn_cli.inputs import Inputs, given_labels
+from attn_cli.inputs import Inputs, given_labels, rounded
 from attn_cli.learned import BUNDLED
 from attn_cli.masks import Mask
 from attn_cli.stack import Stack, taught_weights
@@ -63,11 +64,15 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     if len(K) != len(V):
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
     heads = settings.heads or 1
+    bias = given.get("position_scores")
+    if settings.round is not None:
+        Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
+        bias = None if bias is None else to_digits(bias, settings.round)
     parts = [model.split(M, heads, 1) for M in (Q, K, V)]
     positions = model.given_positions(given, heads, parts[1][0].shape[1]) if len(Q) == len(K) else None
     ready = tuple(
         Ready(
-            str(h), None, parts[0][h], parts[1][h], parts[2][h], given.get("position_scores"),
+            str(h), None, parts[0][h], parts[1][h], parts[2][h], bias,
             positions[h] if positions else None,
         )
         for h in range(heads)
@@ -109,12 +114,20 @@ def stacked(
     below = mask if is_self else None
     x_query = stack.input(inputs.x_query, layer, below, report)
     x_key = x_query if is_self else stack.input(inputs.x_key, layer, None, report)
+    if inputs.placed is not None and x_query is not inputs.x_query:
+        notes.append(f"The positions were added to the word vectors, below what {stack.name} shows here.")
+        inputs = inputs._replace(placed=None)
     inputs = inputs._replace(x_query=x_query, x_key=x_key)
+    projection = stack.attention(layer)
+    if settings.round is not None:
+        inputs = rounded(inputs, settings.round)
+        assert inputs.x_query is not None and inputs.x_key is not None
+        x_query, x_key = inputs.x_query, inputs.x_key
+        projection = model.rounded(projection, settings.round)
     if not is_self:
         notes.append(LEFT_OUT)
     if mask is not None and is_self and layer:
         notes.append("The mask holds in the layers below as well, as in a decoder.")
-    projection = stack.attention(layer)
     names = tuple(head.name for head in projection.heads)
     shown = _shown(settings.head, names)
     ready = _ready(_wanted(projection, settings.head, shown), x_query, x_key, "in-out", None, is_self)
@@ -191,6 +204,9 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
     names = tuple(head.name for head in projection.heads)
     shown = _shown(settings.head, names)
     bias = None if given is None else given.get("position_scores")
+    if settings.round is not None:
+        projection = model.rounded(projection, settings.round)
+        bias = None if bias is None else to_digits(bias, settings.round)
     wanted = _wanted(projection, settings.head, shown)
     is_self = inputs.x_key is inputs.x_query
     if not is_self and projection.heads[0].position is not None:

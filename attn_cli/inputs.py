@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from attn_cli.attention import to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.plain import count
 from attn_cli.stack import Stack
-from attn_cli.trace import Embedding, Settings
+from attn_cli.trace import Embedding, Placed, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Report, nobody
 from attn_cli.visible import visible
@@ -36,6 +37,7 @@ class Inputs(NamedTuple):
     notes: tuple[str, ...] = ()
     table: Vectors | None = None
     replaced: Mapping[str, str] = MappingProxyType({})
+    placed: Placed | None = None
 
 
 def embedded(
@@ -94,6 +96,37 @@ def embedded(
     notes += _replaced_notes(replaced)
     notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None)
     return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table, replaced)
+
+
+def placed(inputs: Inputs) -> Inputs:
+    """Add to each vector the sinusoids of its token's place; both sides count from 0."""
+    from attn_cli.positions import sinusoidal  # only those who ask for positions need it
+
+    if inputs.x_query is None or inputs.x_key is None:
+        return inputs
+    P_query = sinusoidal(*inputs.x_query.shape)
+    is_self = inputs.x_key is inputs.x_query
+    P_key = P_query if is_self else sinusoidal(*inputs.x_key.shape)
+    x_query = inputs.x_query + P_query
+    x_key = x_query if is_self else inputs.x_key + P_key
+    return inputs._replace(
+        x_query=x_query, x_key=x_key, placed=Placed(inputs.x_query, inputs.x_key, P_query, P_key)
+    )
+
+
+def rounded(inputs: Inputs, digits: int) -> Inputs:
+    """Round the vectors, and what was added to them for their places, to so many digits after the point."""
+    if inputs.x_query is None or inputs.x_key is None:
+        return inputs
+    if inputs.placed is not None:
+        before = Placed(*(to_digits(M, digits) for M in inputs.placed))
+        x_query = to_digits(before.words_query + before.encodings_query, digits)
+        x_key = to_digits(before.words_key + before.encodings_key, digits)
+        is_self = inputs.x_key is inputs.x_query
+        return inputs._replace(x_query=x_query, x_key=x_query if is_self else x_key, placed=before)
+    x_query = to_digits(inputs.x_query, digits)
+    is_self = inputs.x_key is inputs.x_query
+    return inputs._replace(x_query=x_query, x_key=x_query if is_self else to_digits(inputs.x_key, digits))
 
 
 def check_pairing(stack: Stack, table: Vectors) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.attention import project
+from attn_cli.attention import project, to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.trace import Projected
 
@@ -99,6 +99,29 @@ class Projection(NamedTuple):
         if not np.isfinite(joined).all():
             raise InputError("The outputs times W_o are more than a number can hold.", "Scale them down.")
         return joined
+
+
+def rounded(projection: Projection, digits: int) -> Projection:
+    """Return the projection with every weight, bias and position term rounded to so many digits."""
+
+    def short(M: Array | None) -> Array | None:
+        return None if M is None else to_digits(M, digits)
+
+    heads = tuple(
+        HeadWeights(
+            head.name,
+            to_digits(head.W_q, digits),
+            to_digits(head.W_k, digits),
+            to_digits(head.W_v, digits),
+            short(head.b_q),
+            short(head.b_k),
+            short(head.b_v),
+            head.position
+            and Position(to_digits(head.position.R, digits), to_digits(head.position.b, digits)),
+        )
+        for head in projection.heads
+    )
+    return Projection(projection.about, heads, short(projection.W_o), short(projection.b_o))
 
 
 def identity(d: int, heads: int) -> Projection:

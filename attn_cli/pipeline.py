@@ -13,7 +13,7 @@ from attn_cli.checks import check, find_rows, unused
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
 from attn_cli.heads import Layer, given_qkv, projected, stacked
-from attn_cli.inputs import Inputs, embedded, given_x, wrong_pairing
+from attn_cli.inputs import Inputs, embedded, given_x, placed, rounded, wrong_pairing
 from attn_cli.learned import chosen
 from attn_cli.tokens import tokenize
 from attn_cli.trace import LARGE, Head, Settings, Trace
@@ -71,6 +71,7 @@ def trace_text(
     With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
     """
     check(settings)
+    told, settings = _with_positions(settings)
     stack = chosen(settings)
     query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
@@ -84,8 +85,8 @@ def trace_text(
     dropped = query.dropped if context is None else query.dropped + key.dropped
     odd = "\ufffd" in text or "\ufffd" in (context or "")
     notes = ["Bytes that are not UTF-8 were read as U+FFFD."] if odd else []
-    notes += unused(settings, learned=stack is not None)
-    inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
+    notes += told + unused(settings, learned=stack is not None)
+    inputs = _ready(inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None)
     mask = _mask(settings, None, len(inputs.query_tokens), len(inputs.key_tokens))
     if stack is None:
         layer, more = projected(inputs, settings, None)
@@ -102,7 +103,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
     check(settings)
     notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
-    notes += unused(settings, words=False)
+    notes += unused(settings, words=False, has_x=given.get("Q") is None)
     settings = replace(
         settings,
         heads=settings.heads or given.heads,
@@ -115,12 +116,31 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     if given.get("Q") is not None:
         inputs, layer = given_qkv(given, settings)
     else:
-        inputs = given_x(given)
+        inputs = _ready(given_x(given), settings)
         layer, more = projected(inputs, settings, given)
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = _mask(settings, given.mask, len(inputs.query_tokens), len(inputs.key_tokens))
     return _attended(kind, inputs, layer, settings, mask, report)
+
+
+def _with_positions(settings: Settings) -> tuple[list[str], Settings]:
+    """Choose the projection that goes with positions where none was chosen, and return what is to be told."""
+    if settings.positions in (None, "none"):
+        return [], settings
+    if settings.projection is None and settings.embedding in (None, "word2vec"):
+        told = "The projection is identity here: roles, the default, has a position term of its own."
+        return [told], replace(settings, projection="identity")
+    if settings.projection is not None and chosen(settings) is not None:
+        return [f"{settings.projection} was learned without positions added to its vectors."], settings
+    return [], settings
+
+
+def _ready(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
+    """Add positions, and round, where that is asked for; a stack of layers rounds its last layer's input itself."""
+    if settings.positions == "sinusoidal":
+        inputs = placed(inputs)
+    return rounded(inputs, settings.round) if settings.round is not None and is_last else inputs
 
 
 def _rest(report: Report | None, below: int) -> Report | None:
@@ -205,6 +225,8 @@ def _attended(
         embedding=inputs.embedding,
         x_query=inputs.x_query,
         x_key=inputs.x_key,
+        positions=settings.positions or "none",
+        placed=inputs.placed,
         projection=layer.about,
         score=score,
         scale=scale,

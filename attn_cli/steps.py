@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from attn_cli.errors import UsageError
+from attn_cli.visible import visible
+
+
+class Walk(NamedTuple):
+    """Which parts of the walk are told: all, or only some of its steps; `by_hand` and `ending` stand around them."""
+
+    only: tuple[str, ...] = ()
+    by_hand: bool = True
+    ending: bool = True
+
 
 class Step(NamedTuple):
     """One step. `name` is the Trace's or the Head's field; `sentence` is filled by the renderer."""
@@ -30,6 +41,13 @@ STEPS = (
         "X = one row of {d} numbers a token",
         r"X \in \mathbb{R}^{n \times d}",
         "{query} starts as {d} numbers, the first being {first}; {source}.",
+    ),
+    Step(
+        "encodings_query",
+        "Word order: where each token stands",
+        "X + P, where P[i, 2c] = sin(i / 10000^(2c/{d})) and P[i, 2c+1] = cos of the same",
+        r"X + P,\quad P_{i,2c} = \sin\left(i / 10000^{2c/d}\right),\ P_{i,2c+1} = \cos\left(i / 10000^{2c/d}\right)",
+        "{query} stands at place {place}, so its first number becomes {before} + {added} = {first}.",
     ),
     Step(
         "W_q",
@@ -104,3 +122,44 @@ STEPS = (
         "The new vector of {query} is the value of {key}.",
     ),
 )
+
+# What a person may call a step, the first of each being what help offers; a field's own name does as well.
+NAMES = {
+    "tokens": ("tokens", "ids"),
+    "x_query": ("x", "vectors", "embedding"),
+    "encodings_query": ("positions", "order"),
+    "W_q": ("w",),
+    "q": ("queries",),
+    "k": ("keys",),
+    "v": ("values",),
+    "scores": ("scores",),
+    "scaled_scores": ("scaled", "scaling"),
+    "position_scores": ("position",),
+    "masked_scores": ("mask", "masked"),
+    "weights": ("softmax", "weights"),
+    "output": ("output",),
+}
+
+
+def chosen_steps(only: str | None, start: str | None) -> Walk:
+    """Return the walk with the steps that `only` lists (`scores,weights`), or from the step `start` on.
+
+    Raises UsageError where no step has such a name.
+    """
+    if only is not None and start is not None:
+        raise UsageError("--only and --from exclude each other.", "Give one of them.", "--only")
+    if only is not None:
+        wanted = {_step(name.strip(), "--only") for name in only.split(",")}
+        return Walk(tuple(step.name for step in STEPS if step.name in wanted), by_hand=False, ending=False)
+    if start is not None:
+        names = [step.name for step in STEPS]
+        return Walk(tuple(names[names.index(_step(start.strip(), "--from")) :]), by_hand=False)
+    return Walk()
+
+
+def _step(name: str, option: str) -> str:
+    for step, names in NAMES.items():
+        if name.lower() in (*names, step.lower()):
+            return step
+    offered = ", ".join(names[0] for names in NAMES.values())
+    raise UsageError(f"There is no step {visible(name[:40])!r}.", f"Steps are {offered}.", option)

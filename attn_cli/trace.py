@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
+    from collections.abc import Sequence
+
     from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.diagnostics import Diagnosis
 
 
 LARGE = 1_000_000
@@ -128,6 +131,15 @@ class Head(Frozen):
         return total
 
 
+class Placed(NamedTuple):
+    """What X is the sum of: word vectors, and an encoding of each token's place."""
+
+    words_query: Array  # (n_q, d)
+    words_key: Array  # (n_k, d)
+    encodings_query: Array  # (n_q, d)
+    encodings_key: Array  # (n_k, d)
+
+
 class Row(NamedTuple):
     """One query's way to its weights, number by number; a masked key has no exp and no weight.
 
@@ -162,6 +174,8 @@ class Trace(Frozen):
     embedding: Embedding
     x_query: Array | None  # (n_q, d)
     x_key: Array | None  # (n_k, d)
+    positions: str  # none or sinusoidal
+    placed: Placed | None  # what x_query and x_key are the sums of
     projection: Projected
     score: str
     scale: float
@@ -234,6 +248,18 @@ class Trace(Frozen):
         scores, scaled = head.scores[at].tolist(), head.scaled_scores[at].tolist()
         return Row(i, scores, scaled, position, masked, shift, exps, sum(exps), head.weights[at].tolist())
 
+    def diagnoses(self, rows: Sequence[int] | None = None) -> list[Diagnosis]:
+        """Return what each listed row (or each of `rows`) tells of itself, for the shown head."""
+        from attn_cli.diagnostics import diagnose  # only those who ask pay for it
+
+        head = self.shown
+        held = [self.held(i) for i in (self.listed if rows is None else rows)]
+        allowed = None if self.mask is None else self.mask[held]
+        masked = None if head.masked_scores is None else head.masked_scores[held]
+        plain = head.k is not None and self.score != "cosine" and head.position_scores is None
+        dots = head.scores[held] if plain and head.scores is not None else None
+        return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)
+
     def links(self, head: Head | None = None) -> list[tuple[int, int, float]]:
         """Return (query, key, weight) of each listed row's strongest links, --top of them (5 if not said)."""
         head = head or self.shown
@@ -263,6 +289,8 @@ class Trace(Frozen):
             "embedding": self.embedding._asdict(),
             "projection": self.projection._asdict(),
             "learned": None if self.learned is None else _plain(self.learned),
+            "positions": self.positions,
+            "round": self.settings.round,
             "score": self.score,
             "scale": self.scale,
             "temperature": self.temperature,
@@ -275,12 +303,15 @@ class Trace(Frozen):
             "layer_output": _listed(self.layer_output, listed),
             "output_words": self._output_words(listed),
             "summary": [self._summary(i) for i in listed],
+            "diagnostics": self._diagnostics(listed) if self.whole else None,
             "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
             "condensed": not self.whole,
         }
         if steps:
             record["x_query"] = _listed(self.x_query, listed)
             record["x_key"] = None if self.x_key is None else self.x_key.tolist()
+            for name in Placed._fields:
+                record[name] = None if self.placed is None else getattr(self.placed, name).tolist()
             record["W_o"] = None if self.W_o is None else self.W_o.tolist()
             record["b_o"] = None if self.b_o is None else self.b_o.tolist()
         record["heads"] = []
@@ -313,6 +344,10 @@ class Trace(Frozen):
             "key": self.key_tokens[j] if found else None,
             "weight": float(self.shown.top_weights[i, 0]) if found else None,
         }
+
+    def _diagnostics(self, listed: list[int]) -> list[dict[str, object]]:
+        told = zip(listed, self.diagnoses(listed), strict=True)
+        return [{"query": self.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in told]
 
     def _output_words(self, listed: list[int]) -> list[list[dict[str, object]]] | None:
         if self.output_words is None:

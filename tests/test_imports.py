@@ -28,13 +28,13 @@ LEVELS = [
     {"learned"},
     {"stack"},
     {"vectors", "model", "saved"},
-    {"attention", "fast"},
+    {"attention", "fast", "positions"},
     {"masks", "tokens", "spelling", "matrices", "pieces"},
     {"tensors", "checks", "config"},
     {"files", "plain"},
     {"packed"},
     {"trace", "steps", "view", "progress"},
-    {"errors", "notebook"},
+    {"errors", "notebook", "diagnostics"},
     {"visible", "arrays"},
 ]
 HEIGHT = {name: -depth for depth, level in enumerate(LEVELS) for name in level}

@@ -9,6 +9,7 @@ import typer
 from attn_cli.commands.common import Progress, one_text, read_text, ready, settled, show
 from attn_cli.errors import NoText, UsageError
 from attn_cli.options import Texts, takes
+from attn_cli.steps import chosen_steps
 from attn_cli.trace import Settings
 from attn_cli.view import View
 
@@ -90,6 +91,17 @@ def explain(
         str | None,
         typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text."),
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="STEPS", help="Only these steps, such as scores,weights."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STEP", help="From this step on, such as softmax."),
+    ] = None,
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Wait for a key before each part; q stops. Nothing is cleared.")
+    ] = False,
     *,
     settings: Settings,
     view: View,
@@ -97,11 +109,12 @@ def explain(
     """The walk: every step, every number, one sentence each.
 
     It opens with one row by hand (that of the main verb, if the heads find one; -q takes any), goes on
-    to the whole matrix and the mask, and ends with who attends to whom.
+    to the whole matrix, the mask and how sharp the weights are, and ends with who attends to whom.
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """
     view = settled(view)
+    parts = chosen_steps(only, start)
     if context == "-" and (not texts or texts == ["-"]):
         raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
     text = one_text(texts, "explain")
@@ -112,4 +125,4 @@ def explain(
     kind = "cross" if second is not None else "masked" if is_masked else "self"
     ready(settings.embedding, "random, ")
     trace = trace_text(kind, text, second, settings, Progress("Attending"), name_outputs=True)
-    show(trace, view, walk=True)
+    show(trace, view, parts, pause)

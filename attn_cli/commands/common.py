@@ -18,6 +18,7 @@ from attn_cli.view import View
 from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
+    from attn_cli.steps import Walk
     from attn_cli.terminal import Terminal
     from attn_cli.trace import Trace
 
@@ -135,19 +136,28 @@ def terminal_for(view: View) -> Terminal:
     return detect(os.environ, stream, view.color, view.width)
 
 
-def show(trace: Trace, view: View, walk: bool = False) -> None:
-    """Render a trace and write it out; talk goes to standard error."""
+def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False) -> None:
+    """Render a trace and write it out, at the pace of a lecture if wanted; talk goes to standard error."""
     from attn_cli.plain import say
     from attn_cli.render import render
     from attn_cli.render.about import talk
 
     terminal = terminal_for(view)
+    if pause:
+        from attn_cli.commands.pace import paced
+        from attn_cli.render import told
+
+        if view.format != "table" or view.output not in (None, "-"):
+            raise UsageError("--pause goes with the screen alone.", "Leave out -f and -o.", "--pause")
+        view = replace(view, width=terminal.width)
+        paced(told(trace, view, walk), view, terminal)
+        return
     text = render(trace, replace(view, width=terminal.width), terminal, walk)
     deliver(text, view)
     if view.format in ("csv", "tsv"):
         for line in talk(trace):
             say(f"attn: {line}")
-        if view.steps or walk:
+        if view.steps or walk is not None:
             say("attn: csv and tsv hold the weights alone; the steps show in table, markdown and json.")
 
 

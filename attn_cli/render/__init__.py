@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from attn_cli.terminal import Terminal
@@ -11,6 +11,7 @@ from attn_cli.view import View
 
 if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
+    from attn_cli.steps import Walk
 
 FORMATS = (
     *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg"),
@@ -32,13 +33,13 @@ SUFFIXES = {
 }
 
 
-def render(trace: Trace, view: View, terminal: Terminal, walk: bool = False) -> str:
-    """Return the trace as text in the view's format; with `walk`, as `attn explain` tells it."""
+def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = None) -> str:
+    """Return the trace as text in the view's format; with a walk, as `attn explain` tells it."""
     chosen = view.format or "table"
     if chosen in ("json", "jsonl"):
         from attn_cli.render.json import dumps
 
-        record = trace.to_dict(steps=view.steps or walk)
+        record = trace.to_dict(steps=view.steps or walk is not None)
         return dumps(record, chosen == "jsonl", not terminal.unicode)
     if chosen in ("csv", "tsv"):
         from attn_cli.render.delimited import delimited
@@ -48,10 +49,16 @@ def render(trace: Trace, view: View, terminal: Terminal, walk: bool = False) -> 
         from attn_cli.render.code import script
 
         return script(trace, chosen.partition(":")[2])
+    return screen(told(trace, view, walk), view, terminal)
+
+
+def told(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
+    """Yield the blocks of a screen: bars, the walk, or the table of weights."""
     from attn_cli.render.screens import bars, explain, table
 
-    blocks = bars if chosen == "bars" else explain if walk else table
-    return screen(blocks(trace, view), view, terminal)
+    if view.format == "bars":
+        return bars(trace, view)
+    return table(trace, view) if walk is None else explain(trace, view, walk)
 
 
 def screen(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:

@@ -66,6 +66,10 @@ def settings(trace: Trace) -> str:
     if trace.score == "cosine":
         parts.append("scores are cosines")
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
+    if trace.positions != "none":
+        parts.append(f"{trace.positions} positions added")
+    if trace.settings.round is not None:
+        parts.append(f"inputs rounded to {count(trace.settings.round, 'digit', 'digits')}, then computed")
     if trace.learned is not None and trace.learned.layers > 1:
         parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")
     if len(trace.head_names) > 1:

@@ -46,6 +46,7 @@ class Matrix(NamedTuple):
     fits: bool = False  # show only as many columns as fit, and say how many more there are
     more: str = ""
     row_numbers: Sequence[int] | None = None  # the rows' places in the text, where columns may be numbered
+    digits: int | None = None  # where the numbers are wanted with just so many digits
 
 
 class Columns(NamedTuple):

@@ -62,6 +62,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         rest = f"{values.shape[1] - across:,} more columns"
         more = f"{rest}, {more}" if more else rest
         values, columns = values[:, :across], columns[:across]
+    precision = block.digits if view.precision is None else view.precision
     grid = Grid(
         row_labels=block.rows,
         column_labels=columns,
@@ -70,7 +71,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         sums=block.sums,
         is_weights=block.is_weights,
         shaded=block.shaded,
-        precision=view.precision,
+        precision=precision,
         palette=view.palette,
         row_numbers=block.row_numbers,
     )
@@ -84,7 +85,7 @@ def _across(block: Matrix, view: View, terminal: Terminal) -> int:
     if terminal.width is None:
         return min(UNLIMITED_COLUMNS, int(block.values.shape[1]))
     first = block.values[:, :64]
-    show = fitting(largest(first), view.precision)[0]
+    show = fitting(largest(first), block.digits if view.precision is None else view.precision)[0]
     widest = max(map(len, show.row(first.ravel().tolist())))
     widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[:64]))
     edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))

@@ -68,8 +68,9 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
-    digits = 3 if view.precision is None else view.precision
-    show = weight(digits) if block.is_weights else fitting(largest(block.values), view.precision)[0]
+    precision = block.digits if view.precision is None else view.precision
+    digits = 3 if precision is None else precision
+    show = weight(digits) if block.is_weights else fitting(largest(block.values), precision)[0]
     across = MOST_COLUMNS if block.fits and block.values.shape[1] > MOST_COLUMNS else block.values.shape[1]
     sums = list(block.sums)
     header = [block.corner, *block.columns[:across], *(["sum"] if sums else [])]

@@ -55,11 +55,14 @@ def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
     assert head.q is not None
     token = f"{short(trace.query_tokens[i])}:"
     q = head.q[i].tolist()
-    if trace.projection.source == "identity" and len(trace.head_names) == 1:
+    if trace.projection.source == "identity" and len(trace.head_names) == 1 and trace.placed is None:
         yield Formula(_vector("q = x", q), token)
         return
+    if trace.placed is not None:
+        yield Formula(_vector("word", trace.placed.words_query[i].tolist()), token)
+        yield Formula(_vector(f"P[{i}]", trace.placed.encodings_query[i].tolist()), f"place {i}:")
     if trace.x_query is not None:
-        yield Formula(_vector("x", trace.x_query[i].tolist()), token)
+        yield Formula(_vector("x = word + P" if trace.placed else "x", trace.x_query[i].tolist()), token)
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     bias = " + b_q" if head.b_q is not None else ""
     yield Formula(_vector(f"q = {made}{bias}" if head.W_q is not None else "q", q), token)

@@ -10,7 +10,9 @@ from attn_cli.render.about import closing, formula, learned, quoted, short, titl
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.row import one_row
+from attn_cli.render.sharpness import remarks, sharpness
 from attn_cli.render.walk import walk
+from attn_cli.steps import Walk
 from attn_cli.trace import Head, Trace
 from attn_cli.view import View
 
@@ -41,6 +43,9 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         if len(trace.head_names) > 1 and len(_drawn_heads(trace)) > 1:
             yield Heading(f"Head {head.name}", 2)
         yield from _weights(trace, head, view)
+    if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
+        for remark in remarks(trace, list(zip(trace.listed, trace.diagnoses(), strict=True))):
+            yield Say(remark)
     yield from closing(trace, with_learned=len(drawn) == 1)
 
 
@@ -221,18 +226,25 @@ def _largest(trace: Trace, rows: Sequence[int]) -> float:
     return max(float(head.top_weights[list(rows)].max()) for head in _drawn_heads(trace))
 
 
-def explain(trace: Trace, view: View) -> Iterator[Block]:
-    """Yield the walk: one row by hand, the whole matrix, the mask, and who attends to whom."""
+def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
+    """Yield the walk: one row by hand, the whole matrix, the mask, how sharp it is, and who attends to whom."""
     yield Heading(title(trace), 1)
     yield Formula(formula(trace))
-    for sentence in learned(trace):
-        yield Say(sentence)
-    for i in trace.focus[:MOST_FOCUS]:
-        yield from one_row(trace, i, every_product=trace.asked)
-    if not trace.asked:
-        yield Heading("The whole matrix, step by step")
-        yield from walk(trace)
-        yield from _mask(trace)
+    if parts.by_hand:
+        for sentence in learned(trace):
+            yield Say(sentence)
+        for i in trace.focus[:MOST_FOCUS]:
+            yield from one_row(trace, i, every_product=trace.asked)
+    if not trace.asked or parts.only:
+        if parts.by_hand:
+            yield Heading("The whole matrix, step by step")
+        yield from walk(trace, parts.only)
+        if parts.by_hand:
+            yield from _mask(trace)
+    if not parts.ending:
+        yield from closing(trace, with_learned=False)
+        return
+    yield from sharpness(trace)
     for head in _drawn_heads(trace):
         yield Heading(f"Who attends to whom{_of_head(trace, head)}")
         yield from _who(trace, head)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +22,8 @@ FEW_ROWS = 4
 MOST_COLUMNS = 120
 
 
-def walk(trace: Trace) -> Iterator[Block]:
-    """Yield every step that this trace has, in order, each with its numbers."""
+def walk(trace: Trace, only: Sequence[str] = ()) -> Iterator[Block]:
+    """Yield every step that this trace has (of those in `only`, if it names any), each with its numbers."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     if len(trace.head_names) > 1:
         other = next(name for name in reversed(trace.head_names) if name != head.name)
@@ -35,6 +35,8 @@ def walk(trace: Trace) -> Iterator[Block]:
         if not blocks:
             continue
         number += 1
+        if only and step.name not in only:
+            continue
         yield Heading(f"{number}. {step.title}", 3)
         yield Formula(step.formula.format(**facts) + _shape(trace, head, step.name))
         yield from blocks
@@ -52,6 +54,8 @@ def _is_shut(trace: Trace, head: Head) -> bool:
 
 def _shape(trace: Trace, head: Head, name: str) -> str:
     matrix = getattr(trace if name.startswith("x_") else head, name, None)
+    if name == "encodings_query":
+        matrix = trace.x_query
     if name == "tokens" or matrix is None:
         return ""
     shape = (len(trace.rows), len(trace.key_tokens)) if name == "masked_scores" else matrix.shape
@@ -96,7 +100,12 @@ def _step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
     query = quoted(trace.query_tokens[i])
     facts: dict[str, object] = {"query": query, "masking": _masking(trace, i)}
     if name == "x_query" and trace.x_query is not None:
-        facts |= {"first": plain(trace.x_query[i, 0], 3), "source": _source(trace)}
+        start = trace.x_query if trace.placed is None else trace.placed.words_query
+        facts |= {"first": plain(start[i, 0], 3), "source": _source(trace)}
+    if name == "encodings_query" and trace.placed is not None and trace.x_query is not None:
+        words, places = trace.placed.words_query[i, 0], trace.placed.encodings_query[i, 0]
+        facts |= {"place": i, "before": plain(words, 3), "added": plain(places, 3)}
+        facts["first"] = plain(trace.x_query[i, 0], 3)
     if name in ("q", "k", "v"):
         matrix = getattr(head, name)
         key = int(np.argmax(head.weights[at])) if name != "q" else i
@@ -209,15 +218,28 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         return
     if name == "W_q":
         names = ("W_q",) if trace.projection.source == "identity" else ("W_q", "W_k", "W_v")
-        yield from _weights(head, names[:2] if trace.learned and _passes_on(head) else names)
+        told = names[:2] if trace.learned and _passes_on(head) else names
+        yield from _weights(head, told, trace.settings.round)
         return
     if name == "x_query":
-        if trace.x_query is not None:
-            yield _wide("X", rows, trace.x_query)
-            if trace.x_key is not None and not trace.is_self:
-                yield _wide("context", keys, trace.x_key)
+        if trace.x_query is not None and trace.x_key is not None:
+            X, context = (
+                (trace.x_query, trace.x_key)
+                if trace.placed is None
+                else (trace.placed.words_query, trace.placed.words_key)
+            )
+            yield _wide("X", rows, X, trace.settings.round)
+            if not trace.is_self:
+                yield _wide("context", keys, context, trace.settings.round)
+        return
+    if name == "encodings_query":
+        if trace.placed is not None and trace.x_query is not None:
+            longer = max(trace.placed.encodings_query, trace.placed.encodings_key, key=len)
+            yield _wide("P", [f"place {n}" for n in range(len(longer))], longer, trace.settings.round)
+            yield _wide("X + P", rows, trace.x_query, trace.settings.round)
         return
     matrix = getattr(head, name)
+    given = trace.settings.round if head.W_q is None else None  # Q, K and V are inputs only where given
     if matrix is None or (name == "masked_scores" and trace.mask is None):
         return
     passed_on = name == "v" and trace.learned is not None and trace.is_self and _passes_on(head)
@@ -232,6 +254,7 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
             name.upper()[:1] if name != "output" else "output",
             rows if name in ("q", "output") else keys,
             matrix,
+            given if name != "output" else None,
         )
         if name == "output" and trace.output_words is not None:
             yield Say(
@@ -262,14 +285,14 @@ def _tokens(trace: Trace) -> Columns:
     return Columns(["token", "id"], rows)
 
 
-def _wide(name: str, rows: tuple[str, ...], matrix: Array) -> Matrix:
+def _wide(name: str, rows: Sequence[str], matrix: Array, digits: int | None = None) -> Matrix:
     most = MOST_ROWS * 2 if matrix.shape[1] <= MOST_ROWS else MOST_ROWS
     more = f"{len(matrix) - most:,} more rows" if len(matrix) > most else ""
     columns = [str(c) for c in range(matrix.shape[1])]
-    return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more)
+    return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more, digits=digits)
 
 
-def _weights(head: Head, names: tuple[str, ...]) -> Iterator[Block]:
+def _weights(head: Head, names: tuple[str, ...], digits: int | None) -> Iterator[Block]:
     for name in names:
         W = getattr(head, name)
         if W is None:
@@ -277,10 +300,12 @@ def _weights(head: Head, names: tuple[str, ...]) -> Iterator[Block]:
         most = len(W) if len(W) <= MOST_ROWS else FEW_ROWS
         more = f"{len(W) - most:,} more rows" if len(W) > most else ""
         numbers = [str(n) for n in range(max(W.shape))]
-        yield Matrix(numbers[:most], numbers[: W.shape[1]], W[:most], corner=name, fits=True, more=more)
+        columns = numbers[: W.shape[1]]
+        yield Matrix(numbers[:most], columns, W[:most], corner=name, fits=True, more=more, digits=digits)
         bias = getattr(head, f"b{name[1:]}")
         if bias is not None:
-            yield Matrix([f"b{name[1:]}"], numbers[: len(bias)], bias[np.newaxis], fits=True)
+            row = [f"b{name[1:]}"]
+            yield Matrix(row, numbers[: len(bias)], bias[np.newaxis], fits=True, digits=digits)
 
 
 def _square(trace: Trace, matrix: Array, name: str) -> Matrix:

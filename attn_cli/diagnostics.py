@@ -1,0 +1,125 @@
+"""What each row of weights tells of itself: how spread out it is, what decided it, and what would sharpen it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Bools
+
+SPREAD = 0.95  # of the keys allowed: from here on a row is nearly uniform
+SURE = 0.95
+STEPS = 100  # of Newton's method; ten or twenty are enough
+ALIKE = 1e-12  # scores closer than this share the first place
+LONGER = 1.001
+
+
+class Diagnosis(NamedTuple):
+    """What is told of one query's row; None where it does not apply."""
+
+    entropy: float | None  # bits; None where everything is masked
+    most: float | None  # bits: log2 of how many keys are allowed
+    nearly_uniform: bool
+    longer: int | None  # the key that won by its length ...
+    nearer: int | None  # ... over this one, whose direction is nearer to the query's
+    temperature_95: float | None  # at this --temperature the strongest key has 95 %
+
+
+def entropy(weights: Array) -> Array:
+    """Return the entropy of each row of weights, in bits: 0 for one key alone, log2 n for n keys alike.
+
+    H = -sum of w log2 w (Shannon 1948, "A Mathematical Theory of Communication", section 6).
+
+    >>> entropy(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
+    [1.5, 0.0]
+    """
+    bits: Array = -(weights * np.log2(np.where(weights > 0, weights, 1.0))).sum(axis=-1) + 0.0
+    return bits
+
+
+def is_nearly_uniform(bits: float, n: int) -> bool:
+    """Tell whether 2^entropy, the number of keys that share the attention in effect, is nearly n."""
+    return n > 1 and 2.0**bits >= SPREAD * n
+
+
+def temperatures(scores: Array, temperature: float, share: float = SURE) -> list[float | None]:
+    """Return, for each row, the temperature at which its largest score has this share of the softmax.
+
+    `scores` (rows, n_k) go to the softmax now, divided by `temperature` already; -inf is masked. None where
+    no temperature does it: one key has all, or several share the first place.
+
+    >>> found = temperatures(np.array([[math.log(19.0), 0.0], [1.0, 1.0]]), 1.0)
+    >>> round(found[0], 12), found[1]
+    (1.0, None)
+    """
+    found: list[float | None] = []
+    target = math.log(1 / share - 1)  # of the others' exps together, when the largest's is 1
+    for row in scores:
+        row = np.sort(row[np.isfinite(row)])[::-1]
+        gaps = row[:1] - row[1:]
+        if not gaps.size or gaps[0] <= ALIKE * max(1.0, abs(float(row[0]))):
+            found.append(None)
+            continue
+        least, beyond = float(gaps[0]), gaps - gaps[0]
+        # log(sum of exp(-gap x)) falls and is convex in x, so Newton's steps from 0 never pass the root.
+        x = 0.0
+        for _ in range(STEPS):
+            exps = np.exp(-beyond * x)
+            total = float(exps.sum())
+            error = math.log(total) - least * x - target
+            step = error * total / float((gaps * exps).sum())
+            x += step
+            if abs(step) <= 1e-15 * x:
+                break
+        found.append(temperature / x if x > 0 else None)
+    return found
+
+
+def decided_by_length(scores: Array, K: Array, allowed: Bools) -> list[tuple[int, int] | None]:
+    """Return (winner, nearest) for each row whose largest q·k is a longer key's than the one nearest in direction.
+
+    `scores` (rows, n_k) are dot products with the keys K (n_k, d_k); those not allowed do not count.
+    """
+    lengths = np.linalg.norm(K, axis=-1)
+    found: list[tuple[int, int] | None] = []
+    for row, may in zip(scores, allowed & (lengths > 0), strict=True):
+        if may.sum() < 2:
+            found.append(None)
+            continue
+        dots = np.where(may, row, -np.inf)
+        along = np.where(may, row / np.where(lengths > 0, lengths, 1.0), -np.inf)  # cosine x |q|
+        winner, nearest = int(dots.argmax()), int(along.argmax())
+        clearly = along[nearest] > along[winner] * (1 + 1e-9) and dots[winner] > 0
+        by_length = clearly and lengths[winner] > LONGER * lengths[nearest]
+        found.append((winner, nearest) if by_length else None)
+    return found
+
+
+def diagnose(
+    weights: Array,
+    allowed: Bools | None,
+    masked_scores: Array | None,
+    temperature: float,
+    dots: Array | None = None,
+    K: Array | None = None,
+) -> list[Diagnosis]:
+    """Return a Diagnosis of each row of weights (rows, n_k).
+
+    `masked_scores` are what the softmax was taken of, None where nobody knows; `dots` are the products q·k with
+    the keys K, None where more than they decided.
+    """
+    may = np.ones(weights.shape, dtype=np.bool_) if allowed is None else allowed
+    counts = [int(n) for n in may.sum(axis=-1)]
+    hot = [None] * len(weights) if masked_scores is None else temperatures(masked_scores, temperature)
+    longer = [None] * len(weights) if dots is None or K is None else decided_by_length(dots, K, may)
+    found = []
+    for bits, n, at, pair in zip(entropy(weights).tolist(), counts, hot, longer, strict=True):
+        if not n:
+            found.append(Diagnosis(None, None, False, None, None, None))
+            continue
+        won, near = (None, None) if pair is None else pair
+        found.append(Diagnosis(bits, math.log2(n), is_nearly_uniform(bits, n), won, near, at))
+    return found
