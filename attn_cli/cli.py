@@ -15,6 +15,7 @@ COMMANDS = {
     "self": ("attend", "self_"),
     "masked": ("attend", "masked"),
     "cross": ("attend", "cross"),
+    "compute": ("compute", "compute"),
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),

@@ -49,6 +49,9 @@ class Layer(NamedTuple):
     projection: model.Projection | None = None
     learned: Learned | None = None
     turns_on: int | None = None  # the word that the sentence turns on, where a learned head tells
+    is_square: bool = (
+        False  # whether the weights would fit in the other layout as well, and nobody said which
+    )
 
 
 def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
@@ -63,7 +66,7 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         )
     if len(K) != len(V):
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
-    heads = settings.heads or 1
+    heads = _head_count(settings, given, ("Q", "K", "V"), 1)
     bias = given.get("position_scores")
     if settings.round is not None:
         Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
@@ -173,7 +176,7 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
     """Choose a projection that was not learned, and make Q, K and V; return also what is to be noted."""
     assert inputs.x_query is not None and inputs.x_key is not None
     d = inputs.x_query.shape[1]
-    name, notes = settings.projection, []
+    name, notes, is_square = settings.projection, [], False
     if (
         name is None
         and given is not None
@@ -191,12 +194,16 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
         source = "given" if name is None else "file"
         weights = given if name is None else _projection_file(name)
         assert weights is not None
-        layout = settings.layout or weights.layout or "in-out"
-        projection = model.from_given(weights, settings.heads or weights.heads or 1, layout, source)
+        fitting = _fitting(inputs, weights)
+        layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
+        is_square = len(fitting) > 1 and weights.layout is None
+        if fitting == ["out-in"] and settings.layout is None and weights.layout is None:
+            shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {inputs.x_query.shape}"
+            notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
+        weights = weights.laid_out(layout)
         _check_projection(inputs, weights, layout)
-        W_q = weights.arrays["W_q"]
-        if source == "file" and W_q.shape[0] == W_q.shape[1]:
-            notes.append(f"W is square, so its shape cannot tell its layout; it was read as {layout}.")
+        heads = _head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
+        projection = model.from_given(weights, heads, layout, source)
         ignored = [*weights.ignored, *weights.beside_weights] if source == "file" else []
         if ignored:
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
@@ -212,7 +219,33 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
     if not is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
     ready = _ready(wanted, inputs.x_query, inputs.x_key, layout, bias, is_self)
-    return Layer(projection.about, names, shown, ready, projection), notes
+    return Layer(projection.about, names, shown, ready, projection, is_square=is_square), notes
+
+
+def _fitting(inputs: Inputs, weights: Given) -> list[str]:
+    """Return the layouts in which all of W_q, W_k and W_v fit the vectors."""
+    assert inputs.x_query is not None
+    d = inputs.x_query.shape[1]
+    found = []
+    for layout, taken, made in (("in-out", -2, -1), ("out-in", -1, -2)):
+        shapes = [W.shape for name in ("W_q", "W_k", "W_v") if (W := weights.get(name)) is not None]
+        alike = len({shape[made] for shape in shapes[:2]}) == 1
+        if len(shapes) == 3 and alike and all(shape[taken] == d for shape in shapes):
+            found.append(layout)
+    return found
+
+
+def _head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: int) -> int:
+    """Return how many heads there are; what a file itself says of it must divide its own matrices."""
+    heads = settings.heads or given.heads or 1
+    for name in names if settings.heads is None else ():
+        M = given.get(name)
+        if M is not None and M.shape[axis] % heads:
+            side = "columns" if axis else "rows"
+            raise InputError(
+                f"{given.name}: {heads} heads cannot share the {M.shape[axis]} {side} of {name}, of shape {M.shape}."
+            )
+    return heads
 
 
 def _ready(
@@ -262,8 +295,8 @@ def _check_projection(inputs: Inputs, weights: Given, layout: str) -> None:
     axis, side = (0, "rows") if layout == "in-out" else (1, "columns")
     sides = (("W_q", inputs.x_query), ("W_k", inputs.x_key), ("W_v", inputs.x_key))
     for name, X in sides:
-        W = weights.arrays[name]
-        if X is not None and W.shape[axis] != X.shape[1]:
+        W = weights.get(name)
+        if W is not None and X is not None and W.shape[axis] != X.shape[1]:
             raise InputError(
                 f"X has shape {X.shape} and {name} {W.shape}: with layout {layout}, {name} needs as many "
                 f"{side} as X has columns.",

@@ -55,6 +55,16 @@ class Given(NamedTuple):
         stated = {"mask": self.mask, "score": self.score, "position_scores": self.get("position_scores")}
         return tuple(name for name, value in stated.items() if value is not None)
 
+    def laid_out(self, layout: str) -> Given:
+        """Return the same with the weights of several heads, given one matrix a head, side by side."""
+        axis = -2 if layout == "out-in" else -1
+        joined = {
+            name: np.concatenate(list(W), axis=axis)
+            for name, W in self.arrays.items()
+            if name in ("W_q", "W_k", "W_v") and W.ndim == 3
+        }
+        return self._replace(arrays=self.arrays | joined)
+
     def get(self, name: str) -> Array | None:
         """Return the array of that name, or None."""
         return self.arrays.get(name)
@@ -87,9 +97,13 @@ def _spoken(array: NDArray[Any], where: str) -> object:
 
 
 def _json(path: str | Path) -> object:
-    name = visible(str(path))
+    return json_of(read_bytes(path), visible(str(path)))
+
+
+def json_of(data: bytes, name: str) -> object:
+    """Return what JSON says; raise InputError, with the place, where it is not JSON."""
     try:
-        return json.loads(read_bytes(path).decode("utf-8-sig"))
+        return json.loads(data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         raise InputError(f"{name}, line {error.lineno}, column {error.colno}: not JSON.") from None
     except UnicodeDecodeError:
@@ -104,6 +118,9 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     attn's own JSON with --steps is such a record: its head's matrices are taken.
     """
     record = dict(record)
+    inputs = record.get("inputs")
+    if isinstance(inputs, dict) and not KNOWN & record.keys() - {"score", "mask", "tokens", "schema"}:
+        record = dict(inputs)  # an exercise: its inputs are given, its answers are not
     heads = record.get("heads")
     if isinstance(heads, list):
         record |= _from_trace(record, heads, name)
@@ -117,9 +134,7 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     if heads is None:
         heads = _stacked_heads(record.get("W_q"))
     layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
-    arrays = {
-        key: _array(record[key], key, 2, name, layout) for key in MATRICES if record.get(key) is not None
-    }
+    arrays = {key: _array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
     arrays |= {key: _array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
     arrays |= {
         key: _array(record[key], key, POSITION[key], name) for key in POSITION if own and key in record
@@ -174,7 +189,7 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     return found
 
 
-def _array(value: object, key: str, ndim: int, name: str, layout: str | None = None) -> Array:
+def _array(value: object, key: str, ndim: int, name: str) -> Array:
     try:
         written = np.asarray(value)
     except ValueError:
@@ -182,8 +197,8 @@ def _array(value: object, key: str, ndim: int, name: str, layout: str | None = N
     if written.dtype.kind not in "iufb":
         raise InputError(f"{name}: {key} is not a matrix of numbers.", "Give rows of equally many numbers.")
     array = written.astype(np.float64)
-    if array.ndim == 3 and key in ("W_q", "W_k", "W_v"):  # one matrix a head, side by side
-        array = np.concatenate(list(array), axis=-2 if layout == "out-in" else -1)
+    if array.ndim == 3 and key in ("W_q", "W_k", "W_v"):  # one matrix a head
+        ndim = 3
     if array.ndim != ndim or 0 in array.shape:
         raise InputError(
             f"{name}: {key} has shape {array.shape}; it should have {ndim} axes and no empty one."

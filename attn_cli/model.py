@@ -160,7 +160,11 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     biases = [_split_bias(given, name, heads) for name in ("b_q", "b_k", "b_v")]
     for (name, bias), W in zip(zip(("b_q", "b_k", "b_v"), biases, strict=True), parts, strict=True):
         if bias[0] is not None and bias[0].shape[0] != W[0].shape[axis]:
-            raise InputError(f"{name} has {given.arrays[name].shape[0]} numbers, which do not fit its W.")
+            n, W_name = len(given.arrays[name]), name.replace("b", "W")
+            raise InputError(
+                f"{name} has {n} numbers and {W_name} shape {given.arrays[W_name].shape}: with layout {layout}, "
+                f"{name} needs one number for each {'column' if axis else 'row'} of {W_name}."
+            )
     d_k = parts[0][0].shape[axis]
     positions: Sequence[Position | None] = given_positions(given, heads, d_k) or [None] * heads
     made = tuple(

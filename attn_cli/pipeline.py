@@ -96,6 +96,7 @@ def trace_text(
         report = _rest(report, layer.about.layer or 0)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = _attended(kind, inputs, layer, settings, mask, report)
+    trace = _with_other_layout(trace, inputs, layer, settings, mask, None)
     return replace(trace, output_words=_output_words(trace, inputs)) if name_outputs else trace
 
 
@@ -106,7 +107,6 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     notes += unused(settings, words=False, has_x=given.get("Q") is None)
     settings = replace(
         settings,
-        heads=settings.heads or given.heads,
         layout=settings.layout or given.layout,
         score=settings.score or given.score,
     )
@@ -121,7 +121,43 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = _mask(settings, given.mask, len(inputs.query_tokens), len(inputs.key_tokens))
-    return _attended(kind, inputs, layer, settings, mask, report)
+    trace = _attended(kind, inputs, layer, settings, mask, report)
+    return _with_other_layout(trace, inputs, layer, settings, mask, given)
+
+
+def _with_other_layout(
+    trace: Trace,
+    inputs: Inputs,
+    layer: Layer,
+    settings: Settings,
+    mask: masks.Mask | None,
+    given: Given | None,
+) -> Trace:
+    """Add a note on what the other layout would change, where W fits in both and the file does not say which."""
+    if not layer.is_square or trace.condensed:
+        return trace
+    used = layer.about.layout or "in-out"
+    other = {"in-out": "out-in", "out-in": "in-out"}[used]
+    try:
+        turned, _ = projected(inputs, replace(settings, layout=other), given)
+        there = _attended(trace.kind, inputs, turned, settings, mask, None)
+    except InputError:  # W_o or a bias fits in one layout alone
+        return trace
+    how = {"in-out": "x W", "out-in": "W x"}
+    told = f"W is square, so its shape cannot tell its layout: it was read as {used} ({how[used]})."
+    change = np.abs(trace.weights - there.weights)
+    i, j = (int(n) for n in np.unravel_index(int(change.argmax()), change.shape))
+    if change[i, j] > 1e-9:
+        here, instead = float(trace.weights[i, j]), float(there.weights[i, j])
+        pair = f"{visible(trace.query_tokens[int(trace.rows[i])])} on {visible(trace.key_tokens[j])}"
+        told += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
+    else:
+        same = (
+            trace.output is not None and there.output is not None and np.allclose(trace.output, there.output)
+        )
+        told += f" As {other} ({how[other]}), the weights would be the same"
+        told += ", and the output too." if same else ", but the output would not."
+    return replace(trace, notes=(*trace.notes, told))
 
 
 def _with_positions(settings: Settings) -> tuple[list[str], Settings]:

@@ -142,7 +142,7 @@ BAD = {
     "no W_q": ({"W_k": EYE, "W_v": EYE}, ["W_q"]),
     "W_q and W_k": ({"W_q": EYE, "W_k": np.ones((2, 3)), "W_v": EYE}, ["(2, 2)", "(2, 3)"]),
     "W_q and X": ({"W_q": np.ones((3, 2)), "W_k": EYE, "W_v": EYE}, ["(1, 2)", "W_q", "(3, 2)"]),
-    "W_v and X": ({"W_q": EYE, "W_k": EYE, "W_v": np.ones((3, 2))}, ["(1, 2)", "W_v", "(3, 2)"]),
+    "W_v and X": ({"W_q": EYE, "W_k": EYE, "W_v": np.ones((3, 3))}, ["(1, 2)", "W_v", "(3, 3)"]),
     "b_k": ({"W_q": EYE, "W_k": EYE, "W_v": EYE, "b_k": [1.0, 2.0, 3.0]}, ["b_k"]),
     "W_o": ({"W_q": EYE, "W_k": EYE, "W_v": EYE, "W_o": np.ones((3, 2))}, ["W_o", "(3, 2)", "2 columns"]),
     "b_o": ({"W_q": EYE, "W_k": EYE, "W_v": EYE, "W_o": EYE, "b_o": [1.0, 2.0, 3.0]}, ["b_o"]),

@@ -1,0 +1,83 @@
+"""attn compute: attention from given matrices."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attn_cli.commands.common import Progress, settled, show
+from attn_cli.errors import FileError, InputError, UsageError
+from attn_cli.options import takes
+from attn_cli.trace import Settings
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.matrices import Given
+
+OF_TEXT = ("tokenizer", "keep_punctuation", "embedding", "dim", "oov", "layer")
+
+
+@takes(Settings, View, without=OF_TEXT)
+def compute(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE...",
+            help="JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
+            "(Q.csv K.csv V.csv). - is JSON on standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Attention from given matrices.
+
+    A file holds Q, K and V, or X with W_q, W_k and W_v; and, where wanted, b_q, b_k, b_v, W_o, b_o, context
+    (for cross-attention), mask, heads, layout, score, tokens and context_tokens.
+
+    Example: attn compute matrices.json --score dot
+    """
+    view = settled(view)
+    given = _given(files or (["-"] if _piped() else []))
+    from attn_cli.pipeline import trace_matrices  # NumPy is loaded once there is something to compute
+
+    show(trace_matrices("compute", given, settings, Progress("Attending")), view)
+
+
+def _piped() -> bool:
+    return sys.stdin is not None and not sys.stdin.isatty()
+
+
+def _given(files: list[str]) -> Given:
+    """Read the files, and return what they hold together."""
+    if not files:
+        raise UsageError("There is no file.", "Try: attn compute matrices.json", "FILE")
+    from attn_cli.matrices import given_from, json_of, read_record
+
+    together: dict[str, object] = {}
+    for file in files:
+        record = json_of(_standard_input(), "standard input") if file == "-" else read_record(file)
+        if not isinstance(record, dict):
+            raise InputError("Standard input is not a JSON object of named matrices.")
+        twice = together.keys() & record.keys()
+        if twice:
+            raise InputError(
+                f"{visible(file)}: {visible(sorted(twice)[0])} was given before.", "Give it once."
+            )
+        together |= record
+    name = "standard input" if files == ["-"] else ", ".join(map(visible, files))
+    return given_from(together, name)
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise FileError("Standard input is closed.", "Give a file.")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"Cannot read standard input: {error.strerror}.") from None

@@ -1,0 +1,242 @@
+"""attn compute: attention from given matrices, in every form they come in, and what a bad one is told."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from tests.shell import attn, here
+from tests.test_worked import BLOCKS, CROSS, PARTS, held, worked
+
+DRAW = np.random.default_rng(5)
+X, CONTEXT = DRAW.standard_normal((4, 3)), DRAW.standard_normal((5, 3))
+W_Q, W_K, W_V = (DRAW.standard_normal(shape) for shape in ((3, 2), (3, 2), (3, 6)))
+B_Q, B_K, B_V = (DRAW.standard_normal(n) for n in (2, 2, 6))
+
+
+def plain(value):
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+@pytest.fixture
+def run(at):
+    """Write a record as JSON, compute with it, and return what is printed as JSON."""
+
+    def compute(record, *options):
+        (at / "given.json").write_text(json.dumps({name: plain(value) for name, value in record.items()}))
+        ran = here("compute", "given.json", *options, "-f", "json", "--steps")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)
+
+    return compute
+
+
+@pytest.fixture
+def refused(at):
+    """Compute with a record that is bad, and return the message."""
+
+    def compute(record, *options):
+        (at / "given.json").write_text(json.dumps({name: plain(value) for name, value in record.items()}))
+        ran = here("compute", "given.json", *options)
+        assert (ran.code, ran.out) == (65, ""), ran
+        assert ran.err.count("\n") == 1
+        return ran.err
+
+    return compute
+
+
+def by_hand(Q, K, V, scale):
+    """Weights and output in plain loops over plain numbers."""
+    weights, output = [], []
+    for q in Q:
+        exps = [np.exp(scale * sum(a * b for a, b in zip(q, k, strict=True))) for k in K]
+        weights.append([e / sum(exps) for e in exps])
+        output.append([sum(w * v[c] for w, v in zip(weights[-1], V, strict=True)) for c in range(len(V[0]))])
+    return weights, output
+
+
+@pytest.mark.parametrize(("name", "block", "options"), BLOCKS, ids=lambda value: value or "default")
+def test_every_worked_example_comes_out_of_its_own_inputs(run, name, block, options):
+    given, expected = worked(name)["inputs"], worked(name)["expected"]
+    expected = expected[block] if block else expected
+    is_dot = name in ("day1", "a2") and "--score" not in options
+    record = run(given, *options.split(), *(["--score", "dot"] if is_dot else []))
+    for part in PARTS:
+        held(record["heads"][0][part], expected[part], part)
+    assert record["kind"] == "compute"
+
+
+def test_coffee_s_heads_and_cross_attention_come_out_of_its_inputs(run):
+    given, expected = worked("coffee")["inputs"], worked("coffee")["expected"]
+    two = expected["two heads (columns 0-1 and 2-3)"]
+    record = run(given, "--heads", "2", "--head", "mean")
+    held([head["weights"] for head in record["heads"]], two, "heads")
+    held(record["weights"], expected["two heads, mean of weights"], "mean")
+    cross = given | {"X": given["X"][:1], "tokens": ["she"], "context": given["X"][1:]}
+    record = run(cross | {"context_tokens": ["likes", "coffee"]})
+    for part in PARTS:
+        held(record["heads"][0][part], expected[CROSS][part], part)
+    assert record["key_tokens"] == ["likes", "coffee"]
+
+
+def test_d_v_may_differ_from_d_k_and_the_queries_from_the_keys(run):
+    Q, K, V = DRAW.standard_normal((2, 3)), DRAW.standard_normal((5, 3)), DRAW.standard_normal((5, 4))
+    record = run({"Q": Q, "K": K, "V": V})
+    weights, output = by_hand(Q, K, V, 1 / np.sqrt(3))
+    held(record["weights"], weights, "weights")
+    held(record["output"], output, "output")
+    assert (record["query_tokens"], record["key_tokens"]) == (["q0", "q1"], ["k0", "k1", "k2", "k3", "k4"])
+
+
+def test_weights_biases_and_a_context_are_applied(run):
+    given = {"X": X, "context": CONTEXT, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
+    record = run(given | {"b_q": B_Q, "b_k": B_K, "b_v": B_V})
+    Q, K, V = X @ W_Q + B_Q, CONTEXT @ W_K + B_K, CONTEXT @ W_V + B_V
+    weights, output = by_hand(Q, K, V, 1 / np.sqrt(2))
+    held(record["weights"], weights, "weights")
+    held(record["output"], output, "output")
+
+
+@pytest.mark.parametrize("layout", ["in-out", "out-in"])
+def test_several_heads_are_the_same_side_by_side_and_one_matrix_each(run, layout):
+    stacks = [DRAW.standard_normal((2, 3, 4)) for _ in range(3)]  # 2 heads, 3 numbers in, 4 out
+    if layout == "out-in":
+        stacks = [np.swapaxes(stack, 1, 2) for stack in stacks]
+    axis = 1 if layout == "in-out" else 0
+    flat = [np.concatenate(list(stack), axis=axis) for stack in stacks]
+    names = ("W_q", "W_k", "W_v")
+    one = run({"X": X} | dict(zip(names, stacks, strict=True)), "--layout", layout, "--head", "all")
+    other = run(
+        {"X": X, "heads": 2} | dict(zip(names, flat, strict=True)), "--layout", layout, "--head", "all"
+    )
+    assert [h["weights"] for h in one["heads"]] == [h["weights"] for h in other["heads"]]
+    assert len(one["heads"]) == 2
+
+
+def test_weights_that_fit_only_as_w_x_are_read_so_and_it_is_said(run):
+    tall = {"X": X, "W_q": W_Q.T, "W_k": W_K.T, "W_v": W_V.T}
+    record = run(tall)
+    assert record["projection"]["layout"] == "out-in"
+    held(record["weights"], run({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V})["weights"], "weights")
+    (note,) = record["notes"]
+    assert "(2, 3)" in note and "(4, 3)" in note and "out-in" in note
+
+
+def test_a_square_w_is_told_with_what_the_other_layout_would_give(run):
+    W = [DRAW.standard_normal((3, 3)) for _ in range(3)]
+    given = {"X": X} | dict(zip(("W_q", "W_k", "W_v"), W, strict=True))
+    (note,) = run(given)["notes"]
+    one, other = run(given, "--layout", "in-out"), run(given, "--layout", "out-in")
+    change = np.abs(np.subtract(one["weights"], other["weights"]))
+    i, j = np.unravel_index(change.argmax(), change.shape)
+    assert "read as in-out (x W)" in note
+    assert f"q{i} on q{j} would be {other['weights'][i][j]:.3f}, not {one['weights'][i][j]:.3f}" in note
+    assert run(given | {"layout": "in-out"})["notes"] == []
+
+
+def test_a_symmetric_w_is_told_to_be_the_same_in_both_layouts(run):
+    W = DRAW.standard_normal((3, 3))
+    given = {"X": X, "W_q": W + W.T, "W_k": W + W.T, "W_v": np.eye(3)}
+    (note,) = run(given)["notes"]
+    assert "the weights would be the same, and the output too" in note
+    (note,) = run(given | {"W_v": W})["notes"]
+    assert "the weights would be the same, but the output would not" in note
+
+
+def test_npz_safetensors_json_and_standard_input_give_the_same(at):
+    record = {"Q": X[:, :2], "K": CONTEXT[:, :2], "V": CONTEXT}
+    from attn_cli.tensors import write_safetensors
+
+    np.savez(at / "m.npz", **record)
+    (at / "m.json").write_text(json.dumps({name: value.tolist() for name, value in record.items()}))
+    out = io.BytesIO()
+    write_safetensors(out, record, {})
+    (at / "m.safetensors").write_bytes(out.getvalue())
+    ways = [here("compute", f"m.{kind}", "-f", "json") for kind in ("json", "npz", "safetensors")]
+    ways.append(attn("compute", "-", "-f", "json", input=(at / "m.json").read_text()))
+    ways.append(attn("compute", "-f", "json", input=(at / "m.json").read_text()))
+    weights, _ = by_hand(record["Q"], record["K"], record["V"], 1 / np.sqrt(2))
+    for way in ways:
+        assert way.code == 0, way.err
+        held(json.loads(way.out)["weights"], weights, "weights")
+
+
+def test_one_csv_a_matrix_is_the_same_and_its_labels_are_the_tokens(at):
+    (at / "Q.csv").write_text("token,a,b\nshe,1,0.5\nlikes,0,2\n")
+    (at / "K.csv").write_text("ate,1,0\ndrank,0.25,1\nslept,1,1\n")
+    (at / "V.csv").write_text("10,0\n0,10\n5,5\n")
+    ran = here("compute", "Q.csv", "K.csv", "V.csv", "-f", "json")
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    weights, output = by_hand(
+        [[1, 0.5], [0, 2]], [[1, 0], [0.25, 1], [1, 1]], [[10, 0], [0, 10], [5, 5]], 1 / np.sqrt(2)
+    )
+    held(record["weights"], weights, "weights")
+    held(record["output"], output, "output")
+    assert record["query_tokens"] == ["she", "likes"]
+    assert record["key_tokens"] == ["ate", "drank", "slept"]
+
+
+def test_a_matrix_given_twice_is_refused(at):
+    (at / "Q.csv").write_text("1,2\n")
+    (at / "m.json").write_text('{"Q": [[1, 2]]}')
+    ran = here("compute", "m.json", "Q.csv")
+    assert ran.code == 65 and "Q was given before" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"Q": X, "K": CONTEXT[:, :2], "V": CONTEXT}, ["Q", "(4, 3)", "K", "(5, 2)", "columns"]),
+        ({"Q": X, "K": CONTEXT, "V": X}, ["K", "(5, 3)", "V", "(4, 3)", "value"]),
+        ({"Q": X}, ["K", "V"]),
+        ({"X": X, "W_q": W_Q, "W_k": W_V, "W_v": W_V}, ["W_q", "(3, 2)", "W_k", "(3, 6)"]),
+        ({"X": X, "W_q": W_Q, "W_k": W_K}, ["W_v"]),
+        (
+            {"X": X, "W_q": np.ones((5, 2)), "W_k": np.ones((5, 2)), "W_v": W_V},
+            ["X", "(4, 3)", "W_q", "(5, 2)"],
+        ),
+        ({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V, "b_q": B_V}, ["b_q", "6 numbers", "W_q", "(3, 2)"]),
+        ({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V, "heads": 7}, ["7 heads", "2 columns", "W_q"]),
+        ({"X": X, "context": W_Q}, ["X", "(4, 3)", "context", "(3, 2)"]),
+        ({"Q": X, "K": X, "V": X, "mask": [[True]]}, ["mask", "(1, 1)", "4 queries"]),
+        ({"Q": X, "K": X, "V": X, "tokens": ["a"]}, ["1 tokens", "4 rows"]),
+        ({"W_q": W_Q}, ["neither Q, K, V nor X"]),
+        ({"Q": [["a"]], "K": X, "V": X}, ["Q is not a matrix of numbers"]),
+        ({"Q": [], "K": X, "V": X}, ["Q"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_shapes_that_do_not_fit_are_named_with_both_matrices(refused, record, said):
+    message = refused(record)
+    for part in said:
+        assert part in message, message
+
+
+def test_no_file_and_nothing_piped_is_wrong_usage(monkeypatch):
+    ran = here("compute")
+    assert ran.code == 65 and "not JSON" in ran.err  # nothing was piped in
+    ran = here("compute", "missing.json")
+    assert ran.code == 66 and "missing.json" in ran.err
+
+
+def test_the_inputs_of_an_exercise_are_taken_as_they_are_printed(run):
+    inputs = {"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
+    plain_inputs = {name: value.tolist() for name, value in inputs.items()}
+    wrapped = run({"schema": "attn/1", "kind": "exercise", "seed": 1, "inputs": plain_inputs, "answers": {}})
+    assert wrapped["weights"] == run(inputs)["weights"]
+
+
+def test_rounding_comes_before_computing_and_is_said(run):
+    given = {"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
+    record = run(given, "--round", "1")
+    short = {name: np.round(M, 1) for name, M in given.items()}
+    Q, K, V = (short["X"] @ short[W] for W in ("W_q", "W_k", "W_v"))
+    weights, output = by_hand(Q, K, V, 1 / np.sqrt(2))
+    held(record["weights"], weights, "weights")
+    held(record["output"], output, "output")
+    assert record["round"] == 1
+    assert record["x_query"] == [[round(x, 1) + 0.0 for x in row] for row in X.tolist()]
+    ran = here("compute", "given.json", "--round", "1")
+    assert "inputs rounded to 1 digit, then computed" in ran.out
