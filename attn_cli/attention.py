@@ -48,12 +48,12 @@ def project(X: Array, W: Array, b: Array | None = None, layout: str = "in-out") 
 
 
 def to_digits(M: Array, digits: int) -> Array:
-    """Return M rounded to so many digits after the point, so that it can be written down and is what was written.
+    """Return M in float64, rounded to so many digits after the point: what is written down is what is computed with.
 
     >>> to_digits(np.array([0.126, -0.001]), 2).tolist()
     [0.13, 0.0]
     """
-    return np.round(M, digits) + 0.0  # the sum makes -0.0 a plain zero
+    return np.round(M.astype(np.float64), digits) + 0.0  # the sum makes -0.0 a plain zero
 
 
 def compare(Q: Array, K: Array, score: str = "scaled") -> Array:

@@ -185,7 +185,8 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
         name = "identity"
     if name is None and given is None:
         name = "random" if inputs.embedding.source == "random" else "identity"
-    heads = settings.heads or 1
+    if name in ("identity", "random"):
+        heads = settings.heads or 1 if given is None else _head_count(settings, given, ("X",), 1)
     if name == "identity":
         projection = model.identity(d, heads)
     elif name == "random":

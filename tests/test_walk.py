@@ -1,0 +1,115 @@
+"""The walk in parts: only some steps, from a step on, and a key between two parts."""
+
+import json
+import re
+
+import pexpect
+import pytest
+
+from attn_cli.steps import NAMES, STEPS, chosen_steps
+from tests.shell import COMMAND, attn, here, plain, surroundings
+
+TEXT = "she likes coffee"
+
+
+def headings(out):
+    return [line for line in out.splitlines() if re.match(r"\d+\. ", line)]
+
+
+def explain(*options):
+    ran = here("explain", TEXT, *options)
+    assert ran.code == 0, ran.err
+    return ran.out
+
+
+def test_only_shows_these_steps_with_their_own_numbers_and_nothing_around_them():
+    whole, part = explain(), explain("--only", "softmax,scores")
+    titles = [title for title in headings(whole) if "Scores" in title or "Softmax" in title]
+    assert headings(part) == titles and len(titles) == 2
+    assert "One row by hand" not in part and "Who attends" not in part and "no mask" in part
+
+
+def test_from_goes_on_to_the_end():
+    whole, part = explain(), explain("--from", "softmax")
+    assert headings(part) == headings(whole)[-2:]
+    assert "One row by hand" not in part and "Who attends to whom" in part and "How sharp" in part
+
+
+def test_every_step_has_names_and_every_name_leads_to_its_step():
+    assert list(NAMES) == [step.name for step in STEPS]
+    names = [name for those in NAMES.values() for name in those]
+    assert len(names) == len(set(names))
+    for step, those in NAMES.items():
+        for name in (*those, step, step.upper()):
+            assert chosen_steps(name, None).only == (step,)
+
+
+@pytest.mark.parametrize("options", [["--only", "scores,nonsense"], ["--from", "[red]"], ["--only", ""]])
+def test_a_step_that_there_is_not_is_wrong_usage_and_the_steps_are_named(options):
+    ran = here("explain", TEXT, *options)
+    assert ran.code == 2 and "softmax" in ran.err and "queries" in ran.err
+
+
+def test_only_and_from_exclude_each_other():
+    assert here("explain", TEXT, "--only", "scores", "--from", "scores").code == 2
+
+
+def test_json_holds_every_step_whatever_is_shown():
+    assert json.loads(explain("--only", "scores", "-f", "json"))["heads"][0]["q"]
+
+
+def test_a_walk_of_one_row_shows_the_steps_that_are_asked_for():
+    assert len(headings(explain("-q", "likes", "--only", "scores"))) == 1
+
+
+def test_a_pause_where_nobody_watches_is_none():
+    ran = attn("explain", TEXT, "--pause")
+    assert ran.code == 0 and "only on a terminal" in ran.err
+    assert ran.out == explain()
+
+
+@pytest.mark.parametrize("options", [["-f", "json"], ["-o", "walk.md"], ["-f", "bars"]])
+def test_a_pause_in_a_file_is_wrong_usage(at, options):
+    ran = here("explain", TEXT, "--pause", *options)
+    assert ran.code == 2 and "--pause" in ran.err
+
+
+def spawn(*args):
+    return pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], "explain", *args, "--pause"], env=surroundings(), dimensions=(24, 80),
+        encoding="utf-8", timeout=15,
+    )  # fmt: skip
+
+
+def test_a_key_goes_on_part_by_part_and_all_that_was_shown_stays():
+    child = spawn(TEXT)
+    shown, parts = "", 0
+    while child.expect(["a key goes on", pexpect.EOF]) == 0:
+        shown += child.before
+        parts += 1
+        child.send(" ")
+    shown = plain(shown + child.before).replace("\r\n", "\n")
+    shown = re.sub(r"-- $|-- *\r|, q stops --\r *\r", "", shown)
+    assert child.wait() == 0
+    assert parts > 10
+    assert "\x1b[2J" not in shown and "\x1b[H" not in shown  # nothing is cleared
+    for line in explain("--width", "80").splitlines():
+        assert line in shown, line
+
+
+def test_q_stops_and_the_rest_is_not_shown():
+    child = spawn(TEXT)
+    child.expect("a key goes on")
+    child.send("q")
+    child.expect(pexpect.EOF)
+    assert child.wait() == 0
+    assert "Who attends" not in child.before
+
+
+def test_ctrl_c_stops_with_its_exit_code_and_no_traceback():
+    child = spawn(TEXT)
+    child.expect("a key goes on")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    assert child.wait() == 130
+    assert "Traceback" not in child.before
