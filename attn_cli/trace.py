@@ -90,10 +90,16 @@ class Frozen:
         for name in self.__annotations__:
             value = getattr(self, name)
             if hasattr(value, "setflags"):
-                if value.flags.writeable or value.base is not None:
-                    value = value.copy()
-                value.setflags(write=False)
-                object.__setattr__(self, name, value)
+                object.__setattr__(self, name, _own(value))
+            elif isinstance(value, Placed):
+                object.__setattr__(self, name, Placed(*map(_own, value)))
+
+
+def _own(array: Array) -> Array:
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+    array.setflags(write=False)
+    return array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -303,7 +309,7 @@ class Trace(Frozen):
             "layer_output": _listed(self.layer_output, listed),
             "output_words": self._output_words(listed),
             "summary": [self._summary(i) for i in listed],
-            "diagnostics": self._diagnostics(listed) if self.whole else None,
+            "diagnostics": None if self.condensed else self._diagnostics(listed),
             "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
             "condensed": not self.whole,
         }

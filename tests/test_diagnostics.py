@@ -54,7 +54,9 @@ def test_typed_after_t_it_gives_95_percent():
     record = json.loads(here("self", "the quick fox and the dog", "-q", "fox", "-f", "json").out)
     (told,) = record["diagnostics"]
     record = json.loads(
-        here("self", "the quick fox and the dog", "-q", "fox", "-f", "json", "-t", repr(told["temperature_95"])).out
+        here(
+            "self", "the quick fox and the dog", "-q", "fox", "-f", "json", "-t", repr(told["temperature_95"])
+        ).out
     )
     assert math.isclose(max(record["weights"][0]), 0.95, abs_tol=1e-9)
 
@@ -63,7 +65,12 @@ def test_a_row_that_may_look_at_nothing_has_no_entropy(at):
     (at / "mask.txt").write_text("0 0\n1 1\n")
     options = ["-e", "random", "--mask", "mask.txt", "--mask-true", "allowed"]
     shut, open_ = json.loads(here("self", "a b", *options, "-f", "json").out)["diagnostics"]
-    assert (shut["entropy"], shut["most"], shut["temperature_95"], shut["nearly_uniform"]) == (None, None, None, False)
+    assert (shut["entropy"], shut["most"], shut["temperature_95"], shut["nearly_uniform"]) == (
+        None,
+        None,
+        None,
+        False,
+    )
     assert open_["most"] == 1.0
     assert "masked" in here("explain", "a b", *options).out
 
@@ -95,7 +102,9 @@ def test_where_length_decides_it_is_said_and_cosine_scores_end_it(at):
     (at / "vectors.txt").write_text(VECTORS)
     out = here("self", "the fox over dog", "-e", "vectors.txt").out
     assert "Vector length decides here" in out and '"the" is 11.5 times as long' in out
-    assert "length decides" not in here("self", "the fox over dog", "-e", "vectors.txt", "--score", "cosine").out
+    assert (
+        "length decides" not in here("self", "the fox over dog", "-e", "vectors.txt", "--score", "cosine").out
+    )
 
 
 def test_a_mean_of_heads_has_entropy_and_no_temperature():

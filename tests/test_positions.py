@@ -91,7 +91,9 @@ def test_positions_without_x_are_told_to_count_for_nothing(at):
 
 
 @pytest.mark.parametrize("digits", [0, 1, 2, 4])
-@pytest.mark.parametrize("options", [["-e", "random"], ["-e", "random", "--heads", "2"], [], ["-p", "roles-deep"]])
+@pytest.mark.parametrize(
+    "options", [["-e", "random"], ["-e", "random", "--heads", "2"], [], ["-p", "roles-deep"]]
+)
 def test_what_is_recomputed_from_rounded_inputs_is_what_is_shown(digits, options):
     ran = here("self", "dog bites man", "--round", str(digits), *options, "-f", "json", "--steps")
     record = json.loads(ran.out)
