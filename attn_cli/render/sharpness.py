@@ -49,12 +49,13 @@ def _temperature(t: float) -> str:
     return f"{t:.3g}"
 
 
-def remarks(trace: Trace, told: list[tuple[int, Diagnosis]]) -> Iterator[str]:
-    """Yield what stands out: rows that are nearly uniform, and rows that were decided by a key's length."""
+def remarks(trace: Trace, told: list[tuple[int, Diagnosis]], least: int = 1) -> Iterator[str]:
+    """Yield what stands out: rows that are nearly uniform, and those (`least` of them) that a key's length decided."""
     flat = [i for i, d in told if d.nearly_uniform]
     if flat:
         yield f"{_rows(trace, flat, len(told))} nearly uniform: all keys get almost the same."
-    yield from _lengths(trace, told)
+    if sum(d.longer is not None for _, d in told) >= least:
+        yield from _lengths(trace, told)
 
 
 def _rows(trace: Trace, some: list[int], of: int) -> str:
