@@ -179,7 +179,10 @@ def given_x(given: Given) -> Inputs:
     """Take X, and the context where there is one, from given matrices."""
     X = given.get("X")
     if X is None:
-        raise InputError(f"{given.name} holds neither Q, K, V nor X.", "Give Q, K and V, or X and W.")
+        weights = " attn show draws ready weights." if "weights" in given.ignored else ""
+        raise InputError(
+            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W.{weights}"
+        )
     context = given.get("context")
     x_key = X if context is None else context
     if x_key.shape[1] != X.shape[1]:
