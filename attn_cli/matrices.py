@@ -1,4 +1,4 @@
-"""Given matrices: Q, K, V, or X and W, or a mask, from JSON, .npz, .npy, .safetensors or text."""
+"""Given matrices: Q, K, V, or X and W, or a mask, from JSON, .npz, .npy, .safetensors, CSV or text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attn_cli.csvs import is_csv, read_csv, read_sheet
 from attn_cli.errors import InputError
 from attn_cli.files import first_bytes, read_bytes
 from attn_cli.tensors import is_safetensors, read_npy, read_npz, read_safetensors
 from attn_cli.visible import visible
+from attn_cli.written import Written
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +36,10 @@ OTHERS = (
     "position_scores",
 )
 KNOWN = frozenset({*MATRICES, *VECTORS, *OTHERS})
+# Which matrices of a CSV file have a row for each token of the text, and which a row, or a column, for each key.
+ROWS_OF_TEXT = ("Q", "q", "X", "scores", "scaled_scores", "masked_scores", "weights", "output")
+ROWS_OF_KEYS = ("K", "k", "V", "v", "context")
+COLUMNS_OF_KEYS = ("scores", "scaled_scores", "masked_scores", "weights")
 
 
 class Given(NamedTuple):
@@ -75,16 +81,38 @@ def read_given(path: str | Path) -> Given:
     return given_from(read_record(path), visible(str(path)))
 
 
-def read_record(path: str | Path) -> dict[str, object]:
-    """Read a file of named values: a JSON object, a .npz or a safetensors file."""
+def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]:
+    """Read a file of named values: a JSON object, a .npz or a safetensors file, or one matrix as .csv or .tsv.
+
+    The name of a CSV file, without its suffix, is the name of its matrix: Q.csv, weights.csv. With `as_written`,
+    numbers from text are Written: they know how many decimals they were given to.
+    """
     start = first_bytes(path)
     if start[:2] == b"PK":
         return {name: _spoken(array, visible(str(path))) for name, array in read_npz(path).items()}
     if is_safetensors(start):
         return dict(read_safetensors(path)[0])
-    record = _json(path)
+    if is_csv(path):
+        return _csv_record(path, as_written)
+    record = _json(path, as_written)
     if not isinstance(record, dict):
         raise InputError(f"{visible(str(path))} is not a JSON object of named matrices.")
+    return record
+
+
+def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
+    """Return the one matrix of a CSV file under the file's name, and its labels as tokens."""
+    name = Path(path).stem
+    if as_written:
+        cells, rows, columns = read_sheet(path)
+        record: dict[str, object] = {name: [[Written(cell) for cell in row] for row in cells]}
+    else:
+        record = {}
+        record[name], rows, columns = read_csv(path)
+    if rows is not None and name in (*ROWS_OF_TEXT, *ROWS_OF_KEYS):
+        record["tokens" if name in ROWS_OF_TEXT else "context_tokens"] = rows
+    if columns is not None and name in COLUMNS_OF_KEYS:
+        record["context_tokens"] = columns
     return record
 
 
@@ -96,14 +124,18 @@ def _spoken(array: NDArray[Any], where: str) -> object:
         raise InputError(f"{where} holds characters that do not exist.") from None
 
 
-def _json(path: str | Path) -> object:
-    return json_of(read_bytes(path), visible(str(path)))
+def _json(path: str | Path, as_written: bool = False) -> object:
+    return json_of(read_bytes(path), visible(str(path)), as_written)
 
 
-def json_of(data: bytes, name: str) -> object:
-    """Return what JSON says; raise InputError, with the place, where it is not JSON."""
+def json_of(data: bytes, name: str, as_written: bool = False) -> object:
+    """Return what JSON says; raise InputError, with the place, where it is not JSON.
+
+    With `as_written`, a number with a point or an exponent keeps how many decimals it shows.
+    """
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
+        return json.loads(text, parse_float=Written) if as_written else json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{name}, line {error.lineno}, column {error.colno}: not JSON.") from None
     except UnicodeDecodeError:

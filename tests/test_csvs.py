@@ -1,0 +1,154 @@
+"""A matrix from CSV or TSV: with labels or without, as spreadsheets, pandas, NumPy and attn itself write it."""
+
+import random
+import string
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_masked, trace_self
+from attn_cli.csvs import read_csv, read_sheet
+from attn_cli.errors import FileError, InputError
+from attn_cli.matrices import given_from, read_given, read_record
+from attn_cli.pipeline import trace_matrices
+from attn_cli.render.delimited import delimited
+
+NUMBERS = [[0.1, -2.0, 3.5], [40.0, 0.5, -0.25]]
+SHEETS = {
+    "numbers alone": ("0.1,-2,3.5\n40,.5,-0.25\n", None, None),
+    "spaces, CRLF and a byte-order mark": ("\ufeff0.1, -2, 3.5\r\n40, 0.5, -0.25\r\n", None, None),
+    "no last newline, an empty line": ("0.1,-2,3.5\n\n40,0.5,-0.25", None, None),
+    "powers of ten": ("1e-1,-2E0,3.5\n4e1,5e-1,-2.5e-1", None, None),
+    "headings": ("a,b,c\n0.1,-2,3.5\n40,0.5,-0.25", None, ["a", "b", "c"]),
+    "labels": ("she,0.1,-2,3.5\nruns,40,0.5,-0.25", ["she", "runs"], None),
+    "both": (",a,b,c\nshe,0.1,-2,3.5\nruns,40,0.5,-0.25", ["she", "runs"], ["a", "b", "c"]),
+    "both, of attn": ("query,a,b,c\nshe,0.1,-2,3.5\nruns,40,0.5,-0.25", ["she", "runs"], ["a", "b", "c"]),
+    "both, without a corner": ("a,b,c\nshe,0.1,-2,3.5\nruns,40,0.5,-0.25", ["she", "runs"], ["a", "b", "c"]),
+    "one heading of three is a number": ("a,7,c\n0.1,-2,3.5\n40,0.5,-0.25", None, ["a", "7", "c"]),
+    "labels of attn that are numbers": ("query,1,2,3\n4,0.1,-2,3.5\n5,40,0.5,-0.25", ["4", "5"], ["1", "2", "3"]),
+    "pandas' numbers": (",0,1,2\n0,0.1,-2,3.5\n1,40,0.5,-0.25", ["0", "1"], ["0", "1", "2"]),
+    "quotes": ('"a, b","say ""hi""","c\nd"\n"0.1","-2","3.5"\n40,0.5,-0.25', None, ["a, b", 'say "hi"', "c\nd"]),
+    "guarded labels": ("'=1+1,0.1,-2,3.5\n'-,40,0.5,-0.25", ["=1+1", "-"], None),
+    "an apostrophe of its own": ("'tis,0.1,-2,3.5\n's,40,0.5,-0.25", ["'tis", "'s"], None),
+    "semicolons and decimal commas": ("she;0,1;-2;3,5\nruns;40;0,5;-0,25", ["she", "runs"], None),
+    "semicolons and points": ("0.1;-2;3.5\n40;0.5;-0.25", None, None),
+}  # fmt: skip
+
+
+@pytest.fixture
+def file(at):
+    def write(name, text):
+        (at / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        return at / name
+
+    return write
+
+
+@pytest.mark.parametrize("sheet", SHEETS)
+def test_a_matrix_is_read_with_or_without_labels(sheet, file):
+    text, rows, columns = SHEETS[sheet]
+    found = read_csv(file("m.csv", text))
+    assert (found[0].tolist(), found[1], found[2]) == (NUMBERS, rows, columns)
+
+
+def test_a_tsv_is_separated_by_tabs_whatever_its_words_hold(file):
+    matrix, rows, columns = read_csv(file("m.tsv", "\ta,b\tc;d\nx,y\t0.5\t-1\nz\t2\t0,25\n"))
+    assert (matrix.tolist(), rows, columns) == ([[0.5, -1], [2, 0.25]], ["x,y", "z"], ["a,b", "c;d"])
+
+
+def test_what_a_mask_leaves_is_no_number(file):
+    matrix, rows, _ = read_csv(file("m.csv", "a,1,\nb,NaN,0.5\nc,,\nd,-inf,null\n"))
+    np.testing.assert_array_equal(matrix, [[1, np.nan], [np.nan, 0.5], [np.nan, np.nan], [-np.inf, np.nan]])
+    assert rows == ["a", "b", "c", "d"]
+
+
+def test_a_masked_first_cell_is_no_corner(file):
+    matrix, rows, columns = read_csv(file("m.csv", ",0.25,0.75\n,,1\n"))
+    assert (matrix.shape, rows, columns) == ((2, 3), None, None)
+
+
+@pytest.mark.parametrize("trace", [trace_self, trace_masked])
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_what_attn_writes_is_read_again_with_its_words(trace, separator, file):
+    made = trace("+ she - likes = 7 ; @x , coffee", Settings(embedding="random", tokenizer="whitespace"))
+    text = delimited(made, separator)
+    matrix, rows, columns = read_csv(file("w.csv" if separator == "," else "w.tsv", text))
+    assert (tuple(rows), tuple(columns)) == (made.query_tokens, made.key_tokens)
+    np.testing.assert_array_equal(np.nan_to_num(matrix), made.weights)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no numbers"),
+        ("\n \n", "holds no numbers"),
+        ("1,2\n3\n", "line 2: the row has 1 cell, line 1 has 2"),
+        ("1,2\n3,x\n", "line 2, column 2: 'x' is no number"),
+        ("query,key,weight\na,b,0.5\nb,a,1\n", "line 2, column 2: 'b' is no number"),
+        ("a,b\nc,d\n", "line 2, column 2: 'd' is no number"),
+        ("word\nword\n", "'word' is no number"),
+        ("a,b,c,d\n1,2\n3,4\n", "4 headings over 2 columns"),
+        ("1,1_000\n", "line 1, column 2: '1_000' is no number"),
+        ("1,\x1b[31mred\n", "line 1, column 2: '^[[31mred' is no number"),
+        ('1,"2\n3,4\n', "line 2: unexpected end of data"),
+        (b"\xff\xfe1\x00", "UTF-16"),
+        ("1," + "9" * 200_000, "line 1: field larger than field limit"),
+    ],
+)  # fmt: skip
+def test_what_is_no_matrix_is_refused_and_its_place_named(text, said, file):
+    with pytest.raises(InputError) as error:
+        read_csv(file("m.csv", text))
+    assert said in error.value.message and error.value.message.startswith(str(file("m.csv", text)))
+
+
+def test_a_file_that_is_not_there_is_a_file_error(at):
+    with pytest.raises(FileError):
+        read_csv("none.csv")
+
+
+def test_any_text_is_a_matrix_or_is_refused(file):
+    draw = random.Random(7)
+    alphabet = '0123456789.,;-e"\n\t a' + string.ascii_letters[:3] + "é\x00'"
+    for _ in range(3000):
+        text = "".join(draw.choices(alphabet, k=draw.randint(0, 25)))
+        try:
+            matrix, rows, columns = read_csv(file("m.csv", text))
+        except InputError:
+            continue
+        assert matrix.ndim == 2 and matrix.size
+        assert rows is None or len(rows) == len(matrix)
+        assert columns is None or len(columns) == matrix.shape[1]
+
+
+def test_numbers_may_be_kept_as_they_are_written(file):
+    assert read_sheet(file("m.csv", "a,0.30,-1\nb,,2e1\n")).cells == [["0.30", "-1"], ["nan", "2e1"]]
+    record = read_record(file("weights.csv", "0.30,0.7\n0.125,\n"), as_written=True)
+    assert [[number.decimals for number in row] for row in record["weights"]] == [[2, 1], [3, 0]]
+    text = '{"weights": [[0.300, 7.5e-3]]}'
+    (row,) = read_record(file("m.json", text), as_written=True)["weights"]
+    assert row == [0.3, 0.0075] and [number.decimals for number in row] == [3, 4]
+
+
+def test_the_name_of_a_file_is_the_name_of_its_matrix_and_labels_are_tokens(file):
+    Q, K, V = ([[1.0, 2.0]], [[0.5, 1.0], [2.0, 0.0]], [[3.0], [4.0]])
+    record = {}
+    for name, text in (("Q", "who,1,2"), ("k", "red,0.5,1\nblue,2,0"), ("V", "value\n3\n4")):
+        record |= read_record(file(f"{name}.csv", text))
+    given = given_from(record, "three files")
+    assert {name: matrix.tolist() for name, matrix in given.arrays.items()} == {"Q": Q, "K": K, "V": V}
+    trace = trace_matrices("compute", given, Settings())
+    assert (trace.query_tokens, trace.key_tokens) == (("who",), ("red", "blue"))
+    labelled = read_record(file("weights.csv", "query,a,b\nx,1,0\ny,0,1\n"))
+    assert (labelled["tokens"], labelled["context_tokens"]) == (["x", "y"], ["a", "b"])
+    assert set(read_record(file("W_q.csv", "query,a,b\nx,1,0\ny,0,1\n"))) == {"W_q"}
+
+
+def test_an_empty_cell_is_refused_where_a_number_is_needed(file):
+    with pytest.raises(InputError, match=r"X holds a number that is not finite, at \(0, 1\)"):
+        read_given(file("X.csv", "1,\n2,3\n"))
+
+
+def test_an_archive_is_told_by_its_content_even_if_it_is_called_csv(at):
+    np.savez(at / "m.npz", X=np.eye(2))
+    (at / "m.npz").rename("m.csv")
+    assert read_given("m.csv").arrays["X"].tolist() == [[1, 0], [0, 1]]
