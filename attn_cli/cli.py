@@ -16,6 +16,7 @@ COMMANDS = {
     "masked": ("attend", "masked"),
     "cross": ("attend", "cross"),
     "compute": ("compute", "compute"),
+    "lookup": ("lookup", "lookup"),
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),

@@ -31,8 +31,9 @@ class NoText(UsageError):
     """There is no text, and nobody is piping one in (exit 2): help is shown."""
 
     def __init__(self, command: str) -> None:
-        texts = '"she" "likes coffee"' if command == "cross" else '"She likes coffee"'
-        super().__init__("There is no text.", f"Try: attn {command} {texts}")
+        texts = {"cross": '"she" "likes coffee"', "lookup": "colour brand=Porche color=black"}
+        tried = texts.get(command, '"She likes coffee"')
+        super().__init__("There is no text.", f"Try: attn {command} {tried}")
 
 
 class InputError(AttnError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.files import data_path
 from attn_cli.trace import Settings
@@ -12,17 +12,28 @@ from attn_cli.trace import Settings
 if TYPE_CHECKING:
     from attn_cli.matrices import Given
 
-EXAMPLES = ("day1", "coffee", "coffee-notebook", "manchester", "a2")
+EXAMPLES = ("day1", "coffee", "coffee-notebook", "manchester", "a2", "dictionary")
+
+
+class Acts(NamedTuple):
+    """A dictionary and its queries, then one more query with keys that have no values."""
+
+    pairs: dict[str, str]
+    queries: tuple[str, str]
+    query: str
+    keys: tuple[str, ...]
+    least: str  # the key that gets the least, as the text expects
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One example: matrices that are given, or a text and the settings that it goes with."""
+    """One example: matrices that are given, a text and the settings that it goes with, or a dictionary."""
 
     about: str
     given: Given | None
     text: str
     defaults: dict[str, str | int]
+    acts: Acts | None = None
 
     def settled(self, settings: Settings) -> Settings:
         """Return the settings with the example's own wherever nothing was chosen."""
@@ -36,6 +47,11 @@ def load(name: str) -> Example:
 
     record = json.loads(data_path(f"examples/{name}.json").read_text(encoding="utf-8"))
     about = record.pop("about")
+    if "pairs" in record:
+        first, second = record["queries"]
+        more = record["second"]
+        acts = Acts(record["pairs"], (first, second), more["query"], tuple(more["keys"]), record["least"])
+        return Example(about, None, "", {}, acts)
     text = record.pop("text", "")
     if text:
         return Example(about, None, text, record)

@@ -1,4 +1,4 @@
-"""Both sides of attention before projection: tokens and their vectors, from text or from given matrices."""
+"""Both sides of attention before projection: tokens and their vectors, from text, phrases or given matrices."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from attn_cli.attention import to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.plain import count
 from attn_cli.stack import Stack
+from attn_cli.tokens import tokenize
 from attn_cli.trace import Embedding, Placed, Settings
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Report, nobody
@@ -127,6 +130,43 @@ def rounded(inputs: Inputs, digits: int) -> Inputs:
     x_query = to_digits(inputs.x_query, digits)
     is_self = inputs.x_key is inputs.x_query
     return inputs._replace(x_query=x_query, x_key=x_query if is_self else to_digits(inputs.x_key, digits))
+
+
+def phrased(query: str, keys: Sequence[str], settings: Settings, report: Report | None = None) -> Inputs:
+    """Look up a query and keys that are phrases: each is the mean of its words' vectors.
+
+    A phrase whose words are all skipped is left out.
+    """
+    cut = {p: tokenize(p, settings.tokenizer, settings.keep_punctuation) for p in (query, *keys)}
+    for phrase, found in cut.items():
+        if not found.tokens:
+            raise InputError(
+                f"There is no word in {visible(phrase)!r}, so it has no vector.",
+                "Type some words; --keep-punctuation makes tokens of punctuation marks.",
+            )
+    flat = [word for key in keys for word in cut[key].tokens]
+    inputs = embedded(cut[query].tokens, flat, settings, None, report)
+    assert inputs.x_query is not None and inputs.x_key is not None
+    skipped = set(inputs.unknown) if inputs.embedding.oov == "skip" else set()
+    query_tokens, x_query = _means({query: cut[query].tokens}, inputs.x_query, skipped)
+    key_tokens, x_key = _means({key: cut[key].tokens for key in keys}, inputs.x_key, skipped)
+    dropped = tuple(mark for phrase in (query, *keys) for mark in cut[phrase].dropped)
+    return inputs._replace(
+        query_tokens=query_tokens, key_tokens=key_tokens, x_query=x_query, x_key=x_key, dropped=dropped
+    )
+
+
+def _means(
+    phrases: Mapping[str, Sequence[str]], X: Array, skipped: set[str]
+) -> tuple[tuple[str, ...], Array]:
+    names, rows, start = [], [], 0
+    for phrase, words in phrases.items():
+        stop = start + sum(word not in skipped for word in words)
+        if stop > start:
+            names.append(phrase)
+            rows.append(X[start:stop].mean(axis=0))
+        start = stop
+    return tuple(names), np.array(rows)
 
 
 def check_pairing(stack: Stack, table: Vectors) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,8 @@ from attn_cli.attention import Links
 from attn_cli.checks import check, find_rows, unused
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
-from attn_cli.heads import Layer, given_qkv, projected, stacked
-from attn_cli.inputs import Inputs, embedded, given_x, placed, rounded, wrong_pairing
+from attn_cli.heads import Layer, Ready, given_qkv, projected, stacked
+from attn_cli.inputs import Inputs, embedded, given_x, phrased, placed, rounded, wrong_pairing
 from attn_cli.learned import chosen
 from attn_cli.tokens import tokenize
 from attn_cli.trace import LARGE, Head, Settings, Trace
@@ -28,6 +29,7 @@ LINKS = 5
 NAMED_WORDS = 3
 COMMONEST = 10_000
 MOST_NAMED = 200
+_ODD = "Bytes that are not UTF-8 were read as U+FFFD."
 
 
 def trace_self(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
@@ -84,7 +86,7 @@ def trace_text(
     inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack, report)
     dropped = query.dropped if context is None else query.dropped + key.dropped
     odd = "\ufffd" in text or "\ufffd" in (context or "")
-    notes = ["Bytes that are not UTF-8 were read as U+FFFD."] if odd else []
+    notes = [_ODD] if odd else []
     notes += told + unused(settings, learned=stack is not None)
     inputs = _ready(inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None)
     mask = _mask(settings, None, len(inputs.query_tokens), len(inputs.key_tokens))
@@ -177,6 +179,55 @@ def _ready(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
     if settings.positions == "sinusoidal":
         inputs = placed(inputs)
     return rounded(inputs, settings.round) if settings.round is not None and is_last else inputs
+
+
+def trace_phrases(
+    kind: str,
+    query: str,
+    keys: Sequence[str],
+    values: Callable[[Sequence[str]], Array],
+    settings: Settings,
+    report: Report | None = None,
+) -> Trace:
+    """Turn a query and keys, each a phrase, into a Trace; `values` returns V (n_k, d_v) of the keys that are left.
+
+    A phrase of several words is the mean of their vectors. The projection is the identity unless another is
+    chosen; it makes queries and keys alone. Keys differ from each other.
+    """
+    check(settings)
+    _check_phrases(settings)
+    settings = replace(settings, projection=settings.projection or "identity")
+    if chosen(settings) is not None:
+        raise UsageError(
+            f"{visible(str(settings.projection))} was learned for sentences; a dictionary's keys are none.",
+            "Use -p identity, random, or a file of weights.",
+            "--projection",
+        )
+    inputs = phrased(query, keys, settings, report)
+    inputs = rounded(inputs, settings.round) if settings.round is not None else inputs
+    odd = any("\ufffd" in phrase for phrase in (query, *keys))
+    notes = [*([_ODD] if odd else []), *unused(settings)]
+    layer, more = projected(inputs, settings, None)
+    if settings.projection != "identity":
+        more.append("The values are given: the projection makes queries and keys alone.")
+    inputs = inputs._replace(notes=(*notes, *inputs.notes, *more))
+    V = values(inputs.key_tokens)
+    # W is left out of the record: with a W_v it would claim values that these are not.
+    heads = tuple(Ready(head.name, None, head.q, head.k, V) for head in layer.heads)
+    layer = layer._replace(heads=heads, projection=None)
+    mask = _mask(settings, None, 1, len(inputs.key_tokens))
+    return _attended(kind, inputs, layer, settings, mask, report)
+
+
+def _check_phrases(settings: Settings) -> None:
+    """Refuse what makes no sense without a text: a dictionary's keys have no order, and no end to pad."""
+    idle = {
+        "--pad": settings.pad is not None,
+        "--positions": settings.positions not in (None, "none"),
+    }
+    for option, is_set in idle.items():
+        if is_set:
+            raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
 
 
 def _rest(report: Report | None, below: int) -> Report | None:

@@ -29,7 +29,7 @@ LEVELS = [
     {"stack"},
     {"vectors", "model", "saved"},
     {"attention", "fast", "positions"},
-    {"masks", "tokens", "spelling", "matrices", "pieces"},
+    {"masks", "tokens", "spelling", "matrices", "pieces", "pairs"},
     {"tensors", "checks", "config", "csvs"},
     {"files", "plain", "written"},
     {"packed"},

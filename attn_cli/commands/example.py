@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import deliver, settled, show
+from attn_cli.commands.common import deliver, ready, settled, show
 from attn_cli.errors import UsageError
 from attn_cli.examples import EXAMPLES, load
 from attn_cli.options import offers, takes
@@ -37,8 +37,8 @@ def example(
 ) -> None:
     """A worked example from a tutorial.
 
-    Its own inputs are day1, coffee, coffee-notebook, manchester or a2. Every option of attn self
-    computes the same inputs anew.
+    Its own inputs are day1, coffee, coffee-notebook, manchester, a2 or dictionary. Every option of
+    attn self computes the same inputs anew.
 
     Example: attn example coffee --mask causal
     """
@@ -50,7 +50,14 @@ def example(
         raise UsageError(
             f"There is no example {visible(name)!r}.", f"Examples are {', '.join(EXAMPLES)}.", "NAME"
         )
-    show(_trace(load(name), settings), view)
+    chosen = load(name)
+    if chosen.acts is not None:
+        from attn_cli.commands.lookup import show_told  # the others are no lookups
+
+        ready(settings.embedding, "random, ")
+        show_told(chosen.acts, settings, view)
+        return
+    show(_trace(chosen, settings), view)
 
 
 def _trace(chosen: Example, settings: Settings) -> Trace:

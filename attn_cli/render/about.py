@@ -9,7 +9,7 @@ from attn_cli.plain import count
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed
-from attn_cli.trace import Trace
+from attn_cli.trace import Projected, Trace
 from attn_cli.visible import visible
 
 KINDS = {
@@ -93,7 +93,7 @@ def projection(trace: Trace) -> str:
     """Return where W_q, W_k and W_v come from, and their layout."""
     about = trace.projection
     if trace.heads[0].W_q is None:
-        return "Q, K and V as given"
+        return "Q, K and V as given" if about.source == "given" else _keys_alone(about)
     rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
         if len(trace.head_names) > 1:
@@ -105,6 +105,14 @@ def projection(trace: Trace) -> str:
     if about.source == "learned":
         return f"W: {about.name}, learned, layout in-out (x W)"
     return f"W: {about.name}, layout {about.layout} ({rule})"
+
+
+def _keys_alone(about: Projected) -> str:
+    """Return where Q and K come from, where the values are no word vectors but given."""
+    if about.source == "identity":
+        return "Q and K are the vectors themselves, V the values"
+    seed = "" if about.seed is None else f", seed {about.seed}"
+    return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
 
 
 def learned(trace: Trace) -> list[str]:

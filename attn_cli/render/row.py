@@ -44,7 +44,7 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
         yield Formula(_products(trace, head, i, j, row), f"{query} with {short(trace.key_tokens[j])}:")
         if head.position_vectors is not None:
             yield Formula(_position(trace, head, i, j, row), f"{_distance(head, i, j)}:")
-    yield _table(trace, row, keys)
+    yield row_table(trace, row, keys)
     yield from _sentences(trace, row, query)
     if head.output is not None:
         yield Formula(_vector("output", head.output[i].tolist()))
@@ -146,7 +146,8 @@ def _factor(x: float) -> str:
     return plain(x) if x >= 0 else f"({plain(x)})"
 
 
-def _table(trace: Trace, row: Row, keys: list[int]) -> Columns:
+def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
+    """Return these keys of one query as a table: score, scaled score, exp, weight; the others summed up."""
     score = "cosine" if trace.score == "cosine" else "q·k"
     divided = [f"/ √{d_k(trace)}"] if trace.score == "scaled" else []
     if trace.temperature != 1:

@@ -1,0 +1,298 @@
+"""A dictionary asked three times: for the key as written, for the nearest key, and for a share of every value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.attention import compare, softmax
+from attn_cli.pairs import Pairs, dictionary, numbers_of, some
+from attn_cli.pipeline import trace_phrases
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.examples import Acts
+    from attn_cli.trace import Settings, Trace
+
+TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # 0 is the limit: all goes to the largest score
+ONE_LENGTH = 0.95  # the shortest key's vector beside the longest: below it, length has a say
+
+
+class Share(NamedTuple):
+    """What one value gets: the weights of all keys that have it, together."""
+
+    value: str
+    keys: tuple[str, ...]
+    weight: float
+
+
+class Rung(NamedTuple):
+    """The same query at another temperature: its weights, and the weighted value where values are numbers."""
+
+    temperature: float
+    weights: Array  # (n_k,)
+    answer: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """One query asked three times. `values` and `cosines` go with the trace's keys, one each."""
+
+    trace: Trace
+    query: str
+    values: tuple[str, ...]
+    numbers: tuple[float, ...] | None  # where every value of the dictionary is one
+    exact: str | None  # the value of the key that is written as the query is
+    cosines: tuple[float | None, ...]  # None where one side has no vector
+    nearest: int | None  # the place of the key with the largest cosine
+    shares: tuple[Share, ...]  # strongest first
+    answer: float | None  # the values weighted, where they are numbers and one may be looked at
+    ladder: tuple[Rung, ...]  # from soft to hard
+
+    @property
+    def weights(self) -> list[float]:
+        """The weight of each of the trace's keys."""
+        weights: list[float] = self.trace.weights[0].tolist()
+        return weights
+
+    @property
+    def nearness(self) -> list[tuple[int, float | None]]:
+        """Each key's place and cosine, nearest first; keys without a vector come last."""
+        found = list(enumerate(self.cosines))
+        return sorted(found, key=lambda one: math.inf if one[1] is None else -one[1])
+
+    def to_dict(self, steps: bool = False) -> dict[str, object]:
+        """Return the record as the JSON of schema attn/1: the trace's, and what the dictionary adds."""
+        record = self.trace.to_dict(steps)
+        notes = record.pop("notes")
+        place, typed = self.nearest, {value: self._plain(value) for value in self.values}
+        near = None
+        if place is not None:
+            key = self.trace.key_tokens[place]
+            near = {"key": key, "value": typed[self.values[place]], "cosine": self.cosines[place]}
+        shares = [{**one._asdict(), "value": typed[one.value], "keys": list(one.keys)} for one in self.shares]
+        return record | {
+            "values": [typed[value] for value in self.values],
+            "exact": None if self.exact is None else self._plain(self.exact),
+            "cosines": list(self.cosines),
+            "nearest": near,
+            "answer": self._answer(),
+            "shares": shares,
+            "temperatures": [{**rung._asdict(), "weights": rung.weights.tolist()} for rung in self.ladder],
+            "notes": notes,
+        }
+
+    def _plain(self, value: str) -> str | float:
+        return value if self.numbers is None else float(value)
+
+    def _answer(self) -> str | float | None:
+        if self.numbers is not None or not self.shares[0].weight:
+            return self.answer
+        return self.shares[0].value
+
+
+def look_up(
+    query: str,
+    pairs: Pairs,
+    settings: Settings,
+    report: Callable[[float], None] | None = None,
+) -> Lookup:
+    """Look a query up in a dictionary: exactly, by the nearest key, and softly.
+
+    >>> from attn_cli.trace import Settings
+    >>> look_up("colour", dictionary([("brand", "Porche"), ("color", "black")]), Settings()).shares[0].value
+    'black'
+    """
+    query = query.strip()
+    keys = tuple(pairs.values)
+    numbers = numbers_of(pairs)
+
+    def values_of(kept: Sequence[str]) -> Array:
+        return _columns([pairs.values[key] for key in kept], numbers is not None)
+
+    trace = trace_phrases("lookup", query, keys, values_of, settings, report)
+    cosines = _cosines(trace)
+    nearest = _nearest(trace, query, cosines)
+    values = tuple(pairs.values[key] for key in trace.key_tokens)
+    found = Lookup(
+        trace=trace,
+        query=query,
+        values=values,
+        numbers=None if numbers is None else tuple(float(value) for value in values),
+        exact=pairs.values.get(query),
+        cosines=cosines,
+        nearest=nearest,
+        shares=_shares(trace, values, numbers is not None),
+        answer=_weighted(trace) if numbers is not None else None,
+        ladder=_ladder(trace, numbers is not None),
+    )
+    return replace(found, trace=replace(trace, notes=(*pairs.notes, *trace.notes, *_notes(found, keys))))
+
+
+def _columns(values: Sequence[str], numeric: bool) -> Array:
+    """Return V: numbers as one column; else a column for each distinct word, in which equal ones add up."""
+    if numeric:
+        return np.array(values, dtype=np.float64)[:, np.newaxis]
+    place = {value: column for column, value in enumerate(dict.fromkeys(values))}
+    V: Array = np.eye(len(place))[[place[value] for value in values]]
+    return V
+
+
+def _cosines(trace: Trace) -> tuple[float | None, ...]:
+    assert trace.x_query is not None and trace.x_key is not None
+    if not trace.x_query.any():
+        return (None,) * len(trace.key_tokens)
+    found = compare(trace.x_query, trace.x_key, "cosine")[0].tolist()
+    return tuple(c if x.any() else None for c, x in zip(found, trace.x_key, strict=True))
+
+
+def _nearest(trace: Trace, query: str, cosines: Sequence[float | None]) -> int | None:
+    """Return the key with the largest cosine: of several the one that is written as the query is, or the first."""
+    known = [j for j, cosine in enumerate(cosines) if cosine is not None]
+    if not known:
+        return None
+    return max(known, key=lambda j: (cosines[j] or 0.0, trace.key_tokens[j] == query, -j))
+
+
+def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, ...]:
+    """Return what each value gets, equal ones together, strongest first."""
+    places: dict[str | float, list[int]] = {}
+    for j, value in enumerate(values):
+        places.setdefault(float(value) if numeric else value, []).append(j)
+    weights = trace.weights[0].tolist()
+    shares = [
+        Share(values[js[0]], tuple(trace.key_tokens[j] for j in js), min(1.0, sum(weights[j] for j in js)))
+        for js in places.values()
+    ]
+    return tuple(sorted(shares, key=lambda share: -share.weight))
+
+
+def _weighted(trace: Trace) -> float | None:
+    if trace.output is None or not trace.weights.any():
+        return None
+    return float(trace.output[0, 0])
+
+
+def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
+    """Return the weights at other temperatures, and at the one in force, hottest first."""
+    heads = trace.heads if trace.shown.name == "mean" else (trace.shown,)
+    scores = [head.masked_scores[0] for head in heads if head.masked_scores is not None]
+    rungs = []
+    for T in sorted({*TEMPERATURES, trace.temperature}, reverse=True):
+        weights = np.mean([_at(row, trace.temperature, T) for row in scores], axis=0)
+        v = heads[0].v
+        mixed = float(weights @ v[:, 0]) if numeric and v is not None and weights.any() else None
+        rungs.append(Rung(T, weights, mixed))
+    return tuple(rungs)
+
+
+def _at(masked_scores: Array, now: float, T: float) -> Array:
+    """Return the weights that these scores, already divided by a temperature, give at another."""
+    if T:
+        return softmax(masked_scores * (now / T))
+    largest = masked_scores.max()
+    winners = np.isfinite(masked_scores) & np.isclose(masked_scores, largest, rtol=1e-12, atol=0)
+    shared: Array = winners / max(1, winners.sum())
+    return shared
+
+
+def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
+    """Return what the numbers call for: keys without a vector, and scores that disagree with the cosines."""
+    trace = found.trace
+    assert trace.x_query is not None and trace.x_key is not None
+    notes = []
+    left = set(trace.key_tokens)
+    lost = [key for key in keys if key not in left]
+    if lost:
+        notes.append(f"Skipped, for want of a vector: {some(lost)}. Such a key is found as written alone.")
+    if not trace.x_query.any():
+        notes.append(
+            f"{some([found.query])!r} has no vector: every key scores 0 and gets an equal share, which says nothing."
+        )
+        return notes
+    blank = [key for key, x in zip(trace.key_tokens, trace.x_key, strict=True) if not x.any()]
+    if blank:
+        notes.append(f"Without a vector: {some(blank)}. Such a key is found as written, never by meaning.")
+    lengths = np.linalg.norm(trace.x_key, axis=1)
+    uneven = min(lengths[lengths > 0], default=0) < ONE_LENGTH * lengths.max()
+    if uneven and trace.score != "cosine" and trace.projection.source == "identity":
+        long, short = int(lengths.argmax()), int(np.where(lengths > 0, lengths, np.inf).argmin())
+        sides = ", ".join(f"{some([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
+        mean = (
+            "; a mean of words is mostly shorter than a word"
+            if len(trace.key_tokens[short].split()) > 1
+            else ""
+        )
+        notes.append(
+            f"Vectors differ in length ({sides}{mean}), and a longer one gets larger scores. "
+            "--score cosine counts direction alone."
+        )
+    strongest = int(trace.shown.top_keys[0, 0])
+    near = found.nearest
+    if near is not None and strongest >= 0 and found.weights[strongest] > found.weights[near]:
+        heavy, alike = (some([trace.key_tokens[j]]) for j in (strongest, near))
+        why = _why(trace, near)
+        notes.append(f"The largest weight is that of {heavy}, the largest cosine that of {alike}: {why}.")
+    return notes
+
+
+def _why(trace: Trace, near: int) -> str:
+    """Return why the nearest key does not get the largest weight."""
+    if trace.mask is not None and not trace.mask[0, near]:
+        return "the mask hides the nearest"
+    if trace.projection.source != "identity" or len(trace.head_names) > 1:
+        return "the projection changes what is alike"
+    return "a score counts the lengths of vectors, too"
+
+
+class Told(NamedTuple):
+    """The worked example: a key as written, a key by likeness, and a query that takes a share of every value."""
+
+    exact: Lookup
+    near: Lookup
+    soft: Lookup
+    claim: str  # what its text expects, and what came out
+
+    @property
+    def trace(self) -> Trace:
+        """The last act's trace, which is the one to go on with; its notes say what came out."""
+        return replace(self.soft.trace, kind="example", notes=(*self.soft.trace.notes, self.claim))
+
+    def to_dict(self, steps: bool = False) -> dict[str, object]:
+        """Return the JSON: the trace of the last act, and all three records as `acts`."""
+        acts = [act.to_dict(steps) for act in (self.exact, self.near, self.soft)]
+        record = self.trace.to_dict(steps)
+        notes = record.pop("notes")
+        return record | {"acts": acts, "notes": notes}
+
+
+def told(acts: Acts, settings: Settings) -> Told:
+    """Tell the worked example; its last keys have no values, so each stands for itself."""
+    pairs = dictionary(acts.pairs.items())
+    itself = dictionary((key, key) for key in acts.keys)
+    # -q names a row of the last act alone.
+    exact, near = (look_up(query, pairs, replace(settings, query=None)) for query in acts.queries)
+    soft = look_up(acts.query, itself, settings)
+    return Told(exact, near, soft, _claim(soft, acts.least))
+
+
+def _claim(found: Lookup, least: str) -> str:
+    """Say whether the key that a text expects to get the least does so."""
+    trace = found.trace
+    places = {key: j for j, key in enumerate(trace.key_tokens) if trace.mask is None or trace.mask[0, j]}
+    expected = f"The text expects {least!r} to get the least"
+    if least not in places:
+        why = "the mask hides it" if least in trace.key_tokens else "it has no vector, and was skipped"
+        return f"{expected}; here {why}."
+    weights = {key: found.weights[j] for key, j in places.items()}
+    last = min(weights, key=lambda key: weights[key])
+    if weights[least] <= weights[last]:
+        return f"{expected}, and it does: {weights[least]:.3f}."
+    return (
+        f"{expected}. With these vectors {last!r} does, with {weights[last]:.3f}; "
+        f"{least!r} gets {weights[least]:.3f}."
+    )

@@ -1,0 +1,95 @@
+"""A dictionary as somebody types it: KEY=VALUE, or an object in a file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.visible import visible
+
+MOST_PAIRS = 2000
+LONGEST = 60
+TRY = 'Write KEY=VALUE, as in: attn lookup colour color=black "top speed=250"'
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+
+class Pairs(NamedTuple):
+    """A dictionary: a value, as typed, for each key; and what is to be said of how it was given."""
+
+    values: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def pairs_from(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (key, value) of each KEY=VALUE, cut at the first =; blanks at the ends do not count."""
+    pairs = []
+    for argument in arguments:
+        key, equals, value = (part.strip() for part in argument.partition("="))
+        shown = repr(visible(argument[:LONGEST]))
+        if not equals:
+            raise UsageError(f"{shown} is no pair: it has no =.", TRY)
+        if not key or not value:
+            raise UsageError(f"{shown} has no {'value' if key else 'key'}.", TRY)
+        pairs.append((key, value))
+    return pairs
+
+
+def pairs_in(record: Mapping[str, object], name: str) -> list[tuple[str, str]]:
+    """Return (key, value) of each pair in an object of texts and numbers."""
+    pairs = []
+    for key, value in record.items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        text = str(value).strip() if is_number or isinstance(value, str) else ""
+        if not key.strip() or not text:
+            raise InputError(
+                f"{name}: the value of {visible(key[:LONGEST])!r} is neither a text nor a number."
+                if key.strip()
+                else f"{name}: a key is empty.",
+                'Write an object such as {"color": "black", "top speed": 250}.',
+            )
+        pairs.append((key.strip(), text))
+    return pairs
+
+
+def dictionary(pairs: Iterable[tuple[str, str]]) -> Pairs:
+    """Return a dictionary of these pairs; of a doubled key the last value counts, and that is noted."""
+    pairs = list(pairs)
+    values = dict(pairs)
+    if not values:
+        raise UsageError("There is no pair to look up in.", TRY)
+    if len(values) > MOST_PAIRS:
+        raise InputError(f"{len(values):,} pairs are too many: {MOST_PAIRS:,} are the limit.")
+    doubled = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
+    notes = []
+    if doubled:
+        named = some(doubled)
+        notes.append(f"Given more than once: {named}. As in a Python dictionary, the last value counts.")
+    numeric = [value for value in values.values() if _NUMBER.fullmatch(value)]
+    if numeric and len(numeric) < len(values):
+        other = next(value for value in values.values() if not _NUMBER.fullmatch(value))
+        notes.append(f"{visible(other[:LONGEST])!r} is no number, so all values count as words.")
+    return Pairs(MappingProxyType(values), tuple(notes))
+
+
+def numbers_of(pairs: Pairs) -> list[float] | None:
+    """Return the values as numbers; None if one of them is none."""
+    if not all(_NUMBER.fullmatch(value) for value in pairs.values.values()):
+        return None
+    numbers = [float(value) for value in pairs.values.values()]
+    for value, number in zip(pairs.values.values(), numbers, strict=True):
+        if not math.isfinite(number):
+            raise InputError(
+                f"The value {visible(value[:LONGEST])} is more than a number can hold.", "Give a smaller one."
+            )
+    return numbers
+
+
+def some(keys: Sequence[str], most: int = 8) -> str:
+    """Return keys for a sentence, made inert, at most so many of them; a very long one without its end."""
+    shown = [visible(key if len(key) <= LONGEST else f"{key[:LONGEST]}...") for key in keys[:most]]
+    return ", ".join(shown) + (f" and {len(keys) - most} more" if len(keys) > most else "")
