@@ -12,7 +12,7 @@ import pytest
 from tests.shell import attn
 
 WORKED = Path(__file__).parent / "worked"
-NAMES = ("day1", "coffee", "coffee-notebook", "a2", "manchester")
+NAMES = ("day1", "coffee", "coffee-notebook", "a2", "manchester", "dictionary")
 CROSS = "cross: query she, context likes coffee"
 # (example, block of expected numbers, the options that give them); "" is the whole record
 BLOCKS = [
@@ -158,3 +158,45 @@ def test_manchester_has_its_tokens_ids_and_shapes():
     same = ["self", inputs["text"], "-e", "random", "--dim", str(inputs["dim"])]
     assert run(*same)["weights"] == record["weights"]
     held(np.sum(record["weights"], axis=1), np.ones(6), "rows sum to one")
+
+
+def test_dictionary_tells_its_text_s_queries_and_answers():
+    inputs, expected = worked("dictionary")["inputs"], worked("dictionary")["expected"]
+    record = run("example", "dictionary")
+    exact, near, soft = record["acts"]
+    for act, query in zip((exact, near), inputs["queries"], strict=True):
+        assert act["query_tokens"] == [query]
+        assert dict(zip(act["key_tokens"], act["values"], strict=True)) == inputs["pairs"]
+    assert f"{exact['exact']} (exact)" == expected["color"]
+    assert near["exact"] is None
+    told = near["nearest"]
+    assert f"{told['value']} (nearest key: {told['key']})" == expected["colour"]
+    assert soft["query_tokens"] == [inputs["second"]["query"]]
+    assert soft["key_tokens"] == soft["values"] == inputs["second"]["keys"]
+    assert (record["key_tokens"], record["weights"]) == (soft["key_tokens"], soft["weights"])
+    held(np.sum(soft["weights"]), 1, "a soft mix that sums to 1")
+
+
+@pytest.mark.parametrize(
+    "options", ["", "--score cosine", "-t 0.1", "--score dot", "-e random --dim 50 --seed 3", "-p random"]
+)
+def test_dictionary_says_which_key_gets_the_least_by_its_own_numbers(options):
+    assert "colour gets the least" in worked("dictionary")["expected"]["performance"]
+    record = run("example", "dictionary", *options.split())
+    weights = dict(zip(record["key_tokens"], record["weights"][0], strict=True))
+    least = min(weights, key=weights.get)
+    (said,) = [note for note in record["notes"] if "expects" in note]
+    wanted = "and it does" if least == "colour" else f"With these vectors '{least}' does"
+    assert wanted in said and f"{weights['colour']:.3f}" in said
+    assert said in " ".join(attn("example", "dictionary", *options.split()).out.split())
+
+
+def test_dictionary_goes_with_every_option_or_says_why_not():
+    assert "Taycan" in attn("example", "dictionary", "-f", "markdown").out
+    assert attn("example", "dictionary", "-f", "csv").out.startswith("query,battery,top speed,")
+    assert run("example", "dictionary", "--top", "2")["condensed"]
+    assert run("example", "dictionary", "-q", "performance")["query_rows"] == [0]
+    assert run("example", "dictionary", "--heads", "2", "--head", "mean")["head"] == "mean"
+    for options in (["-p", "roles"], ["--pad", "2"], ["-q", "colour"]):
+        ran = attn("example", "dictionary", *options)
+        assert ran.code == 2 and len(ran.err.splitlines()) == 1

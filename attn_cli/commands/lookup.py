@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from attn_cli.lookups import Lookup, Told
     from attn_cli.render.blocks import Block
 
-# What a dictionary has no use for: its keys have no order, and there is one query.
+# What a dictionary has no use for: its keys have no order, and there is one query. Its projection is an option of
+# its own, because the default is another.
 NOT_OFFERED = ("projection", "layer", "query", "full", "pad", "pad_side", "positions")
 
 
@@ -40,7 +41,7 @@ def lookup(
         str | None,
         typer.Option("--from", metavar="FILE", help="More pairs, from a JSON object of keys and values."),
     ] = None,
-    projection: Annotated[
+    own_projection: Annotated[
         str | None,
         typer.Option(
             "--projection",
@@ -74,7 +75,7 @@ def lookup(
     from attn_cli.lookups import look_up  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
-    found = look_up(text, pairs, replace(settings, projection=projection), Progress("Looking"))
+    found = look_up(text, pairs, replace(settings, projection=own_projection), Progress("Looking"))
     from attn_cli.render.lookup import lookup as screen
 
     _show(found, screen(found, view), view)

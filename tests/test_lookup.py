@@ -1,0 +1,440 @@
+"""A lookup: exactly, by the nearest key, softly. The formula in plain loops, and the laws of attention."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attn_cli import Settings
+from attn_cli.errors import InputError, UsageError
+from attn_cli.lookups import TEMPERATURES, look_up
+from attn_cli.pairs import dictionary, pairs_from, pairs_in
+from attn_cli.vectors.lookup import look_up_all, open_table
+from tests.shell import attn, here, terminal
+
+CAR = ("brand=Porche", "model=Taycan", "color=black")
+PARTS = ("battery=95", "top speed=250", "horse power=560", "colour=3")
+RANDOM = Settings(embedding="random", dim=6)
+
+
+def record(*args):
+    ran = here("lookup", *args, "-f", "json")
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+def vector(phrase):
+    """The mean of the words' bundled vectors, number by number."""
+    words = phrase.split()
+    found = look_up_all(words, open_table("word2vec"))
+    columns = zip(*(found[word][1].tolist() for word in words), strict=True)
+    return [sum(column) / len(words) for column in columns]
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def cosine(a, b):
+    return dot(a, b) / math.sqrt(dot(a, a) * dot(b, b))
+
+
+def softmax(scores):
+    exps = [math.exp(score - max(scores)) for score in scores]
+    return [e / sum(exps) for e in exps]
+
+
+def expected(query, keys, score="scaled", T=1.0):
+    """The weights of a query, from the vectors alone."""
+    q, rows = vector(query), [vector(key) for key in keys]
+    by = {"scaled": lambda k: dot(q, k) / math.sqrt(len(q)), "dot": lambda k: dot(q, k)}
+    return softmax([by.get(score, lambda k: cosine(q, k))(k) / T for k in rows])
+
+
+# The three acts
+
+
+def test_a_key_that_is_written_as_the_query_is_found_as_in_a_python_dictionary():
+    python = dict(pair.split("=") for pair in CAR)
+    for query in ("color", "colour", "Color", "brand", "bran"):
+        assert record(query, *CAR)["exact"] == python.get(query)
+
+
+def test_colour_leads_to_color_and_to_black():
+    found = record("colour", *CAR)
+    near = found["nearest"]
+    assert (near["key"], near["value"]) == ("color", "black") and found["exact"] is None
+    assert near["cosine"] == pytest.approx(cosine(vector("colour"), vector("color")))
+    assert '"colour" -> "color" -> "black"' in here("lookup", "colour", *CAR).out
+
+
+def test_every_cosine_is_told_and_the_nearest_key_has_the_largest():
+    found = record("performance", *PARTS)
+    wanted = [cosine(vector("performance"), vector(key)) for key in found["key_tokens"]]
+    assert found["cosines"] == pytest.approx(wanted)
+    assert found["nearest"]["key"] == found["key_tokens"][wanted.index(max(wanted))]
+    shown = here("lookup", "performance", *PARTS).out
+    order = sorted(found["key_tokens"], key=lambda key: -wanted[found["key_tokens"].index(key)])
+    line = shown.partition("nearest first:\n")[2].partition("\n")[0]
+    assert [line.index(key) for key in order] == sorted(line.index(key) for key in order)
+
+
+def test_a_query_that_is_a_key_has_cosine_one_with_it_and_yet_takes_a_share_of_the_others():
+    found = record("color", *CAR)
+    assert found["nearest"]["key"] == "color" and found["nearest"]["cosine"] == pytest.approx(1)
+    assert all(0 < weight < 1 for weight in found["weights"][0])
+
+
+@pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
+@pytest.mark.parametrize("T", [0.25, 1.0, 3.0])
+def test_numbers_are_weighted_as_the_formula_says(score, T):
+    found = record("performance", *PARTS, "--score", score, "-t", str(T))
+    weights = expected("performance", found["key_tokens"], score, T)
+    assert found["weights"][0] == pytest.approx(weights)
+    answer = 95 * weights[0] + 250 * weights[1] + 560 * weights[2] + 3 * weights[3]
+    assert found["answer"] == pytest.approx(answer) == found["output"][0][0]
+    assert found["values"] == [95, 250, 560, 3]
+
+
+def test_equal_values_add_up():
+    found = record("colour", "color=black", "hue=red", "shade=black", "brand=Porche")
+    weights = dict(zip(found["key_tokens"], expected("colour", found["key_tokens"]), strict=True))
+    shares = {one["value"]: one["weight"] for one in found["shares"]}
+    assert shares == pytest.approx(
+        {"black": weights["color"] + weights["shade"], "red": weights["hue"], "Porche": weights["brand"]}
+    )
+    assert found["answer"] == "black" and found["shares"][0]["keys"] == ["color", "shade"]
+    assert found["output"][0] == pytest.approx([shares["black"], shares["red"], shares["Porche"]])
+    shown = here("lookup", "colour", "color=black", "hue=red", "shade=black").out
+    assert 'Equal values add up: "black" is the value of "color", "shade".' in shown
+
+
+def test_numbers_written_differently_are_equal():
+    found = record("colour", "color=1", "hue=1.0", "shade=2")
+    assert [one["value"] for one in found["shares"]] == [1, 2]
+
+
+def test_the_arithmetic_on_the_screen_gives_the_answer_on_the_screen():
+    for values in ((95, 250, 560, 3), (-0.5, 2.25, 0, 1), (1e6, -30, 7, 12345.5), (1e-5, 2e-5, 0, 0)):
+        pairs = [f"{part.partition('=')[0]}={v!r}" for part, v in zip(PARTS, values, strict=True)]
+        shown = here("lookup", "performance", *pairs).out
+        line = shown.partition("times its weight:\n")[2].partition("\n")[0]
+        left, _, right = line.replace("×", "*").partition(" = ")
+        told = right.strip()
+        digits = len(told.partition(".")[2])
+        worked = sum(float(w) * float(v.strip("()")) for w, v in (t.split("*") for t in left.split(" + ")))
+        assert float(told) == pytest.approx(worked, abs=1.01 * 10.0**-digits if "e" not in told else 1e-9)
+        assert float(told) == pytest.approx(record("performance", *pairs)["answer"], abs=10.0**-digits)
+
+
+# The way from soft to hard
+
+
+def test_the_ladder_holds_the_weights_of_each_temperature():
+    found = record("performance", *PARTS, "-t", "0.7")
+    rungs = found["temperatures"]
+    assert [rung["temperature"] for rung in rungs] == sorted({*TEMPERATURES, 0.7}, reverse=True)
+    for rung in rungs[:-1]:
+        weights = expected("performance", found["key_tokens"], T=rung["temperature"])
+        assert rung["weights"] == pytest.approx(weights)
+        assert rung["answer"] == pytest.approx(dot(weights, found["values"]))
+    weights = found["weights"][0]
+    hard = [float(weight == max(weights)) for weight in weights]
+    assert rungs[-1] == {"temperature": 0, "weights": hard, "answer": dot(hard, found["values"])}
+    assert "0.7*" in here("lookup", "performance", *PARTS, "-t", "0.7").out
+
+
+def test_cold_is_one_hot_at_the_largest_score_and_hot_is_even():
+    found = record("performance", *PARTS, "-t", "0.0001")
+    weights = expected("performance", found["key_tokens"])
+    assert found["weights"][0] == pytest.approx([float(w == max(weights)) for w in weights])
+    assert record("performance", *PARTS, "-t", "1e9")["weights"][0] == pytest.approx([0.25] * 4)
+
+
+def test_where_scores_tie_the_limit_is_shared():
+    found = record("the", "top speed=1", "speed top=2", "zzxq=3")
+    assert found["temperatures"][-1]["weights"] in ([0.5, 0.5, 0], [0, 0, 1])
+    assert "is shared by" in here("lookup", "speed", "top speed=1", "speed top=2").out
+
+
+# Laws
+
+
+@given(st.permutations(range(4)))
+@settings(max_examples=12, deadline=None)
+def test_the_order_of_the_pairs_changes_no_weight(order):
+    pairs = list(dictionary(pairs_from(PARTS)).values.items())
+    one = look_up("performance", dictionary(pairs), Settings())
+    other = look_up("performance", dictionary(pairs[j] for j in order), Settings())
+    assert other.weights == pytest.approx([one.weights[j] for j in order])
+    assert other.answer == pytest.approx(one.answer)
+
+
+NUMBERS = st.floats(-1e6, 1e6).map(lambda x: repr(round(x, 3)))
+
+
+@given(
+    st.dictionaries(st.text("abcdef", min_size=1, max_size=3), NUMBERS, min_size=1, max_size=8),
+    st.floats(0.01, 100),
+    st.sampled_from(["scaled", "dot", "cosine"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_weights_sum_to_one_and_the_answer_lies_between_the_values(pairs, T, score):
+    from dataclasses import replace
+
+    found = look_up("abc", dictionary(pairs.items()), replace(RANDOM, temperature=T, score=score))
+    assert sum(found.weights) == pytest.approx(1) == sum(one.weight for one in found.shares)
+    low, high = min(found.numbers), max(found.numbers)
+    slack = 1e-9 * max(1, abs(low), abs(high))
+    assert low - slack <= found.answer <= high + slack
+    for rung in found.ladder:
+        assert rung.weights.sum() == pytest.approx(1)
+        assert low - slack <= rung.answer <= high + slack
+    assert [rung.weights.max() for rung in found.ladder] == sorted(r.weights.max() for r in found.ladder)
+
+
+def test_doubling_every_vector_makes_scores_fourfold_and_leaves_cosines(tmp_path):
+    words = {"a": [1, 2], "b": [0.5, -1], "c": [3, 0.25]}
+    for name, factor in (("one.txt", 1), ("two.txt", 2)):
+        rows = [" ".join([word, *(str(factor * x) for x in row)]) for word, row in words.items()]
+        (tmp_path / name).write_text("\n".join(rows))
+    asked = ("a", "b=1", "c=2", "--steps", "--score")
+    one, two = (record(*asked, "dot", "-e", str(tmp_path / name)) for name in ("one.txt", "two.txt"))
+    assert two["heads"][0]["scores"][0] == pytest.approx([4 * s for s in one["heads"][0]["scores"][0]])
+    assert one["heads"][0]["scores"][0] == pytest.approx([-1.5, 3.5])  # 1 x 0.5 - 2 x 1, and 1 x 3 + 2 x 0.25
+    assert two["cosines"] == pytest.approx(one["cosines"])
+    one, two = (record(*asked, "cosine", "-e", str(tmp_path / name)) for name in ("one.txt", "two.txt"))
+    assert two["weights"][0] == pytest.approx(one["weights"][0])
+
+
+def test_it_is_attention_the_same_weights_as_cross_attention_without_a_projection():
+    found = record("colour", "brand=Porche", "color=black")
+    cross = json.loads(here("cross", "colour", "brand color", "-p", "identity", "-f", "json").out)
+    assert found["weights"] == cross["weights"]
+
+
+# How a dictionary is typed
+
+
+def test_a_pair_is_cut_at_its_first_equals_sign_and_blanks_at_the_ends_do_not_count():
+    assert pairs_from(["a=b=c", " top speed = 250 "]) == [("a", "b=c"), ("top speed", "250")]
+
+
+@pytest.mark.parametrize("pair", ["black", "=black", "color=", " = ", "="])
+def test_what_is_no_pair_is_refused_with_an_example(pair):
+    ran = here("lookup", "colour", "brand=Porche", pair)
+    assert ran.code == 2 and "attn lookup colour color=black" in ran.err and not ran.out
+
+
+def test_no_dictionary_at_all_is_refused():
+    ran = here("lookup", "colour")
+    assert ran.code == 2 and "no pair" in ran.err
+
+
+def test_of_a_doubled_key_the_last_value_counts_as_in_python_and_that_is_said():
+    found = record("color", "color=black", "brand=Porche", "color=red")
+    assert found["exact"] == {"color": "black", "brand": "Porche", "color": "red"}["color"]  # noqa: F601
+    assert found["key_tokens"] == ["color", "brand"] and any("color" in note for note in found["notes"])
+
+
+def test_one_value_that_is_no_number_makes_words_of_all_and_that_is_said():
+    found = record("colour", "color=3", "hue=3 cm")
+    assert found["values"] == ["3", "3 cm"] and isinstance(found["answer"], str)
+    assert any("no number" in note for note in found["notes"])
+    for odd in ("nan", "inf", "1_000", "0x10", "٣", "1,5"):
+        assert record("colour", f"color={odd}", "hue=1")["values"] == [odd, "1"]
+
+
+def test_a_number_beyond_all_numbers_is_refused():
+    assert here("lookup", "colour", "color=1e999").code == 65
+
+
+def test_the_query_may_come_from_standard_input():
+    wanted = record("colour", *CAR)
+    for args in (CAR, ("-", *CAR)):
+        ran = attn("lookup", *args, "-f", "json", input="colour\n")
+        assert ran.code == 0 and json.loads(ran.out) == wanted
+
+
+def test_without_anything_on_a_terminal_the_help_is_shown():
+    for args in ([], CAR):
+        ran = terminal("lookup", *args)
+        assert ran.code == 2 and "Usage: attn lookup" in ran.out and "Example" in ran.out
+
+
+def test_a_dictionary_comes_from_a_file_too_and_what_is_typed_comes_after(at):
+    (at / "car.json").write_text('{"color": "black", "top speed": 250}')
+    found = record("colour", "--from", "car.json", "color=red")
+    assert found["key_tokens"] == ["color", "top speed"] and found["values"] == ["red", "250"]
+    (at / "numbers.json").write_text('{"color": 0.5, "hue": -2e3}')
+    assert record("colour", "--from", "numbers.json")["values"] == [0.5, -2000]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [('{"a": [1]}', 65), ('{"a": true}', 65), ('{"a": null}', 65), ('{"a": ""}', 65), ('{" ": 1}', 65),
+     ('{"a": NaN}', 65), ("[1]", 65), ("{", 65), ("", 65), ("{}", 2), (None, 66)],
+)  # fmt: skip
+def test_a_file_that_is_no_dictionary_is_refused(content, code, at):
+    if content is not None:
+        (at / "d.json").write_text(content)
+    ran = here("lookup", "colour", "--from", "d.json")
+    assert (ran.code, ran.out) == (code, "") and "Traceback" not in ran.err
+
+
+def test_pairs_in_an_object_keep_every_digit_of_a_number():
+    assert pairs_in({"a": 0.1, "b": 10**20, "c": "x"}, "f") == [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
+
+
+def test_too_many_pairs_are_refused():
+    with pytest.raises(InputError, match="2,000"):
+        dictionary((f"k{i}", "1") for i in range(2001))
+    found = look_up("abc", dictionary((f"k{i}", f"v{i}") for i in range(2000)), RANDOM)
+    assert sum(found.weights) == pytest.approx(1)
+
+
+# Words without a vector
+
+
+def test_a_key_without_a_vector_is_found_as_written_and_never_by_meaning():
+    found = record("zzxq", "zzxq=1", "color=2")
+    assert found["exact"] == 1 and found["nearest"] is None and found["cosines"] == [None, None]
+    found = record("colour", "zzxq=1", "color=2")
+    assert found["nearest"]["key"] == "color" and found["cosines"][0] is None
+    assert any("zzxq" in note and "never by meaning" in note for note in found["notes"])
+    assert found["weights"][0] == pytest.approx(softmax([0, dot(vector("colour"), vector("color")) / 10]))
+
+
+def test_a_query_without_a_vector_gives_every_key_the_same_and_that_is_said():
+    found = record("zzxq", *CAR)
+    assert found["weights"][0] == pytest.approx([1 / 3] * 3)
+    assert any("says nothing" in note for note in found["notes"])
+    assert "no key is near" in here("lookup", "zzxq", *CAR).out
+
+
+def test_oov_says_what_becomes_of_words_without_a_vector():
+    zero = record("colour", "zzxq color=1", "hue=2", "--steps")
+    assert zero["x_key"][0] == pytest.approx([x / 2 for x in vector("color")])
+    skip = record("colour", "zzxq color=1", "zzxq=2", "hue=3", "--oov", "skip", "--steps")
+    assert skip["key_tokens"] == ["zzxq color", "hue"] and skip["values"] == [1, 3]
+    assert skip["x_key"][0] == pytest.approx(vector("color"))
+    assert any("Skipped" in note for note in skip["notes"])
+    assert record("zzxq", "zzxq=2", "hue=3", "--oov", "random")["nearest"]["key"] == "zzxq"
+    assert record("colour", "colr=1", "hue=3", "--oov", "nearest")["replaced"]
+    for args, code in ((("zzxq", "hue=3", "--oov", "skip"), 65), (("zzxq", "hue=3", "--oov", "error"), 65),
+                       (("a", "hue=3", "--oov", "model"), 2), (("...", "hue=3"), 65), (("a", "!!=3"), 65)):  # fmt: skip
+        assert here("lookup", *args).code == code
+
+
+# Options
+
+
+def test_options_that_make_no_sense_for_a_dictionary_are_not_offered():
+    shown = here("lookup", "--help").out
+    for option in ("--query", "--layer", "--full", "--pad", "--positions"):
+        assert option not in shown
+    assert "identity, random, or a file" in " ".join(shown.split())
+
+
+def test_a_learned_projection_is_refused_and_another_works(at):
+    ran = here("lookup", "colour", *CAR, "-p", "roles")
+    assert ran.code == 2 and "learned for sentences" in ran.err
+    W = np.eye(100)[:, :2].tolist()
+    (at / "w.json").write_text(json.dumps({"W_q": W, "W_k": W, "W_v": W}))
+    found = record("colour", *CAR, "-p", "w.json")
+    q, keys = vector("colour")[:2], [vector(key)[:2] for key in found["key_tokens"]]
+    assert found["weights"][0] == pytest.approx(softmax([dot(q, k) / math.sqrt(2) for k in keys]))
+    assert record("colour", *CAR, "-p", "random", "--heads", "2", "--head", "mean")["head"] == "mean"
+
+
+def test_settings_that_need_a_text_are_refused():
+    pairs = dictionary(pairs_from(CAR))
+    for odd in (Settings(pad=2), Settings(positions="sinusoidal"), Settings(round=1)):
+        with pytest.raises(UsageError, match="dictionary"):
+            look_up("colour", pairs, odd)
+
+
+def test_a_mask_hides_keys_and_hidden_keys_have_no_share(at):
+    (at / "mask.txt").write_text("1 1 0\n")
+    masked = ("--mask", "mask.txt", "--mask-true", "allowed")
+    found = record("colour", *CAR, *masked)
+    assert found["weights"][0][:2] == pytest.approx(expected("colour", ["brand", "model"]))
+    assert found["weights"][0][2] == 0 and found["temperatures"][-1]["weights"] == [1, 0, 0]
+    assert any("mask hides the nearest" in note for note in found["notes"])
+    shown = here("lookup", "colour", *CAR, *masked).out
+    assert "masked" in shown and 'of "black"' not in shown
+    (at / "mask.txt").write_text("0 0 0\n")
+    for pairs in (CAR, ("a=1", "the=2", "color=3")):
+        found = record("colour", *pairs, *masked)
+        assert found["answer"] is None and found["nearest"]["key"] == "color"
+        assert "may look at no key" in here("lookup", "colour", *pairs, *masked).out
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_delimited_output_holds_the_weights(kind):
+    ran = here("lookup", "colour", *CAR, "-f", kind)
+    header, row = (line.split("," if kind == "csv" else "\t") for line in ran.out.splitlines())
+    assert header == ["query", "brand", "model", "color"] and row[0] == "colour"
+    assert [float(cell) for cell in row[1:]] == record("colour", *CAR)["weights"][0]
+
+
+def test_vectors_of_different_length_are_named_where_length_counts():
+    assert any("differ in length" in note for note in record("performance", *PARTS)["notes"])
+    assert not record("performance", *PARTS, "--score", "cosine")["notes"]
+    assert not record("colour", *CAR)["notes"]
+
+
+def test_where_score_and_cosine_disagree_both_are_named(tmp_path):
+    (tmp_path / "v.txt").write_text("q 1 0\nnear 1 0.1\nlong 9 9\n")
+    found = record("q", "near=1", "long=2", "-e", str(tmp_path / "v.txt"))
+    assert found["nearest"]["key"] == "near" and found["summary"][0]["key"] == "long"
+    assert any("largest weight is that of long, the largest cosine that of near" in n for n in found["notes"])
+
+
+# Screens
+
+EVIL = ("[red]", "</td>", "\x1b[31m", "\u202eevil", r"\input{x}", "😀 :smile:", "w" * 5000)
+
+
+@pytest.mark.parametrize("kind", ["table", "bars", "markdown", "json", "csv"])
+@pytest.mark.parametrize("width", ["20", "80"])
+def test_nothing_that_is_typed_is_obeyed(kind, width):
+    pairs = [f"{key} a={value}" for key, value in zip(EVIL, reversed(EVIL), strict=True)]
+    ran = here("lookup", f"{EVIL[2]} the", *pairs, "-f", kind, "--color", "never", "--width", width)
+    assert ran.code == 0, ran.err
+    assert not set(ran.out + ran.err) & {"\x1b", "\u202e"}
+    if kind in ("table", "bars"):
+        assert max(map(len, ran.out.splitlines())) <= int(width)
+        assert "0.…" not in ran.out
+
+
+def test_the_weights_are_drawn_as_bars():
+    shown = here("lookup", "colour", *CAR, "-f", "bars").out
+    assert "█" in shown and '"colour" -> "color" -> "black"' in shown
+
+
+def test_a_screen_can_be_written_where_only_ascii_can():
+    ran = attn("lookup", "naïve", "größe=1", "color=2", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    assert ran.code == 0 and ran.out.isascii() and "sqrt(100)" in ran.out
+
+
+def test_steps_show_every_product():
+    shown = here("lookup", "colour", *CAR, "--steps").out
+    assert 'One row by hand: what does "colour" look at?' in shown and "output = [" in shown
+
+
+def test_of_many_keys_the_strongest_are_listed_and_the_others_are_counted():
+    pairs = [f"{word}={n}" for n, word in enumerate("abcdefghijklmno")]
+    shown = here("lookup", "the", *pairs).out
+    assert "3 others" in shown and "3 more keys" in shown and "(7 more:" in shown
+    assert "others" not in here("lookup", "the", *pairs, "--top", "15").out
+
+
+def test_the_help_needs_no_numpy():
+    code = "import sys; from attn_cli.cli import main; main(['lookup', '--help']); sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
