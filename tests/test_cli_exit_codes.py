@@ -70,6 +70,7 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
         'attn self "she likes coffee"',
         'attn masked "she likes coffee"',
         'attn cross "she" "likes coffee"',
+        "attn lookup colour brand=Porche color=black",
         "attn example",
         "attn vectors info",
         "attn vectors nearest coffee",
@@ -107,7 +108,7 @@ def test_a_score_is_0_and_silent_on_standard_error_whatever_the_name_of_the_tree
     )
 
 
-@pytest.mark.parametrize("name", ["day1", "coffee", "coffee-notebook", "manchester", "a2"])
+@pytest.mark.parametrize("name", ["day1", "coffee", "coffee-notebook", "manchester", "a2", "dictionary"])
 def test_every_listed_example_is_0(name):
     assert attn("example", name).code == 0
     assert name in attn("example").out

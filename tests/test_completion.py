@@ -56,7 +56,7 @@ def test_the_script_is_sound_in_its_own_shell(shell, check, tmp_path):
 
 def test_commands_are_completed():
     assert completed("attn se") == ["self"]
-    commands = {"explain", "self", "masked", "cross", "example", "vectors", "learn", "schema"}
+    commands = {"explain", "self", "masked", "cross", "lookup", "example", "vectors", "learn", "schema"}
     assert set(completed("attn ")) >= commands
     assert completed("attn vectors n") == ["nearest"]
     assert set(completed("attn vectors ")) >= {"info", "nearest", "train"}

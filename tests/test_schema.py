@@ -88,6 +88,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     models.write(tmp_path / "deep.safetensors", models.arrays(2, 3), models.table(), ["first", "second"])
     (tmp_path / "treebank.conllu").write_text(TREEBANK)
     (tmp_path / "mask.txt").write_text("0 0\n1 1\n")
+    (tmp_path / "key.txt").write_text("0 1\n")
     (tmp_path / "long.txt").write_text(" ".join(f"w{i % 300}" for i in range(1001)))
     yield tmp_path
 
@@ -281,6 +282,7 @@ def layer_output_joins_the_heads(record: Record) -> None:
 SMALL = ("-e", "random", "--dim", "4")
 TYPED = ("-e", "vectors.txt")
 MASKED_ROW = ("--mask", "mask.txt", "--mask-true", "allowed")
+MASKED_KEY = ("--mask", "key.txt", "--mask-true", "allowed")
 DEEP = ("-e", "six.txt", "-p", "deep.safetensors")
 LEARNED: list[tuple[str, ...]] = [
     ("self", FOX, "--steps"),
@@ -391,6 +393,13 @@ TRACES: list[tuple[str, ...]] = [
     ("example", "coffee", "--score", "dot", "--heads", "2", "--head", "all", "--steps"),
     ("example", "coffee", "-e", "word2vec", "-p", "identity"),
     ("example", "a2", "-p", "random", "--seed", "7", "--steps"),
+    ("example", "dictionary"),
+    ("example", "dictionary", "--steps", "--head", "mean", "--heads", "2", "-t", "0.1"),
+    ("lookup", "colour", "brand=Porche", "color=black"),
+    ("lookup", "speed", "top speed=250", "battery=95", "--steps", "--score", "cosine"),
+    ("lookup", "speed", "top speed=250", "zzxq=95", "--steps", *MASKED_KEY),
+    ("lookup", "zzxq", "top speed=250", "battery=95", "--top", "1"),
+    ("lookup", "x", "y=b", "x=a", *TYPED, "--steps", "-p", "random", "--heads", "2", "--head", "all"),
 ]
 
 
@@ -604,6 +613,10 @@ FAILURES: list[tuple[int, tuple[str, ...]]] = [
     (2, ("self", "a b", "-f", "json", "-p", "roles", "--heads", "2")),
     (2, ("self", "a b", "-f", "json", "-p", "identity", "--oov", "model")),
     (2, ("learn", "score", "roles", "-f", "json")),
+    (2, ("lookup", "colour", "black", "-f", "json")),
+    (2, ("lookup", "-f", "json")),
+    (65, ("lookup", "...", "color=black", "-f", "json")),
+    (66, ("lookup", "colour", "--from", "none.json", "-f", "json")),
     (2, ("learn", "score", "nosuch", "treebank.conllu", "-f", "json")),
     (65, ("self", "a b", "-f", "json", "-p", "roles", "-e", "random")),
     (65, ("learn", "score", "roles", "vectors.txt", "-f", "json")),
@@ -736,6 +749,11 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.
         assert set(record) == set(DEFS[record["kind"]]["properties"])
     one_head = DEFS["score"]["properties"]["heads"]["items"]["properties"]
     assert {*one_head} == set.intersection(*(set(head) for head in record["heads"]))
+    record = printed(capsys, "lookup", "colour", "color=black", "hue=red", "--steps", "-f", "json")
+    assert set(record) == {*DEFS["trace"]["properties"], *DEFS["lookup"]["properties"]}
+    for part in ("shares", "temperatures"):
+        assert set(record[part][0]) == set(DEFS["lookup"]["properties"][part]["items"]["properties"])
+    assert set(record["nearest"]) == set(DEFS["lookup"]["properties"]["nearest"]["properties"])
 
 
 def test_the_schema_names_the_values_that_the_options_take() -> None:
@@ -763,6 +781,8 @@ GOOD = {
     "vectors-list": ("vectors", "list"),
     "learned": ("explain", "she likes coffee"),
     "score": ("learn", "score", "roles", "treebank.conllu"),
+    "lookup": ("lookup", "colour", "brand=Porche", "color=black", *SMALL, "--steps"),
+    "acts": ("example", "dictionary"),
 }
 
 
@@ -778,11 +798,12 @@ def test_every_required_key_is_missed_and_an_added_one_is_not(
 ) -> None:
     whole = good(which, capsys)
     assert complaints(whole) == []
-    for key in whole:
+    for key in whole.keys() - {"acts"}:
         assert complaints({k: v for k, v in whole.items() if k != key}), f"{key} is not missed"
     assert complaints({**whole, "added_later": {"anything": [1]}}) == []
     nested = [("heads", 0), ("summary", 0), ("embedding",), ("projection",), ("error",)]
     nested += [("examples", 0), ("neighbours", 0), ("learned",), ("output_words", 0, 0)]
+    nested += [("nearest",), ("shares", 0), ("temperatures", 0), ("acts", 2), ("acts", 2, "shares", 0)]
     for path in nested:
         changed = copy.deepcopy(whole)
         inner = changed
@@ -916,6 +937,20 @@ WRONG: list[tuple[str, Callable[[Record], None]]] = [
     ("score", put("heads", 0, "baseline", None)),
     ("score", put("heads", 0, "accuracy", 1.5)),
     ("score", put("heads", 0, "name", "")),
+    ("lookup", put("values", [])),
+    ("lookup", put("values", 0, None)),
+    ("lookup", put("exact", True)),
+    ("lookup", put("cosines", 0, 2)),
+    ("lookup", put("nearest", "color")),
+    ("lookup", put("nearest", "cosine", None)),
+    ("lookup", put("answer", ["black"])),
+    ("lookup", put("shares", 0, "weight", 2)),
+    ("lookup", put("shares", 0, "keys", [])),
+    ("lookup", put("temperatures", 0, "temperature", -1)),
+    ("lookup", put("temperatures", 0, "weights", [])),
+    ("acts", put("acts", [])),
+    ("acts", put("acts", 0, "kind", "self")),
+    ("acts", put("acts", 0, "shares", None)),
     ("error", put("kind", "error")),
     ("error", put("error", "code", 0)),
     ("error", put("error", "code", "65")),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.shell import attn
+from tests.shell import attn, here
 
 WORKED = Path(__file__).parent / "worked"
 NAMES = ("day1", "coffee", "coffee-notebook", "a2", "manchester", "dictionary")
@@ -160,17 +160,23 @@ def test_manchester_has_its_tokens_ids_and_shapes():
     held(np.sum(record["weights"], axis=1), np.ones(6), "rows sum to one")
 
 
+def told(*args):
+    ran = here(*args, "-f", "json", "--steps")
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
 def test_dictionary_tells_its_text_s_queries_and_answers():
     inputs, expected = worked("dictionary")["inputs"], worked("dictionary")["expected"]
-    record = run("example", "dictionary")
+    record = told("example", "dictionary")
     exact, near, soft = record["acts"]
     for act, query in zip((exact, near), inputs["queries"], strict=True):
         assert act["query_tokens"] == [query]
         assert dict(zip(act["key_tokens"], act["values"], strict=True)) == inputs["pairs"]
     assert f"{exact['exact']} (exact)" == expected["color"]
     assert near["exact"] is None
-    told = near["nearest"]
-    assert f"{told['value']} (nearest key: {told['key']})" == expected["colour"]
+    key = near["nearest"]
+    assert f"{key['value']} (nearest key: {key['key']})" == expected["colour"]
     assert soft["query_tokens"] == [inputs["second"]["query"]]
     assert soft["key_tokens"] == soft["values"] == inputs["second"]["keys"]
     assert (record["key_tokens"], record["weights"]) == (soft["key_tokens"], soft["weights"])
@@ -182,7 +188,7 @@ def test_dictionary_tells_its_text_s_queries_and_answers():
 )
 def test_dictionary_says_which_key_gets_the_least_by_its_own_numbers(options):
     assert "colour gets the least" in worked("dictionary")["expected"]["performance"]
-    record = run("example", "dictionary", *options.split())
+    record = told("example", "dictionary", *options.split())
     weights = dict(zip(record["key_tokens"], record["weights"][0], strict=True))
     least = min(weights, key=weights.get)
     (said,) = [note for note in record["notes"] if "expects" in note]
@@ -192,11 +198,11 @@ def test_dictionary_says_which_key_gets_the_least_by_its_own_numbers(options):
 
 
 def test_dictionary_goes_with_every_option_or_says_why_not():
-    assert "Taycan" in attn("example", "dictionary", "-f", "markdown").out
-    assert attn("example", "dictionary", "-f", "csv").out.startswith("query,battery,top speed,")
-    assert run("example", "dictionary", "--top", "2")["condensed"]
-    assert run("example", "dictionary", "-q", "performance")["query_rows"] == [0]
-    assert run("example", "dictionary", "--heads", "2", "--head", "mean")["head"] == "mean"
+    assert "Taycan" in here("example", "dictionary", "-f", "markdown").out
+    assert here("example", "dictionary", "-f", "csv").out.startswith("query,battery,top speed,")
+    assert told("example", "dictionary", "--top", "2")["condensed"]
+    assert told("example", "dictionary", "-q", "performance")["query_rows"] == [0]
+    assert told("example", "dictionary", "--heads", "2", "--head", "mean")["head"] == "mean"
     for options in (["-p", "roles"], ["--pad", "2"], ["-q", "colour"]):
-        ran = attn("example", "dictionary", *options)
+        ran = here("example", "dictionary", *options)
         assert ran.code == 2 and len(ran.err.splitlines()) == 1
