@@ -164,7 +164,8 @@ def _means(
         stop = start + sum(word not in skipped for word in words)
         if stop > start:
             names.append(phrase)
-            rows.append(X[start:stop].mean(axis=0))
+            with np.errstate(over="ignore"):  # infinity is refused where it would make a score
+                rows.append(X[start:stop].mean(axis=0))
         start = stop
     return tuple(names), np.array(rows)
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.attention import compare, softmax
-from attn_cli.pairs import Pairs, dictionary, numbers_of, some
+from attn_cli.pairs import Pairs, numbers_of, some
 from attn_cli.pipeline import trace_phrases
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.examples import Acts
     from attn_cli.trace import Settings, Trace
 
 TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # 0 is the limit: all goes to the largest score
@@ -103,6 +102,7 @@ def look_up(
 ) -> Lookup:
     """Look a query up in a dictionary: exactly, by the nearest key, and softly.
 
+    >>> from attn_cli.pairs import dictionary
     >>> from attn_cli.trace import Settings
     >>> look_up("colour", dictionary([("brand", "Porche"), ("color", "black")]), Settings()).shares[0].value
     'black'
@@ -180,23 +180,27 @@ def _weighted(trace: Trace) -> float | None:
 def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
     """Return the weights at other temperatures, and at the one in force, hottest first."""
     heads = trace.heads if trace.shown.name == "mean" else (trace.shown,)
-    scores = [head.masked_scores[0] for head in heads if head.masked_scores is not None]
+    rows = [head.scores[0] * trace.scale for head in heads if head.scores is not None]
+    may = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[0]
     rungs = []
     for T in sorted({*TEMPERATURES, trace.temperature}, reverse=True):
-        weights = np.mean([_at(row, trace.temperature, T) for row in scores], axis=0)
+        weights = np.mean([_at(np.where(may, row, -np.inf), T) for row in rows], axis=0)
         v = heads[0].v
         mixed = float(weights @ v[:, 0]) if numeric and v is not None and weights.any() else None
         rungs.append(Rung(T, weights, mixed))
     return tuple(rungs)
 
 
-def _at(masked_scores: Array, now: float, T: float) -> Array:
-    """Return the weights that these scores, already divided by a temperature, give at another."""
+def _at(scaled: Array, T: float) -> Array:
+    """Return the weights that scaled scores (-inf where masked) give at a temperature; at 0, the largest share all."""
+    largest = scaled.max()
+    if not np.isfinite(largest):
+        return np.zeros(len(scaled))
     if T:
-        return softmax(masked_scores * (now / T))
-    largest = masked_scores.max()
-    winners = np.isfinite(masked_scores) & np.isclose(masked_scores, largest, rtol=1e-12, atol=0)
-    shared: Array = winners / max(1, winners.sum())
+        with np.errstate(over="ignore"):  # what is that far below the largest gets nothing
+            return softmax((scaled - largest) / T)
+    winners = scaled >= largest - 1e-12 * abs(largest)
+    shared: Array = winners / winners.sum()
     return shared
 
 
@@ -217,8 +221,9 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     blank = [key for key, x in zip(trace.key_tokens, trace.x_key, strict=True) if not x.any()]
     if blank:
         notes.append(f"Without a vector: {some(blank)}. Such a key is found as written, never by meaning.")
-    lengths = np.linalg.norm(trace.x_key, axis=1)
-    uneven = min(lengths[lengths > 0], default=0) < ONE_LENGTH * lengths.max()
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(trace.x_key, axis=1)
+    uneven = min(lengths[lengths > 0], default=0) < ONE_LENGTH * lengths.max() < np.inf
     if uneven and trace.score != "cosine" and trace.projection.source == "identity":
         long, short = int(lengths.argmax()), int(np.where(lengths > 0, lengths, np.inf).argmin())
         sides = ", ".join(f"{some([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
@@ -247,52 +252,3 @@ def _why(trace: Trace, near: int) -> str:
     if trace.projection.source != "identity" or len(trace.head_names) > 1:
         return "the projection changes what is alike"
     return "a score counts the lengths of vectors, too"
-
-
-class Told(NamedTuple):
-    """The worked example: a key as written, a key by likeness, and a query that takes a share of every value."""
-
-    exact: Lookup
-    near: Lookup
-    soft: Lookup
-    claim: str  # what its text expects, and what came out
-
-    @property
-    def trace(self) -> Trace:
-        """The last act's trace, which is the one to go on with; its notes say what came out."""
-        return replace(self.soft.trace, kind="example", notes=(*self.soft.trace.notes, self.claim))
-
-    def to_dict(self, steps: bool = False) -> dict[str, object]:
-        """Return the JSON: the trace of the last act, and all three records as `acts`."""
-        acts = [act.to_dict(steps) for act in (self.exact, self.near, self.soft)]
-        record = self.trace.to_dict(steps)
-        notes = record.pop("notes")
-        return record | {"acts": acts, "notes": notes}
-
-
-def told(acts: Acts, settings: Settings) -> Told:
-    """Tell the worked example; its last keys have no values, so each stands for itself."""
-    pairs = dictionary(acts.pairs.items())
-    itself = dictionary((key, key) for key in acts.keys)
-    # -q names a row of the last act alone.
-    exact, near = (look_up(query, pairs, replace(settings, query=None)) for query in acts.queries)
-    soft = look_up(acts.query, itself, settings)
-    return Told(exact, near, soft, _claim(soft, acts.least))
-
-
-def _claim(found: Lookup, least: str) -> str:
-    """Say whether the key that a text expects to get the least does so."""
-    trace = found.trace
-    places = {key: j for j, key in enumerate(trace.key_tokens) if trace.mask is None or trace.mask[0, j]}
-    expected = f"The text expects {least!r} to get the least"
-    if least not in places:
-        why = "the mask hides it" if least in trace.key_tokens else "it has no vector, and was skipped"
-        return f"{expected}; here {why}."
-    weights = {key: found.weights[j] for key, j in places.items()}
-    last = min(weights, key=lambda key: weights[key])
-    if weights[least] <= weights[last]:
-        return f"{expected}, and it does: {weights[least]:.3f}."
-    return (
-        f"{expected}. With these vectors {last!r} does, with {weights[last]:.3f}; "
-        f"{least!r} gets {weights[least]:.3f}."
-    )

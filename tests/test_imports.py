@@ -19,6 +19,7 @@ LEVELS = [
     {"cli"},
     {"commands", "failures"},
     {"options", "render", "learn"},
+    {"story"},
     {"answers", "comparing", "lookups"},
     {"mistakes", "exercises"},
     {"terminal", "pipeline", "examples"},

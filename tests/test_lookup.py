@@ -121,7 +121,13 @@ def test_numbers_written_differently_are_equal():
 
 
 def test_the_arithmetic_on_the_screen_gives_the_answer_on_the_screen():
-    for values in ((95, 250, 560, 3), (-0.5, 2.25, 0, 1), (1e6, -30, 7, 12345.5), (1e-5, 2e-5, 0, 0)):
+    for values in (
+        (95, 250, 560, 3),
+        (-0.5, 2.25, 0, 1),
+        (1e6, -30, 7, 12345.5),
+        (1e-5, 2e-5, 0, 0),
+        (5e6, 123456789, 1, 0),
+    ):
         pairs = [f"{part.partition('=')[0]}={v!r}" for part, v in zip(PARTS, values, strict=True)]
         shown = here("lookup", "performance", *pairs).out
         line = shown.partition("times its weight:\n")[2].partition("\n")[0]
@@ -131,6 +137,32 @@ def test_the_arithmetic_on_the_screen_gives_the_answer_on_the_screen():
         worked = sum(float(w) * float(v.strip("()")) for w, v in (t.split("*") for t in left.split(" + ")))
         assert float(told) == pytest.approx(worked, abs=1.01 * 10.0**-digits if "e" not in told else 1e-9)
         assert float(told) == pytest.approx(record("performance", *pairs)["answer"], abs=10.0**-digits)
+
+
+@pytest.mark.parametrize("values", [("1e308", "1e308"), ("-1e308", "1e308"), ("1e-320", "0"), ("0", "-0")])
+def test_extreme_numbers_are_weighted_too(values):
+    found = record("colour", *(f"{key}={value}" for key, value in zip(("hue", "color"), values, strict=True)))
+    weights = expected("colour", ["hue", "color"])
+    assert found["answer"] == pytest.approx(dot(weights, map(float, values)))
+    ran = here("lookup", "colour", *(f"{key}={v}" for key, v in zip(("hue", "color"), values, strict=True)))
+    assert ran.code == 0 and not ran.err
+
+
+@pytest.mark.parametrize("T", ["1e-6", "1e300"])
+def test_extreme_temperatures_leave_the_ladder_as_it_is(T):
+    usual = {rung["temperature"]: rung["weights"] for rung in record("colour", *CAR)["temperatures"]}
+    for rung in record("colour", *CAR, "-t", T)["temperatures"]:
+        assert rung["weights"] == pytest.approx(usual.get(rung["temperature"], rung["weights"]))
+        assert sum(rung["weights"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("size", "score", "code"), [("1e200", "cosine", 0), ("1e200", "dot", 65), ("1e308", "cosine", 0)]
+)
+def test_huge_vectors_are_refused_only_where_they_do_not_fit_and_never_warned_of(size, score, code, at):
+    (at / "v.txt").write_text(f"a {size} 1\nb 1 {size}\nc 1 2\n")
+    ran = attn("lookup", "a", "b=1", "a=2", "a c=3", "-e", "./v.txt", "--score", score)
+    assert ran.code == code and "Warning" not in ran.err
 
 
 # The way from soft to hard

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from attn_cli.examples import Acts
-    from attn_cli.lookups import Lookup, Told
+    from attn_cli.lookups import Lookup
     from attn_cli.render.blocks import Block
+    from attn_cli.story import Told
 
 # What a dictionary has no use for: its keys have no order, and there is one query. Its projection is an option of
 # its own, because the default is another.
@@ -92,8 +93,8 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
 
 def show_told(acts: Acts, settings: Settings, view: View) -> None:
     """Compute the worked example of a dictionary, and write it out."""
-    from attn_cli.lookups import told
     from attn_cli.render.lookup import story
+    from attn_cli.story import told
 
     one = told(acts, settings)
     _show(one, story(one, acts, view), view)

@@ -9,7 +9,7 @@ from attn_cli.plain import count
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed
-from attn_cli.trace import Projected, Trace
+from attn_cli.trace import Trace
 from attn_cli.visible import visible
 
 KINDS = {
@@ -93,7 +93,7 @@ def projection(trace: Trace) -> str:
     """Return where W_q, W_k and W_v come from, and their layout."""
     about = trace.projection
     if trace.heads[0].W_q is None:
-        return "Q, K and V as given" if about.source == "given" else _keys_alone(about)
+        return "Q, K and V as given" if about.source == "given" else _keys_alone(trace)
     rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
         if len(trace.head_names) > 1:
@@ -107,10 +107,12 @@ def projection(trace: Trace) -> str:
     return f"W: {about.name}, layout {about.layout} ({rule})"
 
 
-def _keys_alone(about: Projected) -> str:
+def _keys_alone(trace: Trace) -> str:
     """Return where Q and K come from, where the values are no word vectors but given."""
+    about = trace.projection
     if about.source == "identity":
-        return "Q and K are the vectors themselves, V the values"
+        split = ", columns split" if len(trace.head_names) > 1 else ""
+        return f"Q and K are the vectors themselves{split}; V are the values"
     seed = "" if about.seed is None else f", seed {about.seed}"
     return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
 

@@ -8,18 +8,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_cli.examples import Acts
-from attn_cli.lookups import Lookup, Told
+from attn_cli.lookups import Lookup
 from attn_cli.plain import count
 from attn_cli.render.about import closing, formula, quoted
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.row import one_row, row_table
 from attn_cli.render.text import listed
+from attn_cli.story import Told
 from attn_cli.view import View
 
 MOST_KEYS = 12
 MOST_TERMS = 8
 LONGEST_VALUE = 200
+MILLION = 1e6
+LARGEST = 1e15  # beyond it, numbers are written with eight digits
 EXACT, NEAR, SOFT = (
     "1. A dictionary: the key as written",
     "2. A forgiving dictionary: the nearest key",
@@ -149,13 +152,13 @@ def _sum(found: Lookup) -> str:
     terms = [f"{_weight(weights[j], digits)}×{_factor(numbers[j])}" for j in kept]
     if len(order) > len(kept):
         rest = sum(weights[j] * numbers[j] for j in order if j not in set(kept))
-        terms.append(f"({len(order) - len(kept):,} more: {plain(rest, decimals)})")
-    return f"{' + '.join(terms)} = {plain(found.answer, decimals)}"
+        terms.append(f"({len(order) - len(kept):,} more: {_rounded(rest, decimals)})")
+    return f"{' + '.join(terms)} = {_rounded(found.answer, decimals)}"
 
 
 def _digits(found: Lookup) -> tuple[int, int]:
     """Return the digits of weights, and those of the answer that hold when it is worked out from such weights."""
-    most = sum(map(abs, found.numbers or ()))
+    most = min(LARGEST, sum(map(abs, found.numbers or ())))
     size = math.ceil(math.log10(most)) if most else 0
     digits = min(8, max(4, size + 2))
     return digits, min(8, max(0, digits - size))
@@ -165,8 +168,16 @@ def _weight(weight: float, digits: int) -> str:
     return f"{weight:.{digits}f}" if weight == 0 or weight >= 10.0**-digits else f"{weight:.1e}"
 
 
+def _rounded(number: float, decimals: int) -> str:
+    """Return a weighted value with these decimals; a huge one with eight digits."""
+    if abs(number) >= LARGEST:
+        return f"{number:.8g}"
+    return plain(number, decimals) if abs(number) < MILLION else f"{number:.{decimals}f}"
+
+
 def _factor(number: float) -> str:
-    return plain(number, 8) if number >= 0 else f"({plain(number, 8)})"
+    shown = f"{number:.15g}"
+    return shown if number >= 0 else f"({shown})"
 
 
 def _ladder(found: Lookup) -> Iterator[Block]:
@@ -189,7 +200,7 @@ def _ladder(found: Lookup) -> Iterator[Block]:
     if found.answer is not None:
         decimals = _digits(found)[1]
         answers = [
-            f"{plain(rung.answer, decimals)} at {plain(rung.temperature)}"
+            f"{_rounded(rung.answer, decimals)} at {plain(rung.temperature)}"
             for rung in found.ladder
             if rung.answer is not None
         ]
