@@ -1,4 +1,4 @@
-"""The worked example of a dictionary, told as its text tells it: three lookups, and what the text expects of the last."""
+"""The worked example of a dictionary, told as its text tells it: three lookups, and whether it foresees the last."""
 
 from __future__ import annotations
 
