@@ -385,7 +385,7 @@ def test_a_learned_projection_is_refused_and_another_works(at):
 
 def test_settings_that_need_a_text_are_refused():
     pairs = dictionary(pairs_from(CAR))
-    for odd in (Settings(pad=2), Settings(positions="sinusoidal"), Settings(round=1)):
+    for odd in (Settings(pad=2), Settings(positions="sinusoidal")):
         with pytest.raises(UsageError, match="dictionary"):
             look_up("colour", pairs, odd)
 
