@@ -74,11 +74,17 @@ def screen(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     if view.format == "html":
         from attn_cli.render.html import html
 
-        return html(blocks, view)
+        return _portable(html(blocks, view), terminal)
     if view.format == "svg":
         from attn_cli.render.svg import svg
 
-        return svg(blocks, view)
+        return _portable(svg(blocks, view), terminal)
     from attn_cli.render.draw import draw
 
     return terminal.paint(draw(blocks, view, terminal))
+
+
+def _portable(page: str, terminal: Terminal) -> str:
+    """Return a page, which is UTF-8, in ASCII where the output is not: its characters by their numbers."""
+    is_utf8 = terminal.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+    return page if is_utf8 else page.encode("ascii", "xmlcharrefreplace").decode()

@@ -31,6 +31,7 @@ class Formula(NamedTuple):
 
     text: str
     before: str = ""  # words in front, which may hold tokens
+    latex: str = ""  # the same as the paper writes it, for LaTeX
 
 
 class Matrix(NamedTuple):

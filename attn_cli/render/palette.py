@@ -29,6 +29,13 @@ _LIGHT_16 = ((15, 0), (7, 0), (6, 0), (4, 15), (0, 15))
 
 BOLD = Style(bold=True)
 
+RGB = tuple[int, int, int]
+
+
+def page_ramp(palette: str | None) -> str:
+    """Return the ramp of a page: the one asked for, else one for white paper."""
+    return palette or "blues"
+
 
 def ramp_name(palette: str | None, terminal: Terminal) -> str:
     """Return the chosen ramp's name: the one asked for, else one that suits the background."""
@@ -44,7 +51,7 @@ def shades(name: str, colors: int) -> tuple[Style, ...]:
 def _shades(name: str, colors: int) -> tuple[Style, ...]:
     # A Style remembers the codes of the first terminal that it was drawn on: each kind has its own.
     return tuple(
-        Style(color=Color.from_rgb(*_text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in _ramp(name)
+        Style(color=Color.from_rgb(*text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in ramp(name)
     )
 
 
@@ -61,16 +68,20 @@ def inks(name: str, colors: int) -> tuple[Style, ...]:
     if colors == 16:
         order = (4, 6, 2, 3) if name in DARK else (6, 4, 0)
         return tuple(Style(color=Color.from_ansi(order[i * len(order) // SHADES])) for i in range(SHADES))
-    ramp = _ramp(name)
+    return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in strong(name))
+
+
+def strong(name: str) -> list[RGB]:
+    """Return SHADES colours that stand out from the background; the ramp's faint end is left out."""
+    colors = ramp(name)
     skip = SHADES // 3
-    chosen = [ramp[skip + i * (SHADES - 1 - skip) // (SHADES - 1)] for i in range(SHADES)]
-    return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in chosen)
+    return [colors[skip + i * (SHADES - 1 - skip) // (SHADES - 1)] for i in range(SHADES)]
 
 
-def _ramp(name: str) -> list[tuple[int, int, int]]:
+def ramp(name: str) -> list[RGB]:
     """Return SHADES colours (red, green, blue), linear between the ramp's anchors."""
     anchors = [bytes.fromhex(code) for code in (DARK | LIGHT)[name].split()]
-    ramp = []
+    colors = []
     for i in range(SHADES):
         place = i * (len(anchors) - 1) / (SHADES - 1)
         low = min(int(place), len(anchors) - 2)
@@ -78,11 +89,11 @@ def _ramp(name: str) -> list[tuple[int, int, int]]:
         red, green, blue = (
             round(a + (b - a) * share) for a, b in zip(anchors[low], anchors[low + 1], strict=True)
         )
-        ramp.append((red, green, blue))
-    return ramp
+        colors.append((red, green, blue))
+    return colors
 
 
-def _text_on(rgb: tuple[int, int, int]) -> tuple[int, int, int]:
+def text_on(rgb: RGB) -> RGB:
     """Return black or white, whichever stands out more (WCAG 2 relative luminance)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -22,6 +22,7 @@ MOST_FOCUS = 3
 MOST_MAPPED = 60
 MOST_FOUND = 4
 HALF = 0.5
+PAGES = ("latex", "html", "svg")  # with shades, as on a terminal, and as wide as a page
 
 
 def table(trace: Trace, view: View) -> Iterator[Block]:
@@ -87,7 +88,7 @@ def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
 
 def _fits_maps(trace: Trace, view: View) -> bool:
     """Tell whether small maps of all heads say enough: a format without shades, or --precision, wants numbers."""
-    is_drawn = view.format in (None, "table") and view.precision is None
+    is_drawn = view.format in (None, "table", *PAGES) and view.precision is None
     return (
         is_drawn and trace.whole and len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
     )
@@ -109,7 +110,8 @@ def _drawn_heads(trace: Trace) -> tuple[Head, ...]:
 def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     listed = list(trace.listed)
     cells = len(listed) * len(trace.key_tokens)
-    crowded = view.width is not None and cells > MOST_CELLS and view.precision is None
+    is_bounded = view.width is not None or view.format in PAGES
+    crowded = is_bounded and cells > MOST_CELLS and view.precision is None
     if not trace.whole or crowded:
         yield from _links(trace, head)
         return

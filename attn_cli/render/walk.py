@@ -38,7 +38,8 @@ def walk(trace: Trace, only: Sequence[str] = ()) -> Iterator[Block]:
         if only and step.name not in only:
             continue
         yield Heading(f"{number}. {step.title}", 3)
-        yield Formula(step.formula.format(**facts) + _shape(trace, head, step.name))
+        paper = step.latex if _is_as_in_paper(trace, head, step.name) else ""
+        yield Formula(step.formula.format(**facts) + _shape(trace, head, step.name), latex=paper)
         yield from blocks
         if step.name in ("weights", "output") and _is_shut(trace, head):
             yield Say(f"{quoted(trace.query_tokens[trace.focus[0]])} may look at nothing: zeros.")
@@ -50,6 +51,19 @@ def walk(trace: Trace, only: Sequence[str] = ()) -> Iterator[Block]:
 def _is_shut(trace: Trace, head: Head) -> bool:
     """Tell whether the row that the sentences speak of is fully masked."""
     return not head.weights[trace.held(trace.focus[0])].any()
+
+
+def _is_as_in_paper(trace: Trace, head: Head, name: str) -> bool:
+    """Tell whether the paper's formula is right for this trace, and says more than the one in words."""
+    scaled = trace.score == "scaled" and trace.temperature == 1
+    return {
+        "x_query": True,
+        "W_q": trace.projection.layout != "out-in" and not (trace.learned and _passes_on(head)),
+        "scores": trace.score != "cosine",
+        "scaled_scores": scaled,
+        "weights": scaled and trace.mask is None and head.position_scores is None,
+        "output": True,
+    }.get(name, False)
 
 
 def _shape(trace: Trace, head: Head, name: str) -> str:

@@ -1,0 +1,181 @@
+"""Compile what `-f latex` writes: `python -m tests.latex` (needs pdflatex; not part of the tests).
+
+Each command line below is run, and what it writes is compiled alone and inside a document of another class. It
+fails on any error, and on anything that stands out over the edge by more than a few points. With a folder as its
+argument it leaves the PDF files there, to be looked at.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from attn_cli import errors
+from tests.shell import attn
+
+NEEDED = "apt-get install texlive-latex-recommended texlive-pictures lmodern"
+MOST_OVER = 2.0  # points
+
+FOX = "The quick brown fox jumps over the lazy dog"
+SIXTY = " ".join(f"word{n}" for n in range(60))
+HOSTILE = (
+    r"\input{/etc/passwd} \ { } {{ }} $ $x$ & # ^ _ ~ % %% -- --- ?` !` `` '' ,, << >> \" \"\" | * ** [ ] [red] [2em] "
+    r"\\ \end{tabular} \par \csname ^^M ^^5c \begin{document} \end{document} \def\x{ }\iffalse \fi \attnend"
+)
+LATIN = "".join(chr(code) for code in range(0xA1, 0x180) if code != 0xAD)
+BEYOND = (
+    "你好 注意力 かな 한국어 λόγος Ωμέγα ὦ мир שלום سلام हिन्दी \U0001f469\u200d\U0001f4bb 🦊 ☕\ufe0f"
+    " q\u0303 x\u0302\u0302 ế ǖ ﬁ ½ ² € ™ ∑ ∫ 𝔸"
+    " \u202eevil a\u200bb \x1b[31m cafe\u0301 „so“ «et» ‹là› ‘a’ “b” – — … × · √ → ≤ ∞ ᵀ −"
+)
+
+# Each is what follows `attn`; a command that can write LaTeX belongs here with its hardest case.
+LINES: list[list[str]] = [
+    ["self", FOX],
+    ["self", FOX, "--palette", "viridis"],
+    ["self", FOX, "--palette", "greys", "--precision", "9"],
+    ["self", FOX, "--color", "never"],
+    ["self", FOX, "--width", "40"],
+    ["self", FOX, "--width", "20"],
+    ["self", FOX, "--head", "all"],
+    ["self", FOX, "--head", "all", "--precision", "2"],
+    ["self", FOX, "--steps"],
+    ["self", FOX, "-q", "fox"],
+    ["self", FOX, "--top", "7"],
+    ["self", "one"],
+    ["masked", FOX, "--head", "all"],
+    ["cross", FOX, "My cat sleeps"],
+    ["explain", FOX],
+    ["explain", FOX, "--score", "cosine", "-t", "0.5"],
+    ["explain", FOX, "--layout", "out-in", "-p", "random", "--heads", "2", "--mask", "window:1"],
+    ["self", FOX, "-p", "roles-deep", "--steps"],
+    ["example", "coffee", "--mask", "causal", "--steps"],
+    ["example", "day1"],
+    ["example", "a2", "--steps"],
+    ["self", SIXTY, "-p", "identity"],
+    ["self", SIXTY, "-p", "identity", "--precision", "3"],
+    ["self", " ".join([SIXTY, SIXTY]), "-p", "identity"],
+    ["self", SIXTY, "--head", "all"],
+    ["self", " ".join([FOX] * 220)],
+    ["self", " ".join([FOX] * 20), "--top", "3"],
+    ["self", HOSTILE, "--tokenizer", "whitespace"],
+    ["explain", HOSTILE, "--tokenizer", "whitespace"],
+    ["self", HOSTILE, "--tokenizer", "characters"],
+    ["self", HOSTILE, "--tokenizer", "whitespace", "--head", "all"],
+    ["self", HOSTILE, "--tokenizer", "whitespace", "--top", "4"],
+    ["self", BEYOND, "--tokenizer", "whitespace"],
+    ["self", BEYOND, "--tokenizer", "whitespace", "--head", "all"],
+    ["self", LATIN, "--tokenizer", "characters", "--top", "2"],
+    ["self", "a " + "x" * 5000 + " " + "W" * 5000 + " " + "你" * 5000, "--tokenizer", "whitespace"],
+    ["explain", "x" * 5000 + " " + "你" * 5000, "--tokenizer", "whitespace"],
+]
+
+# The same file inside documents of one's own: another size, another font, a quotation mark that babel made active.
+INSIDE = {
+    "paper": r"""
+\documentclass[12pt,a5paper]{article}
+\usepackage[T1]{fontenc}
+\usepackage{amsmath,amssymb,booktabs,graphicx}
+\usepackage[table]{xcolor}
+\begin{document}
+\catcode`\"=\active \def"{\errmessage{A quotation mark was obeyed}}
+Before. \input{inside} Between. \input{inside} After.
+\end{document}
+""",
+    "slide": r"""
+\documentclass[aspectratio=169,xcolor=table]{beamer}
+\usepackage{booktabs}
+\newcommand{\attntitle}[1]{}
+\newcommand{\attnaside}[1]{}
+\begin{document}
+\begin{frame}{A slide}\input{inside}\end{frame}
+\end{document}
+""",
+}
+ON_SLIDES = (0, 1, 3, 13, 19)  # the lines whose result is to fit a slide
+
+
+class Compiled(NamedTuple):
+    """How a compilation ended: what is wrong ("" if nothing is), and how many pages there are."""
+
+    wrong: str
+    pages: int
+
+
+def compiled(folder: Path, name: str, engine: str = "pdflatex") -> Compiled:
+    """Compile `name`.tex in the folder, without running any program from within it."""
+    options = ["-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
+    done = subprocess.run(
+        [engine, *options, f"{name}.tex"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"max_print_line": "1000", "openin_any": "p"},
+        timeout=120,
+        encoding="utf-8",
+        errors="replace",
+    )
+    log = done.stdout
+    pages = re.search(r"Output written on \S+ \((\d+) page", log)
+    return Compiled(_wrong(done.returncode, log), int(pages[1]) if pages else 0)
+
+
+def _wrong(code: int, log: str) -> str:
+    error = re.search(r"^! .*", log, re.M)
+    if code or error:
+        return error[0] if error else f"exit code {code}"
+    over = [float(points) for points in re.findall(r"Overfull \\[hv]box \(([\d.]+)pt too", log)]
+    if max(over, default=0.0) > MOST_OVER:
+        return f"{max(over):.1f} points over the edge"
+    missing = re.search(r"Missing character: .*", log)
+    return missing[0] if missing else ""
+
+
+def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> Compiled:
+    """Write what a command line shows, and compile it alone, then inside other documents."""
+    ran = attn(*line, "-o", str(folder / f"{name}.tex"), timeout=120)
+    if ran.code:
+        return Compiled(f"attn: {ran.err}", 0)
+    found = compiled(folder, name)
+    shutil.copy(folder / f"{name}.tex", folder / "inside.tex")
+    for other in inside:
+        wrong = compiled(folder, other).wrong
+        if wrong and not found.wrong:
+            found = Compiled(f"in {other}: {wrong}", 0)
+    return found
+
+
+def named(line: list[str]) -> str:
+    """Return a command line, cut to be read."""
+    text = shlex.join(["attn", *line])
+    return text if len(text) <= 70 else f"{text[:50]} ... {text[-15:]}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write, compile, and say how it went; 1 if anything is wrong, 69 if there is no pdflatex."""
+    if shutil.which("pdflatex") is None:
+        print(f"pdflatex is not installed. Try: {NEEDED}", file=sys.stderr)
+        return errors.NO_EXTRA
+    kept = Path(arguments[0]) if arguments else None
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = kept or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in INSIDE.items():
+            (folder / f"{name}.tex").write_text(text, encoding="utf-8")
+        for n, line in enumerate(LINES):
+            found = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n in ON_SLIDES else ["paper"])
+            failed += bool(found.wrong)
+            print(f"{n:02d}  {found.wrong or 'fine':40}  {found.pages:3} pages  {named(line)}", flush=True)
+    print(f"{len(LINES) - failed} of {len(LINES)} compile.")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
