@@ -109,7 +109,7 @@ def given_tokens(tokens: list[str], **options: object) -> Trace:
 TEXT = " ".join(HOSTILE)
 LIKE_SPACE = "\x1c\x1d\x1e\x1f\x85"  # space to Python, but nothing that a reader would see as space
 TOKENS = [token for token in re.split(f"[^\\S{LIKE_SPACE}]+", TEXT) if token]
-FORMATS = ["table", "bars", "markdown", "csv", "tsv", "json", "jsonl"]
+FORMATS = ["table", "bars", "markdown", "latex", "html", "svg", "csv", "tsv", "json", "jsonl"]
 
 
 def test_the_hostile_text_holds_what_it_should():

@@ -49,10 +49,10 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
 
 
 def _written(text: str, terminal: Terminal) -> str:
-    """Return arithmetic in the terminal's characters; it holds no token."""
-    if terminal.unicode:
-        return text
-    return re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
+    """Return arithmetic in the terminal's characters; it holds no token, and is inert all the same."""
+    if not terminal.unicode:
+        text = re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
+    return terminal.text(text)
 
 
 def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
@@ -67,7 +67,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         row_labels=block.rows,
         column_labels=columns,
         values=values,
-        corner=block.corner,
+        corner=terminal.text(block.corner),
         sums=block.sums,
         is_weights=block.is_weights,
         shaded=block.shaded,

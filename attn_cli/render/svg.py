@@ -116,4 +116,4 @@ def _text(text: str, place: int, top: int, style: Style | None, ink: str) -> Ite
     length = f' textLength="{wide * CELL}" lengthAdjust="spacingAndGlyphs"' if wide else ""
     look = ' font-weight="bold"' if style is not None and style.bold else ""
     fill = f' fill="{ink}"' if ink else ""
-    yield f'<text x="{x}" y="{top + BASE}"{length}{look}{fill}>{escape(shown)}</text>'
+    yield f'<text x="{x}" y="{top + BASE}"{length}{look}{fill}>{escape(visible(shown))}</text>'

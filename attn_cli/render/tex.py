@@ -154,7 +154,7 @@ def arithmetic(text: str) -> str:
     r"""Return a formula of attn's in LaTeX: numbers, names and signs in mathematics, words as words.
 
     >>> arithmetic("weights = softmax(q·k / √4)")
-    'weights $=$ softmax$(q\\cdot k / \\sqrt{4})$'
+    'weights $=$ softmax$(q\\cdot k/\\sqrt{4})$'
     """
     parts: list[str] = []
     run: list[str] = []  # the mathematics since the last word, with the spaces in it

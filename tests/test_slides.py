@@ -1,0 +1,530 @@
+"""What goes on slides: LaTeX, HTML and SVG are whole, inert, self-contained, and say what the screen says."""
+
+import json
+import math
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from attn_cli import Settings
+from attn_cli.matrices import Given
+from attn_cli.pipeline import trace_matrices
+from attn_cli.render import render, screen
+from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.svg import ALONG, CELL, UP
+from attn_cli.render.tex import HELPERS, arithmetic, escape, prose
+from attn_cli.terminal import Terminal
+from attn_cli.view import View
+from attn_cli.visible import visible
+from tests import latex
+from tests.latex import BEYOND, FOX, HOSTILE, LATIN, SIXTY
+from tests.shell import attn, here
+from tests.test_hostile import TOKENS
+
+FORMATS = ["latex", "html", "svg"]
+PAGES = ["html", "svg"]
+SVG = "{http://www.w3.org/2000/svg}"
+LINES = [
+    ["self", FOX],
+    ["masked", FOX, "--head", "all", "--palette", "cividis"],
+    ["explain", FOX],
+    ["example", "coffee", "--mask", "causal", "--steps"],
+    ["self", FOX, "--head", "all", "--precision", "2", "--color", "never"],
+    ["self", SIXTY, "-p", "identity", "--width", "40"],
+    ["self", HOSTILE, "--tokenizer", "whitespace"],
+    ["explain", BEYOND, "--tokenizer", "whitespace"],
+]
+ANY = [*TOKENS, *HOSTILE.split(), *BEYOND.split(), *LATIN, '"', "x" * 5000, "你" * 5000]
+
+
+def shown(*args):
+    """What attn prints in this process; it must end well, and say nothing else."""
+    ran = here(*args)
+    assert (ran.code, ran.err) == (0, ""), ran.err
+    return ran.out
+
+
+def attending(tokens, **options):
+    """Attend from tokens that no tokenizer would let through."""
+    draw = np.random.default_rng(0)
+    arrays = {name: draw.standard_normal((len(tokens), 3)) for name in "QKV"}
+    made = Given("given", arrays, tokens=tuple(tokens), context_tokens=tuple(tokens))
+    return trace_matrices("self", made, Settings(**options))
+
+
+def drawn(blocks, format, **options):
+    return screen(blocks, View(format=format, **options), Terminal())
+
+
+def page(text):
+    """An HTML page as a tree: it is XML too, but for its first line."""
+    first, _, rest = text.partition("\n")
+    assert first == "<!doctype html>"
+    return ET.fromstring(rest)
+
+
+def parsed(format, text):
+    return page(text) if format == "html" else ET.fromstring(text)
+
+
+def words(tree):
+    """All that a reader of the page can see."""
+    seen = [element for element in tree.iter() if element.tag not in ("style", "title")]
+    return " ".join(part for element in seen for part in (element.text, element.tail) if part)
+
+
+def weights_of(tree):
+    """The numbers in the cells of each matrix of a page, row by row."""
+    tables = [table for table in tree.iter("table") if "weights" in table.get("class", "")]
+    return [
+        [[cell.text for cell in row.iter("td") if cell.get("class") != "sum"] for row in table.iter("tr")][1:]
+        for table in tables
+    ]
+
+
+# Every screen, in every form.
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(line)[:40])
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_screen_is_well_formed_self_contained_and_the_same_each_time(format, line):
+    text = shown(*line, "-f", format)
+    assert text == shown(*line, "-f", format)
+    assert text.endswith("\n")
+    if format == "latex":
+        assert_whole(text)
+        return
+    tree = parsed(format, text)
+    tags = {element.tag.removeprefix(SVG) for element in tree.iter()}
+    assert not tags & {"script", "link", "img", "iframe", "image", "use", "foreignObject", "object", "base"}
+    names = {name for element in tree.iter() for name in element.attrib}
+    assert not {name for name in names if name.endswith(("href", "src")) or name.startswith("on")}
+    own = "".join(style.text for style in tree.iter("style"))
+    assert not re.search(r"url\(|@import|@font-face|http", own)
+    assert format == "svg" or "http" not in text.replace(HOSTILE, "")
+
+
+def assert_whole(text):
+    """A LaTeX file: ASCII, its groups and environments closed, and no row with too few or too many cells."""
+    assert text.isascii() and all(char.isprintable() or char == "\n" for char in text)
+    assert balance(text) == 0
+    for name in ("tabular", "document"):
+        assert text.count(f"\\begin{{{name}}}") == text.count(f"\\end{{{name}}}")
+    for spec, body in re.findall(r"\\begin\{tabular\}(?:\[t\])?\{(.*?)\}\n(.*?)\\end\{tabular\}", text, re.S):
+        columns = len(re.sub(r"@\{.*?\}", "", spec.replace(r"@{\ }", "")).replace("}", ""))
+        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert rows
+        for row in rows:
+            spanned = sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", row))
+            assert len(re.findall(r"(?<!\\)&", row)) + 1 + spanned == columns, row
+
+
+def balance(text):
+    """Open braces less closed ones; it must never be below zero."""
+    depth = 0
+    for mark in re.findall(r"\\.|%[^\n]*|[{}]", text):
+        depth += {"{": 1, "}": -1}.get(mark, 0)
+        assert depth >= 0
+    return depth
+
+
+WORDS = """
+alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho tau upsilon phi chi 12.5 psi omega
+0.750 aleph masked beth gimel dalet 0.500 1.50
+"""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_kind_of_block_is_drawn(format):
+    values = np.array([[0.25, np.nan], [0.5, 1.0]])
+    text = drawn(
+        [
+            Heading("alpha", 1),
+            Heading("beta"),
+            Heading("gamma", 3),
+            Say("delta"),
+            Say(""),
+            Say("epsilon", quiet=True),
+            Formula("1 + 2 = 3", "zeta:"),
+            Matrix(["eta", "theta"], ["iota", "kappa"], values, "lambda", ["0.25", "1.50"], True, True),
+            Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [values, values], 1.0, [0, 1]),
+            Columns(["upsilon", "phi"], [["chi", "12.5"]]),
+            Links([("psi", [("omega", "0.750")]), ("aleph", [])]),
+            Bars("beth", [("gimel", 0.5), ("dalet", None)], 1.0),
+        ],
+        format,
+    )
+    for word in WORDS.split():
+        assert word in (words(parsed(format, text)) if format != "latex" else text), word
+
+
+# The numbers.
+
+
+def test_the_numbers_are_those_of_the_formula():
+    """Scores 2, 1, 1: the first lesson's matrix."""
+    parts = [math.exp(score) for score in (2, 1, 1)]
+    row = [f"{part / sum(parts):.3f}".removeprefix("0") for part in parts]
+    (cells,) = weights_of(page(shown("example", "day1", "-f", "html")))
+    assert cells == [row, row[1:] + row[:1]]
+    body = shown("example", "day1", "-f", "latex")
+    assert re.findall(r"\\attncell\{.{6}\}\{.{6}\}\{([.\d]+)\}", body) == [*row, *row[1:], row[0]]
+    found = texts(shown("example", "day1", "-f", "svg"))
+    for number in row:
+        assert number in found
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_masked_is_a_dash_and_never_zero(format):
+    text = shown("example", "coffee", "--mask", "causal", "-f", format)
+    if format == "html":
+        (cells,) = weights_of(page(text))
+        assert [[cell == "–" for cell in row] for row in cells] == [
+            [j > i for j in range(3)] for i in range(3)
+        ]
+        assert text.count('title="masked">–<') == 3
+    elif format == "latex":
+        body = text[text.index("midrule") : text.index("bottomrule")]
+        assert [row.count("& --") for row in body.splitlines() if "&" in row] == [2, 1, 0]
+    else:
+        assert [run.strip() for run in texts(text)].count("–") == 3
+    assert ".000" not in text.replace("1.000", "")
+
+
+def texts(text):
+    """The runs of text of an SVG."""
+    return [element.text for element in ET.fromstring(text).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_fixed_precision_shows_every_number_whole_however_many_columns(format):
+    text = shown("self", SIXTY, "-p", "identity", "-f", format, "--precision", "4")
+    if format == "html":
+        numbers = [cell for table in weights_of(page(text)) for row in table for cell in row]
+    elif format == "latex":
+        numbers = re.findall(r"\\attncell\{.{6}\}\{.{6}\}\{(.*?)\}", text)
+    else:
+        numbers = [run for run in texts(text) if re.fullmatch(r"\.\d+|1\.000", run) and run != "1.000"]
+        numbers = numbers[: 60 * 60]
+    assert len(numbers) == 60 * 60
+    assert all(re.fullmatch(r"\.\d{4}|1\.000", number) for number in numbers)
+
+
+@pytest.mark.parametrize("format", ["latex", "html"])
+def test_many_columns_lose_digits_then_numbers_and_the_reader_is_told(format):
+    few = drawn([matrix(12)], format)
+    more = drawn([matrix(18)], format)
+    many = drawn([matrix(60)], format)
+    most = drawn([matrix(90)], format)
+    assert "To fit" not in few
+    assert "To fit: two digits." in more
+    assert "To fit: shades without numbers." in prose_of(format, many)
+    assert "columns 0 to 44 of 90" in prose_of(format, most).lower()
+    assert "The columns stand in 2 tables." in prose_of(format, most)
+    cells = len(re.findall(r"\\attnheat\{" if format == "latex" else 'class="heat s', most))
+    assert cells == 90 * 90
+
+
+def matrix(n):
+    names = [f"w{i:02d}" for i in range(n)]
+    weights = np.random.default_rng(n).dirichlet(np.ones(n), n)
+    return Matrix(names, names, weights, "query\\key", [], True, True)
+
+
+def prose_of(format, text):
+    return words(page(text)) if format == "html" else text
+
+
+def test_a_wider_page_shows_more():
+    narrow, wide = (drawn([matrix(18)], "html", width=width) for width in (60, 200))
+    assert "shades without numbers" in narrow and "To fit" not in wide
+
+
+def test_large_matrices_become_links():
+    for format in FORMATS:
+        text = shown("self", " ".join([FOX] * 30), "-f", format)
+        assert "too many to draw" in text
+        assert len(text) < 40_000
+
+
+def test_unshaded_matrices_never_lose_their_numbers():
+    values = np.random.default_rng(0).standard_normal((2, 400))
+    block = Matrix(["a", "b"], [str(j) for j in range(400)], values, "X")
+    (fitted,) = [drawn([block._replace(fits=True)], "html")]
+    assert "more columns" in fitted
+    whole = drawn([block], "latex")
+    shown_numbers = re.findall(r"(?:\$-\$)?\d\.\d{1,3}(?= )", whole)
+    assert len(shown_numbers) == 800
+
+
+@pytest.mark.parametrize("format", PAGES)
+def test_a_page_is_as_it_was_where_the_output_has_few_characters(format):
+    line = ["self", "café 你好 fox", "-f", format]
+    plain = attn(*line, env={"PYTHONIOENCODING": "ascii"}).out
+    assert plain.isascii()
+    assert words(parsed(format, plain)) == words(parsed(format, shown(*line)))
+
+
+# Colours.
+
+
+def luminance(code):
+    """Relative luminance as WCAG 2 defines it."""
+    parts = [int(code[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def colour_pairs(format, text):
+    if format == "latex":
+        return re.findall(r"\\attncell\{(\w{6})\}\{(\w{6})\}", text)
+    if format == "html":
+        return re.findall(r"\.s\d+ \{ background: #(\w{6}); color: #(\w{6}); \}", text)
+    tree = ET.fromstring(text)
+    boxes = [
+        (*(float(rect.get(name, 0)) for name in ("x", "y", "width")), rect.get("fill")[1:])
+        for rect in tree.iter(f"{SVG}rect")
+    ]
+    pairs = []
+    for run in tree.iter(f"{SVG}text"):
+        x, y = float(run.get("x")), float(run.get("y"))
+        behind = [b for b in boxes if b[0] <= x < b[0] + b[2] and b[1] <= y < b[1] + 24] or boxes[:1]
+        ink = run.get("fill") or next(g.get("fill") for g in tree.iter(f"{SVG}g"))
+        pairs.append((behind[-1][3], ink[1:]))
+    return pairs
+
+
+@pytest.mark.parametrize("palette", ["viridis", "cividis", "blues", "greys"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_number_can_be_read_on_its_shade(format, palette):
+    values = np.linspace(0, 1, 64).reshape(8, 8)
+    block = Matrix(list("abcdefgh"), list("abcdefgh"), values, "", [], True, True)
+    pairs = colour_pairs(format, drawn([Heading("A", 1), block], format, palette=palette))
+    assert len({back for back, _ in pairs}) >= 60
+    assert min(contrast(back, ink) for back, ink in pairs) >= 4.5
+
+
+@pytest.mark.parametrize("format", PAGES)
+def test_a_palette_for_dark_backgrounds_makes_a_dark_page_with_readable_text(format):
+    for palette, is_dark in ((None, False), ("blues", False), ("viridis", True), ("cividis", True)):
+        text = drawn([Heading("A", 1)], format, palette=palette)
+        if format == "html":
+            back, ink = re.search(r"background: #(\w+); color: #(\w+); \}\nh1", text).groups()
+            back, ink = (code * 2 if len(code) == 3 else code for code in (back, ink))
+        else:
+            ((back, ink),) = colour_pairs("svg", text)
+        assert (luminance(back) < 0.2) is is_dark
+        assert contrast(back, ink) > 12
+
+
+def test_the_largest_weight_has_the_ramps_last_colour_and_the_least_its_first():
+    text = drawn(
+        [Matrix(["a"], ["x", "y"], np.array([[0.25, 0.75]]), shaded=True)], "latex", palette="viridis"
+    )
+    assert [back for back, _ in colour_pairs("latex", text)] == ["440154", "FDE725"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_colour_there_is_none_and_every_number_stays(format):
+    text = shown("self", SIXTY, "-p", "identity", "-f", format, "--color", "never")
+    hues = set(re.findall(r'#(?!fff\b|111\b|000\b|ffffff|111111)\w{3,6}(?=["; ])', text))
+    if format != "svg":
+        assert "shades without numbers" not in text
+    assert not hues and "attncell{" not in text.replace("\\providecommand{\\attncell}", "")
+
+
+# Tokens are shown, never obeyed.
+
+TAGS = "html head meta title style body h1 p code div table thead tbody tr th td span svg rect g text"
+
+
+@pytest.mark.parametrize("format", PAGES)
+def test_a_hostile_token_is_text_on_a_page(format):
+    tree = parsed(format, render(attending(ANY[:80]), View(format=format, width=200), Terminal()))
+    assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= set(TAGS.split())
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4))
+@example(['"><script>', "</title>", "]]>", "\ud800"])
+@example(["&#0;", "\x00", "\ufffe", "\U000e0001"])
+def test_any_token_makes_a_well_formed_page_that_shows_it(tokens):
+    blocks = [Heading(tokens[0], 1), Say(tokens[-1]), Formula("1 + 1", tokens[0])]
+    blocks += [Links([(tokens[0], [(token, "1.000") for token in tokens])])]
+    blocks += [Bars(tokens[0], [(token, 0.5) for token in tokens], 1.0)]
+    blocks += [Matrix(tokens, tokens, np.zeros((len(tokens), len(tokens))), tokens[0], shaded=True)]
+    text = drawn(blocks, "html")
+    tree = page(text)
+    seen = words(tree) + "".join(element.get("title", "") for element in tree.iter())
+    assert all(visible(token) in seen for token in tokens)
+    HTMLParser().feed(text)
+    ET.fromstring(drawn(blocks, "svg"))
+    assert_whole(drawn(blocks, "latex"))
+
+
+SAFE_NAMES = """
+textbackslash textasciicircum textasciitilde textless textgreater textbar ttfamily char kern u r H v c d b i j k
+ensuremath attnchar attnletter mathrm frac times cdot div pm neg surd infty to leftarrow leq geq neq approx in circ
+mu top allowbreak acute grave ddot dots S P ss ae oe AE OE o O l L pounds dag ddag textendash textemdash
+textquoteleft textquoteright textquotedblleft textquotedblright textexclamdown textquestiondown dh DH dj DJ th TH
+ng NG guillemotleft guillemotright guilsinglleft guilsinglright quotedblbase quotesinglbase texteuro textcopyright
+textregistered texttrademark textcent textyen textcurrency textbrokenbar Gamma Delta Theta Lambda Xi Pi Sigma
+Upsilon Phi Psi Omega alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda nu xi pi rho varsigma sigma
+tau upsilon varphi chi psi omega
+"""
+SAFE = {*"\\{}$&#%_`'^~=.", '"', *SAFE_NAMES.split()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text())
+@example(HOSTILE)
+@example(BEYOND)
+@example(LATIN)
+@example("--- ,, ``x'' ?` !` << >>")
+def test_latex_of_any_text_has_no_command_that_the_text_brought(text):
+    for written in (escape(text), prose(text)):
+        assert written.isascii() and written.isprintable()
+        assert balance(written) == 0
+        assert set(re.findall(r"\\([A-Za-z]+|.)", written)) <= SAFE
+        bare = re.sub(r"\\([A-Za-z]+|.)|\{\}\^", "", written)
+        assert not set(bare) & set('\\$&#%~^_"<>|')
+        assert not re.search(r"--|``|''|,,|\?`|!`", written), "no ligature"
+
+
+UNDONE = {
+    **{rf"\{char}": char for char in "{}$&#%_"},
+    r"\textbackslash{}": "\\",
+    r"\textasciicircum{}": "^",
+    r"\textasciitilde{}": "~",
+    r"\textbar{}": "|",
+    r"\textless{}": "<",
+    r"\textgreater{}": ">",
+    r"{\ttfamily\char34}": '"',
+    r"\kern0pt{}": "",
+}
+
+
+@given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
+@example("{\\ttfamily\\char34} \\{ --- \\kern0pt{}")
+def test_latex_shows_ascii_as_it_was_typed(text):
+    marks = "|".join(map(re.escape, sorted(UNDONE, key=len, reverse=True)))
+    assert re.sub(marks, lambda found: UNDONE[found[0]], escape(text)) == text
+
+
+def test_letters_keep_their_accents_and_what_latex_cannot_show_is_spelled_out():
+    assert escape("café") == r"caf\'{e}"
+    assert escape("cafe\u0301") == r"caf\'{e}"
+    assert escape("naïve Łódź") == r"na\" {\i}ve \L{}\'{o}d\'{z}".replace(r"\" ", r"\"")
+    assert escape("你") == r"\attnchar{4F60}{20320}"
+    assert escape("\u202e") == r"\textless{}U+202E\textgreater{}"
+    assert int("4F60", 16) == 20320 and "U+#1" in HELPERS
+
+
+def test_a_label_after_a_line_end_cannot_be_taken_for_its_argument():
+    r"""In LaTeX `\\` takes a star, and what stands in brackets."""
+    text = drawn([Matrix(["[2em]", "*"], ["a"], np.ones((2, 1)))], "latex")
+    assert not re.search(r"\\\\\s*[\[*]", text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["√32", "1.5", "-0.25", "3e-09", "q·k", "W_q", " + ", " = ", "×", "(", ")", " x "])
+    )
+)
+def test_arithmetic_keeps_every_number_in_its_order(parts):
+    text = " ".join(parts)
+    written = arithmetic(text)
+    assert balance(written) == 0 and written.count("$") % 2 == 0
+    digits = re.findall(r"\d+", re.sub(r"e-09", " 10 9", text))
+    assert re.findall(r"\d+", written) == digits
+
+
+def test_arithmetic_is_typeset():
+    assert arithmetic("weights = softmax(q·k / √4)") == r"weights $=$ softmax$(q\cdot k/\sqrt{4})$"
+    assert arithmetic("0.33×0.84 + (-0.5)×2 = 1") == r"$0.33\times 0.84+({-}0.5)\times 2=1$"
+    assert arithmetic("a token") == "a token"
+
+
+@pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
+def test_the_papers_formula_stands_only_where_it_is_this_traces(score):
+    text = shown("example", "coffee", "--steps", "--score", score, "-f", "latex")
+    assert (r"\frac{Q K^\top}{\sqrt{d_k}}" in text) is (score == "scaled")
+
+
+def test_a_long_token_is_cut_visibly_and_whole_in_its_title():
+    text = drawn([Matrix(["x" * 5000], ["b"], np.ones((1, 1)))], "html")
+    label = next(span for span in page(text).iter("span") if span.get("title"))
+    assert len(label.text) <= 24 and "…" in label.text and label.get("title") == "x" * 5000
+
+
+# The picture.
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(line)[:40])
+def test_each_run_of_a_picture_is_as_wide_as_its_cells_and_within_the_picture(line):
+    tree = ET.fromstring(shown(*line, "-f", "svg"))
+    width, height = int(tree.get("width")), int(tree.get("height"))
+    assert tree.get("viewBox") == f"0 0 {width} {height}"
+    for run in tree.iter(f"{SVG}text"):
+        assert int(run.get("textLength", 0)) == CELL * cell_len(run.text)
+        assert "  " not in run.text and run.text.strip()
+        assert int(run.get("x")) >= 0 and int(run.get("x")) + int(run.get("textLength", 0)) <= width
+        assert not set(run.text) & set(UP + ALONG)
+    for rect in tree.iter(f"{SVG}rect"):
+        assert float(rect.get("x", 0)) + float(rect.get("width")) <= width
+        assert float(rect.get("y", 0)) + float(rect.get("height")) <= height
+
+
+def test_a_picture_is_titled_for_those_who_cannot_see_it():
+    tree = ET.fromstring(shown("self", FOX, "-f", "svg"))
+    assert tree.get("role") == "img"
+    assert tree.find(f"{SVG}title").text == "Self-attention: 9 queries (rows) x 9 keys (columns)"
+
+
+def test_bars_are_as_long_as_their_values():
+    text = drawn([Bars("", [("a", 1.0), ("b", 0.5)], 1.0)], "svg")
+    lengths: dict[str, float] = {}
+    for rect in list(ET.fromstring(text).iter(f"{SVG}rect"))[1:]:
+        lengths[rect.get("y")] = lengths.get(rect.get("y"), 0.0) + float(rect.get("width"))
+    full, half = lengths.values()
+    assert half == pytest.approx(full / 2, abs=CELL / 8)
+
+
+def test_tables_of_a_page_say_what_their_heads_are_for():
+    tree = page(shown("self", FOX, "-f", "html"))
+    assert tree.get("lang") == "en" and tree.find("head/title").text.startswith("Self-attention")
+    (table,) = tree.iter("table")
+    assert [th.get("scope") for th in table.find("thead").iter("th")] == ["col"] * 11
+    assert [th.text for th in table.iter("th") if th.get("scope") == "row"] == FOX.split()
+
+
+@pytest.mark.parametrize("suffix", ["tex", "html", "svg"])
+def test_a_files_suffix_chooses_the_form(at, suffix):
+    assert here("self", FOX, "-o", f"fox.{suffix}").code == 0
+    format = {"tex": "latex"}.get(suffix, suffix)
+    assert (at / f"fox.{suffix}").read_text(encoding="utf-8") == shown("self", FOX, "-f", format)
+
+
+def test_every_head_has_its_map_in_every_form():
+    names = json.loads(shown("self", FOX, "--head", "all", "-f", "json"))["heads"]
+    for format in FORMATS:
+        text = shown("self", FOX, "--head", "all", "-f", format)
+        assert all(head["name"] in text for head in names)
+    assert len(weights_of(page(shown("self", FOX, "--head", "all", "-f", "html", "--precision", "3")))) == 11
+
+
+def test_without_pdflatex_the_task_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert latex.main([]) == 69
+    assert "apt-get install texlive-latex-recommended" in capsys.readouterr().err
