@@ -346,7 +346,7 @@ def test_without_colour_there_is_none_and_every_number_stays(format):
 
 # Tokens are shown, never obeyed.
 
-TAGS = "html head meta title style body h1 p code div table thead tbody tr th td span svg rect g text"
+TAGS = "html head meta title style body h1 p code div table thead tbody tr th td span bdi svg rect g text"
 
 
 @pytest.mark.parametrize("format", PAGES)
@@ -528,3 +528,13 @@ def test_without_pdflatex_the_task_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert latex.main([]) == 69
     assert "apt-get install texlive-latex-recommended" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", PAGES)
+def test_words_from_right_to_left_leave_the_numbers_beside_them_where_they_are(format):
+    text = drawn([Say('So "x" gives 0.3506 to "שלום", 0.2134 to "سلام".')], format)
+    apart = [
+        element.text for element in parsed(format, text).iter() if element.text and ("ש" in element.text)
+    ]
+    assert "שלום" in apart
+    assert all(not re.search(r"\d", part) for part in apart)

@@ -21,8 +21,11 @@ from attn_cli.render.sheets import (
     scale,
     sheets,
 )
+from attn_cli.render.text import LEFTWARD
 from attn_cli.view import View
 from attn_cli.visible import visible
+
+_LEFTWARD = re.compile(f"[{LEFTWARD}]+")
 
 STYLE = """
 :root { color-scheme: %(scheme)s; }
@@ -65,8 +68,9 @@ td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-
 def html(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as an HTML page; shades are classes of its own style sheet."""
     name = page_ramp(view.palette)
-    body = [line for block in blocks for line in _lines(block, view)]
-    title = next((line for line in body if line.startswith("<h1>")), "<h1>Attention</h1>")
+    listed = list(blocks)
+    body = [line for block in listed for line in _lines(block, view)]
+    title = next((block.text for block in listed if isinstance(block, Heading)), "Attention")
     dark = name in DARK
     page = {"scheme": "dark", "back": "#101418", "ink": "#eceff1"} if dark else {}
     page = page or {"scheme": "light", "back": "#fff", "ink": "#111"}
@@ -78,7 +82,7 @@ def html(blocks: Iterable[Block], view: View) -> str:
             "<head>",
             '<meta charset="utf-8"/>',
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-            f"<title>{title.removeprefix('<h1>').removesuffix('</h1>')}</title>",
+            f"<title>{escape(visible(title))}</title>",
             f"<style>{STYLE % page}{_shade_rules(text, name)}</style>",
             "</head>",
             f"<body>\n{text}\n</body>\n</html>\n",
@@ -104,7 +108,9 @@ def _hex(colour: RGB) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(visible(text))
+    """Return text as HTML; words that run from right to left leave the order of all else alone."""
+    shown = escape(visible(text))
+    return shown if shown.isascii() else _LEFTWARD.sub(r"<bdi>\g<0></bdi>", shown)
 
 
 def _lines(block: Block, view: View) -> Iterator[str]:

@@ -209,10 +209,11 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
         lines.append(_row(["", *heads]))
         for i, name in enumerate(sheet.rows):
             cells = [_cell("", place, True, colours) for place in sheet.shades[i]]
-            lines.append(_row([rf"\scriptsize {_label(name)}\ ", *cells]))
+            lines.append(_row([rf"\scriptsize {_label(name)}", *cells]))
         body = "\n".join(lines)
         yield (
-            rf"\attnfit{{\scriptsize\setlength{{\tabcolsep}}{{0pt}}\begin{{tabular}}[t]{{r{'c' * len(heads)}}}"
+            r"\attnfit{\scriptsize\setlength{\tabcolsep}{0pt}\begin{tabular}[t]"
+            rf"{{r@{{\enspace}}{'c' * len(heads)}}}"
             f"\n{body}\n"
             r"\end{tabular}}\quad"
         )

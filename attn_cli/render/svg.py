@@ -17,7 +17,7 @@ from attn_cli.render.blocks import Block, Heading
 from attn_cli.render.draw import draw
 from attn_cli.render.palette import DARK, page_ramp
 from attn_cli.render.sheets import PAGE
-from attn_cli.render.text import cells
+from attn_cli.render.text import LEFTWARD, cells
 from attn_cli.terminal import TRUECOLOR, Line, Terminal
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -26,7 +26,7 @@ CELL, LINE, SIZE, BASE, EDGE = 12, 24, 20, 17, 24  # pixels: a cell's width and 
 UP = "▁▂▃▄▅▆▇█"
 ALONG = "▏▎▍▌▋▊▉█"
 _RUNS = re.compile(
-    rf"(?P<block>([{UP}{ALONG}])\2*)|(?P<gap> {{2,}})|(?P<text>(?:(?! {{2,}})[^{UP}{ALONG}])+)"
+    rf"(?P<block>([{UP}{ALONG}])\2*)|(?P<gap> {{2,}})|(?P<text>[{LEFTWARD}]+|(?:(?! {{2,}})[^{UP}{ALONG}{LEFTWARD}])+)"
 )
 
 
@@ -80,10 +80,10 @@ def _line(line: Line, top: int, page: Page) -> Iterator[str]:
             yield _rect(EDGE + at * CELL, top, wide * CELL, LINE, back)
         for match in _RUNS.finditer(text):
             place = at + cells(text[: match.start()])
-            if match["block"] and not back:  # on a shade, the shade says it
-                yield from _block(match[0], EDGE + place * CELL, top, ink or page.ink)
-            elif match["text"]:
+            if match["text"]:
                 yield from _text(match[0], place, top, style, ink)
+            elif match["block"] and not back:  # on a shade, the shade says it
+                yield from _block(match[0], EDGE + place * CELL, top, ink or page.ink)
         at += wide
 
 

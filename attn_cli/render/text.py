@@ -9,6 +9,9 @@ from rich.style import Style
 
 from attn_cli.terminal import Line, Terminal
 
+# Letters that are written from right to left (Unicode's blocks of R and AL); beside them numbers change places.
+LEFTWARD = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff\U0001e800-\U0001efff"
+
 
 def cells(text: str) -> int:
     """Return how many terminal cells `text` takes."""
