@@ -241,6 +241,16 @@ def prose_of(format, text):
     return words(page(text)) if format == "html" else text
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, 1e300, -1e-300])
+def test_a_matrix_of_one_value_whatever_it_is_can_be_drawn(format, value):
+    for n in (1, 70):
+        block = Matrix(["a"], [str(j) for j in range(n)], np.full((1, n), value), "", ["-1.0"], shaded=True)
+        text = drawn([block], format)
+        assert "nan" not in text
+        assert_whole(text) if format == "latex" else parsed(format, text)
+
+
 def test_a_wider_page_shows_more():
     narrow, wide = (drawn([matrix(18)], "html", width=width) for width in (60, 200))
     assert "shades without numbers" in narrow and "To fit" not in wide

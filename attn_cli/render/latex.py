@@ -135,14 +135,13 @@ def _table(sheet: Sheet, corner: str, laid: Sheets, colours: Sequence[RGB] | Non
     if laid.turned:
         heads = [rf"\attnturn{head}" for head in heads]
     tail = ["sum"] if sheet.sums else []
-    lines = [_row([corner, *heads, *tail])]
-    lines.append(r"\midrule")
+    lines = [_row([corner, *heads, *tail]), r"\midrule"]
     for i, name in enumerate(sheet.rows):
         cells = [
             _cell(text, place, laid.bare, colours)
             for text, place in zip(sheet.texts[i], sheet.shades[i], strict=True)
         ]
-        lines.append(_row([rf"\textbf{_label(name)}", *cells, *sheet.sums[i : i + 1]]))
+        lines.append(_row([rf"\textbf{_label(name)}", *cells, *map(_number, sheet.sums[i : i + 1])]))
     gap = "0pt" if laid.bare else "3pt"
     kind = "c" if laid.bare or is_weights else "r"
     spec = r"l@{\enspace}" + kind * len(heads) + (r"@{\quad}r" if tail else "")
@@ -198,8 +197,7 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
     if view.color == "never":
         for name, values in zip(block.names, block.values, strict=True):
             yield from _lines(Heading(f"Head {name}"), view)
-            matrix = Matrix(block.rows, block.columns, values, "query\\key", is_weights=True)
-            yield from _matrix(matrix, view)
+            yield from _matrix(Matrix(block.rows, block.columns, values, "query\\key", is_weights=True), view)
         return
     colours = ramp(page_ramp(view.palette))
     yield r"{\lineskip8pt\lineskiplimit8pt"
@@ -253,6 +251,7 @@ def _bars(block: Bars, view: View) -> Iterator[str]:
         part = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
         colour = (90, 90, 90) if view.color == "never" else colours[round(part * (SHADES - 1))]
         bar = rf"\attnbar{{{_hex(colour)}}}{{{part * BAR:.2f}}}" if part else ""
-        lines.append(_row([rf"\textbf{_label(name)}", "masked" if value is None else show(value), bar]))
+        told = "masked" if value is None else _number(show(value))
+        lines.append(_row([rf"\textbf{_label(name)}", told, bar]))
     for top in range(0, len(lines), TALL):
         yield _tabular("lrl", lines[top : top + TALL], "5pt")

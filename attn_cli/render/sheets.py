@@ -159,7 +159,7 @@ def _told(rung: Rung, n: int, across: int, more: str, view: View) -> list[str]:
     """Return what was done to fit, in sentences."""
     how = "shades without numbers" if rung.format is None else rung.told
     said = (
-        [f"To fit: {how}. --precision 3 shows three digits, in more tables; --width allows more columns."]
+        [f"To fit: {how}. --precision 3 shows three digits, in several tables if need be; --width allows more columns."]
         if how
         else []
     )
