@@ -9,12 +9,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from attn_cli.render.about import title
-from attn_cli.render.scripts.arrays import Given, joins
-from attn_cli.render.scripts.attended import has_layer
-from attn_cli.render.scripts.dialects import DIALECTS, Dialect
-from attn_cli.render.scripts.literals import LINE, comment, commented, inert, listed, matrix, strings, vector
-from attn_cli.render.scripts.recipe import Recipe, recipe
-from attn_cli.render.scripts.steps import steps
+from attn_cli.render.code_arrays import Given, joins
+from attn_cli.render.code_attended import has_layer
+from attn_cli.render.code_dialects import DIALECTS, Dialect
+from attn_cli.render.code_literals import LINE, comment, commented, inert, listed, matrix, strings, vector
+from attn_cli.render.code_recipe import Recipe, recipe
+from attn_cli.render.code_steps import steps
 from attn_cli.trace import Trace
 
 WIDEST = 20  # cells for a token before its row

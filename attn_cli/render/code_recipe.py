@@ -9,7 +9,7 @@ import numpy as np
 from attn_cli.errors import UsageError
 from attn_cli.masks import named
 from attn_cli.plain import count
-from attn_cli.render.scripts.arrays import (
+from attn_cli.render.code_arrays import (
     HAND_SIZED,
     Given,
     equal,

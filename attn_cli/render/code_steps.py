@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attn_cli.render.scripts.arrays import joins
-from attn_cli.render.scripts.attended import Step
-from attn_cli.render.scripts.dialects import Dialect, mask_rule
-from attn_cli.render.scripts.literals import commented, inert
-from attn_cli.render.scripts.recipe import Recipe
+from attn_cli.render.code_arrays import joins
+from attn_cli.render.code_attended import Step
+from attn_cli.render.code_dialects import Dialect, mask_rule
+from attn_cli.render.code_literals import commented, inert
+from attn_cli.render.code_recipe import Recipe
 
 Lines = Iterator[list[str]]
 

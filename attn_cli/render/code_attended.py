@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.render.scripts.literals import called, commented
-from attn_cli.render.scripts.recipe import Recipe
+from attn_cli.render.code_literals import called, commented
+from attn_cli.render.code_recipe import Recipe
 
 LARGEST = 1e3  # scores beyond it lose too much in the float32 that most of Keras works in
 
@@ -92,9 +92,7 @@ def in_keras(recipe: Recipe, step: Step) -> Iterator[list[str]]:
     lines = [f"{step.weights} = ops.softmax({s}, axis=-1)"]
     if len(recipe.trace.key_tokens) == 1:
         about = "Softmax over one key: 1 whatever its score, 0 where it is masked. (ops.softmax would warn of it.)"
-        lines = [f"{step.weights} = ops.ones_like({s})"]
-        if recipe.trace.mask is not None:
-            lines = [f"{step.weights} = ops.where(ops.isinf({s}), ops.zeros_like({s}), ops.ones_like({s}))"]
+        lines = [f'{step.weights} = ops.cast(ops.isfinite({s}), "float64")']
     elif recipe.shut:
         about += (
             " A query that may look at nothing gets NaN from it; its weights are zeros here. (In Keras' own layers "

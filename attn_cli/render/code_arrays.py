@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.render.scripts.literals import inert
+from attn_cli.render.code_literals import inert
 from attn_cli.trace import Head, Trace
 
 if TYPE_CHECKING:

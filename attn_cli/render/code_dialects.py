@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from attn_cli.masks import window_size
-from attn_cli.render.scripts.attended import Step, in_keras, in_numpy, in_torch
-from attn_cli.render.scripts.recipe import Recipe
+from attn_cli.render.code_attended import Step, in_keras, in_numpy, in_torch
+from attn_cli.render.code_recipe import Recipe
 
 
 class Dialect(NamedTuple):

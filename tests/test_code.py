@@ -1,0 +1,440 @@
+"""Scripts that recompute a result: run, their weights and output are the trace's own, in every framework.
+
+PyTorch and Keras run where they are installed. With ATTN_REQUIRE_TORCH=1 a missing PyTorch fails these tests.
+"""
+
+import ast
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from attn_cli import Settings
+from attn_cli.errors import UsageError
+from attn_cli.matrices import given_from
+from attn_cli.pipeline import trace_cross, trace_masked, trace_matrices, trace_self
+from attn_cli.render.code import script
+from attn_cli.render.code_literals import number, string
+from attn_cli.render.text import cells
+from attn_cli.visible import visible
+from tests.shell import attn, here, shell
+
+FRAMEWORKS = ("numpy", "torch", "keras")
+IMPORTS = {"numpy": {"numpy"}, "torch": {"torch"}, "keras": {"keras"}}
+TEXT = "she likes hot coffee"
+HOSTILE = ['"', "'", '"""', "\\", "\\N{DASH}", "a\nb", "\x1b[31m", "\u2028", "\u202eabc", "{x}", "%s", "\0"]
+HOSTILE += [
+    "👨‍👩‍👧",
+    "e\u0301",
+    "\u0301",
+    "\ud800",
+    "שלום",
+    "日本",
+    "# noqa",
+    "x" * 5000,
+    "'\"\\\x07",
+    "a" * 59 + "\\n",
+]
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).tolist()
+
+
+def computed(record, **options):
+    return trace_matrices("compute", given_from(record, "numbers.json"), Settings(**options))
+
+
+def weighted(layout="in-out", heads=1, **more):
+    """X, weights and biases for 3 tokens of 4 numbers; d_k 6 and d_v 2 are shared among the heads."""
+    shapes = {"W_q": (4, 6), "W_k": (4, 6), "W_v": (4, 2)}
+    W = {
+        name: drawn(*(s if layout == "in-out" else s[::-1]), seed=n)
+        for n, (name, s) in enumerate(shapes.items())
+    }
+    biases = {"b_q": drawn(6), "b_k": drawn(6, seed=1), "b_v": drawn(2)}
+    return {"X": drawn(3, 4), **W, **biases, "layout": layout, "heads": heads, **more}
+
+
+def random(text=TEXT, trace=trace_self, **options):
+    return trace(text, Settings(embedding="random", **options))
+
+
+SHUT = [[True] * 5, [False] * 5, [True, False, True, False, True]]
+QKV = {"Q": drawn(3, 4), "K": drawn(5, 4), "V": drawn(5, 2)}
+TRACES = {
+    "self": lambda: random(),
+    "masked": lambda: random(trace=trace_masked),
+    "cross": lambda: trace_cross(TEXT, "the cat", Settings(embedding="random", mask="causal")),
+    "cross with itself": lambda: trace_cross(TEXT, TEXT, Settings(embedding="random")),
+    "roles": lambda: trace_self(TEXT),
+    "roles, cosine, warm, masked": lambda: trace_self(TEXT, Settings(score="cosine", temperature=0.3, mask="window:1")),
+    "roles, dot": lambda: trace_self(TEXT, Settings(score="dot", temperature=4.0)),
+    "roles, another head": lambda: trace_self(TEXT, Settings(head="subject")),
+    "roles, mean": lambda: trace_self(TEXT, Settings(head="mean", mask="causal")),
+    "roles, all": lambda: trace_self("she likes", Settings(head="all", score="cosine")),
+    "roles across texts": lambda: trace_cross(TEXT, "the cat", Settings()),
+    "roles-deep": lambda: trace_self(TEXT, Settings(projection="roles-deep")),
+    "a layer below": lambda: trace_self(TEXT, Settings(projection="roles-deep", layer=2, head="3", mask="causal")),
+    "the mean of a layer below": lambda: trace_self("she", Settings(projection="roles-deep", layer=1, head="mean")),
+    "identity": lambda: random(projection="identity", score="dot", temperature=2.0),
+    "wide identity": lambda: trace_self(TEXT, Settings(projection="identity")),
+    "wide random": lambda: random(dim=20, projection="random"),
+    "long random": lambda: random(" ".join([TEXT] * 10), dim=16),
+    "cosine": lambda: random(score="cosine", mask="causal-bottom-right"),
+    "cosine of nothing": lambda: trace_self("she xqzzv", Settings(projection="identity", score="cosine")),
+    "window": lambda: random(mask="window:1", temperature=0.5),
+    "bottom right": lambda: computed(QKV, mask="causal-bottom-right"),
+    "rows shut by causal-bottom-right": lambda: computed(
+        {"Q": drawn(5, 4), "K": drawn(3, 4), "V": drawn(3, 2)}, mask="causal-bottom-right"
+    ),
+    "Q, K and V": lambda: computed(QKV),
+    "position scores": lambda: computed({**QKV, "position_scores": drawn(3, 5)}),
+    "position scores and mask": lambda: computed({**QKV, "position_scores": drawn(3, 5), "mask": SHUT}),
+    "a row shut": lambda: computed({**QKV, "mask": SHUT}, score="dot"),
+    "a row shut in two heads": lambda: computed({**QKV, "mask": SHUT}, heads=2, head="mean"),
+    "one key, masked or not": lambda: computed(
+        {"Q": drawn(2, 3), "K": drawn(1, 3), "V": drawn(1, 2), "mask": [[True], [False]]}
+    ),
+    "one token": lambda: random("she"),
+    "one number": lambda: computed({"Q": [[2.0]], "K": [[3.0]], "V": [[4.0]]}),
+    "X alone": lambda: computed({"X": drawn(3, 2)}),
+    "X and a context": lambda: computed({"X": drawn(3, 2), "context": drawn(4, 2)}),
+    "W x": lambda: computed(weighted("out-in")),
+    "W x with a context": lambda: computed(weighted("out-in", context=drawn(5, 4)), mask="causal"),
+    "a head of two": lambda: computed(weighted(heads=2), head="1"),
+    "a head of two, of W x": lambda: computed(weighted("out-in", heads=2), head="1"),
+    "all heads": lambda: computed(weighted(heads=2), head="all", mask="causal"),
+    "the mean of heads, cosine": lambda: computed(weighted(heads=2), head="mean", score="cosine"),
+    "heads of identity": lambda: random(projection="identity", heads=2, head="mean"),
+    "a head of identity": lambda: random(projection="identity", heads=2, head="1"),
+    "W_o": lambda: computed(weighted(heads=2, W_o=drawn(2, 5), b_o=drawn(5)), head="1"),
+    "W_o, W x": lambda: computed(weighted("out-in", heads=2, W_o=drawn(5, 2)), head="mean"),
+    "W_o of one head": lambda: computed(weighted(W_o=drawn(2, 5))),
+    "large numbers": lambda: computed({"Q": [[3e5, 1]], "K": [[3e5, 4], [1, 1]], "V": drawn(2, 2)}),
+    "vast and tiny cosines": lambda: computed(
+        {"Q": [[1e200, 2e200], [1e-200, 3e-200]], "K": [[1e200, 1e150], [0, 0]], "V": drawn(2, 2)}, score="cosine"
+    ),
+    "rows and links": lambda: random("she likes her coffee", query="she", top=2, mask="causal"),
+    "links of all heads": lambda: computed(weighted(heads=2), head="all", top=1),
+    "hostile tokens": lambda: computed({"X": drawn(len(HOSTILE), 2), "tokens": HOSTILE}),
+}  # fmt: skip
+CASES = pytest.mark.parametrize("trace", [pytest.param(make, id=name) for name, make in TRACES.items()])
+
+
+def ran(source):
+    """The names that a script leaves behind, and what it prints."""
+    space, printed = {}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(source, "script.py", "exec"), space)
+    return space, printed.getvalue()
+
+
+def close(trace, space, array=np.asarray):
+    """Compare what a script left with the trace: to 1e-12, times the largest score."""
+    scores = [head.scaled_scores for head in trace.heads if head.scaled_scores is not None]
+    largest = max([1.0, *(float(np.abs(part).max()) for part in scores)])
+    weights = array(space["weights"])
+    assert weights.dtype == np.float64
+    assert weights.shape == trace.weights.shape
+    np.testing.assert_allclose(weights, trace.weights, rtol=0, atol=1e-12 * largest)
+    sizes = [float(np.abs(head.v).max()) for head in trace.heads if head.v is not None]
+    atol = 1e-12 * largest * max([1.0, *sizes])
+    np.testing.assert_allclose(array(space["output"]), trace.output, rtol=0, atol=atol)
+    if "layer_output" in space:
+        np.testing.assert_allclose(array(space["layer_output"]), trace.layer_output, rtol=0, atol=10 * atol)
+
+
+@pytest.fixture
+def torch():
+    if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
+        import torch
+    else:
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+    before = torch.get_default_dtype()
+    yield torch
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture(scope="module")
+def keras():
+    if importlib.util.find_spec("keras") is None:
+        pytest.skip("Keras is not installed: pip install keras")
+    if not os.environ.get("KERAS_BACKEND") and importlib.util.find_spec("torch"):
+        os.environ["KERAS_BACKEND"] = "torch"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("keras")
+
+
+# The numbers
+
+
+@CASES
+def test_the_numpy_script_gives_the_weights_and_the_output(trace):
+    trace = trace()
+    close(trace, ran(script(trace, "numpy"))[0])
+
+
+@CASES
+def test_the_torch_script_gives_the_weights_and_the_output(trace, torch):
+    trace = trace()
+    close(trace, ran(script(trace, "torch"))[0], lambda tensor: tensor.numpy())
+
+
+@CASES
+def test_the_keras_script_gives_the_weights_and_the_output(trace, keras):
+    trace = trace()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Keras' own, of NumPy
+        space, _ = ran(script(trace, "keras"))
+        close(trace, space, lambda tensor: np.asarray(keras.ops.convert_to_numpy(tensor)))
+    assert space.get("difference", 0) < 1e-4  # its layer may work in float32
+
+
+def test_a_layer_is_recomputed_where_w_o_is_small():
+    trace = TRACES["W_o"]()
+    assert "layer_output" in ran(script(trace, "numpy"))[0]
+    below = script(TRACES["a layer below"](), "numpy")
+    assert "W_o has 128 x 128 numbers" in below and "layer_output" not in below
+
+
+@st.composite
+def records(draw):
+    """Matrices of any small shape, whose tokens are any text at all."""
+    n_q, n_k, d_k, d_v = (draw(st.integers(1, 4)) for _ in range(4))
+    text = st.text(st.characters(), max_size=6)
+    seed = draw(st.integers(0, 99))
+    size = draw(st.sampled_from([1e-200, 1e-3, 1.0, 30.0]))
+    record = {
+        "Q": (size * np.array(drawn(n_q, d_k, seed=seed))).tolist(),
+        "K": drawn(n_k, d_k, seed=seed + 1),
+        "V": drawn(n_k, d_v, seed=seed + 2),
+        "tokens": draw(st.lists(text, min_size=n_q, max_size=n_q)),
+        "context_tokens": draw(st.lists(text, min_size=n_k, max_size=n_k)),
+    }
+    if draw(st.booleans()):
+        record["mask"] = draw(
+            st.lists(st.lists(st.booleans(), min_size=n_k, max_size=n_k), min_size=n_q, max_size=n_q)
+        )
+    if draw(st.booleans()):
+        record["position_scores"] = drawn(n_q, n_k, seed=seed + 3)
+    return record
+
+
+@given(
+    record=records(),
+    score=st.sampled_from(["scaled", "dot", "cosine"]),
+    temperature=st.sampled_from([0.1, 1.0, 3.7]),
+    mask=st.sampled_from([None, "causal", "causal-bottom-right", "window:1"]),
+    top=st.sampled_from([None, 1, 9]),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_matrices_tokens_and_settings_are_recomputed(record, score, temperature, mask, top):
+    trace = computed(record, score=score, temperature=temperature, mask=mask, top=top)
+    source = script(trace, "numpy")
+    space, _ = ran(source)
+    close(trace, space)
+    one = record["tokens"] == record["context_tokens"]
+    assert space["tokens" if one else "queries"] == record["tokens"]
+    assert space["tokens" if one else "keys"] == record["context_tokens"]
+    assert all(visible(line) == line for line in source.split("\n"))
+
+
+# The text
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@CASES
+def test_a_script_compiles_and_is_tidy(trace, framework):
+    source = script(trace(), framework)
+    tree = ast.parse(source)
+    found = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name for node in found
+    }
+    assert {name.partition(".")[0] for name in names} == IMPORTS[framework]
+    lines = source.split("\n")
+    assert all(cells(line) <= 100 and line == line.rstrip() for line in lines)
+    assert all(visible(line) == line for line in lines)
+    assert source.endswith("\n") and not source.endswith("\n\n")
+    loaded = {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    bound = {alias.asname or alias.name.partition(".")[0] for node in found for alias in node.names}
+    assert bound <= loaded, "an import is not used"
+
+
+def test_scripts_are_as_a_formatter_leaves_them(tmp_path):
+    if importlib.util.find_spec("ruff") is None:
+        pytest.skip("ruff is not installed: pip install ruff")
+    for name, make in TRACES.items():
+        for framework in FRAMEWORKS:
+            path = tmp_path / f"{framework}_{re.sub('[^a-zA-Z]', '_', name)}.py"
+            path.write_text(script(make(), framework), encoding="utf-8")
+    for check in (["check", "--select", "E,F,W"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *check, "-q", "--isolated", "--line-length", "100", str(tmp_path)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout[:2000]
+
+
+@pytest.mark.parametrize("token", HOSTILE)
+def test_a_token_is_the_same_text_when_python_reads_it_back(token):
+    assert ast.literal_eval(string(token)) == token
+    assert visible(string(token)) == string(token)
+
+
+def test_readable_letters_stay_readable():
+    assert [string(word) for word in ("café", "日本", "don't", "it’s")] == [
+        '"café"',
+        '"日本"',
+        '"don\'t"',
+        '"it’s"',
+    ]
+    assert string("\u202e") == '"\\u202e"'
+    assert string('"') == "'\"'"
+
+
+@given(st.floats())
+def test_a_number_is_the_same_when_python_reads_it_back(x):
+    assert repr(eval(number(x))) == repr(x)
+
+
+def test_no_folder_of_the_machine_is_named(tmp_path):
+    (tmp_path / "words.txt").write_text("she 0.2 0.9\nlikes 0.8 0.3\n")
+    (tmp_path / "mask.json").write_text("[[true, false], [true, true]]")
+    trace = trace_self(
+        "she likes",
+        Settings(
+            embedding=str(tmp_path / "words.txt"), mask=str(tmp_path / "mask.json"), mask_true="allowed"
+        ),
+    )
+    for framework in FRAMEWORKS:
+        source = script(trace, framework)
+        assert str(tmp_path.name) not in source
+        assert "words.txt" in source or "words" in source
+
+
+def test_named_masks_are_written_as_rules_and_others_as_they_are():
+    assert "np.tril(np.ones((n_q, n_k), dtype=bool))" in script(random(mask="causal"), "numpy")
+    assert "<= 1" in script(random(mask="window:1"), "numpy")
+    assert "[False, False, False, False, False],  # q1" in script(TRACES["a row shut"](), "numpy")
+
+
+def test_small_weights_are_written_out_and_large_ones_are_not():
+    small, large = script(random(dim=8), "numpy"), script(random(dim=20), "numpy")
+    assert "Q = X @ W_q" in small and "W_q = np.array(" in small
+    assert (
+        "Q = np.array(" in large
+        and "20 x 20 numbers each" in large
+        and "W_q = " not in large.split('"""')[2].split("#")[0]
+    )
+
+
+def test_each_framework_has_its_own_order_and_polarity():
+    trace = random(mask="causal")
+    torch, keras = (" ".join(script(trace, name).replace("# ", "").split()) for name in ("torch", "keras"))
+    assert "F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=mask, scale=scale)" in torch
+    assert "True = may attend, as in scaled_dot_product_attention." in torch
+    assert "[Q[None] * scale, V[None], K[None]], use_causal_mask=True" in keras
+    assert "True = may attend, as in the attention_mask of Keras' layers." in keras
+
+
+def test_explain_gives_the_script_of_self():
+    options = ["-e", "random", "-f", "code:numpy"]
+    assert here("explain", TEXT, *options).out == here("self", TEXT, *options).out != ""
+
+
+# What it prints
+
+
+def test_it_prints_weights_and_output_with_four_digits():
+    _, printed = ran(script(computed({"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}), "numpy"))
+    assert printed.splitlines() == [
+        "keys: ['k0', 'k1']",
+        "weights",
+        "'q0'   0.5000   0.5000",
+        "output",
+        "'q0'   1.5000",
+    ]
+
+
+def test_a_masked_weight_is_not_printed_as_zero():
+    _, printed = ran(script(random("she likes", mask="causal"), "numpy"))
+    assert "'she'   1.0000   masked" in printed
+
+
+def test_only_the_rows_and_links_that_were_asked_for_are_printed():
+    _, printed = ran(script(random("she likes hot coffee", query="hot", top=1), "numpy"))
+    assert re.findall(r"^ *('\w+')", printed, re.M) == ["'hot'", "'hot'"]
+    assert re.search(r"'hot' '\w+' 0\.\d{4}$", printed, re.M)
+
+
+def test_what_it_prints_obeys_no_token():
+    _, printed = ran(script(TRACES["hostile tokens"](), "numpy"))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", printed)
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "why"),
+    [
+        ({}, "a " * 201, "201 tokens"),
+        ({"head": "all"}, "the cat sat on a mat " * 4, "one head"),
+        ({"embedding": "random"}, "a " * 2000, "2,000 tokens"),
+    ],
+)
+def test_too_many_numbers_to_read_are_refused_with_a_way_out(options, text, why):
+    with pytest.raises(UsageError) as refused:
+        script(trace_self(text, Settings(**options)), "numpy")
+    assert why in f"{refused.value.message} {refused.value.hint}"
+    assert refused.value.option == "--format"
+    assert "-f json" in refused.value.hint
+
+
+def test_a_refusal_is_one_line_and_exit_code_2():
+    ran = here("self", "a " * 300, "-e", "random", "-f", "code:torch")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+# From a shell
+
+
+def test_a_script_runs_in_a_pipe():
+    done = shell(f"attn example coffee -f code:numpy | {sys.executable}")
+    assert done.code == 0 and done.err == ""
+    assert "'she'   0.3357   0.3000   0.3643" in done.out
+
+
+def test_the_suffix_py_is_numpy(tmp_path):
+    path = tmp_path / "coffee.py"
+    assert here("example", "coffee", "-o", str(path)).code == 0
+    assert path.read_text() == here("example", "coffee", "-f", "code:numpy").out
+
+
+def test_without_unicode_a_token_is_still_the_same_text():
+    done = attn(
+        "self",
+        "café crème",
+        "-e",
+        "random",
+        "-f",
+        "code:numpy",
+        env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    )
+    assert done.code == 0 and done.out.isascii()
+    assert ran(done.out)[0]["tokens"] == ["café", "crème"]
