@@ -173,36 +173,42 @@ def _shown(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
 def _printers(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
     """Yield the functions that print: a matrix row by row, and the strongest links where --top asks for them."""
     trace = recipe.trace
-    queries = "tokens" if recipe.one_text else "queries"
-    keys = "tokens" if recipe.one_text else "keys"
+    queries, keys = ("tokens", "tokens") if recipe.one_text else ("queries", "keys")
     wide = min(WIDEST, max(len(repr(token)) for token in trace.query_tokens))
-    start = f'print(f"{{{queries}[i]!r:>{wide}}}"'
+    label = f'f"{{{queries}[i]!r:>{wide}}}"'
     rows = "rows" if trace.asked else f"range(len({queries}))"
     row = dialect.plain.format("matrix[i]")
     is_masked, top = trace.mask is not None, trace.settings.top
-    takes = "name, matrix, mask=None" if is_masked and top is None else "name, matrix"
+    yield _show(rows, row, label, is_masked and top is None)
+    if top is not None:
+        yield _links(rows, row, label, keys, top, is_masked)
+
+
+def _show(rows: str, row: str, label: str, is_masked: bool) -> list[str]:
     lines = [
-        f"def show({takes}):",
+        f"def show(name, matrix{', mask=None' if is_masked else ''}):",
         '    """Print a row of numbers for each query."""',
         "    print(name)",
         f"    for i in {rows}:",
         f'        cells = [f"{{number:8.4f}}" for number in {row}]',
     ]
-    if is_masked and top is None:
+    if is_masked:
         lines += [
             "        if mask is not None:",
             '            cells = [cell if may else "  masked" for cell, may in zip(cells, mask[i])]',
         ]
-    yield [*lines, f"        {start}, *cells)"]
-    if top is not None:
-        seen = f"range(len({keys}))"
-        seen = f"[j for j in {seen} if mask[i][j]]" if is_masked else seen
-        yield [
-            f"def links(name, matrix{', mask' if is_masked else ''}):",
-            f'    """Print each query\'s strongest keys, {top} at most."""',
-            "    print(name)",
-            f"    for i in {rows}:",
-            f"        row = {row}",
-            f"        strongest = sorted({seen}, key=lambda j: -row[j])[:{top}]",
-            f'        {start}, *(f"{{{keys}[j]!r}} {{row[j]:.4f}}" for j in strongest))',
-        ]
+    return [*lines, f"        print({label}, *cells)"]
+
+
+def _links(rows: str, row: str, label: str, keys: str, top: int, is_masked: bool) -> list[str]:
+    seen = f"range(len({keys}))"
+    seen = f"[j for j in {seen} if mask[i][j]]" if is_masked else seen
+    return [
+        f"def links(name, matrix{', mask' if is_masked else ''}):",
+        f'    """Print each query\'s strongest keys, {top} at most."""',
+        "    print(name)",
+        f"    for i in {rows}:",
+        f"        row = {row}",
+        f"        strongest = sorted({seen}, key=lambda j: -row[j])[:{top}]",
+        f'        print({label}, *(f"{{{keys}[j]!r}} {{row[j]:.4f}}" for j in strongest))',
+    ]
