@@ -50,6 +50,11 @@ class Matrix(NamedTuple):
     digits: int | None = None  # where the numbers are wanted with just so many digits
 
 
+def digits_of(block: Matrix, precision: int | None) -> int | None:
+    """Return how many digits a matrix is to have: as --precision says, else as the block does; None is what fits."""
+    return block.digits if precision is None else precision
+
+
 class Columns(NamedTuple):
     """A small table of text: a label, then numbers already written."""
 

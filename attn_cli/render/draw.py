@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say, digits_of
 from attn_cli.render.grid import LABEL, Grid
 from attn_cli.render.ladder import largest
 from attn_cli.render.maps import draw_maps
@@ -62,7 +62,6 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         rest = f"{values.shape[1] - across:,} more columns"
         more = f"{rest}, {more}" if more else rest
         values, columns = values[:, :across], columns[:across]
-    precision = block.digits if view.precision is None else view.precision
     grid = Grid(
         row_labels=block.rows,
         column_labels=columns,
@@ -71,7 +70,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         sums=block.sums,
         is_weights=block.is_weights,
         shaded=block.shaded,
-        precision=precision,
+        precision=digits_of(block, view.precision),
         palette=view.palette,
         row_numbers=block.row_numbers,
     )
@@ -85,7 +84,7 @@ def _across(block: Matrix, view: View, terminal: Terminal) -> int:
     if terminal.width is None:
         return min(UNLIMITED_COLUMNS, int(block.values.shape[1]))
     first = block.values[:, :64]
-    show = fitting(largest(first), block.digits if view.precision is None else view.precision)[0]
+    show = fitting(largest(first), digits_of(block, view.precision))[0]
     widest = max(map(len, show.row(first.ravel().tolist())))
     widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[:64]))
     edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))

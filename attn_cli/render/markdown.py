@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say, digits_of
 from attn_cli.render.ladder import largest
 from attn_cli.render.numbers import fitting, weight
 from attn_cli.view import View
@@ -68,7 +68,7 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
-    precision = block.digits if view.precision is None else view.precision
+    precision = digits_of(block, view.precision)
     digits = 3 if precision is None else precision
     show = weight(digits) if block.is_weights else fitting(largest(block.values), precision)[0]
     across = MOST_COLUMNS if block.fits and block.values.shape[1] > MOST_COLUMNS else block.values.shape[1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.render.blocks import Maps, Matrix
+from attn_cli.render.blocks import Maps, Matrix, digits_of
 from attn_cli.render.ladder import Rung, rungs, shading
 from attn_cli.render.numbers import Format, weight
 from attn_cli.render.text import cut
@@ -72,7 +72,7 @@ def sheets(block: Matrix, view: View, cost: Cost, tall: int | None = None) -> Sh
     room = (view.width or PAGE) - max(map(cost, [block.corner, *block.rows]), default=0.0)
     room = max(10.0, room - (TAIL if block.sums else 0.0))
     values, more = _fitted(block, view, cost, room)
-    ways = [r for r in rungs(values, block.is_weights, view.precision) if r.block < 2]
+    ways = [r for r in rungs(values, block.is_weights, digits_of(block, view.precision)) if r.block < 2]
     ways = [r for r in ways if r.format is not None or coloured]
     names = list(block.columns[: values.shape[1]])
     rung, turned, across = _layout(ways, values, names, cost, room)
@@ -93,7 +93,7 @@ def _fitted(block: Matrix, view: View, cost: Cost, room: float) -> tuple[Array, 
     n = block.values.shape[1]
     if not block.fits or n <= UNFITTED:
         return block.values, block.more
-    form = rungs(block.values, block.is_weights, view.precision)[0].format
+    form = rungs(block.values, block.is_weights, digits_of(block, view.precision))[0].format
     assert form is not None
     widest = max(_widest(form, block.values[:, :64]), *map(cost, block.columns[:64]))
     across = max(1, min(n, int(room / (widest + GAP))))
@@ -159,7 +159,9 @@ def _told(rung: Rung, n: int, across: int, more: str, view: View) -> list[str]:
     """Return what was done to fit, in sentences."""
     how = "shades without numbers" if rung.format is None else rung.told
     said = (
-        [f"To fit: {how}. --precision 3 shows three digits, in several tables if need be; --width allows more columns."]
+        [
+            f"To fit: {how}. --precision 3 shows three digits, in several tables if need be; --width allows more columns."
+        ]
         if how
         else []
     )
