@@ -17,6 +17,7 @@ COMMANDS = {
     "cross": ("attend", "cross"),
     "compute": ("compute", "compute"),
     "lookup": ("lookup", "lookup"),
+    "exercise": ("exercise", "exercise"),
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),

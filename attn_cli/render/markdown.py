@@ -26,7 +26,7 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", shown)
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """Escape a sentence; its full stops, commas and brackets cannot do harm inside a line."""
     return re.sub(r"(?<=.)\\([().:+\-])", r"\1", escape(text))
 
@@ -34,21 +34,21 @@ def _prose(text: str) -> str:
 def _lines(block: Block, view: View) -> Iterator[str]:
     match block:
         case Heading(text, level):
-            yield f"{'#' * level} {_prose(text)}"
+            yield f"{'#' * level} {prose(text)}"
             yield ""
         case Say(text, quiet):
             if text:
-                yield f"*{_prose(text)}*" if quiet else _prose(text)
+                yield f"*{prose(text)}*" if quiet else prose(text)
                 yield ""
         case Formula(text, before):
             shown = visible(text.strip()).replace("`", "'")
-            yield f"{_prose(before)} `{shown}`" if before else f"`{shown}`"
+            yield f"{prose(before)} `{shown}`" if before else f"`{shown}`"
             yield ""
         case Matrix():
             yield from _matrix(block, view)
         case Maps():
             for name, values in zip(block.names, block.values, strict=True):
-                yield f"### {_prose(name)}"
+                yield f"### {prose(name)}"
                 yield ""
                 yield from _matrix(Matrix(block.rows, block.columns, values, is_weights=True), view)
         case Columns(header, rows):
@@ -82,7 +82,7 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
     hidden = block.values.shape[1] - across
     more = ", ".join(filter(None, [f"{hidden} more columns" if hidden else "", block.more]))
     if more:
-        yield f"… {_prose(more)}"
+        yield f"… {prose(more)}"
         yield ""
 
 

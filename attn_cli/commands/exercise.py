@@ -1,0 +1,191 @@
+"""attn exercise: a worksheet with blanks, its key, and the files that attn check reads."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from attn_cli.commands.common import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
+from attn_cli.errors import CreateError, UsageError
+from attn_cli.options import offers
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.exercises import Exercise
+
+# Narrower than the options of the same names elsewhere. No ATTN_* variable reaches them: whoever types the command
+# that stands on a sheet gets that sheet.
+Dim = Annotated[
+    int, typer.Option("--dim", metavar="D", help="Numbers in a word, a query, a key and a value: 2, 3 or 4.")
+]
+Words = Annotated[int, typer.Option("--words", metavar="N", help="Words in the sentence: 2, 3 or 4.")]
+Mask = Annotated[
+    Literal["none", "causal"],
+    typer.Option(
+        "--mask", help="Whether words look back only.", autocompletion=offers("none", "causal")
+    ),
+]  # fmt: skip
+Score = Annotated[
+    Literal["scaled", "dot"],
+    typer.Option(
+        "--score", help="scaled is q.k / sqrt(d), dot is q.k.", autocompletion=offers("scaled", "dot")
+    ),
+]
+Format = Annotated[
+    Literal["markdown", "latex", "json", "jsonl"] | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="What to print.  [default: markdown]",
+        autocompletion=offers("markdown", "latex", "json", "jsonl"),
+    ),
+]
+Folder = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="DIR", help="Write the sheet, its key and their data into DIR."),
+]
+ENDINGS = (".md", ".markdown", ".tex", ".json", ".jsonl", ".txt", ".pdf", ".html")
+
+
+def exercise(
+    seed: Annotated[int, typer.Option(metavar="N", help="Which exercise: another one for every seed.")] = 0,
+    dim: Dim = 2,
+    words: Words = 3,
+    mask: Mask = "none",
+    score: Score = "scaled",
+    key: Annotated[
+        bool, typer.Option("--key", help="Print the key in place of the worksheet (json holds both).")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what stands in DIR.")] = False,
+    format: Format = None,
+    output: Folder = None,
+) -> None:
+    """A worksheet to do by hand, and its key.
+
+    Small whole numbers, another exercise for every seed. Under every mask and score a seed has the same
+    numbers. With -o, DIR gets exercise.md and .tex, key.md and .tex, inputs.json (what is given) and answer.json (to
+    fill in).
+
+    Example: attn exercise --seed 7 -o sheet7
+    """
+    from attn_cli.exercises import make
+
+    folder = None if output in ("-", *STANDARD_OUTPUT) else output
+    _check(folder, key, force, format)
+    made = make(seed, dim, words, mask, score)
+    if folder is not None:
+        _write(made, folder, force)
+        return
+    view = View(format=format or "markdown")
+    if view.format in ("json", "jsonl"):
+        deliver_json(_record(made), view)
+    else:
+        deliver(_sheet(made, str(view.format), key, terminal_for(view).unicode), view)
+
+
+def _check(folder: str | None, key: bool, force: bool, format: str | None) -> None:
+    """Refuse options that have no meaning beside each other."""
+    if folder is None:
+        if force:
+            raise UsageError("--force goes with -o DIR.", option="--force")
+        return
+    if key or format:
+        given = "--key" if key else "-f"
+        raise UsageError(
+            f"{given} is for printing: -o writes sheet and key in every form.", "Leave one out.", option=given
+        )
+    if folder.lower().endswith(ENDINGS) and not os.path.isdir(folder):
+        raise UsageError(
+            f"-o takes a folder here, and {visible(folder)!r} looks like a file.",
+            "To print one form into a file: attn exercise -f latex > sheet.tex",
+            "--output",
+        )
+
+
+def _sheet(made: Exercise, format: str, key: bool, unicode: bool = True) -> str:
+    from attn_cli.render.worksheet import parts
+
+    if format == "latex":
+        from attn_cli.render.sheet_latex import sheet_latex
+
+        return sheet_latex(parts(made, key))
+    from attn_cli.render.sheet_markdown import sheet_markdown
+
+    return sheet_markdown(parts(made, key), unicode)
+
+
+def _record(made: Exercise) -> dict[str, object]:
+    """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
+    from attn_cli.exercises import answers, inputs, solve
+    from attn_cli.render.sheet import as_text
+    from attn_cli.render.worksheet import questions
+
+    trace = solve(made)
+    asked = [
+        {"question": as_text(question), "answer": as_text(answer)}
+        for question, answer in questions(made, trace)
+    ]
+    return {
+        "schema": "attn/1",
+        "kind": "exercise",
+        "seed": made.seed,
+        "dim": made.dim,
+        "mask": made.mask,
+        "score": made.score,
+        "tokens": list(made.tokens),
+        "inputs": inputs(made),
+        "answers": answers(trace),
+        "questions": asked,
+    }
+
+
+def _write(made: Exercise, folder: str, force: bool) -> None:
+    """Write all files of an exercise into a folder, or none where one would replace something else."""
+    from attn_cli.exercises import inputs, unanswered
+    from attn_cli.files import written
+    from attn_cli.plain import say
+    from attn_cli.render.json import dumps
+
+    contents = {
+        "exercise.md": _sheet(made, "markdown", key=False),
+        "exercise.tex": _sheet(made, "latex", key=False),
+        "key.md": _sheet(made, "markdown", key=True),
+        "key.tex": _sheet(made, "latex", key=True),
+        "inputs.json": dumps(inputs(made)),
+        "answer.json": dumps(unanswered(made)),
+    }
+    name = visible(folder) or "''"
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise CreateError(f"Cannot write into {name}: it is not a folder.", "Choose another place.")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        there = set(os.listdir(folder))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CreateError(f"Cannot create the folder {name}: {reason}.", "Choose another place.") from None
+    taken = (
+        []
+        if force
+        else [file for file in contents if file in there and not _holds(folder, file, contents[file])]
+    )
+    if taken:
+        raise CreateError(
+            f"{name} holds another {taken[0]}, and nothing was written.",
+            "Choose another folder, or replace what is there with --force.",
+        )
+    for file, text in contents.items():
+        with written(os.path.join(folder, file)) as stream:
+            stream.write(text.encode())
+    say(f"attn: wrote {', '.join(contents)} to {name}.")
+
+
+def _holds(folder: str, file: str, text: str) -> bool:
+    """Tell whether a file holds just this text already; then writing it replaces nothing."""
+    try:
+        with open(os.path.join(folder, file), "rb") as stream:
+            return stream.read(len(text.encode()) + 1) == text.encode()
+    except OSError:
+        return False

@@ -1,0 +1,596 @@
+"""Exercises: small whole numbers that work out by hand, another for every seed, and answers that are right."""
+
+import itertools
+import json
+import math
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from attn_cli.exercises import make
+from attn_cli.matrices import read_given
+from attn_cli.render.sheet_latex import escape, sheet_latex
+from attn_cli.render.sheet_markdown import sheet_markdown
+from attn_cli.render.worksheet import parts
+from tests.shell import ROOT, attn, here, shell
+
+FILES = {"exercise.md", "exercise.tex", "key.md", "key.tex", "inputs.json", "answer.json"}
+SIZES = list(itertools.product((2, 3, 4), (2, 3, 4)))
+KINDS = list(itertools.product(("none", "causal"), ("scaled", "dot")))
+SEEDS = range(60)
+SCHEMA = Draft202012Validator(
+    json.loads((Path(ROOT) / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Exercises of the usual size, and two of every size, with the largest seed."""
+    usual = [make(seed) for seed in SEEDS]
+    return usual + [make(seed, dim, words) for dim, words in SIZES for seed in (12345, 2**63 - 1)]
+
+
+def exercise_documents():
+    """The LaTeX of worksheets and keys of every kind, by name: what a TeX must be able to typeset."""
+    kinds = [
+        *((7, 2, 3, mask, score) for mask, score in KINDS),
+        *((5, dim, words, "causal", "scaled") for dim, words in SIZES),
+    ]
+    made = [make(*kind) for kind in kinds]
+    names = ["-".join(map(str, kind)) for kind in kinds]
+    sheets = {f"exercise-{name}": sheet_latex(parts(one)) for name, one in zip(names, made, strict=True)}
+    keys = {f"key-{name}": sheet_latex(parts(one, key=True)) for name, one in zip(names, made, strict=True)}
+    return (
+        sheets
+        | keys
+        | {"hostile": sheet_latex(parts(hostile())), "hostile-key": sheet_latex(parts(hostile(), True))}
+    )
+
+
+# The formula, in plain loops.
+
+
+def product(A, B):
+    return [
+        [sum(a * b for a, b in zip(row, column, strict=True)) for column in zip(*B, strict=True)] for row in A
+    ]
+
+
+def solved(given, mask, score):
+    """Every step of attention, as the formula has it."""
+    q, k, v = (product(given["X"], given[W]) for W in ("W_q", "W_k", "W_v"))
+    scores = product(q, list(zip(*k, strict=True)))
+    scale = 1 / math.sqrt(len(q[0])) if score == "scaled" else 1
+    scaled = [[scale * s for s in row] for row in scores]
+    exps = [
+        [math.exp(x) if mask == "none" or j <= i else 0.0 for j, x in enumerate(row)]
+        for i, row in enumerate(scaled)
+    ]
+    weights = [[e / sum(row) for e in row] for row in exps]
+    steps = {"q": q, "k": k, "v": v, "scores": scores, "scaled_scores": scaled, "weights": weights}
+    return steps | {"output": product(weights, v)}
+
+
+def record(*args):
+    ran = here("exercise", *args, "-f", "json")
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+@pytest.mark.parametrize(("dim", "words"), [(2, 3), (3, 2), (4, 4)])
+def test_the_answers_are_what_the_formula_gives(dim, words, mask, score):
+    asked = ("--dim", str(dim), "--words", str(words), "--mask", mask, "--score", score)
+    made = record("--seed", "11", *asked)
+    assert (made["dim"], len(made["tokens"]), made["mask"], made["score"]) == (dim, words, mask, score)
+    for step, right in solved(made["inputs"], mask, score).items():
+        np.testing.assert_allclose(made["answers"][step], right, rtol=0, atol=1e-12, err_msg=step)
+
+
+# Every seed another, and every one a good exercise.
+
+
+def test_every_seed_gives_another_exercise(many):
+    numbers = [json.dumps([one.X, one.W_q, one.W_k, one.W_v]) for one in many]
+    assert len(set(numbers)) == len(many)
+    assert len({one.tokens for one in many[: len(SEEDS)]}) > 5
+
+
+def test_a_sheet_that_was_printed_once_stays_what_it_is():
+    """The numbers of seed 7 are on paper somewhere; no change of attn may make its key another one."""
+    assert make(7)[3:] == (
+        ("bees", "make", "honey"),
+        [[2, 0], [-1, 0], [-1, -1]],
+        [[1, 0], [2, 2]],
+        [[-1, 1], [-1, 0]],
+        [[0, -1], [2, -1]],
+    )
+
+
+def test_the_same_command_writes_the_same_bytes(tmp_path):
+    for name, hash_seed in (("a", "1"), ("b", "2")):
+        ran = attn("exercise", "--seed", "9", "-o", name, cwd=tmp_path, env={"PYTHONHASHSEED": hash_seed})
+        assert ran.code == 0
+    for file in FILES:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_a_seed_has_the_same_numbers_under_every_mask_and_score():
+    for seed in range(5):
+        assert (
+            len({str(make(seed, 2, 3, mask, score)._replace(mask="", score="")) for mask, score in KINDS})
+            == 1
+        )
+
+
+def test_all_numbers_are_small_and_whole_and_no_row_is_dull(many):
+    for one in many:
+        X, *W = (np.array(matrix) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
+        Q, K, V = (X @ matrix for matrix in W)
+        scores = Q @ K.T
+        assert X.shape == (len(one.tokens), one.dim) and all(m.shape == (one.dim, one.dim) for m in W)
+        assert len(set(one.tokens)) == len(one.tokens)
+        for given in (X, *W):
+            assert given.dtype.kind == "i" and given.min() >= -1 and given.max() <= 2
+        assert abs(np.array([Q, K, V])).max() <= 6 and scores.min() >= -4 and scores.max() <= 6
+        for matrix in (X, Q, K, V, scores):
+            assert len({tuple(row) for row in matrix.tolist()}) == len(matrix), "two rows are equal"
+        assert all(matrix.any(axis=1).all() for matrix in (X, Q, K, V)), "a row is zero"
+        assert all((matrix != matrix.T).any() for matrix in W), "a W is symmetric"
+        assert len({str(matrix) for matrix in W}) == 3
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+def test_in_every_exercise_words_differ_in_whom_they_look_at_and_none_sees_one_word_alone(many, mask, score):
+    for one in many:
+        weights = solved(one._asdict(), mask, score)["weights"]
+        allowed = [row[: i + 1] if mask == "causal" else row for i, row in enumerate(weights)]
+        free = [row for row in allowed if len(row) > 1]
+        assert max(map(max, free)) < 0.98
+        assert all(sorted(row)[-1] - sorted(row)[-2] > 1e-6 for row in free), "two keys are strongest"
+        strongest = [row.index(max(row)) for row in allowed]
+        assert any(j != i for i, j in enumerate(strongest))
+        assert mask == "causal" or len(set(strongest)) > 1
+
+
+def softmax(scores, axis):
+    exps = np.exp(scores - np.max(scores, axis=axis, keepdims=True))
+    return np.nan_to_num(exps / exps.sum(axis=axis, keepdims=True))
+
+
+def mistaken(one, mask, score):
+    """Weights and output of the right answer and of the usual mistakes, by name."""
+    X, *W = (np.array(matrix, float) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
+    n, d = X.shape
+    may = np.tri(n, dtype=bool) if mask == "causal" else np.ones((n, n), bool)
+
+    def attended(W, divisor, may=may):
+        Q, K, V = (X @ matrix for matrix in W)
+        shut = np.where(may, Q @ K.T / divisor, -1e9)
+        weights = np.where(may, softmax(shut, 1), 0)
+        return weights, weights @ V
+
+    divisor = math.sqrt(d) if score == "scaled" else 1
+    found = {"right": attended(W, divisor), "k-v-swapped": attended([W[0], W[2], W[1]], divisor)}
+    if score == "scaled":
+        found |= {"no-scaling": attended(W, 1), "scaled-by-d": attended(W, d)}
+    for turned in ((0,), (1,), (2,), (0, 1, 2)):
+        changed = [matrix.T if i in turned else matrix for i, matrix in enumerate(W)]
+        found[f"transposed-w {turned}"] = attended(changed, divisor)
+    Q, K, V = (X @ matrix for matrix in W)
+    columns = softmax(np.where(may, Q @ K.T / divisor, -1e9), 0)
+    found["softmax-axis"] = columns, columns @ V
+    if mask == "causal":
+        found["mask-inverted"] = attended(W, divisor, ~may)
+        after = np.where(may, softmax(Q @ K.T / divisor, 1), 0)
+        found["mask-after-softmax"] = after, after @ V
+    return found
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+def test_every_usual_mistake_shows_and_no_two_look_alike(many, mask, score):
+    for one in many[::3]:
+        found = {name: np.hstack(pair) for name, pair in mistaken(one, mask, score).items()}
+        for (name, a), (other, b) in itertools.combinations(found.items(), 2):
+            assert abs(a - b).max() > 0.01, f"{one.command}: {name} looks like {other}"
+
+
+# By hand: a student who has the sheet, paper, and the four basic operations.
+
+
+def tables(text):
+    """The tables of a Markdown document: rows of cells, without the line under the header."""
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.M)
+    return [
+        [
+            [cell.strip(" `") for cell in line.strip("|").split("|")]
+            for n, line in enumerate(block.splitlines())
+            if n != 1
+        ]
+        for block in blocks
+    ]
+
+
+def numbers(table):
+    return [[int(cell) for cell in row[1:]] for row in table[1:]]
+
+
+def rounded(value, digits):
+    shown = str(value.quantize(Decimal(10) ** -digits, ROUND_HALF_UP))
+    return shown.lstrip("-") if not shown.strip("-0.") else shown
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+@pytest.mark.parametrize(("dim", "words"), [(2, 3), (2, 4), (3, 3), (4, 2)])
+def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim, words, mask, score):
+    for seed in range(3):
+        made = make(seed, dim, words, mask, score)
+        sheet, key = (sheet_markdown(parts(made, is_key)) for is_key in (False, True))
+        X, W_q, W_k, W_v = map(numbers, tables(sheet)[:4])
+        Q, K, V = product(X, W_q), product(X, W_k), product(X, W_v)
+        scores = product(Q, list(zip(*K, strict=True)))
+        answers = tables(key)[4:]
+        assert [numbers(table) for table in answers[:4]] == [Q, K, V, scores]
+        x = [[str(s) for s in row] for row in scores]
+        if score == "scaled":
+            factor = "0.5" if dim == 4 else re.search(r"is multiplying by `(0\.\d+)`", sheet)[1]
+            x = [[rounded(s * Decimal(factor), 3) for s in row] for row in scores]
+            assert [row[1:] for row in answers[4][1:]] == x
+        ladder = dict(zip(*tables(sheet)[-4], strict=True))
+        exps = [
+            [Decimal(ladder[cell]) if mask == "none" or j <= i else None for j, cell in enumerate(row)]
+            for i, row in enumerate(x)
+        ]
+        assert [row[1:-1] for row in answers[-3][1:]] == [
+            ["–" if e is None else str(e) for e in row] for row in exps
+        ]
+        totals = [sum(filter(None, row)) for row in exps]
+        weights = [
+            ["–" if e is None else rounded(e / total, 3) for e in row]
+            for row, total in zip(exps, totals, strict=True)
+        ]
+        assert [row[1:] for row in answers[-2][1:]] == [[*row, "1.000"] for row in weights]
+        shares = [[Decimal(0 if w == "–" else w) for w in row] for row in weights]
+        assert [row[1:] for row in answers[-1][1:]] == [
+            [rounded(o, 2) for o in row] for row in product(shares, V)
+        ]
+
+
+def test_the_table_of_powers_is_right():
+    for args in ((7,), (3, 3, 3), (1, 4, 4), (2, 2, 3, "none", "dot")):
+        ladder = tables(sheet_markdown(parts(make(*args))))[-4]
+        scale = 1 if "dot" in args else 1 / math.sqrt(make(*args).dim)
+        for x, power in zip(ladder[0][1:], ladder[1][1:], strict=True):
+            steps = round(float(x) / scale)
+            assert abs(float(x) - steps * scale) <= 0.0005
+            assert power == f"{math.exp(steps * scale):.3f}"
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+def test_the_questions_are_answered_by_the_numbers(mask, score):
+    for seed in range(8):
+        made = make(seed, 2, 3, mask, score)
+        asked = record("--seed", str(seed), "--mask", mask, "--score", score)["questions"]
+        word = re.search('does "(.*)" attend', asked[0]["question"])[1]
+        i = made.tokens.index(word)
+        row = solved(made._asdict(), mask, score)["weights"][i]
+        j = row.index(max(row))
+        name = "Itself" if i == j else f'"{made.tokens[j]}"'
+        assert asked[0]["answer"] == f"{name}: {row[j]:.3f}."
+        other = solved(made._asdict(), mask, "dot" if score == "scaled" else "scaled")["weights"][i][j]
+        assert asked[1]["answer"].startswith("Larger: " if other > row[j] else "Smaller: ")
+        assert f"{other:.3f} instead of {row[j]:.3f}" in asked[1]["answer"]
+        assert ("itself alone" in asked[3]["answer"]) == (mask == "causal")
+
+
+def test_the_row_in_full_is_arithmetic_that_holds():
+    for seed, (mask, score) in itertools.product(range(4), KINDS):
+        key = sheet_markdown(parts(make(seed, 2, 3, mask, score), key=True))
+        lines = key.partition("## One row in full")[2].partition("## Questions")[0]
+        held = 0
+        for formula in re.findall("`([^`]*)`", lines):
+            left, sign, right = re.fullmatch(
+                r"(?:q·k = |x = |q = )?(.*) ([=≈]) (\S+|\[.*\])", formula
+            ).groups()
+            python = re.sub(r"√(\d)", r"math.sqrt(\1)", left.replace("×", "*"))
+            python = re.sub(r"e\^(-?[\d.]+)", r"math.exp(\1)", python)
+            value = np.array(eval(python, {"math": math}))
+            wanted = np.array(json.loads(right))
+            most = (
+                0.0055
+                if "." in right and len(right.partition(".")[2]) == 2
+                else 0.02
+                if "exp" in python
+                else 0.0016
+            )
+            assert abs(value - wanted).max() <= (most if sign == "≈" else 1e-3), formula
+            held += 1
+        assert held >= 6
+
+
+# The sheets.
+
+
+def blanks(table):
+    return sum(cell == "______" for row in table for cell in row)
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+def test_the_worksheet_has_a_blank_for_every_number_and_the_key_has_none(mask, score):
+    sheet, key = (sheet_markdown(parts(make(7, 2, 3, mask, score), is_key)) for is_key in (False, True))
+    grids = [table for table in tables(sheet) if blanks(table)]
+    shapes = [3 * 2 - 1, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
+    assert list(map(blanks, grids)) == shapes
+    assert "____" not in key
+    assert [[len(row) for row in table] for table in tables(sheet)] == [
+        [len(row) for row in table] for table in tables(key)
+    ]
+    titles = re.findall(r"^## (\d+)\. ([\w ]+)", sheet, re.M)
+    names = ["Queries", "Keys", "Values", "Scores", *["Scaling"] * (score == "scaled")]
+    names += [*["The mask"] * (mask == "causal"), "Softmax", "Output"]
+    assert titles == [(str(n), name) for n, name in enumerate(names, 1)]
+    assert "attn exercise --seed 7 --dim 2" in sheet and "--key`" in sheet and "attn check" in sheet
+    assert sheet.count("Answer: ____") == 4
+
+
+def test_a_masked_cell_of_the_key_is_a_dash_and_never_zero():
+    key = sheet_markdown(parts(make(7, 2, 3, "causal"), key=True))
+    for table in tables(key)[-3:-1]:
+        assert [row[1:4].count("–") for row in table[1:]] == [2, 1, 0]
+    assert "| 0.000" not in key.partition("weights = ")[2].partition("Output")[0]
+
+
+def test_every_table_has_rows_of_one_length():
+    for dim, words in SIZES:
+        for table in tables(sheet_markdown(parts(make(2, dim, words, "causal"), key=True))):
+            assert len({len(row) for row in table}) == 1
+
+
+def test_printing_chooses_the_sheet_or_the_key_and_the_form():
+    assert here("exercise").out == here("exercise", "--seed", "0", "-f", "markdown", "-o", "-").out
+    assert here("exercise").out.startswith("# Attention by hand: exercise 0\n")
+    assert here("exercise", "--key").out.startswith("# Attention by hand: exercise 0, the key\n")
+    assert here("exercise", "-f", "latex", "--key").out == sheet_latex(parts(make(0), key=True))
+
+
+def test_where_only_ascii_can_be_written_formulas_are_spelled():
+    ran = attn("exercise", "--key", "--mask", "causal", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    assert ran.code == 0 and ran.out.isascii() and "\\u" not in ran.out and "\\x" not in ran.out
+    assert "sqrt(2)" in ran.out and re.search(r"\d\)?\*\(?-?\d", ran.out)
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    ran = shell("attn exercise | head -1")
+    assert (ran.code, ran.out, ran.err) == (0, "# Attention by hand: exercise 0\n", "")
+
+
+# LaTeX.
+
+
+def hostile():
+    words = ("\\input{x}", "50%&$#_^~|<td>", "\x1b[31m`‮ 猫😀]")
+    return make(7)._replace(tokens=words)
+
+
+def opened(text):
+    """Check that environments and braces close in order."""
+    stack = []
+    for what, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if what == "begin":
+            stack.append(name)
+        else:
+            assert stack.pop() == name
+    bare = re.sub(r"\\.", "", text)
+    depth = 0
+    for char in bare:
+        depth += (char == "{") - (char == "}")
+        assert depth >= 0
+    return stack, depth, re.sub(r"\\[$]", "", text).count("$") % 2
+
+
+def test_the_latex_is_balanced_ascii_and_needs_plain_packages():
+    for name, text in exercise_documents().items():
+        assert opened(text) == ([], 0, 0), name
+        assert text.isascii(), name
+        used = set(",".join(re.findall(r"\\usepackage(?:\[.*?\])?\{(.*?)\}", text)).split(","))
+        assert used == {"geometry", "amsmath", "array", "booktabs"}
+        for row in re.findall(r"^.*\\\\ \\cline.*$", text, re.M):
+            assert len(re.findall(r"(?<!\\)&", row)) == int(re.search(r"\\cline\{2-(\d+)\}", row)[1]) - 1, (
+                name
+            )
+
+
+def test_the_latex_of_sheet_and_key_hold_the_same_tables_one_blank_one_filled():
+    sheet, key = (sheet_latex(parts(make(7), is_key)) for is_key in (False, True))
+    cells = 3 * (3 * 2) + 2 * (3 * 3) + 2 * (3 * 4) + 3 * 2
+    assert sheet.count(r"\cell{$") == 1 and sheet.count(r"\cell{}") == cells - 1
+    assert key.count(r"\cell{$") == cells and key.count(r"\cell{}") == 0
+    assert sheet.count(r"\answerline") == 5 and key.count(r"\answerline") == 1  # one is its definition
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\\input{x}", r"\textbackslash{}input\{x\}"),
+        ("50% & $5 #1 a_b", r"50\% \& \$5 \#1 a\_b"),
+        (
+            "^~|<b>`",
+            r"\textasciicircum{}\textasciitilde{}\textbar{}\textless{}b\textgreater{}\textasciigrave{}",
+        ),
+        ("\x1b[31m", r"\textasciicircum{}{[}{[}31m"),
+        ("--key", r"-{}-key"),
+        ('say "x" twice', "say ``x'' twice"),
+        ("猫", r"\texttt{\textless{}U+732B\textgreater{}}"),
+    ],
+)
+def test_nothing_in_a_token_is_obeyed_by_latex(text, shown):
+    assert escape(text) == shown
+
+
+def test_nothing_in_a_token_is_obeyed_by_markdown_or_a_terminal():
+    for is_key in (False, True):
+        text = sheet_markdown(parts(hostile(), is_key))
+        assert "\x1b" not in text and "\u202e" not in text and "<td>" not in text
+        assert all(
+            len({line.count(" | ") for line in block.splitlines() if ":--" not in line}) == 1
+            for block in re.findall(r"(?:^\|.*\n)+", text, re.M)
+        )
+
+
+# The folder.
+
+
+@pytest.fixture
+def folder(tmp_path):
+    ran = here("exercise", "--seed", "7", "-o", str(tmp_path / "new" / "sheet7"))
+    assert (ran.code, ran.out) == (0, "")
+    assert all(file in ran.err for file in FILES)
+    return tmp_path / "new" / "sheet7"
+
+
+def test_a_folder_gets_the_sheet_the_key_and_their_data(folder):
+    assert {path.name for path in folder.iterdir()} == FILES
+    for is_key, name in enumerate(("exercise", "key")):
+        assert (folder / f"{name}.md").read_text(encoding="utf-8") == sheet_markdown(
+            parts(make(7), bool(is_key))
+        )
+        assert (folder / f"{name}.tex").read_text(encoding="utf-8") == sheet_latex(
+            parts(make(7), bool(is_key))
+        )
+
+
+def test_the_inputs_are_a_file_of_matrices_that_attn_reads(folder):
+    given = read_given(folder / "inputs.json")
+    made = make(7)
+    assert (given.tokens, given.mask, given.score, given.layout) == (made.tokens, "none", "scaled", "in-out")
+    assert given.ignored == ()
+    for name in ("X", "W_q", "W_k", "W_v"):
+        assert given.arrays[name].tolist() == getattr(made, name)
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+def test_the_answer_sheet_has_an_empty_cell_for_every_number(tmp_path, mask, score):
+    assert here("exercise", "--mask", mask, "--score", score, "--words", "4", "-o", str(tmp_path)).code == 0
+    empty = json.loads((tmp_path / "answer.json").read_text())
+    right = record("--mask", mask, "--score", score, "--words", "4")["answers"]
+    if score == "dot":
+        del right["scaled_scores"]
+    assert list(empty) == list(right)
+    for name, matrix in right.items():
+        assert empty[name] == [[None] * len(row) for row in matrix]
+
+
+def test_what_a_student_wrote_is_not_replaced_unless_forced(folder):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert here("exercise", "--seed", "7", "-o", str(folder)).code == 0, "the same exercise replaces nothing"
+    (folder / "answer.json").write_text('{"q": [[1, 2]]}')
+    ran = here("exercise", "--seed", "7", "-o", str(folder))
+    assert ran.code == 73 and ran.err.count("\n") == 1
+    assert "answer.json" in ran.err and "--force" in ran.err
+    assert here("exercise", "--seed", "8", "-o", str(folder)).code == 73
+    assert (folder / "answer.json").read_text() == '{"q": [[1, 2]]}'
+    assert all((folder / name).read_bytes() == text for name, text in before.items() if name != "answer.json")
+    assert here("exercise", "--seed", "7", "-o", str(folder), "--force").code == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_is_73(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "key.md").mkdir()
+    for place in ("file", "file/sheet", "full", "x" * 300):
+        ran = here("exercise", "-o", str(tmp_path / place))
+        assert ran.code == 73 and ran.err.count("\n") == 1 and "bug" not in ran.err, place
+    assert {path.name for path in (tmp_path / "full").iterdir()} == {"key.md"}
+    assert here("exercise", "-o", str(tmp_path / "full"), "--force").code == 73
+    assert here("exercise", "-o", "/dev/null").code == 73
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--seed", "-1"), "--seed cannot be -1"),
+        (("--seed", str(2**63)), "--seed cannot be"),
+        (("--seed", "x"), "--seed"),
+        (("--dim", "1"), "from 2 to 4"),
+        (("--dim", "5"), "from 2 to 4"),
+        (("--words", "1"), "from 2 to 4"),
+        (("--words", "5"), "from 2 to 4"),
+        (("--mask", "window:1"), "causal"),
+        (("--score", "cosine"), "scaled"),
+        (("-f", "csv"), "markdown"),
+        (("--force",), "-o DIR"),
+        (("-o", "sheet.tex"), "folder"),
+        (("-o", "sheet", "--key"), "--key"),
+        (("-o", "sheet", "-f", "latex"), "-f"),
+        (("7",), "7"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_one_line_and_2(args, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = here("exercise", *args)
+    assert (ran.code, ran.out) == (2, "") and ran.err.count("\n") == 1 and said in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_variables_that_stand_for_other_commands_change_no_sheet():
+    set_for_others = {"ATTN_SEED": "5", "ATTN_DIM": "300", "ATTN_MASK": "window:2", "ATTN_FORMAT": "bars"}
+    assert here("exercise", env=set_for_others) == here("exercise")
+
+
+# The record.
+
+
+def complaints(found):
+    return [error.message for error in SCHEMA.iter_errors(found)]
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+def test_the_record_fits_its_schema(mask, score):
+    found = record("--seed", "3", "--mask", mask, "--score", score)
+    assert complaints(found) == []
+    assert (
+        here("exercise", "--seed", "3", "--mask", mask, "--score", score, "-f", "jsonl").out.count("\n") == 1
+    )
+
+
+def test_every_key_of_the_record_is_described_and_missed():
+    found = record()
+    known = SCHEMA.schema["$defs"]["exercise"]["properties"]
+    assert set(found) == set(known)
+    for key in ("inputs", "answers"):
+        assert set(found[key]) == set(known[key]["properties"])
+        for inner in found[key]:
+            assert complaints({**found, key: {k: v for k, v in found[key].items() if k != inner}}), inner
+    for key in found:
+        assert complaints({k: v for k, v in found.items() if k != key}), key
+    assert complaints({**found, "added_later": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            ("seed", -1),
+            ("seed", None),
+            ("dim", 5),
+            ("mask", "window:1"),
+            ("score", "cosine"),
+            ("tokens", []),
+        ),
+        *(("inputs", {}), ("answers", None), ("questions", []), ("questions", [{"question": "Why?"}])),
+    ],
+)
+def test_a_wrong_record_is_rejected(key, value):
+    assert complaints({**record(), key: value})
+
+
+def test_inputs_that_are_not_whole_are_rejected():
+    found = record()
+    found["inputs"]["X"][0][0] = 0.5
+    assert complaints(found)
