@@ -419,7 +419,7 @@ def test_the_latex_of_sheet_and_key_hold_the_same_tables_one_blank_one_filled():
         ("50% & $5 #1 a_b", r"50\% \& \$5 \#1 a\_b"),
         (
             "^~|<b>`",
-            r"\textasciicircum{}\textasciitilde{}\textbar{}\textless{}b\textgreater{}\textasciigrave{}",
+            r"\textasciicircum{}\textasciitilde{}\textbar{}\textless{}b\textgreater{}{`}",
         ),
         ("\x1b[31m", r"\textasciicircum{}{[}{[}31m"),
         ("--key", r"-{}-key"),

@@ -21,11 +21,11 @@ PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
 \newcommand{\answerline}{\par\vspace{3.5mm}\hspace*{5mm}\rule{165mm}{0.2pt}}
 \begin{document}"""
 ROOMY, LARGE, TIGHT = r"\rule[-2.4mm]{0pt}{6.8mm}", r"\rule[-2.2mm]{0pt}{6.2mm}", r"\rule[-1.2mm]{0pt}{4.3mm}"
-_NAMES = ("backslash", "less", "greater", "bar", "asciitilde", "asciicircum", "asciigrave", "endash")
+_NAMES = ("backslash", "less", "greater", "bar", "asciitilde", "asciicircum", "endash")
 _SPECIAL = {
     **{char: f"\\{char}" for char in "#$%&_{}"},
-    **{char: f"\\text{name}{{}}" for char, name in zip("\\<>|~^`–", _NAMES, strict=True)},
-    **{char: f"{{{char}}}" for char in "[]"},
+    **{char: f"\\text{name}{{}}" for char, name in zip("\\<>|~^–", _NAMES, strict=True)},
+    **{char: f"{{{char}}}" for char in "[]`"},
 }
 _IN_MATH = {"×": r"\times ", "·": r"\cdot ", "≈": r"\approx ", "ᵀ": r"^{\top}", "–": r"\text{--}"}
 
