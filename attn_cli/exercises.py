@@ -32,7 +32,7 @@ ANSWERS = ("q", "k", "v", "scores", "scaled_scores", "weights", "output")
 LARGEST_X, LARGEST_W, SMALLEST = {2: 2, 3: 2, 4: 1}, {2: 2, 3: 1, 4: 1}, -1
 LARGEST_PROJECTED = 6
 SMALLEST_SCORE, LARGEST_SCORE = -4, 6
-SATURATED = 0.97
+SATURATED, FAINTEST = 0.97, 0.001
 APART = 0.01
 BATCH = 2048  # draws at a time; another number would give every seed another exercise
 
@@ -147,7 +147,8 @@ def _drawn(random: np.random.Generator, n: int, d: int) -> Iterator[Numbers]:
         scores = made[0] @ made[1].swapaxes(1, 2)
         small = (abs(made).max((0, 2, 3)) <= LARGEST_PROJECTED) & (scores.max((1, 2)) <= LARGEST_SCORE)
         kept = np.flatnonzero(small & (scores.min((1, 2)) >= SMALLEST_SCORE))
-        matrices = (X[kept], *made[:, kept], scores[kept])
+        # Rows are words; two equal columns would be the same work twice.
+        matrices = (X[kept], *made[:, kept], *made[:, kept].swapaxes(2, 3), scores[kept])
         for i in kept[_vary(matrices) & _mix(W[:, kept]) & _choose(scores[kept])]:
             yield (X[i].astype(float), *W[:, i].astype(float))
 
@@ -201,10 +202,10 @@ def _allowed(mask: str, n: int) -> Bools:
 
 
 def _is_lively(numbers: Numbers, allowed: Bools, scale: float) -> bool:
-    """Tell whether no weight says it all, and rounding at each step, as by hand, gives the same answer."""
+    """Tell whether no weight is nearly all or nothing, and rounding at each step, as by hand, gives the same answer."""
     X, W_q, W_k, W_v = numbers
     steps = attention_steps(X @ W_q, X @ W_k, X @ W_v, allowed, scale=scale)
-    if steps.weights[allowed.sum(1) > 1].max() > SATURATED:
+    if steps.weights[allowed.sum(1) > 1].max() > SATURATED or steps.weights[allowed].min() < FAINTEST:
         return False
     exps = np.exp(steps.masked_scores).round(DIGITS)
     weights = (exps / exps.sum(1, keepdims=True)).round(DIGITS)
