@@ -9,6 +9,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.files import data_path
 from attn_cli.learned import BUNDLED, bundled
 from attn_cli.render import render
+from attn_cli.steps import Walk
 from attn_cli.terminal import Terminal
 from attn_cli.vectors.table import bundled as vectors
 from attn_cli.view import View
@@ -155,7 +156,7 @@ def test_a_word_behind_the_mask_changes_nothing_before_it_in_any_layer():
 def explained(text, **options):
     kind = trace_masked if options.get("mask") else trace_self
     trace = kind(text, Settings(**options))
-    return trace, " ".join(render(trace, View(), Terminal(), True).split())
+    return trace, " ".join(render(trace, View(), Terminal(), Walk()).split())
 
 
 @pytest.mark.parametrize(

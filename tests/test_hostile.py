@@ -20,6 +20,7 @@ from attn_cli.files import data_path
 from attn_cli.matrices import Given
 from attn_cli.pipeline import trace_matrices
 from attn_cli.render import render
+from attn_cli.steps import Walk
 from attn_cli.tensors import read_safetensors, write_safetensors
 from attn_cli.terminal import Terminal
 from attn_cli.view import View
@@ -244,7 +245,7 @@ def test_markdown_is_inert_in_its_sentences_too(token):
     """Also for readers that are laxer than the one here: no angle bracket is left outside code."""
     trace = given_tokens([token, "plain"], query="0")
     for walk in (False, True):
-        text = render(trace, View(format="markdown", steps=True), Terminal(), walk)
+        text = render(trace, View(format="markdown", steps=True), Terminal(), Walk() if walk else None)
         assert not unsafe(text)
         assert not set("<>") & set(re.sub("`[^`]*`", "", text).replace("-&gt;", ""))
         rows = _cells(text)
@@ -453,7 +454,7 @@ def test_any_tokens_are_inert_fit_and_can_be_written(tokens, width, colors, enco
     trace = given_tokens(tokens, mask=mask)
     screen = Terminal(width=width, colors=colors, encoding=encoding)
     for name, walk in (("table", False), ("bars", False), ("table", True)):
-        text = SGR.sub("", render(trace, View(format=name, width=width), screen, walk))
+        text = SGR.sub("", render(trace, View(format=name, width=width), screen, Walk() if walk else None))
         assert not unsafe(text)
         assert width is None or max(map(cell_len, text.split("\n"))) <= width
         assert re.search(r"\d", text)
@@ -479,7 +480,7 @@ def test_any_tokens_keep_their_columns_in_tables_of_text(tokens):
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
         assert [len(row) for row in rows] == [n + 1] * (n + 1)
     for walk in (False, True):
-        text = render(trace, View(format="markdown"), Terminal(), walk)
+        text = render(trace, View(format="markdown"), Terminal(), Walk() if walk else None)
         assert not unsafe(text)
         rows = _cells(text)
         widths = {len(row) for row in rows if row[0] == "query\\key"}

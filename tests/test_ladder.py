@@ -14,11 +14,11 @@ import pytest
 from rich.cells import cell_len
 
 from attn_cli import Settings, Trace, trace_cross, trace_masked, trace_self
-from attn_cli.render import render
+from attn_cli.render import render, told
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.draw import draw
 from attn_cli.render.numbers import share
-from attn_cli.render.screens import bars, explain, table
+from attn_cli.steps import Walk
 from attn_cli.terminal import Terminal
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -77,28 +77,28 @@ def traced(kind: str, n: int, mode: str) -> Trace:
 
 MODES = {
     # name: (view, whether it is the walk)
-    "table": (View(), False),
-    "bars": (View(format="bars"), False),
-    "explain": (View(), True),
-    "masked": (View(), False),
-    "masked-explain": (View(), True),
-    "masked-bars": (View(format="bars"), False),
-    "masked-top": (View(), False),
-    "heads": (View(), False),
-    "top": (View(), False),
-    "query": (View(), False),
-    "bars-query": (View(format="bars"), False),
-    "steps": (View(steps=True), False),
-    "precision": (View(precision=6), False),
-    "sharp": (View(), True),
-    "flat": (View(), True),
-    "learned": (View(), True),
-    "learned-query": (View(), False),
-    "learned-heads": (View(), False),
+    "table": (View(), None),
+    "bars": (View(format="bars"), None),
+    "explain": (View(), Walk()),
+    "masked": (View(), None),
+    "masked-explain": (View(), Walk()),
+    "masked-bars": (View(format="bars"), None),
+    "masked-top": (View(), None),
+    "heads": (View(), None),
+    "top": (View(), None),
+    "query": (View(), None),
+    "bars-query": (View(format="bars"), None),
+    "steps": (View(steps=True), None),
+    "precision": (View(precision=6), None),
+    "sharp": (View(), Walk()),
+    "flat": (View(), Walk()),
+    "learned": (View(), Walk()),
+    "learned-query": (View(), None),
+    "learned-heads": (View(), None),
 }
 
 
-def view_of(mode: str, width: int | None) -> tuple[View, bool]:
+def view_of(mode: str, width: int | None) -> tuple[View, Walk | None]:
     from dataclasses import replace
 
     view, walk = MODES[mode]
@@ -112,8 +112,7 @@ def screen(kind: str, n: int, mode: str, width: int | None) -> str:
 
 def blocks_of(kind: str, n: int, mode: str, width: int | None) -> list:
     view, walk = view_of(mode, width)
-    draws = bars if view.format == "bars" else explain if walk else table
-    return list(draws(traced(kind, n, mode), view))
+    return list(told(traced(kind, n, mode), view, walk))
 
 
 def cases() -> Iterator[tuple[str, int]]:
@@ -402,7 +401,7 @@ def test_every_row_and_every_column_of_small_maps_can_be_told(kind, width):
 
 def test_a_head_that_finds_nothing_is_not_said_to_be_masked():
     for kind in ("self", "query", "cross", "random"):
-        assert "masked" not in render(TRACED[kind](), View(width=80), Terminal(width=80), False), kind
+        assert "masked" not in render(TRACED[kind](), View(width=80), Terminal(width=80)), kind
 
 
 # Nothing in silence
@@ -529,7 +528,7 @@ def test_five_thousand_words_are_condensed_quickly_in_little_memory_and_little_i
 @pytest.mark.parametrize("name", ["table", "bars", "markdown"])
 def test_a_long_text_is_short_on_screen(name):
     trace = traced("letters", 300, "explain")
-    for walk in (False, True):
+    for walk in (None, Walk()):
         text = render(trace, View(format=name, width=80), Terminal(width=80), walk)
         assert len(text) < 200_000, (name, walk)
 
@@ -538,7 +537,7 @@ def test_tokens_of_a_thousand_letters_take_the_room_of_a_label():
     trace = trace_self(
         " ".join(c * 1000 for c in "abcdef"), Settings(embedding="random", tokenizer="whitespace")
     )
-    for walk, format in product((False, True), ("table", "bars")):
+    for walk, format in product((None, Walk()), ("table", "bars")):
         text = render(trace, View(format=format, width=80), Terminal(width=80), walk)
         assert max(map(cell_len, text.splitlines())) <= 80
         assert visible("a" * 1000) not in text and "…" in text

@@ -160,7 +160,7 @@ def _told(rung: Rung, n: int, across: int, more: str, view: View) -> list[str]:
     how = "shades without numbers" if rung.format is None else rung.told
     said = (
         [
-            f"To fit: {how}. --precision 3 shows three digits, in several tables if need be; --width allows more columns."
+            f"To fit: {how}. --precision 3 shows three digits, in several tables if need be; --width allows more."
         ]
         if how
         else []
