@@ -67,6 +67,7 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     idle = {
         "--dim counts only with random vectors.": settings.dim is not None and not drawn,
         "--layout counts only with weights from a file.": words and settings.layout and not from_file,
+        "--pad-side counts only with --pad.": not settings.pad and settings.pad_side != usual.pad_side,
         "--mask-true counts only with a mask from a file.": settings.mask_true and not mask_file,
         "--tokenizer counts only with a text.": not words and settings.tokenizer != usual.tokenizer,
         "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default

@@ -13,7 +13,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file
 from attn_cli.inputs import Inputs, given_labels, rounded
 from attn_cli.learned import BUNDLED
-from attn_cli.masks import Mask
+from attn_cli.masks import Mask, with_padding
 from attn_cli.stack import Stack, taught_weights
 from attn_cli.trace import LARGE, Embedding, Learned, Projected, Settings
 from attn_cli.visible import visible
@@ -116,7 +116,7 @@ def stacked(
     is_self = inputs.x_key is inputs.x_query
     below = mask if is_self else None
     x_query = stack.input(inputs.x_query, layer, below, report)
-    x_key = x_query if is_self else stack.input(inputs.x_key, layer, None, report)
+    x_key = x_query if is_self else stack.input(inputs.x_key, layer, _hidden(inputs), report)
     if inputs.placed is not None and x_query is not inputs.x_query:
         notes.append(f"The positions were added to the word vectors, below what {stack.name} shows here.")
         inputs = inputs._replace(placed=None)
@@ -140,15 +140,23 @@ def stacked(
     return inputs, Layer(projection.about, names, shown, ready, projection, learned, turns_on), notes
 
 
+def _hidden(inputs: Inputs) -> Mask | None:
+    """Return the mask that the context's padding puts on the context's own layers; None without padding."""
+    n_k = len(inputs.key_tokens)
+    return with_padding(None, n_k, n_k, inputs.pad_keys) if inputs.pad_keys else None
+
+
 def _ungoverned(projection: model.Projection, inputs: Inputs) -> int | None:
     """Return the word that the head `head` leaves to itself most, mostly the main verb; None without that head."""
-    X = inputs.x_query
-    words = [i for i, token in enumerate(inputs.query_tokens) if any(map(str.isalnum, token))]
+    own = inputs.own_queries
+    X = None if inputs.x_query is None else inputs.x_query[own.start : own.stop]
+    tokens = inputs.query_tokens[own.start : own.stop]
+    words = [i for i, token in enumerate(tokens) if any(map(str.isalnum, token))]
     found = [head for head in projection.heads if head.name == GOVERNOR]
     if X is None or not words or not found or len(X) ** 2 > LARGE:
         return None
     itself = taught_weights(found[0], X).diagonal()
-    return max(words, key=lambda i: float(itself[i]))
+    return own.start + max(words, key=lambda i: float(itself[i]))
 
 
 def _wanted(projection: model.Projection, head: str | None, shown: str) -> model.Projection:

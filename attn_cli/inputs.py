@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors
 
 RANDOM_DIM = 4
+PAD = "<pad>"
 
 
 class Inputs(NamedTuple):
@@ -41,6 +42,53 @@ class Inputs(NamedTuple):
     table: Vectors | None = None
     replaced: Mapping[str, str] = MappingProxyType({})
     placed: Placed | None = None
+    pad_queries: range = range(0)
+    pad_keys: range = range(0)
+
+    @property
+    def own_queries(self) -> range:
+        """The queries that are no padding."""
+        return _without(self.pad_queries, len(self.query_tokens))
+
+    @property
+    def own_keys(self) -> range:
+        """The keys that are no padding."""
+        return _without(self.pad_keys, len(self.key_tokens))
+
+
+def _without(padding: range, n: int) -> range:
+    """Return the places that are left of n where padding takes one end of them."""
+    return range(len(padding), n) if padding.start == 0 else range(padding.start)
+
+
+def padded(inputs: Inputs, n: int, side: str) -> Inputs:
+    """Add n padding tokens with zero vectors after the keys (`right`) or before them (`left`).
+
+    Where the text looks at itself, its queries get them too. Padding matters as what is looked at, so of two
+    texts only the context gets it.
+    """
+    assert inputs.x_query is not None and inputs.x_key is not None
+    start = len(inputs.key_tokens) if side == "right" else 0
+    places = range(start, start + n)
+    key_tokens = (*inputs.key_tokens[:start], *(PAD,) * n, *inputs.key_tokens[start:])
+    x_key = np.insert(inputs.x_key, [start] * n, 0.0, axis=0)
+    is_self = inputs.x_key is inputs.x_query
+    where = f"{'after' if side == 'right' else 'before'} the {'text' if is_self else 'context'}"
+    stand = count(n, "padding token stands", "padding tokens stand")
+    told = f"{stand} {where}: zero vectors, and nobody may look at them."
+    inputs = inputs._replace(key_tokens=key_tokens, x_key=x_key, pad_keys=places, notes=(*inputs.notes, told))
+    if inputs.placed is not None:
+        words, P = (
+            np.insert(M, [start] * n, 0.0, axis=0)
+            for M in (inputs.placed.words_key, inputs.placed.encodings_key)
+        )
+        before = inputs.placed._replace(words_key=words, encodings_key=P)
+        if is_self:
+            before = Placed(words, words, P, P)
+        inputs = inputs._replace(placed=before)
+    if not is_self:
+        return inputs
+    return inputs._replace(query_tokens=key_tokens, x_query=x_key, pad_queries=places)
 
 
 def embedded(

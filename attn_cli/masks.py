@@ -23,19 +23,36 @@ _WINDOW = re.compile(r"window:([0-9]{1,9})")
 
 
 class Mask(NamedTuple):
-    """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's."""
+    """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's.
+
+    Keys that are padding are hidden from every query, whatever the rule says.
+    """
 
     name: str
     n_q: int
     n_k: int
     array: Bools | None = None
+    padding: range = range(0)
+
+    @property
+    def told(self) -> str:
+        """What the mask is called: its rule, padding, or both."""
+        names = [] if self.name == "none" else [self.name]
+        return ", ".join(names + ["padding"] * bool(self.padding))
 
     def rows(self, rows: Sequence[int] | Ints) -> Bools:
         """Return the mask of these queries, shape (len(rows), n_k)."""
+        allowed = self._by_rule(np.asarray(rows, dtype=np.intp))
+        allowed[:, self.padding.start : self.padding.stop] = False
+        return allowed
+
+    def _by_rule(self, rows: Ints) -> Bools:
         if self.array is not None:
-            return self.array[np.asarray(rows, dtype=np.intp)]
-        i = np.asarray(rows, dtype=np.intp)[:, np.newaxis]
+            return self.array[rows]
+        i = rows[:, np.newaxis]
         j = np.arange(self.n_k)
+        if self.name == "none":
+            return np.ones((len(rows), self.n_k), dtype=np.bool_)
         if self.name == "causal":
             return j <= i
         if self.name == "causal-bottom-right":
@@ -63,6 +80,18 @@ def named(name: str, n_q: int, n_k: int) -> Mask | None:
     if name not in RULES:
         window_size(name)
     return Mask(name, n_q, n_k)
+
+
+def with_padding(mask: Mask | None, n_q: int, n_k: int, padding: range) -> Mask:
+    """Return the mask that also hides the keys `padding`; None allows everything else."""
+    return (mask or Mask("none", n_q, n_k))._replace(padding=padding)
+
+
+def widened(mask: Mask, n_q: int, n_k: int, queries: range, keys: range) -> Mask:
+    """Return a mask over n_q x n_k whose part at `queries` and `keys` is `mask`; the rest is allowed."""
+    array = np.ones((n_q, n_k), dtype=np.bool_)
+    array[queries.start : queries.stop, keys.start : keys.stop] = mask.rows(range(mask.n_q))
+    return Mask(mask.name, n_q, n_k, array)
 
 
 def from_array(name: str, values: object, mask_true: str, n_q: int, n_k: int) -> Mask:

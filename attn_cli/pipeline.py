@@ -14,7 +14,7 @@ from attn_cli.checks import check, find_rows, unused
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
 from attn_cli.heads import Layer, Ready, given_qkv, projected, stacked
-from attn_cli.inputs import Inputs, embedded, given_x, phrased, placed, rounded, wrong_pairing
+from attn_cli.inputs import Inputs, embedded, given_x, padded, phrased, placed, rounded, wrong_pairing
 from attn_cli.learned import chosen
 from attn_cli.tokens import tokenize
 from attn_cli.trace import LARGE, Head, Settings, Trace
@@ -89,7 +89,7 @@ def trace_text(
     notes = [_ODD] if odd else []
     notes += told + unused(settings, learned=stack is not None)
     inputs = _ready(inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None)
-    mask = _mask(settings, None, len(inputs.query_tokens), len(inputs.key_tokens))
+    mask = _mask(settings, None, inputs)
     if stack is None:
         layer, more = projected(inputs, settings, None)
     else:
@@ -116,13 +116,19 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     if stack is not None:
         raise wrong_pairing(stack, f"given by {given.name}")
     if given.get("Q") is not None:
+        if settings.pad:
+            raise UsageError(
+                f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to.",
+                "Give X and W, or leave out --pad.",
+                "--pad",
+            )
         inputs, layer = given_qkv(given, settings)
     else:
         inputs = _ready(given_x(given), settings)
         layer, more = projected(inputs, settings, given)
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
-    mask = _mask(settings, given.mask, len(inputs.query_tokens), len(inputs.key_tokens))
+    mask = _mask(settings, given.mask, inputs)
     trace = _attended(kind, inputs, layer, settings, mask, report)
     return _with_other_layout(trace, inputs, layer, settings, mask, given)
 
@@ -175,9 +181,14 @@ def _with_positions(settings: Settings) -> tuple[list[str], Settings]:
 
 
 def _ready(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
-    """Add positions, and round, where that is asked for; a stack of layers rounds its last layer's input itself."""
+    """Add positions and padding, and round, where that is asked for.
+
+    Places are those of the text's own tokens: padding has none. A stack rounds its last layer's input itself.
+    """
     if settings.positions == "sinusoidal":
         inputs = placed(inputs)
+    if settings.pad:
+        inputs = padded(inputs, settings.pad, settings.pad_side)
     return rounded(inputs, settings.round) if settings.round is not None and is_last else inputs
 
 
@@ -215,7 +226,7 @@ def trace_phrases(
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Ready(head.name, None, head.q, head.k, V) for head in layer.heads)
     layer = layer._replace(heads=heads, projection=None)
-    mask = _mask(settings, None, 1, len(inputs.key_tokens))
+    mask = _mask(settings, None, inputs)
     return _attended(kind, inputs, layer, settings, mask, report)
 
 
@@ -235,7 +246,25 @@ def _rest(report: Report | None, below: int) -> Report | None:
     return None if report is None else lambda done: report((below + done) / (below + 1))
 
 
-def _mask(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask | None:
+def _mask(settings: Settings, given: object, inputs: Inputs) -> masks.Mask | None:
+    """Return the mask that is wanted, joined with padding; a stated one states the text's own tokens."""
+    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
+    own_queries, own_keys = inputs.own_queries, inputs.own_keys
+    mask = _stated(settings, given, len(own_queries), len(own_keys))
+    if not inputs.pad_keys:
+        return mask
+    if mask is not None:
+        is_stated = mask.array is not None
+        mask = (
+            masks.widened(mask, n_q, n_k, own_queries, own_keys)
+            if is_stated
+            else mask._replace(n_q=n_q, n_k=n_k)
+        )
+    return masks.with_padding(mask, n_q, n_k, inputs.pad_keys)
+
+
+def _stated(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask | None:
+    """Return the mask of the settings, by name or from a file, else the given one."""
     wanted = settings.mask
     if wanted is None and given is not None:
         if isinstance(given, str):
@@ -318,7 +347,7 @@ def _attended(
         score=score,
         scale=scale,
         temperature=float(settings.temperature),
-        mask_name="none" if mask is None else mask.name,
+        mask_name="none" if mask is None else mask.told,
         mask=work.allowed(rows),
         rows=rows,
         focus=focus,
@@ -332,6 +361,8 @@ def _attended(
         output_words=None,
         condensed=condensed,
         notes=tuple(notes),
+        pad_queries=inputs.pad_queries,
+        pad_keys=inputs.pad_keys,
     )
 
 
@@ -365,7 +396,7 @@ def _telling(links: Links, inputs: Inputs) -> int:
     best, telling = -1.0, 0
     unknown = set(inputs.unknown)
     for i, token in enumerate(inputs.query_tokens):
-        if token in unknown:
+        if token in unknown or i in inputs.pad_queries:
             continue
         for j, weight in zip(links.keys[i], links.weights[i], strict=True):
             key = inputs.key_tokens[j] if j >= 0 else token
@@ -381,7 +412,7 @@ def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask
     if asked > kept:
         notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
     if mask is not None:
-        notes.append(f"The mask is {mask.name}.")
+        notes.append(f"The mask is {mask.told}.")
     return notes
 
 

@@ -200,6 +200,8 @@ class Trace(Frozen):
     output_words: tuple[tuple[tuple[str, float], ...], ...] | None  # a query: words near its output, cosines
     condensed: bool
     notes: tuple[str, ...]
+    pad_queries: range = range(0)  # the queries that are padding
+    pad_keys: range = range(0)
 
     @property
     def weights(self) -> Array:
@@ -235,6 +237,10 @@ class Trace(Frozen):
     def whole(self) -> bool:
         """Whether the weights are to be shown as a matrix, and not as each row's strongest links."""
         return not self.condensed and self.settings.top is None
+
+    def place(self, i: int) -> int:
+        """Return where query i stands among the text's own tokens; padding before them does not count."""
+        return i - (len(self.pad_queries) if self.pad_queries.start == 0 else 0)
 
     def held(self, row: int) -> int:
         """Return where query `row` stands in the n_q x n_k arrays."""
@@ -302,6 +308,7 @@ class Trace(Frozen):
             "temperature": self.temperature,
             "mask": None if self.mask is None or self.condensed else self.mask[listed].tolist(),
             "mask_name": self.mask_name,
+            "padding": list(self.pad_keys) or None,
             "mask_convention": "true = may attend",
             "head": self.shown.name,
             "weights": self.shown.weights[held].tolist() if self.whole else None,

@@ -345,7 +345,7 @@ TRACED = {
 
 def maps(trace: Trace, width: int | None) -> tuple[Maps, list[np.ndarray], str]:
     """Draw the heads as small maps; return the block, the marks of each map by head, and what stands around."""
-    (block,) = (block for block in table(trace, View(width=width)) if isinstance(block, Maps))
+    (block,) = (block for block in told(trace, View(width=width)) if isinstance(block, Maps))
     lines = Terminal(width=width).paint(draw([block], View(width=width), Terminal(width=width))).split("\n")
     n_q, n_k = len(block.rows), len(block.columns)
     drawn: list[np.ndarray] = []

@@ -374,6 +374,10 @@ TRACES: list[tuple[str, ...]] = [
     ("explain", FOX, "-q", "jumped", *SMALL),
     ("explain", FOX, "--mask", "causal", *SMALL),
     ("explain", "she", "--context", "likes coffee", *SMALL),
+    ("masked", FOX, "--pad", "2", "--steps"),
+    ("masked", FOX, "--pad", "2", "--pad-side", "left", "--show", "mask", *SMALL),
+    ("self", FOX, "--pad", "2", "-p", "roles-deep", "--head", "all", "--steps"),
+    ("cross", "a b c", "d e", *SMALL, "--pad", "1", "--mask", "window:0", "--show", "mask"),
     *LEARNED,
     ("self", FOX, "--head", "all"),
     ("self", FOX, "--head", "mean", "--top", "2"),
@@ -732,14 +736,15 @@ def test_every_key_of_the_schema_is_described() -> None:
 
 
 def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.CaptureFixture[str]) -> None:
-    record = printed(capsys, "example", "coffee", "--steps", "-f", "json")
+    record = printed(capsys, "masked", "she likes", *SMALL, "--show", "mask", "--steps", "-f", "json")
     assert set(record) == set(DEFS["trace"]["properties"])
+    assert set(record["mask_views"]) == set(DEFS["mask_views"]["properties"])
     assert set(record["heads"][0]) == set(DEFS["head"]["properties"])
     assert set(record["embedding"]) == set(DEFS["embedding"]["properties"])
     assert set(record["projection"]) == set(DEFS["projection"]["properties"])
     assert set(record["summary"][0]) == set(DEFS["summary"]["properties"])
     record = printed(capsys, "explain", "she likes coffee", "-f", "json")
-    assert set(record) == set(DEFS["trace"]["properties"])
+    assert {*record, "mask_views"} == set(DEFS["trace"]["properties"])
     assert set(record["heads"][0]) == set(DEFS["head"]["properties"])
     assert set(record["learned"]) == set(DEFS["learned"]["properties"])
     assert set(record["output_words"][0][0]) == set(DEFS["neighbour"]["properties"])
@@ -783,6 +788,7 @@ GOOD = {
     "score": ("learn", "score", "roles", "treebank.conllu"),
     "lookup": ("lookup", "colour", "brand=Porche", "color=black", *SMALL, "--steps"),
     "acts": ("example", "dictionary"),
+    "compare": ("compare", "she likes coffee", "--vary", "score=scaled,dot"),
 }
 
 
@@ -804,6 +810,7 @@ def test_every_required_key_is_missed_and_an_added_one_is_not(
     nested = [("heads", 0), ("summary", 0), ("embedding",), ("projection",), ("error",)]
     nested += [("examples", 0), ("neighbours", 0), ("learned",), ("output_words", 0, 0)]
     nested += [("nearest",), ("shares", 0), ("temperatures", 0), ("acts", 2), ("acts", 2, "shares", 0)]
+    nested += [("largest_mover",), ("changes", 0), ("changes", 0, "largest_mover")]
     for path in nested:
         changed = copy.deepcopy(whole)
         inner = changed

@@ -60,7 +60,7 @@ def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
         return
     if trace.placed is not None:
         yield Formula(_vector("word", trace.placed.words_query[i].tolist()), token)
-        yield Formula(_vector(f"P[{i}]", trace.placed.encodings_query[i].tolist()), f"place {i}:")
+        yield Formula(_vector("P", trace.placed.encodings_query[i].tolist()), f"place {trace.place(i)}:")
     if trace.x_query is not None:
         yield Formula(_vector("x = word + P" if trace.placed else "x", trace.x_query[i].tolist()), token)
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"

@@ -80,6 +80,8 @@ def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
     found = []
     for i in trace.listed:
         j, weight = int(head.top_keys[i, 0]), float(head.top_weights[i, 0])
+        if i in trace.pad_queries:
+            continue
         if j >= 0 and weight >= HALF and not (trace.is_self and i == j):
             found.append((weight, f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}"))
     found.sort(key=lambda link: -link[0])
@@ -192,6 +194,8 @@ def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[t
     items: list[tuple[str, float | None]] = []
     own = 0
     for i in rows:
+        if i in trace.pad_queries:
+            continue
         token = trace.query_tokens[i].casefold()
         links = list(zip(head.top_keys[i].tolist(), head.top_weights[i].tolist(), strict=True))
         own += links[0][0] >= 0 and trace.key_tokens[links[0][0]].casefold() == token

@@ -118,7 +118,7 @@ def _step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
         facts |= {"first": plain(start[i, 0], 3), "source": _source(trace)}
     if name == "encodings_query" and trace.placed is not None and trace.x_query is not None:
         words, places = trace.placed.words_query[i, 0], trace.placed.encodings_query[i, 0]
-        facts |= {"place": i, "before": plain(words, 3), "added": plain(places, 3)}
+        facts |= {"place": trace.place(i), "before": plain(words, 3), "added": plain(places, 3)}
         facts["first"] = plain(trace.x_query[i, 0], 3)
     if name in ("q", "k", "v"):
         matrix = getattr(head, name)
@@ -195,6 +195,8 @@ def _why(trace: Trace) -> str:
 
 def _source(trace: Trace) -> str:
     about = trace.embedding
+    if trace.focus[0] in trace.pad_queries and not trace.projection.layer:
+        return "it is padding, which starts as zeros"
     if trace.learned is not None and trace.learned.layers > 1:
         below = "it comes out of the layers below"
         return (
@@ -248,8 +250,12 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         return
     if name == "encodings_query":
         if trace.placed is not None and trace.x_query is not None:
-            longer = max(trace.placed.encodings_query, trace.placed.encodings_key, key=len)
-            yield _wide("P", [f"place {n}" for n in range(len(longer))], longer, trace.settings.round)
+            sides = (
+                (trace.placed.encodings_query, trace.pad_queries),
+                (trace.placed.encodings_key, trace.pad_keys),
+            )
+            P, padding = max(sides, key=lambda side: len(side[0]))
+            yield _wide("P", _places(len(P), padding), P, trace.settings.round)
             yield _wide("X + P", rows, trace.x_query, trace.settings.round)
         return
     matrix = getattr(head, name)
@@ -286,6 +292,12 @@ def _near(words: tuple[tuple[str, float], ...]) -> list[tuple[str, str]]:
 def _is_x(trace: Trace) -> bool:
     """Tell whether Q, K and V only repeat X."""
     return trace.projection.source == "identity" and len(trace.head_names) == 1 and trace.is_self
+
+
+def _places(n: int, padding: range) -> list[str]:
+    """Name the places of n tokens; padding has none."""
+    own = iter(range(n))
+    return ["padding" if i in padding else f"place {next(own)}" for i in range(n)]
 
 
 def _tokens(trace: Trace) -> Columns:
