@@ -3,19 +3,21 @@
 With ATTN_REQUIRE_TORCH=1 a missing PyTorch fails these tests; otherwise it skips them.
 """
 
+import json
 import math
 import os
 
 import numpy as np
 import pytest
 
-from attn_cli import Settings, attend
+from attn_cli import Settings, attend, trace_self
 from attn_cli.masks import named
 from attn_cli.matrices import given_from
 from attn_cli.model import HeadWeights, Position, Projection
 from attn_cli.pipeline import trace_matrices
 from attn_cli.stack import Encoder, Norm, Stack, Start
 from attn_cli.trace import Projected
+from tests.shell import here
 
 if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
     import torch
@@ -252,3 +254,63 @@ def test_a_learned_position_term_is_theirs_as_a_bias_and_as_keys_that_depend_on_
     scores = torch.einsum("id,ijd->ij", torch.from_numpy(Q), keys) / math.sqrt(d_k)
     bias = term.scores(Q, np.arange(n), n) / Q.dtype.type(math.sqrt(d_k))
     close(attend(Q, K, V, bias=bias)[0], torch.softmax(scores, -1).numpy(), dtype, float(scores.abs().max()))
+
+
+# Masks as `--show mask` writes them, padding, and a row without any key.
+
+
+CAT = "The cat sat on a mat"
+
+
+def lab(text, *args):
+    ran = here("masked", text, "-e", "random", "--show", "mask", "-f", "json", *args)
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+def identity_layer(d):
+    """Their layer with W_q, W_k and W_v the identity: its weights are those of X with itself."""
+    layer = torch.nn.MultiheadAttention(d, 1, bias=False, batch_first=True, dtype=torch.float64).eval()
+    with torch.no_grad():
+        layer.in_proj_weight.copy_(torch.eye(d, dtype=torch.float64).repeat(3, 1))
+    return layer
+
+
+@pytest.mark.parametrize(
+    "args", [(), ("--mask", "window:1"), ("--pad", "2"), ("--pad", "2", "--mask", "none")]
+)
+def test_each_view_gives_its_framework_the_same_weights(args):
+    record = lab(CAT, "-p", "identity", "--steps", *args)
+    views, X = record["mask_views"], torch.tensor(record["x_query"], dtype=torch.float64)
+    added = [[-math.inf if cell is None else cell for cell in row] for row in views["additive"]]
+    for mask in (torch.tensor(views["torch_sdpa"]), torch.tensor(added, dtype=torch.float64)):
+        output = sdpa(X[None], X[None], X[None], attn_mask=mask)[0]
+        np.testing.assert_allclose(record["output"], output.numpy(), rtol=0, atol=1e-12)
+    blocked = torch.tensor(views["torch_mha"])
+    with torch.no_grad():
+        weights = identity_layer(X.shape[1])(X[None], X[None], X[None], attn_mask=blocked)[1][0]
+    np.testing.assert_allclose(record["weights"], weights.numpy(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_is_their_key_padding_mask(side):
+    text = "a b c d"
+    trace = trace_self(text, Settings(embedding="random", projection="identity", pad=3, pad_side=side))
+    views = lab(text, "-p", "identity", "--pad", "3", "--pad-side", side)["mask_views"]
+    X = torch.tensor(trace.x_query.copy())[None]
+    with torch.no_grad():
+        weights = identity_layer(4)(X, X, X, key_padding_mask=torch.tensor([views["key_padding"]]))[1][0]
+    np.testing.assert_allclose(trace.weights, weights.numpy(), rtol=0, atol=1e-12)
+
+
+def test_what_is_said_of_torch_and_a_row_with_nothing_left_is_so():
+    if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 13):
+        pytest.skip("The sentences name 2.13.")
+    X = torch.randn(1, 2, 4)
+    shut = torch.tensor([[False, False], [True, True]])
+    output = torch.nn.functional.scaled_dot_product_attention(X, X, X, attn_mask=shut)
+    assert not output[0, 0].any()
+    layer = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True).eval()
+    with torch.no_grad():
+        assert layer(X, X, X, attn_mask=~shut)[1][0, 0].isnan().all()
+        assert not layer(X, X, X, attn_mask=~shut, need_weights=False)[0][0, 0].any()

@@ -2,46 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.commands.common import Progress, one_text, read_text, ready, settled, show
+from attn_cli.commands.common import (
+    Progress,
+    deliver,
+    deliver_json,
+    one_text,
+    read_text,
+    ready,
+    settled,
+    show,
+    terminal_for,
+)
 from attn_cli.errors import NoText, UsageError
 from attn_cli.options import Texts, takes
 from attn_cli.steps import chosen_steps
 from attn_cli.trace import Settings
 from attn_cli.view import View
 
+if TYPE_CHECKING:
+    from attn_cli.trace import Trace
+
+Part = Annotated[
+    Literal["mask"] | None,
+    typer.Option("--show", help="Show the mask itself: in words, as frameworks write it, and what it does."),
+]
+
 
 @takes(Settings, View)
-def self_(texts: Texts = None, *, settings: Settings, view: View) -> None:
+def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
     """Self-attention: every word of a text looks at every word.
 
     Queries, keys and values all come from the same text.
 
     Example: attn self "The cat sat on the mat"
     """
-    view = settled(view)
+    view = _settled(view, part)
     text = one_text(texts, "self")
     from attn_cli.pipeline import trace_self  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
-    show(trace_self(text, settings, Progress("Attending")), view)
+    _show(trace_self(text, settings, Progress("Attending")), view, part)
 
 
 @takes(Settings, View)
-def masked(texts: Texts = None, *, settings: Settings, view: View) -> None:
+def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
     """Masked self-attention: a word looks only at itself and back.
+
+    With --show mask, the mask in words, as each framework writes it, and what it does to the numbers.
 
     Example: attn masked "The cat sat on the mat"
     """
-    view = settled(view)
+    view = _settled(view, part)
     text = one_text(texts, "masked")
     from attn_cli.pipeline import trace_masked  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
-    show(trace_masked(text, settings, Progress("Attending")), view)
+    _show(trace_masked(text, settings, Progress("Attending")), view, part)
 
 
 @takes(Settings, View)
@@ -54,6 +75,7 @@ def cross(
             show_default=False,
         ),
     ] = None,
+    part: Part = None,
     *,
     settings: Settings,
     view: View,
@@ -64,7 +86,7 @@ def cross(
 
     Example: attn cross "she" "likes coffee"
     """
-    view = settled(view)
+    view = _settled(view, part)
     texts = texts or []
     if len(texts) > 2:
         raise UsageError(
@@ -81,7 +103,7 @@ def cross(
 
     second = read_text(context, "cross")
     ready(settings.embedding, "random, ")
-    show(trace_cross(text, second, settings, Progress("Attending")), view)
+    _show(trace_cross(text, second, settings, Progress("Attending")), view, part)
 
 
 @takes(Settings, View)
@@ -126,3 +148,31 @@ def explain(
     ready(settings.embedding, "random, ")
     trace = trace_text(kind, text, second, settings, Progress("Attending"), name_outputs=True)
     show(trace, view, parts, pause)
+
+
+def _settled(view: View, part: str | None) -> View:
+    """Return the view with its format chosen, one that the part has."""
+    from attn_cli.render import SCREENS
+
+    view = settled(view)
+    if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
+        raise UsageError(
+            f"--show {part} has no {view.format} form.", "Use table, markdown, html or json.", "--format"
+        )
+    return view
+
+
+def _show(trace: Trace, view: View, part: str | None) -> None:
+    """Write the trace, or the part of it that is asked for."""
+    if part is None:
+        show(trace, view)
+        return
+    from attn_cli.render import screen
+    from attn_cli.render.mask_lab import mask_lab, mask_views
+
+    if view.format in ("json", "jsonl"):
+        deliver_json(trace.to_dict(view.steps) | {"mask_views": mask_views(trace)}, view)
+        return
+    terminal = terminal_for(view)
+    view = replace(view, width=terminal.width)
+    deliver(screen(mask_lab(trace), view, terminal), view)

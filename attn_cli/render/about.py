@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from attn_cli.learned import BUNDLED
 from attn_cli.plain import count
@@ -28,6 +28,11 @@ def short(token: str) -> str:
 def quoted(token: str) -> str:
     """Return a token in quotation marks, to stand out in a sentence."""
     return f'"{short(token)}"'
+
+
+def told_apart(tokens: Sequence[str], i: int) -> str:
+    """Return token i in quotation marks, with its place if it stands there more than once."""
+    return quoted(tokens[i]) + (f" ({i})" if tokens.count(tokens[i]) > 1 else "")
 
 
 def title(trace: Trace) -> str:
@@ -57,6 +62,11 @@ def d_k(trace: Trace) -> int:
 
 def settings(trace: Trace) -> str:
     """Return one sentence with the settings that made the numbers."""
+    return "; ".join(setting_parts(trace)) + "."
+
+
+def setting_parts(trace: Trace) -> list[str]:
+    """Return the settings that made the numbers, each in a few words."""
     parts = [_vectors(trace), projection(trace)]
     parts.append(
         "scale 1" if trace.score != "scaled" else f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}"
@@ -76,7 +86,7 @@ def settings(trace: Trace) -> str:
         n = len(trace.head_names)
         shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
         parts.append(shown.get(trace.settings.head or "", f"head {trace.shown.name} of {n}"))
-    return "; ".join(parts) + "."
+    return parts
 
 
 def _vectors(trace: Trace) -> str:
@@ -164,11 +174,16 @@ def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
     yield Say(settings(trace), quiet=True)
     for sentence in learned(trace)[:1] if with_learned else ():
         yield Say(sentence, quiet=True)
+    yield from dropped(trace)
+    for note in trace.notes:
+        yield Say(f"Note: {note}")
+
+
+def dropped(trace: Trace) -> Iterator[Block]:
+    """Yield what the tokenizer left out, if anything."""
     if trace.dropped:
         marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))
         yield Say(f"Dropped: {' '.join(marks[:20])}{' ...' if len(marks) > 20 else ''}", quiet=True)
-    for note in trace.notes:
-        yield Say(f"Note: {note}")
 
 
 def talk(trace: Trace) -> list[str]:

@@ -48,11 +48,20 @@ class Matrix(NamedTuple):
     more: str = ""
     row_numbers: Sequence[int] | None = None  # the rows' places in the text, where columns may be numbered
     digits: int | None = None  # where the numbers are wanted with just so many digits
+    is_difference: bool = False  # of two matrices of weights: signs are written, and zero is neutral
+    marks: tuple[str, str] | None = None  # what 0 and 1 are written as, in place of numbers
 
 
 def digits_of(block: Matrix, precision: int | None) -> int | None:
     """Return how many digits a matrix is to have: as --precision says, else as the block does; None is what fits."""
     return block.digits if precision is None else precision
+
+
+class Beside(NamedTuple):
+    """Matrices with the same rows and columns, next to each other where they fit; they share one scale of shades."""
+
+    titles: Sequence[str]
+    parts: Sequence[Matrix]
 
 
 class Columns(NamedTuple):
@@ -88,4 +97,4 @@ class Maps(NamedTuple):
     row_numbers: Sequence[int]
 
 
-Block = Heading | Say | Formula | Matrix | Maps | Columns | Links | Bars
+Block = Heading | Say | Formula | Matrix | Beside | Maps | Columns | Links | Bars

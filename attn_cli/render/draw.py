@@ -7,8 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say, digits_of
-from attn_cli.render.grid import LABEL, Grid
+from attn_cli.render.beside import draw_beside, grid_of
+from attn_cli.render.blocks import (
+    Bars,
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    digits_of,
+)
+from attn_cli.render.grid import LABEL
 from attn_cli.render.ladder import largest
 from attn_cli.render.maps import draw_maps
 from attn_cli.render.numbers import fitting, number, share
@@ -38,6 +51,8 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 yield from wrapped(joined, terminal.width, "  ", hanging=4)
             case Matrix():
                 yield from _matrix(block, view, terminal)
+            case Beside():
+                yield from draw_beside(block, view, terminal)
             case Maps():
                 yield from draw_maps(block, view, terminal)
             case Columns():
@@ -62,19 +77,9 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         rest = f"{values.shape[1] - across:,} more columns"
         more = f"{rest}, {more}" if more else rest
         values, columns = values[:, :across], columns[:across]
-    grid = Grid(
-        row_labels=block.rows,
-        column_labels=columns,
-        values=values,
-        corner=terminal.text(block.corner),
-        sums=block.sums,
-        is_weights=block.is_weights,
-        shaded=block.shaded,
-        precision=digits_of(block, view.precision),
-        palette=view.palette,
-        row_numbers=block.row_numbers,
-    )
-    yield from grid.lines(terminal)
+    yield from grid_of(
+        block._replace(columns=columns, values=values, corner=terminal.text(block.corner)), view
+    ).lines(terminal)
     if more:
         yield from wrapped(f"{'…' if terminal.unicode else '...'} {more}", terminal.width, "  ")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from rich.segment import Segment
 
-from attn_cli.render.ladder import BARS, DIGITS, Drawn, drawn, rungs, shading
-from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name, shades
+from attn_cli.render.ladder import BARS, DIGITS, SIGNS, Drawn, Rung, drawn, largest, rungs, shading
+from attn_cli.render.palette import BOLD, SHADES, diverging, inks, ramp_name, shades
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.terminal import Line, Terminal
 
@@ -24,7 +24,8 @@ LABEL = 12
 class Grid(NamedTuple):
     """A matrix to draw: values (rows, columns), NaN where masked, with its labels.
 
-    `sums` is a last column of text. Shades run from the least value to the largest.
+    `sums` is a last column of text. Shades run from the least value to the largest, or over `scale`; those of a
+    difference from its largest size below zero to the same above, with zero in the middle.
     """
 
     row_labels: Sequence[str]
@@ -38,12 +39,34 @@ class Grid(NamedTuple):
     precision: int | None = None
     palette: str | None = None
     row_numbers: Sequence[int] | None = None  # the rows' places in the text, where columns may be numbered
+    is_difference: bool = False
+    marks: tuple[str, str] | None = None  # what 0 and 1 are written as
+    scale: tuple[float, float] | None = None
+    ways: tuple[Rung, ...] = ()  # the rungs to choose from; the usual ones if there are none
 
     def lines(self, terminal: Terminal) -> Iterator[Line]:
         """Yield the matrix, its legend and what was condensed; no line is wider than the terminal."""
-        low, high = self._range()
-        shade = shading(self.values, low, high)
+        shade = self._shade()
         matrix, pages = self._fitted(shade, terminal)
+        yield from self._body(matrix, pages, shade, terminal)
+        yield from self._legend(matrix, pages, terminal)
+
+    def fits(self, terminal: Terminal) -> bool:
+        """Tell whether all columns stand beside each other, with their labels whole."""
+        pages = self._fitted(self._shade(), terminal)[1]
+        rows = self._row_names(pages[0].numbered, terminal)
+        return len(pages) == 1 and pages[0].edge >= max([len(self.corner), *map(cells, rows)])
+
+    def body(self, terminal: Terminal) -> Iterator[Line]:
+        """Yield the matrix alone."""
+        shade = self._shade()
+        yield from self._body(*self._fitted(shade, terminal), shade, terminal)
+
+    def legend(self, terminal: Terminal, room: Terminal | None = None) -> Iterator[Line]:
+        """Yield what stands under the matrix: names of numbered columns, shades, and what was done to fit `room`."""
+        yield from self._legend(*self._fitted(self._shade(), room or terminal), terminal)
+
+    def _body(self, matrix: Drawn, pages: list[_Page], shade: Ints, terminal: Terminal) -> Iterator[Line]:
         styles = self._styles(matrix, terminal)
         for number, page in enumerate(pages):
             if number:
@@ -52,10 +75,20 @@ class Grid(NamedTuple):
                 told = f"columns {page.start} to {page.stop - 1} of {self.values.shape[1]}"
                 yield [Segment(cut(told, page.room))]
             yield from self._page(matrix, page, shade, styles, terminal)
+
+    def _legend(self, matrix: Drawn, pages: list[_Page], terminal: Terminal) -> Iterator[Line]:
+        styles = self._styles(matrix, terminal)
         if pages[0].numbered and list(self.row_labels) != list(self.column_labels):
             named = [f"{j} {name}" for j, name in enumerate(labels(self.column_labels, terminal, LABEL))]
             yield from wrapped(f"columns: {', '.join(named)}", terminal.width)
-        yield from self._legend(matrix, styles, len(pages), terminal)
+        if self.shaded and self.marks is None:
+            yield from self._shade_line(styles, terminal)
+        told = [matrix.rung.told] if matrix.rung.told else []
+        if len(pages) > 1:
+            told.append(f"{len(pages)} pages of columns")
+        if told:
+            text = f"To fit: {', '.join(told)}. A wider terminal, -q or --top shows more."
+            yield from wrapped(text, terminal.width)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Segment]:
         """Draw the matrix in any Rich console."""
@@ -65,12 +98,25 @@ class Grid(NamedTuple):
             yield Segment.line()
 
     def _range(self) -> tuple[float, float]:
+        if self.scale is not None:
+            return self.scale
         known = self.values[~np.isnan(self.values)]
+        if self.is_difference:
+            size = largest(known)
+            return -size, size
         return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+    def _shade(self) -> Ints:
+        return shading(self.values, *self._range())
+
+    def _rungs(self) -> tuple[Rung, ...]:
+        return self.ways or rungs(
+            self.values, self.is_weights, self.precision, self.is_difference, self.marks
+        )
 
     def _fitted(self, shade: Ints, terminal: Terminal) -> tuple[Drawn, list[_Page]]:
         """Return the first rung on which all columns fit beside each other, else the last one in pages."""
-        for rung in rungs(self.values, self.is_weights, self.precision):
+        for rung in self._rungs():
             matrix = drawn(rung, self.values, shade, terminal)
             pages = self._pages(matrix, terminal)
             if len(pages) == 1:
@@ -166,22 +212,12 @@ class Grid(NamedTuple):
         if not terminal.colors or not self.shaded:
             return [None] * SHADES
         name = ramp_name(self.palette, terminal)
+        if self.is_difference:
+            return diverging(name, terminal.colors)
         return (inks if matrix.rung.block else shades)(name, terminal.colors)
 
-    def _legend(
-        self, matrix: Drawn, styles: Sequence[Style | None], pages: int, terminal: Terminal
-    ) -> Iterator[Line]:
-        if self.shaded:
-            yield from self._shade_line(styles, terminal)
-        told = [matrix.rung.told] if matrix.rung.told else []
-        if pages > 1:
-            told.append(f"{pages} pages of columns")
-        if told:
-            text = f"To fit: {', '.join(told)}. A wider terminal, -q or --top shows more."
-            yield from wrapped(text, terminal.width)
-
     def _shade_line(self, styles: Sequence[Style | None], terminal: Terminal) -> Iterator[Line]:
-        form = rungs(self.values, self.is_weights, None)[0].format
+        form = rungs(self.values, self.is_weights, None, self.is_difference)[0].format
         assert form is not None
         masked = f"{'–' if terminal.unicode else '-'} masked" if np.isnan(self.values).any() else ""
         low, high = form.row(self._range())
@@ -192,6 +228,7 @@ class Grid(NamedTuple):
             yield from wrapped(f"shades: all are {low}" + (f"   {masked}" if masked else ""), terminal.width)
             return
         ramp = BARS if terminal.unicode else DIGITS
+        ramp = SIGNS if self.is_difference else ramp
         steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
         line = [Segment(f"shades: {low} ")]
         line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]

@@ -5,9 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say, digits_of
-from attn_cli.render.ladder import largest
-from attn_cli.render.numbers import fitting, weight
+from attn_cli.render.blocks import (
+    Bars,
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    digits_of,
+)
+from attn_cli.render.ladder import rungs
 from attn_cli.view import View
 from attn_cli.visible import visible
 
@@ -46,6 +57,11 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield ""
         case Matrix():
             yield from _matrix(block, view)
+        case Beside(titles, parts):
+            for title, part in zip(titles, parts, strict=True):
+                yield f"### {prose(title)}"
+                yield ""
+                yield from _matrix(part, view)
         case Maps():
             for name, values in zip(block.names, block.values, strict=True):
                 yield f"### {prose(name)}"
@@ -69,8 +85,8 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
     precision = digits_of(block, view.precision)
-    digits = 3 if precision is None else precision
-    show = weight(digits) if block.is_weights else fitting(largest(block.values), precision)[0]
+    show = rungs(block.values, block.is_weights, precision, block.is_difference, block.marks)[0].format
+    assert show is not None  # the first rung has digits
     across = MOST_COLUMNS if block.fits and block.values.shape[1] > MOST_COLUMNS else block.values.shape[1]
     sums = list(block.sums)
     header = [block.corner, *block.columns[:across], *(["sum"] if sums else [])]
@@ -95,4 +111,4 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def _cell(text: str) -> str:
-    return text if re.fullmatch(r"-?[0-9.]+(e[-+][0-9]+)?", text) else escape(text)
+    return text if re.fullmatch(r"[-+]?[0-9.]+(e[-+][0-9]+)?", text) else escape(text)

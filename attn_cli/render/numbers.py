@@ -15,6 +15,7 @@ class Format(NamedTuple):
     template: str
     factor: float = 1.0
     bare: bool = False
+    marks: tuple[str, str] | None = None  # what 0 and 1 are written as, in place of a number
 
     def __call__(self, value: float) -> str:
         """Return one number as text."""
@@ -22,20 +23,28 @@ class Format(NamedTuple):
 
     def row(self, values: Sequence[float]) -> list[str]:
         """Return a row of numbers as texts; the whole row is formatted in one go."""
+        if self.marks is not None:
+            return [self.marks[value == 1] for value in values]
         if self.factor != 1:
             values = [self.factor * value for value in values]
         text = f"\0{self.template}" * len(values) % tuple(values)
         if self.bare:
             text = text.replace("\x000.", "\x00.")
+            if "+" in self.template:
+                text = text.replace("\x00+0.", "\x00+.").replace("\x00-0.", "\x00-.")
             return [self._one(item) for item in text[1:].split("\0")]
         return [_unsigned_zero(item) for item in text[1:].split("\0")]
 
     def _one(self, text: str) -> str:
-        return text if text[0] == "." else text[:-1].rstrip(".")
+        if text[0] == ".":
+            return text
+        if text[-1] == "n":
+            return "nan"
+        return _unsigned_zero(text) if text[1] == "." and text[0] in "+-" else text[:-1].rstrip(".")
 
 
 def _unsigned_zero(text: str) -> str:
-    return text[1:] if text[0] == "-" and not text.strip("-0.") else text
+    return text[1:] if text[0] in "+-" and not text.strip("+-0.") else text
 
 
 def weight(digits: int) -> Format:
@@ -45,6 +54,24 @@ def weight(digits: int) -> Format:
     ('.336', '1.00', '1')
     """
     return Format(f"%.{digits}f", bare=digits > 0)
+
+
+def marked(false: str, true: str) -> Format:
+    """Return the format of 0 and 1 as two marks.
+
+    >>> marked("F", "T").row([0.0, 1.0])
+    ['F', 'T']
+    """
+    return Format("", marks=(false, true))
+
+
+def signed(form: Format) -> Format:
+    """Return the format with the sign of every number written, but for zero.
+
+    >>> signed(weight(3)).row([0.0121, -0.104, 0.00001]), signed(percent()).row([0.052, -0.2, 0.0])
+    (['+.012', '-.104', '.000'], ['+5', '-20', '0'])
+    """
+    return form._replace(template=form.template.replace("%", "%+", 1))
 
 
 def percent() -> Format:

@@ -23,9 +23,15 @@ LIGHT = {
     "greys": "ffffff f0f0f0 d9d9d9 bdbdbd 969696 737373 525252 252525 000000",
 }
 NAMES = (*DARK, *LIGHT)
+# For differences: purple or blue below zero, orange above, which every kind of colour vision tells apart; zero is
+# the background. The light one is ColorBrewer's PuOr.
+DIVERGING_DARK = "9ecae1 4292c6 1d4e7a 262626 7a4310 d9822b fdd0a2"
+DIVERGING_LIGHT = "542788 998ec3 d8daeb f7f7f7 fee0b6 f1a340 b35806"
 # Sixteen colours have few steps of lightness that every scheme keeps in order: (background, foreground).
 _DARK_16 = ((0, 7), (4, 15), (6, 0), (2, 0), (3, 0), (15, 0))
 _LIGHT_16 = ((15, 0), (7, 0), (6, 0), (4, 15), (0, 15))
+_DIVERGING_DARK_16 = ((6, 0), (4, 15), (0, 7), (0, 7), (1, 15), (3, 0))
+_DIVERGING_LIGHT_16 = ((4, 15), (6, 0), (15, 0), (15, 0), (3, 0), (1, 15))
 
 BOLD = Style(bold=True)
 
@@ -50,14 +56,28 @@ def shades(name: str, colors: int) -> tuple[Style, ...]:
 @lru_cache(maxsize=8)
 def _shades(name: str, colors: int) -> tuple[Style, ...]:
     # A Style remembers the codes of the first terminal that it was drawn on: each kind has its own.
-    return tuple(
-        Style(color=Color.from_rgb(*text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in ramp(name)
-    )
+    return _on(ramp(name))
+
+
+def _on(colors: list[RGB]) -> tuple[Style, ...]:
+    return tuple(Style(color=Color.from_rgb(*text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in colors)
+
+
+@lru_cache(maxsize=8)
+def diverging(name: str, colors: int) -> tuple[Style, ...]:
+    """Return SHADES cell styles from the most negative to the most positive, for the ramp's kind of background."""
+    is_dark = name in DARK
+    if colors == 16:
+        return _spread(_DIVERGING_DARK_16 if is_dark else _DIVERGING_LIGHT_16)
+    return _on(_between(DIVERGING_DARK if is_dark else DIVERGING_LIGHT))
 
 
 @lru_cache(maxsize=8)
 def _sixteen(name: str) -> tuple[Style, ...]:
-    steps = _DARK_16 if name in DARK else _LIGHT_16
+    return _spread(_DARK_16 if name in DARK else _LIGHT_16)
+
+
+def _spread(steps: tuple[tuple[int, int], ...]) -> tuple[Style, ...]:
     styles = [Style(color=Color.from_ansi(text), bgcolor=Color.from_ansi(back)) for back, text in steps]
     return tuple(styles[i * len(styles) // SHADES] for i in range(SHADES))
 
@@ -80,7 +100,11 @@ def strong(name: str) -> list[RGB]:
 
 def ramp(name: str) -> list[RGB]:
     """Return SHADES colours (red, green, blue), linear between the ramp's anchors."""
-    anchors = [bytes.fromhex(code) for code in (DARK | LIGHT)[name].split()]
+    return _between((DARK | LIGHT)[name])
+
+
+def _between(codes: str) -> list[RGB]:
+    anchors = [bytes.fromhex(code) for code in codes.split()]
     colors = []
     for i in range(SHADES):
         place = i * (len(anchors) - 1) / (SHADES - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from attn_cli.render.about import d_k, quoted, short
+from attn_cli.render.about import d_k, quoted, short, told_apart
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain
 from attn_cli.trace import Head, Row, Trace
@@ -185,7 +185,7 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
         )
     allowed = _strongest(row)
     order = allowed[:3]
-    tokens = [_told_apart(trace, j) for j in order]
+    tokens = [told_apart(trace.key_tokens, j) for j in order]
     names = [
         "itself" if trace.is_self and j == row.query else name for j, name in zip(order, tokens, strict=True)
     ]
@@ -195,12 +195,6 @@ def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
     mixed = " + ".join(f"{_weight(row.weights[j])} v({name})" for j, name in zip(order, tokens, strict=True))
     rest = " + ..." if len(allowed) > 3 else ""
     yield Say(f"Its output is the values mixed in these shares: {mixed}{rest}")
-
-
-def _told_apart(trace: Trace, j: int) -> str:
-    """Return a key in quotation marks, with its position if the word stands there more than once."""
-    token = trace.key_tokens[j]
-    return quoted(token) + (f" ({j})" if trace.key_tokens.count(token) > 1 else "")
 
 
 def _weight(weight: float) -> str:
