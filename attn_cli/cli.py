@@ -18,6 +18,7 @@ COMMANDS = {
     "compute": ("compute", "compute"),
     "lookup": ("lookup", "lookup"),
     "exercise": ("exercise", "exercise"),
+    "compare": ("compare", "compare"),
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),

@@ -27,13 +27,19 @@ class UsageError(AttnError, ValueError):
         self.option = option
 
 
+ONE_TEXT = '"She likes coffee"'
+
+
 class NoText(UsageError):
     """There is no text, and nobody is piping one in (exit 2): help is shown."""
 
     def __init__(self, command: str) -> None:
-        texts = {"cross": '"she" "likes coffee"', "lookup": "colour brand=Porche color=black"}
-        tried = texts.get(command, '"She likes coffee"')
-        super().__init__("There is no text.", f"Try: attn {command} {tried}")
+        rest = {
+            "lookup": "colour brand=Porche color=black",
+            "cross": '"she" "likes coffee"',
+            "compare": '"She likes coffee" --vary score=scaled,dot',
+        }
+        super().__init__("There is no text.", f"Try: attn {command} {rest.get(command, ONE_TEXT)}")
 
 
 class InputError(AttnError, ValueError):

@@ -1,0 +1,174 @@
+"""attn compare: a text under two or three values of one option, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attn_cli.commands.common import (
+    Progress,
+    deliver,
+    deliver_json,
+    one_text,
+    read_text,
+    ready,
+    settled,
+    terminal_for,
+)
+from attn_cli.errors import NoText, UsageError
+from attn_cli.options import takes
+from attn_cli.trace import Settings
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.comparing import Comparison, Value
+
+HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
+SETTINGS = tuple(field.name for field in fields(Settings))
+
+
+@takes(Settings, View, without=("tidy",))
+def compare(
+    context: typer.Context,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="The text, in quotes; - is standard input.", show_default=False),
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary",
+            metavar="OPTION=A,B[,C]",
+            help="The option to vary, and two or three values of it; default is its own default.",
+        ),
+    ] = None,
+    second: Annotated[
+        str | None,
+        typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text."),
+    ] = None,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """The same text under two or three values of one option, side by side.
+
+    Two get a signed difference. One sentence says what changed. The other options hold for all sides.
+
+    Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
+    """
+    view = settled(view)
+    if str(view.format).startswith("code:"):
+        raise UsageError(
+            f"compare has no {view.format} form.", "attn self TEXT -f code:numpy has one.", "--format"
+        )
+    option, values = _varied(context, texts or [], vary or [])
+    if second == "-" and (not texts or texts == ["-"]):
+        raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
+    text = one_text(texts, "compare")
+    other = None if second is None else read_text(second, "compare")
+    from attn_cli.comparing import compare as compared  # NumPy is loaded once there is something to compute
+
+    for embedding in values if option == "embedding" else (settings.embedding,):
+        ready(None if embedding is None else str(embedding), "random, ")
+    comparison = compared(text, other, settings, option, values, Progress("Attending"))
+    _show(comparison, view)
+
+
+def _show(comparison: Comparison, view: View) -> None:
+    from attn_cli.plain import say
+    from attn_cli.render import screen
+    from attn_cli.render.compare import delimited_comparison, record, screen_of, talk_of
+
+    if view.format in ("json", "jsonl"):
+        deliver_json(record(comparison, view.steps), view)
+        return
+    if view.format in ("csv", "tsv"):
+        if not comparison.same_tokens:
+            raise UsageError(
+                f"The tokens are not the same on all sides: no {view.format} row has all its cells.",
+                "Use -f json, or one attn self for each.",
+                "--format",
+            )
+        deliver(delimited_comparison(comparison, "," if view.format == "csv" else "\t"), view)
+        for line in talk_of(comparison):
+            say(f"attn: {line}")
+        return
+    terminal = terminal_for(view)
+    view = replace(view, width=terminal.width)
+    deliver(screen(screen_of(comparison, view), view, terminal), view)
+
+
+def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:
+    """Return the option to vary, by its field of Settings, and its values in the option's own type."""
+    if not vary and not texts:
+        raise NoText("compare")
+    if not vary:
+        raise UsageError("Say what to vary: --vary OPTION=A,B.", HINT, "--vary")
+    if len(vary) > 1:
+        raise UsageError(
+            "One option is varied at a time: with two, nobody could tell which of them changed a number.",
+            "Run attn compare once for each.",
+            "--vary",
+        )
+    name, _, listed = vary[0].partition("=")
+    written = [value.strip() for value in listed.split(",")]
+    if not all(written) or not 2 <= len(written) <= 3:
+        found = len(written) if all(written) else "an empty one" if "," in listed else "none"
+        raise UsageError(
+            f"--vary takes an option and two or three values of it; {visible(vary[0][:60])!r} has {found}.",
+            HINT,
+            "--vary",
+        )
+    parameter = _parameter(context, name.strip().lstrip("-"))
+    option = str(parameter.name)
+    if context.get_parameter_source(option).name == "COMMANDLINE":  # type: ignore[union-attr]
+        raise UsageError(
+            f"--{option.replace('_', '-')} is both set and varied.", "Leave one of the two out.", "--vary"
+        )
+    values = tuple(None if text == "default" else _typed(context, parameter, text) for text in written)
+    usual = getattr(Settings(), option)
+    if len({usual if value is None else value for value in values}) < len(values):
+        raise UsageError(
+            f"--vary {visible(vary[0][:60])} has the same value twice.", "Give different ones.", "--vary"
+        )
+    return option, values
+
+
+def _parameter(context: typer.Context, name: str) -> Any:
+    """Return the option of that name, long or short, with - or _ in it."""
+    by_name: dict[str, Any] = {}
+    for parameter in context.command.params:
+        if parameter.name in SETTINGS:
+            by_name |= {written.lstrip("-"): parameter for written in parameter.opts}
+            by_name[str(parameter.name)] = parameter
+    if name in by_name and by_name[name].name not in ("query", "top", "full"):
+        return by_name[name]
+    import difflib  # only for help with a mistake
+
+    from attn_cli.comparing import VARIED
+
+    options = [option.replace("_", "-") for option in VARIED]
+    near = difflib.get_close_matches(name, options, 1)
+    meant = f"Did you mean {near[0]}? " if near else ""
+    others = {written.lstrip("-") for parameter in context.command.params for written in parameter.opts}
+    why = "changes what is shown, and no number" if name in others else "is no option"
+    raise UsageError(
+        f"--vary cannot vary {visible(name[:40])!r}: it {why}.",
+        f"{meant}Options are {', '.join(options)}.",
+        "--vary",
+    )
+
+
+def _typed(context: typer.Context, parameter: Any, text: str) -> Value:
+    """Return a value as the option itself would read it; its complaint is passed on."""
+    name = str(parameter.name).replace("_", "-")
+    try:
+        value: Value = parameter.type_cast_value(context, text)
+    except typer.BadParameter as error:
+        message = error.message.partition(" Recognized values")[0]  # of a switch: many ways to say yes
+        hint = "Give yes or no." if message != error.message else ""
+        raise UsageError(f"--vary {name}: {message}", hint, "--vary") from None
+    return value

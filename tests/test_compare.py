@@ -1,0 +1,362 @@
+"""Comparing settings: the difference, what moved most, the entropy, and every way to ask for too much."""
+
+import csv
+import io
+import json
+import math
+import re
+
+import pytest
+
+from attn_cli import Settings
+from attn_cli.comparing import VARIED, compare, written
+from attn_cli.errors import InputError, UsageError
+from attn_cli.render.numbers import percent, signed, weight
+from attn_cli.render.palette import diverging
+from attn_cli.render.text import cells
+from tests.shell import here, plain
+
+CAT = "The cat sat on the mat"
+FOX = "The quick brown fox jumped over the lazy dog"
+RANDOM = ("-e", "random")
+
+
+def record(*args, text=CAT):
+    ran = here("compare", text, *args, "-f", "json")
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+def screen(*args, text=CAT, width="80"):
+    ran = here("compare", text, *args, "--width", width)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out
+
+
+def alone(*args, text=CAT, command="self"):
+    return json.loads(here(command, text, *args, "-f", "json").out)
+
+
+def refused(*args, text=CAT, env=None):
+    ran = here("compare", text, *args, env=env)
+    assert ran.out == "" and ran.err.count("\n") == 1
+    return ran.code, ran.err
+
+
+def entropy(weights):
+    """The mean entropy in bits of the rows that are not all zeros, in plain loops."""
+    rows = [row for row in weights if sum(row)]
+    return sum(-sum(w * math.log2(w) for w in row if w) for row in rows) / len(rows)
+
+
+PAIRS = [
+    ("score=scaled,dot", ("--score", "scaled"), ("--score", "dot")),
+    ("t=0.5,2", ("-t", "0.5"), ("-t", "2")),
+    ("head=subject,object", ("--head", "subject"), ("--head", "object")),
+    ("layer=0,4", ("--layer", "0"), ("--layer", "4")),
+    ("p=identity,roles", ("-p", "identity"), ("-p", "roles")),
+    ("embedding=word2vec,random", ("-e", "word2vec"), ("-e", "random")),
+    ("--score=default,cosine", (), ("--score", "cosine")),
+]
+
+
+@pytest.mark.parametrize(("vary", "first", "second"), PAIRS, ids=[pair[0] for pair in PAIRS])
+def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_first(vary, first, second):
+    more = ("-p", "roles-deep") if vary.startswith("layer") else ()
+    found = record("--vary", vary, *more)
+    before, after = alone(*first, *more), alone(*second, *more)
+    assert found["records"] == [before, after]
+    assert found["difference"] == [
+        [b - a for a, b in zip(*rows, strict=True)]
+        for rows in zip(before["weights"], after["weights"], strict=True)
+    ]
+    assert found["entropy"] == pytest.approx([entropy(before["weights"]), entropy(after["weights"])])
+    mover = found["largest_mover"]
+    i, j = mover["cell"]
+    assert (mover["query"], mover["key"]) == (before["query_tokens"][i], before["key_tokens"][j])
+    assert (mover["from"], mover["to"]) == (before["weights"][i][j], after["weights"][i][j])
+    assert abs(mover["to"] - mover["from"]) == max(abs(d) for row in found["difference"] for d in row)
+
+
+def test_a_cell_that_one_side_masks_has_no_difference_and_is_counted():
+    found = record("--vary", "mask=none,causal")
+    assert [one["kind"] for one in found["records"]] == ["self", "masked"]
+    for i, row in enumerate(found["difference"]):
+        assert [d is None for d in row] == [j > i for j in range(6)]
+    assert (found["changes"][0]["masked_only_before"], found["changes"][0]["masked_only_after"]) == (0, 15)
+    out = screen("--vary", "mask=none,causal")
+    assert "15 links are masked with causal alone" in plain(" ".join(out.split()))
+    assert "masked is not a weight of zero" in " ".join(out.split())
+
+
+def test_queries_with_another_strongest_key_are_named():
+    found = record("--vary", "head=subject,next", text=FOX)
+    before, after = (alone("--head", head, text=FOX)["summary"] for head in ("subject", "next"))
+    wanted = [i for i in range(9) if before[i]["key"] != after[i]["key"]]
+    assert found["changes"][0]["strongest_changed"] == wanted
+    assert f"{len(wanted)} of 9 queries have another strongest key" in found["summary"]
+
+
+def test_rows_in_which_nothing_is_left_have_no_entropy():
+    settings = Settings(embedding="random", pad=2, pad_side="left")
+    found = compare("a b c", None, settings, "mask", ("none", "causal"))
+    assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
+    shut = compare("a", "x y", Settings(embedding="random"), "mask", ("none", "causal-bottom-right"))
+    assert shut.entropy == (pytest.approx(entropy(shut.traces[0].weights.tolist())),) * 2
+
+
+def test_three_values_are_each_compared_with_the_first():
+    found = record("--vary", "t=1,0.5,2")
+    assert found["values"] == [1, 0.5, 2]
+    assert found["difference"] is None and found["largest_mover"] is None
+    for change, value in zip(found["changes"], ("0.5", "2"), strict=True):
+        pair = record("--vary", f"t=1,{value}")
+        assert change["largest_mover"] == pair["largest_mover"]
+        assert pair["summary"] in found["summary"]
+    assert "The difference" not in screen("--vary", "t=1,0.5,2")
+
+
+def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
+    found = record("--vary", "score=scaled,dot")
+    before, after = found["entropy"]
+    mover = found["largest_mover"]
+    assert found["summary"].startswith(
+        f"With score dot instead of scaled, the mean entropy of a row falls from {before:.3f} to {after:.3f} bits; "
+        f'the largest mover is "{mover["query"]}" looking at "{mover["key"]}", from {mover["from"]:.3f} to '
+        f"{mover['to']:.3f} ({mover['to'] - mover['from']:+.3f})"
+    )
+    assert " ".join(found["summary"].split()) in " ".join(screen("--vary", "score=scaled,dot").split())
+
+
+@pytest.mark.parametrize(
+    ("vary", "why"),
+    [
+        ("dim=3,4", "--dim counts only with random vectors."),
+        ("seed=1,2", "Nothing here is drawn at random"),
+        ("oov=zero,random", "Every word has a vector of its own."),
+        ("score=scaled,default", "no weight differs."),
+        ("layout=in-out,out-in", "--layout counts only with weights from a file."),
+    ],
+)
+def test_an_option_that_changes_nothing_is_told_and_why(vary, why):
+    summary = record("--vary", vary)["summary"]
+    assert summary.startswith("Nothing changed from ") and why in summary
+    assert record("--vary", vary)["largest_mover"] is None
+
+
+def test_one_word_keeps_its_weight_and_the_outputs_change():
+    summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
+    assert "no weight differs; the outputs do, by up to" in summary
+    assert "There is one key, and it gets all." in summary
+
+
+@pytest.mark.parametrize(
+    ("vary", "text", "told"),
+    [
+        ("oov=skip,zero", "the cat blorfs", 'only with zero: "blorfs"'),
+        ("keep-punctuation=no,yes", "the, cat", 'only with yes: ","'),
+        ("tokenizer=words,characters", "ab", 'only with words: "ab"; only with characters: "a", "b"'),
+        ("pad_side=left,right", "a b", "right has them in another order"),
+        ("pad=default,1", "a b", 'only with 1: "<pad>"'),
+    ],
+)
+def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(vary, text, told):
+    more = ("--pad", "1") if vary.startswith("pad_side") else ()
+    found = record("--vary", vary, *more, text=text)
+    assert found["difference"] is None and found["changes"] == []
+    assert told in found["summary"] and "no cell has a partner" in found["summary"]
+    assert told in " ".join(screen("--vary", vary, *more, text=text).split())
+    code, said = refused("--vary", vary, *more, "-f", "csv", text=text)
+    assert code == 2 and "tokens are not the same" in said
+
+
+def test_a_context_makes_it_cross_attention():
+    found = record("--vary", "score=scaled,dot", "--context", "likes coffee", text="she")
+    assert [one["kind"] for one in found["records"]] == ["cross", "cross"]
+    assert found["records"][0]["key_tokens"] == ["likes", "coffee"]
+
+
+def test_a_query_narrows_both_sides_and_the_sentence():
+    found = record("--vary", "score=scaled,dot", "-q", "the")
+    assert [one["query_tokens"] for one in found["records"]] == [["the"], ["the"]]
+    assert len(found["difference"]) == 1 and found["largest_mover"]["cell"][0] == 0
+    whole = record("--vary", "score=scaled,dot")
+    row = found["records"][0]["query_rows"][0]
+    assert found["difference"][0] == whole["difference"][row]
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ("score=dot", "has 1"),
+        ("score=scaled,dot,cosine,dot", "has 4"),
+        ("score", "has none"),
+        ("score=scaled,", "has an empty one"),
+        ("score=scaled,foo", "'foo' is not one of 'scaled', 'dot', 'cosine'"),
+        ("t=1,x", "'x' is not a valid float"),
+        ("seed=1,1.5", "'1.5' is not a valid int"),
+        ("t=1,0", "--temperature cannot be 0"),
+        ("mask=none,casual", "There is no mask 'casual'"),
+        ("head=subject,nobody", "There is no head 'nobody'"),
+        ("heads=1,7", "equally among 7 heads"),
+        ("embedding=word2vec,nope", "There are no vectors 'nope'"),
+        ("keep-punctuation=yes,maybe", "'maybe' is not a valid boolean. Give yes or no."),
+        ("t=1,1.0", "the same value twice"),
+        ("scor=scaled,dot", "is no option. Did you mean score?"),
+        ("query=cat,sat", "changes what is shown"),
+        ("format=json,csv", "changes what is shown"),
+        ("palette=blues,greys", "changes what is shown"),
+        ("\x1b[31m=1,2", "'^[[31m'"),
+        ("head=all,mean", "One head is compared at a time"),
+    ],
+)
+def test_what_cannot_be_varied_is_wrong_usage_and_the_value_is_named(vary, said):
+    more = ("-p", "identity") if vary.startswith("heads") else ()
+    code, err = refused("--vary", vary, *more)
+    assert code == 2
+    assert said in err and "\x1b" not in err
+
+
+def test_two_varied_options_none_and_one_that_is_also_set_are_refused():
+    code, err = refused("--vary", "t=1,2", "--vary", "seed=1,2")
+    assert code == 2 and "which of them changed a number" in err
+    code, err = refused()
+    assert code == 2 and "--vary OPTION=A,B" in err
+    code, err = refused("--vary", "score=scaled,dot", "--score", "dot")
+    assert code == 2 and "both set and varied" in err
+    code, err = refused("--vary", "t=1,2", "--head", "all")
+    assert code == 2 and "One head" in err
+
+
+def test_a_variable_yields_to_what_is_varied_and_is_not_blamed_for_it():
+    assert here("compare", CAT, "--vary", "score=scaled,dot", env={"ATTN_SCORE": "cosine"}).code == 0
+    for vary in ("mask=none,casual", "t=1,0", "score=foo,dot"):
+        name = "ATTN_" + {"t": "TEMPERATURE"}.get(vary[0], vary.partition("=")[0].upper())
+        value = {"ATTN_TEMPERATURE": "2", "ATTN_MASK": "causal", "ATTN_SCORE": "dot"}[name]
+        assert refused("--vary", vary, env={name: value})[0] == 2
+
+
+def test_every_setting_that_changes_a_number_can_be_varied_and_no_other():
+    assert set(VARIED) == set(Settings.__dataclass_fields__) - {"query", "top", "full"}
+    with pytest.raises(UsageError, match="cannot vary 'top'"):
+        compare("a", None, Settings(), "top", (1, 2))
+
+
+def test_a_long_text_is_refused_with_the_way_out_and_a_longer_one_lists_what_moved():
+    with pytest.raises(InputError, match="too many to lay side by side"):
+        compare("w " * 1001, None, Settings(embedding="random"), "score", ("scaled", "dot"))
+    text = " ".join(f"w{i}" for i in range(70))
+    out = screen("--vary", "score=scaled,dot", *RANDOM, text=text)
+    assert "too many to draw side by side" in out and "What moved most from scaled to dot" in out
+    found = record("--vary", "score=scaled,dot", *RANDOM, text=text)["largest_mover"]
+    first = out.split("What moved most")[1].splitlines()[1].split()
+    assert first[:2] == [found["query"], found["key"]]
+
+
+def test_top_lists_the_links_that_moved_most():
+    out = screen("--vary", "t=1,2", "--top", "3")
+    part = out.split("What moved most from 1 to 2:\n")[1].split("\n\n")[0]
+    assert len(part.splitlines()) == 3
+
+
+def test_csv_has_a_row_for_each_link_and_masked_is_empty():
+    ran = here(
+        "compare", "=a b", "--vary", "mask=none,causal", *RANDOM, "-f", "csv", "--tokenizer", "whitespace"
+    )
+    rows = list(csv.reader(io.StringIO(ran.out)))
+    assert rows[0] == ["query", "key", "mask=none", "mask=causal", "difference"]
+    assert [row[:2] for row in rows[1:]] == [["'=a", "'=a"], ["'=a", "b"], ["b", "'=a"], ["b", "b"]]
+    assert rows[2][3:] == ["", ""]
+    assert float(rows[3][4]) == float(rows[3][3]) - float(rows[3][2])
+    assert "With mask causal instead of none" in ran.err
+
+
+def test_small_matrices_stand_side_by_side_at_80_columns_and_below_each_other_at_40():
+    lines = screen("--vary", "score=scaled,dot").splitlines()
+    assert any(re.fullmatch(r"score scaled +score dot *", line) for line in lines)
+    assert sum(line.startswith("shades: .0") for line in lines) == 1, "one legend for both"
+    lines = screen("--vary", "score=scaled,dot", width="40").splitlines()
+    assert "score scaled" in lines and "score dot" in lines
+
+
+def test_both_sides_are_written_with_equally_many_digits():
+    for width in range(20, 100, 4):
+        out = screen("--vary", "score=scaled,dot", width=str(width)).split("The difference")[0]
+        blocks = {bool(re.search("[▂▃▄▅▆▇]", part)) for part in out.split("shades")[0].split("score ")[-2:]}
+        assert len(blocks) == 1, width
+
+
+HOSTILE = "[red] \x1b[31mESC </td> \u202eRTL 🦊🦊 \\input{x} " + "long" * 1200
+
+
+@pytest.mark.parametrize("width", ["20", "40", "80", "132"])
+@pytest.mark.parametrize("text", [CAT, HOSTILE, "one", "w " * 40], ids=["cat", "hostile", "one", "forty"])
+@pytest.mark.parametrize("vary", ["score=scaled,dot", "mask=none,causal", "t=1,2,3"])
+def test_no_line_is_wider_than_the_terminal_and_no_token_is_obeyed(width, text, vary):
+    for color in ("never", "always"):
+        ran = here(
+            "compare", text, *RANDOM, "--tokenizer", "whitespace", "--vary", vary, "--width", width,
+            "--color", color,
+        )  # fmt: skip
+        assert (ran.code, ran.err) == (0, "")
+        out = plain(ran.out)
+        assert max(cells(line) for line in out.splitlines()) <= int(width)
+        assert "\x1b" not in out and "\u202e" not in out and "nan" not in out
+
+
+def test_markdown_has_a_table_for_each_side_and_the_difference():
+    out = here("compare", "a b", "--vary", "score=scaled,dot", *RANDOM, "-f", "markdown").out
+    assert (
+        "### score scaled" in out and "### score dot" in out and "## The difference: dot minus scaled" in out
+    )
+    assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
+
+
+def test_differences_that_three_digits_cannot_show_are_written_in_powers_of_ten():
+    out = screen("--vary", "t=1,1.00001", *RANDOM)
+    assert re.search(r"[+-]\d\.\d+e-0[5-9]", out.split("The difference")[1])
+
+
+def test_a_script_is_refused():
+    code, err = refused("--vary", "t=1,2", "-f", "code:numpy")
+    assert code == 2 and "no code:numpy form" in err
+
+
+def test_a_file_that_is_named_keeps_its_difference_from_another(tmp_path):
+    paths = []
+    for name in ("one", "two"):
+        path = tmp_path / f"{'long-' * 8}{name}.txt"
+        path.write_text("a 1 0\nb 0 1\n" if name == "one" else "a 1 1\nb 0 1\n")
+        paths.append(str(path))
+    out = screen("--vary", f"e={','.join(paths)}", text="a b", width="400")
+    assert "one.txt" in out and "two.txt" in out
+
+
+# Numbers and shades of differences
+
+
+def test_a_difference_has_its_sign_but_for_zero():
+    assert signed(weight(3)).row([0.5, -0.25, 0.0, -1e-9, 1.0, -1.0]) == [
+        *("+.500", "-.250", ".000", ".000", "+1.00", "-1.00")
+    ]
+    assert signed(percent()).row([0.5, -0.25, 0.001]) == ["+50", "-25", "0"]
+
+
+@pytest.mark.parametrize("palette", ["viridis", "blues"])
+@pytest.mark.parametrize("colors", [16, 256, 1 << 24])
+def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by_lightness(palette, colors):
+    styles = diverging(palette, colors)
+    assert len(styles) == 64
+    middle = [styles[n].bgcolor.get_truecolor() for n in (31, 32)]
+    for color in middle:
+        assert max(color) - min(color) < 24, "grey, black or white"
+    low, high = styles[0].bgcolor.get_truecolor(), styles[-1].bgcolor.get_truecolor()
+    assert low != high
+    if colors > 16:  # blue against orange: every kind of colour vision sees one of them as bluer
+        assert low.blue - low.red > 25 > -25 > high.blue - high.red
+
+
+def test_values_are_written_as_they_are_typed():
+    assert [written(value) for value in ("dot", 3, 0.5, 2.0, True, False, None)] == [
+        *("dot", "3", "0.5", "2", "yes", "no", "default")
+    ]
