@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SAME = 1e-12  # two weights that differ by less are one
 SHOWN_ONLY = ("query", "top", "full")  # they choose rows and links, and change no number
+MOST_MOVERS = 100  # that are kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 
 Value = str | float | bool | None  # None is the default
@@ -37,7 +38,7 @@ class Change(NamedTuple):
 
     to: int  # the other value's place
     difference: Array  # (rows shown, n_k), after - before; NaN where masked in either
-    movers: tuple[Mover, ...]  # the largest first; only what moved by more than SAME
+    movers: tuple[Mover, ...]  # the largest, the largest first; only what moved by more than SAME
     turned: tuple[int, ...]  # queries whose strongest key is another one now
     only_before: int  # how many links are masked before alone
     only_after: int
@@ -147,7 +148,8 @@ def _change(before: Trace, after: Trace, to: int) -> Change:
     difference = new - old
     size = np.nan_to_num(np.abs(difference))
     order = np.argsort(-size, axis=None, kind="stable")
-    cells = [divmod(int(place), size.shape[1]) for place in order[: np.count_nonzero(size > SAME)]]
+    most = min(int(np.count_nonzero(size > SAME)), max(MOST_MOVERS, before.settings.top or 0))
+    cells = [divmod(int(place), size.shape[1]) for place in order[:most]]
     movers = tuple(Mover(before.listed[i], j, float(old[i, j]), float(new[i, j])) for i, j in cells)
     hidden_before, hidden_after = np.isnan(old), np.isnan(new)
     return Change(

@@ -254,11 +254,11 @@ def _mask(settings: Settings, given: object, inputs: Inputs) -> masks.Mask | Non
     if not inputs.pad_keys:
         return mask
     if mask is not None:
-        is_stated = mask.array is not None
+        by_rule = mask.array is None
         mask = (
-            masks.widened(mask, n_q, n_k, own_queries, own_keys)
-            if is_stated
-            else mask._replace(n_q=n_q, n_k=n_k)
+            mask._replace(n_q=n_q, n_k=n_k)
+            if by_rule
+            else masks.widened(mask, n_q, n_k, own_queries, own_keys)
         )
     return masks.with_padding(mask, n_q, n_k, inputs.pad_keys)
 

@@ -175,4 +175,4 @@ def _show(trace: Trace, view: View, part: str | None) -> None:
         return
     terminal = terminal_for(view)
     view = replace(view, width=terminal.width)
-    deliver(screen(mask_lab(trace), view, terminal), view)
+    deliver(screen(mask_lab(trace, view), view, terminal), view)

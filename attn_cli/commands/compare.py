@@ -80,7 +80,8 @@ def compare(
 def _show(comparison: Comparison, view: View) -> None:
     from attn_cli.plain import say
     from attn_cli.render import screen
-    from attn_cli.render.compare import delimited_comparison, record, screen_of, talk_of
+    from attn_cli.render.compare import screen_of
+    from attn_cli.render.compare_data import delimited_comparison, record, talk_of
 
     if view.format in ("json", "jsonl"):
         deliver_json(record(comparison, view.steps), view)

@@ -1,9 +1,7 @@
-"""Two or three settings next to each other: screen, JSON and CSV of a comparison, and the sentence on what changed."""
+"""Two or three settings next to each other: the screen of a comparison, and the sentence on what changed."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +12,6 @@ from attn_cli.comparing import SAME, Change, Comparison, Mover
 from attn_cli.plain import count
 from attn_cli.render.about import dropped, formula, learned, quoted, setting_parts, short, told_apart
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
-from attn_cli.render.delimited import cell
 from attn_cli.render.numbers import share
 from attn_cli.render.text import listed
 from attn_cli.trace import Trace
@@ -41,17 +38,19 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     if not comparison.same_tokens:
         for title, trace in zip(_titles(comparison), comparison.traces, strict=True):
             yield Heading(title)
-            yield _matrix(trace)
+            yield matrix(trace)
     elif first.settings.top is not None or _is_crowded(comparison, view):
         yield from _movers(comparison)
     else:
-        yield Beside(_titles(comparison), [_matrix(trace) for trace in comparison.traces])
+        yield Beside(_titles(comparison), [matrix(trace) for trace in comparison.traces])
         if len(labels) == 2:
             yield from _difference(comparison)
     yield Say("")
     for sentence in sentences(comparison):
         yield Say(sentence)
-    yield from _closing(comparison)
+    yield from ending(comparison)
+    if view.steps:
+        yield Say("Note: --steps counts only with -f json here; attn self shows the steps of one side.")
 
 
 def _name(comparison: Comparison) -> str:
@@ -85,7 +84,8 @@ def _is_crowded(comparison: Comparison, view: View) -> bool:
     return view.width is not None and view.precision is None and cells > MOST_CELLS
 
 
-def _matrix(trace: Trace) -> Matrix:
+def matrix(trace: Trace) -> Matrix:
+    """Return a side's weights over the rows shown, NaN where masked."""
     rows = [trace.held(i) for i in trace.listed]
     values = trace.weights[rows]
     if trace.mask is not None:
@@ -233,7 +233,7 @@ def _entropies(comparison: Comparison) -> str:
     return f"The mean entropy of a row in bits is {', '.join(told)}."
 
 
-def _closing(comparison: Comparison) -> Iterator[Block]:
+def ending(comparison: Comparison) -> Iterator[Block]:
     """Yield the settings: what all sides share once, and what each has of its own."""
     traces, labels = comparison.traces, _names(comparison)
     parts = [setting_parts(trace) for trace in traces]
@@ -258,75 +258,3 @@ def _once(labels: Sequence[str], told: Sequence[Sequence[str]], before: str) -> 
     for text in dict.fromkeys(text for those in told for text in those):
         whose = [label for label, those in zip(labels, told, strict=True) if text in those]
         yield Say(before + ("" if len(whose) == len(labels) else f"({', '.join(whose)}) ") + text)
-
-
-def talk_of(comparison: Comparison) -> list[str]:
-    """Return what is said on standard error where the output has no room for sentences."""
-    blocks = [*map(Say, sentences(comparison)), *_closing(comparison)]
-    return [block.text for block in blocks if isinstance(block, Say) and not block.quiet]
-
-
-def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
-    """Return the comparison as JSON of kind compare."""
-    changes = [_change_record(comparison, change) for change in comparison.changes]
-    is_pair = len(changes) == 1
-    return {
-        "schema": "attn/1",
-        "kind": "compare",
-        "option": comparison.option,
-        "values": list(comparison.values),
-        "records": [trace.to_dict(steps) for trace in comparison.traces],
-        "difference": _finite(comparison.changes[0].difference) if is_pair else None,
-        "entropy": list(comparison.entropy),
-        "largest_mover": changes[0]["largest_mover"] if is_pair else None,
-        "changes": changes,
-        "summary": " ".join(sentences(comparison)),
-    }
-
-
-def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
-    trace = comparison.traces[0]
-    rows = {i: place for place, i in enumerate(trace.listed)}
-    mover = None
-    if change.movers:
-        most = change.movers[0]
-        mover = {
-            "query": trace.query_tokens[most.query],
-            "key": trace.key_tokens[most.key],
-            "cell": [rows[most.query], most.key],
-            "from": most.before,
-            "to": most.after,
-        }
-    return {
-        "value": comparison.values[change.to],
-        "largest_mover": mover,
-        "strongest_changed": [rows[i] for i in change.turned],
-        "masked_only_before": change.only_before,
-        "masked_only_after": change.only_after,
-    }
-
-
-def _finite(matrix: Array) -> list[list[float | None]]:
-    return [[None if x != x else x for x in row] for row in matrix.tolist()]
-
-
-def delimited_comparison(comparison: Comparison, separator: str) -> str:
-    """Return CSV or TSV: a row for each link, with its weight under each value and, of two, their difference.
-
-    A masked weight is empty, and so is a difference that has a masked side.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=separator, lineterminator="\n")
-    names = [cell(f"{comparison.option}={label}") for label in comparison.labels]
-    is_pair = len(names) == 2
-    writer.writerow(["query", "key", *names, *(["difference"] if is_pair else [])])
-    first = comparison.traces[0]
-    sides = [_matrix(trace).values for trace in comparison.traces]
-    if is_pair:
-        sides.append(comparison.changes[0].difference)
-    for at, i in enumerate(first.listed):
-        for j, key in enumerate(first.key_tokens):
-            numbers = [float(side[at, j]) for side in sides]
-            written = ["" if x != x else x for x in numbers]
-            writer.writerow([cell(first.query_tokens[i]), cell(key), *written])
-    return out.getvalue()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
-SIGNS = "-------..+++++++"  # from the most negative shade to the most positive
+SIGNS = "vvvvvvv..^^^^^^^"  # from the most negative shade to the most positive
 
 
 class Rung(NamedTuple):
@@ -46,7 +46,7 @@ WEIGHTS = (
 
 DIFFERENCES = (
     *(Rung(rung.told, signed(rung.format)) for rung in WEIGHTS if rung.format is not None),
-    Rung("signs alone, a dot where it is less than an eighth of the largest", None, 1, SIGNS),
+    Rung("^ is up, v is down, a dot is less than an eighth of the largest", None, 1, SIGNS),
 )
 UNSEEN = 0.0005  # three digits show nothing of it
 

@@ -17,6 +17,7 @@ from attn_cli.render.about import closing, told_apart
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.trace import Trace
+from attn_cli.view import View
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools
@@ -36,7 +37,7 @@ SHUT = (
 )
 
 
-def mask_lab(trace: Trace) -> Iterator[Block]:
+def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the mask in words, as booleans, as numbers to add, what it does, and its special cases."""
     rows = _rows(trace)
     allowed = _allowed(trace, rows)
@@ -63,6 +64,9 @@ def mask_lab(trace: Trace) -> Iterator[Block]:
     yield from _corners(trace)
     yield from _shut(trace, rows, allowed)
     yield from closing(trace, with_learned=False)
+    idle = [name for name, is_set in (("--steps", view.steps), ("--top", trace.settings.top)) if is_set]
+    for name in idle:
+        yield Say(f"Note: {name} changes nothing in what --show mask shows.")
 
 
 def _rows(trace: Trace) -> list[int]:

@@ -44,7 +44,7 @@ class Format(NamedTuple):
 
 
 def _unsigned_zero(text: str) -> str:
-    return text[1:] if text[0] in "+-" and not text.strip("+-0.") else text
+    return text[1:] if text[0] in "+-" and not text.strip("+-0.e") else text
 
 
 def weight(digits: int) -> Format:
