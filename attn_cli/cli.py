@@ -22,11 +22,12 @@ COMMANDS = {
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),
+    "config": ("config", "config"),
     "schema": ("schema", "schema"),
 }
 EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'
-    "Every option has a variable of its own: ATTN_PALETTE is the default of --palette."
+    "Every option has a variable of its own: ATTN_PALETTE is the default of --palette. attn.toml holds defaults too."
 )
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 

@@ -6,10 +6,17 @@ FINE, DIFFERENT, USAGE, INPUT, NO_FILE, NO_EXTRA = 0, 1, 2, 65, 66, 69
 BUG, CANNOT_CREATE, CANNOT_WRITE, CONFIG, INTERRUPTED = 70, 73, 74, 78, 130
 
 
+def as_record(code: int, message: str, hint: str = "", line: int | None = None) -> dict[str, object]:
+    """Return an error as the JSON of schema attn/1; `line` is that of the input, where lines are read."""
+    error = {"code": code, "message": message, "hint": hint.partition("\n")[0] or None, "line": line}
+    return {"schema": "attn/1", "error": error}
+
+
 class AttnError(Exception):
-    """What could not be done, in a sentence; `hint` says what to try."""
+    """What could not be done, in a sentence; `hint` says what to try, `line` which line of the input failed."""
 
     code = BUG
+    line: int | None = None
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -35,6 +42,7 @@ class NoText(UsageError):
 
     def __init__(self, command: str) -> None:
         rest = {
+            "batch": "sentences.txt",
             "lookup": "colour brand=Porche color=black",
             "cross": '"she" "likes coffee"',
             "compare": '"She likes coffee" --vary score=scaled,dot',

@@ -8,8 +8,19 @@ import re
 import sys
 from typing import Any
 
-from attn_cli.errors import BUG, CANNOT_WRITE, CONFIG, INPUT, INTERRUPTED, USAGE, AttnError
+from attn_cli.errors import (
+    BUG,
+    CANNOT_WRITE,
+    CONFIG,
+    INPUT,
+    INTERRUPTED,
+    USAGE,
+    AttnError,
+    ConfigError,
+    as_record,
+)
 from attn_cli.plain import say
+from attn_cli.view import is_json
 from attn_cli.visible import visible
 
 
@@ -18,15 +29,15 @@ def report(error: BaseException, args: list[str]) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else USAGE
     code, message, hint = _described(error)
-    if code == 0 or code == INTERRUPTED:
+    if code == INTERRUPTED or not message:
         return code
     line, _, more = hint.partition("\n")
-    if _wants_json(args):
-        described = {"code": code, "message": message, "hint": line or None}
-        say(json.dumps({"schema": "attn/1", "error": described}))
-        return code
     if more and sys.stderr is not None and sys.stderr.isatty():
         say(f"{more}\n")  # help is for a person who watches; a script gets the one line
+    if _wants_json(args):
+        number = error.line if isinstance(error, AttnError) else None
+        say(json.dumps(as_record(code, message, line, number)))
+        return code
     say(f"attn: {message}" + (f" {line}" if line else ""))
     return code
 
@@ -64,6 +75,12 @@ def _usage(error: Any) -> tuple[int, str, str]:
         source = context.get_parameter_source(parameter.name)
         if source is not None and source.name == "ENVIRONMENT":
             return CONFIG, f"{parameter.envvar}: {message}", f"Change or unset {parameter.envvar}."
+        if source is not None and source.name == "DEFAULT_MAP":
+            return (
+                CONFIG,
+                f"{context.default_map.origin(parameter.name).place}: {message}",
+                "Change that line.",
+            )
     if message.startswith("Missing command"):
         return USAGE, message, f"See {path} --help.\n" + (context.get_help() if context is not None else "")
     return USAGE, message, f"See {path} --help."
@@ -71,7 +88,7 @@ def _usage(error: Any) -> tuple[int, str, str]:
 
 def _wants_json(args: list[str]) -> bool:
     """Tell whether the result was to be JSON: then the error is, too, even one of wrong usage."""
-    values = {"format": os.environ.get("ATTN_FORMAT", "")}
+    values: dict[str, str] = {}
     names = {"-f": "format", "--format": "format", "-o": "output", "--output": "output"}
     for arg, following in zip(args, [*args[1:], ""], strict=False):
         if arg == "--":
@@ -81,9 +98,26 @@ def _wants_json(args: list[str]) -> bool:
             values[names[name]] = value if equals else following
         elif arg[:2] in names and len(arg) > 2 and arg[1] != "-":
             values[names[arg[:2]]] = arg[2:]
-    if values["format"] in ("json", "jsonl"):
-        return True
-    return not values["format"] and values.get("output", "").lower().endswith((".json", ".jsonl"))
+    command = next((arg for arg in args if not arg.startswith("-")), "")
+    output = values.get("output")
+    if "format" not in values and output in (None, "", "-"):
+        values["format"] = os.environ.get("ATTN_FORMAT") or _standing_format(command)
+    return is_json(values.get("format"), output, command)
+
+
+def _standing_format(command: str) -> str:
+    """Return the format that a file of settings asks for; nothing where the file is the mistake."""
+    from attn_cli.options import config_files
+
+    if not (paths := config_files()):
+        return ""
+    from attn_cli.config import in_force
+
+    try:
+        found = in_force(paths, command, None).get("format")
+    except ConfigError:
+        return ""
+    return "" if found is None else str(found.value)
 
 
 def _where(error: BaseException) -> str:

@@ -4,18 +4,23 @@ Defaults come from Settings and View. Where None leaves a choice open, the help 
 """
 
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from typer.core import TyperCommand
 
-from attn_cli.errors import ConfigError, NoText, UsageError
+from attn_cli.errors import AttnError, ConfigError, NoText, UsageError
 from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.view import View, is_json
 from attn_cli.visible import as_utf8
+
+HERE = "attn.toml"
+STANDING = ("ENVIRONMENT", "DEFAULT_MAP")  # where a value comes from that nobody typed: a variable, a file
 
 
 def offers(*values: str) -> Callable[[str], list[str]]:
@@ -209,32 +214,125 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+def user_config() -> str | None:
+    """Return where the user's own file of settings is looked for; None where the user has no home."""
+    if not sys.platform.startswith("linux"):
+        import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
+
+        return os.path.join(platformdirs.user_config_dir("attn", False), "config.toml")
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = given if os.path.isabs(given) else os.path.expanduser("~/.config")
+    return os.path.join(base, "attn", "config.toml") if os.path.isabs(base) else None
+
+
+def config_files() -> list[str]:
+    """Return the files of settings that are there, the one that counts more first."""
+    return [path for path in (HERE, user_config()) if path is not None and os.path.exists(path)]
+
+
 class Command(TyperCommand):
     """A command that knows where its values came from, and shows its help where a text is missing."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed; files of settings give the defaults of the options that have a variable."""
+        if not ctx.resilient_parsing and (paths := config_files()):
+            ctx.default_map = _from_files(self, ctx, paths)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the program's own defaults; it needs no file, and minds no bad one."""
+        kept, ctx.default_map = ctx.default_map, None
+        super().format_help(ctx, formatter)
+        ctx.default_map = kept
+
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; a bad value that came from a variable is blamed on the variable (exit 78)."""
+        """Run the command; a bad value that came from a variable or a file is blamed on that (exit 78)."""
         output = ctx.params.get("output")
-        if output not in (None, "-") and _source(ctx, "format") == "ENVIRONMENT":
-            ctx.params["format"] = None  # the file's suffix was typed, the variable was not
+        if output not in (None, "-") and _source(ctx, "format") in STANDING:
+            ctx.params["format"] = None  # the file's suffix was typed, the standing wish was not
+        try:
+            result = self._run(ctx)
+        except AttnError as error:
+            is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
+            if not is_object and not isinstance(error, ConfigError):  # which names the file itself
+                _tell(ctx)
+            raise
+        _tell(ctx)
+        return result
+
+    def _run(self, ctx: Any) -> Any:
+        """Run the command; what was wished for in general gives way where this command cannot have it."""
         try:
             return super().invoke(ctx)
         except NoText as error:
             raise UsageError(error.message, f"{error.hint}\n{ctx.get_help()}") from None
         except UsageError as error:
-            if error.option == "--tidy" and _source(ctx, "tidy") == "ENVIRONMENT":
+            if error.option == "--tidy" and _source(ctx, "tidy") in STANDING:
                 ctx.params["tidy"] = False  # a standing wish for csv is no wish for this table
-                return super().invoke(ctx)
-            name = error.option.lstrip("-").replace("-", "_")
-            if name and _source(ctx, name) == "ENVIRONMENT":
-                variable = "ATTN_" + name.upper()
-                raise ConfigError(f"{variable}: {error.message}", error.hint) from None
-            raise
+                return self._run(ctx)
+            if (
+                error.option == "--format"
+                and _source(ctx, "format") == "DEFAULT_MAP"
+                and ctx.params["format"]
+            ):
+                ctx.params["format"] = None
+                return self._run(ctx)
+            raise blamed(error, ctx) from None
+
+
+def blamed(error: UsageError, ctx: Any) -> AttnError:
+    """Return the error that names the variable, or the line of a file, that a refused value came from."""
+    name = error.option.lstrip("-").replace("-", "_")
+    source = _source(ctx, name)
+    if not name or source not in STANDING:
+        return error
+    place = "ATTN_" + name.upper() if source == "ENVIRONMENT" else ctx.default_map.origin(name).place
+    found = ConfigError(f"{place}: {error.message}", error.hint)
+    found.line = error.line
+    return found
 
 
 def _source(ctx: Any, parameter: str) -> str:
     source = ctx.get_parameter_source(parameter)
     return source.name if source is not None else ""
+
+
+def _from_files(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
+    """Return the files' defaults for a command: of the options that have a variable."""
+    from attn_cli.config import FromFiles  # nobody pays for files that are not there
+
+    first = ctx
+    while first.parent is not None and first.parent.parent is not None:
+        first = first.parent
+    root = ctx.find_root()
+    passed: dict[str, set[str]] = {str(option.name): set() for option in command.params if option.envvar}
+    for option in command.params:
+        if (
+            option.name == "format" and option.envvar
+        ):  # some commands have fewer, and leave the others to the rest
+            passed["format"] = set(_choices(OPTIONS["format"])) - set(getattr(option.type, "choices", ()))
+    return FromFiles(paths, first.info_name, root.command.list_commands(root), passed)
+
+
+def _choices(option: Any) -> list[str]:
+    """Return the values of an option that offers a few: of `Annotated[Literal[...] | None, ...]`."""
+    kinds = get_args(get_args(option)[0])
+    return [value for kind in kinds for value in get_args(kind)]
+
+
+def _tell(ctx: Any) -> None:
+    """Say on standard error which settings of attn.toml the command used, if any."""
+    used = [
+        name.replace("_", "-")
+        for name, value in ctx.params.items()
+        if _source(ctx, name) == "DEFAULT_MAP"
+        and value == ctx.default_map.get(name)
+        and ctx.default_map.origin(name).path == HERE
+    ]
+    if used:
+        from attn_cli.plain import say
+
+        say(f"attn: settings from {HERE}: {', '.join(used)}.")
 
 
 def takes(

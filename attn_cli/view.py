@@ -17,3 +17,12 @@ class View:
     color: str = "auto"
     palette: str | None = None
     width: int | None = None
+
+
+def is_json(format: str | None, output: str | None, command: str = "") -> bool:
+    """Tell whether a command's result is JSON: then an error is one object too."""
+    if command == "batch":
+        return True
+    return format in ("json", "jsonl") or (
+        not format and (output or "").lower().endswith((".json", ".jsonl"))
+    )

@@ -1,15 +1,19 @@
 """Fixtures that several files share."""
 
+from pathlib import Path
+
 import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kept(tmp_path_factory):
     """Let nothing be read from, or written to, the folders of whoever runs the tests."""
+    assert not Path("attn.toml").exists(), "attn.toml would change what is tested: move it away"
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         patch.setenv("GENSIM_DATA_DIR", str(folder / "gensim-data"))
         yield folder
 

@@ -24,12 +24,13 @@ ERROR = {
         "schema": {"const": "attn/1"},
         "error": {
             "type": "object",
-            "required": ["code", "message", "hint"],
+            "required": ["code", "message", "hint", "line"],
             "additionalProperties": False,
             "properties": {
                 "code": {"enum": [2, 65, 66, 69, 73, 74, 78]},
                 "message": {"type": "string", "minLength": 8},
                 "hint": {"type": ["string", "null"]},
+                "line": {"type": "null"},
             },
         },
     },

@@ -749,7 +749,7 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.
     assert set(record["learned"]) == set(DEFS["learned"]["properties"])
     assert set(record["output_words"][0][0]) == set(DEFS["neighbour"]["properties"])
     score = ("learn", "score", "roles", "treebank.conllu")
-    for args in (("example",), ("vectors", "info"), ("vectors", "nearest", "colour"), score):
+    for args in (("example",), ("vectors", "info"), ("vectors", "nearest", "colour"), ("config",), score):
         record = printed(capsys, *args, "-f", "json")
         assert set(record) == set(DEFS[record["kind"]]["properties"])
     one_head = DEFS["score"]["properties"]["heads"]["items"]["properties"]
@@ -789,12 +789,13 @@ GOOD = {
     "lookup": ("lookup", "colour", "brand=Porche", "color=black", *SMALL, "--steps"),
     "acts": ("example", "dictionary"),
     "compare": ("compare", "she likes coffee", "--vary", "score=scaled,dot"),
+    "config": ("config",),
 }
 
 
 def good(which: str, capsys: pytest.CaptureFixture[str]) -> Record:
     if which == "error":
-        return {"schema": "attn/1", "error": {"code": 65, "message": "No.", "hint": None}}
+        return {"schema": "attn/1", "error": {"code": 65, "message": "No.", "hint": None, "line": None}}
     return printed(capsys, *GOOD[which], "-f", "json")
 
 
@@ -811,6 +812,7 @@ def test_every_required_key_is_missed_and_an_added_one_is_not(
     nested += [("examples", 0), ("neighbours", 0), ("learned",), ("output_words", 0, 0)]
     nested += [("nearest",), ("shares", 0), ("temperatures", 0), ("acts", 2), ("acts", 2, "shares", 0)]
     nested += [("largest_mover",), ("changes", 0), ("changes", 0, "largest_mover")]
+    nested += [("settings", 0), ("files", 0)]
     for path in nested:
         changed = copy.deepcopy(whole)
         inner = changed
@@ -958,6 +960,12 @@ WRONG: list[tuple[str, Callable[[Record], None]]] = [
     ("acts", put("acts", [])),
     ("acts", put("acts", 0, "kind", "self")),
     ("acts", put("acts", 0, "shares", None)),
+    ("config", put("settings", 0, "source", "file")),
+    ("config", put("settings", 0, "variable", "ATTN_SEED")),
+    ("config", put("settings", 0, "line", 1)),
+    ("config", put("files", [])),
+    ("config", put("unknown_variables", [{"name": "ATTN_X"}])),
+    ("error", put("error", "line", 0)),
     ("error", put("kind", "error")),
     ("error", put("error", "code", 0)),
     ("error", put("error", "code", "65")),

@@ -1,0 +1,389 @@
+"""Settings from files: attn.toml, the user's own, and attn config, which tells what is in force."""
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from attn_cli import cli, config
+from attn_cli.options import HERE, OPTIONS
+from tests.docs import ROOT
+from tests.shell import Ran, attn, here, terminal
+from tests.test_startup import imported
+
+SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
+RANDOM = ("-e", "random")
+
+
+@pytest.fixture
+def place(at: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run in, which is the user's home too."""
+    monkeypatch.setenv("HOME", str(at))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(at / ".config"))
+    (at / ".config" / "attn").mkdir(parents=True)
+    return at
+
+
+def write(text: str | bytes) -> None:
+    Path(HERE).write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def write_own(text: str) -> None:
+    Path(".config/attn/config.toml").write_text(text, encoding="utf-8")
+
+
+def temperature(*args: str, env: dict[str, str] | None = None) -> float:
+    ran = here("self", "a b", *RANDOM, "-f", "json", *args, env=env)
+    assert ran.code == 0, ran
+    found: float = json.loads(ran.out)["temperature"]
+    return found
+
+
+def refused(ran: Ran, *said: str) -> str:
+    assert (ran.code, ran.out, ran.err.count("\n")) == (78, "", 1), ran
+    for text in said:
+        assert text in ran.err, ran.err
+    return ran.err
+
+
+# Which value counts
+
+
+def test_what_is_typed_beats_a_variable_beats_the_folders_file_beats_the_users_own(place):
+    assert temperature() == 1
+    write_own("temperature = 2")
+    assert temperature() == 2
+    write("temperature = 3")
+    assert temperature() == 3
+    assert temperature(env={"ATTN_TEMPERATURE": "4"}) == 4
+    assert temperature("-t", "5", env={"ATTN_TEMPERATURE": "4"}) == 5
+
+
+def test_a_commands_table_beats_its_file_and_the_nearer_file_beats_the_others_table(place):
+    write_own("temperature = 2\n[self]\ntemperature = 3\n[masked]\ntemperature = 9\n")
+    assert temperature() == 3
+    write("seed = 1\n")
+    assert temperature() == 3
+    write("temperature = 4\n")
+    assert temperature() == 4
+    write("temperature = 4\nself.temperature = 5\n")
+    assert temperature() == 5
+
+
+def test_every_type_of_value_arrives(place):
+    write(
+        'keep-punctuation = true\nmask_true = "allowed"\ntop = 1\nformat = "json"\nembedding = "random"\n'
+        "dim = 0x8\n[self]\nsteps = true\nhead = 1\nheads = 2\ntemperature = 2\n"
+    )
+    record = json.loads(here("self", "A cat.").out)
+    assert record["query_tokens"] == ["A", "cat", "."]
+    assert (record["head"], record["temperature"], record["embedding"]["dim"]) == ("1", 2.0, 8)
+    assert len(record["links"]) == 3 and record["heads"]
+
+
+def test_a_switch_that_a_file_turns_on_is_turned_off_by_hand(place):
+    write("keep-punctuation = true")
+    record = json.loads(here("self", "A cat.", *RANDOM, "-f", "json", "--no-keep-punctuation").out)
+    assert record["dropped"] == ["."]
+
+
+def test_what_a_command_does_not_take_is_not_used_there(place):
+    write('pad = 3\nformat = "markdown"\ntidy = true\ndim = 3\nseed = 7\ntop = 2')
+    ran = here("vectors", "nearest", "cat")
+    assert ran.code == 0 and ran.out.count("\n") == 2
+    assert ran.err == "attn: settings from attn.toml: top.\n"
+    assert here("schema").err == ""
+    ran = here("example")  # the list of examples has no Markdown: it is listed as it always is
+    assert (ran.code, ran.err) == (0, "attn: settings from attn.toml: dim, seed, pad, top.\n")
+
+
+def test_training_follows_no_file():
+    root = typer.main.get_command(cli._app())
+    with root.make_context("attn", ["learn", "train"]) as context:
+        learn = root.get_command(context, "learn")
+        taken = {option.name for option in learn.commands["train"].params if option.envvar}
+        vectors = root.get_command(context, "vectors")
+        assert taken == {"embedding"}
+        assert not {option.name for option in vectors.commands["train"].params if option.envvar}
+
+
+def test_a_suffix_that_was_typed_beats_a_format_in_a_file(place):
+    write('format = "json"\ntidy = true')
+    assert here("self", "a b", *RANDOM, "-o", "x.csv").code == 0
+    assert Path("x.csv").read_text().startswith("query,key,weight")
+    assert here("self", "a b", *RANDOM, "-f", "table").code == 0  # a wish for tidy csv is none for a table
+
+
+def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():
+    with_variable = {name for name, kind in OPTIONS.items() if kind.__metadata__[0].envvar}
+    assert set(config.KINDS) == with_variable - {"query"}
+    assert set(config.KINDS.values()) <= set(config.TAKEN)
+
+
+# Being told
+
+
+def test_the_folders_file_is_named_once_where_it_changes_something(place):
+    write('temperature = 2\nscore = "dot"\n')
+    assert here("self", "a b", *RANDOM).err == "attn: settings from attn.toml: score, temperature.\n"
+    assert here("self", "a b", *RANDOM, "-t", "1", "--score", "scaled").err == ""
+    assert here("vectors", "info").err == ""
+    write_own("temperature = 3")
+    Path(HERE).unlink()
+    assert here("self", "a b", *RANDOM).err == ""
+
+
+def test_an_error_is_told_after_the_file_that_may_explain_it(place):
+    write('tokenizer = "characters"')
+    ran = here("self", "the cat", *RANDOM, "-q", "cat")
+    assert ran.code == 2
+    assert [line.split(":")[1] for line in ran.err.splitlines()] == [
+        " settings from attn.toml",
+        " There is no token 'cat' to look from. Give a token of the text, or its number from 0 to 5.",
+    ]
+
+
+def test_an_error_is_json_where_a_file_asks_for_json(place):
+    write('temperature = 2\n[self]\nformat = "json"')
+    ran = here("self", "")
+    assert ran.code == 65 and json.loads(ran.err)["error"]["code"] == 65
+    assert json.loads(here("self", "a", "--bogus").err)["error"]["code"] == 2
+    assert here("masked", "").err.endswith("punctuation marks.\n")
+    assert here("self", "", "-f", "table").err.splitlines()[-1].startswith("attn: There is no token")
+    assert here("self", "", "-o", "x.csv").err.splitlines()[-1].startswith("attn: There is no token")
+    ran = here("self", "a b", *RANDOM)
+    assert json.loads(ran.out) and ran.err == "attn: settings from attn.toml: temperature, format.\n"
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("temprature = 1", 1, "Did you mean temperature?"),
+        ("# a comment\n\nseed = 1\nkeep_punctation = true", 4, "Did you mean keep-punctuation?"),
+        ("seed = 1\n[self]\ntop = 1\nbogus = 2\n", 4, "'bogus'"),
+        ("seed = 1\nself.bogus = 2\n", 2, "'bogus'"),
+        ('seed = 1\n"te\\u006dp" = 2\n', 2, "'temp'"),
+        ("seed = 1\nself . 'bo gus' = 2\n", 2, "'bo gus'"),
+        ("seed = 1\nself = {top = 1, bogus = 2}\n", 2, "'bogus'"),
+        ('embedding = """\nseed = 1\nbogus = 2\n"""\nbogus = 3', 5, "'bogus'"),
+        ("embedding = '''\n\\'''\nbogus = 3", 3, "'bogus'"),
+        ('embedding = """a\\"""\nbogus = 2\n#"""""\nseed = 1\nbogus = 3', 5, "'bogus'"),
+        ('head = "# [" # bogus = 1 """\n\n\nbogus = 3', 4, "'bogus'"),
+        ("seed = 1\r\n\r\nbogus = 3\r\n", 3, "'bogus'"),
+        ("\ufeffbogus = 3", 1, "'bogus'"),
+        ("seed = 1\n[slef]\n", 2, "Did you mean [self]?"),
+        ("[vectors.nearest]\ntop = 1", 1, "no table [vectors.nearest]"),
+        ("seed = 1\n[[self]]\n", 2, "self is a command"),
+        ("masked = true", 1, "masked is a command"),
+        ("score.x = 1", 1, "no table [score]"),
+        ("seed.x.y = 1", 1, "no table [seed.x]"),
+        ('seed = 1\noutput = "x.json"', 2, "output cannot be set in a file. Type it: -o FILE"),
+        ('[self]\nquery = "cat"', 2, "query cannot be set in a file. Type it: -q TOKEN"),
+        ('context = "x"', 1, "'context'"),
+        ("keep-punctuation = true\nkeep_punctuation = false", 2, "is set in line 1 already"),
+        ("seed = 1\n\nseed = 2\n", 3, "cannot overwrite"),
+        ('temperature = "0.5"', 1, 'temperature cannot be "0.5": it takes a number. Take the quotes away.'),
+        ("temperature = true", 1, "temperature cannot be true: it takes a number."),
+        ("seed = 1.0", 1, "seed cannot be 1.0: it takes a whole number."),
+        ("top = [1]", 1, "top cannot be a list"),
+        ("top = 2020-01-01", 1, "top cannot be a date"),
+        ("embedding = 7", 1, "embedding cannot be 7: it takes text in quotes. Put it in quotes."),
+        ('embedding = "a\\u0000b"', 1, "embedding cannot be"),
+        ('steps = "yes"', 1, 'steps cannot be "yes": it takes true or false.'),
+        ("seed = 99999999999999999999", 1, "seed cannot be a number of so many digits"),
+        ("temperature = 0", 1, "--temperature cannot be 0.0"),
+        ("temperature = nan", 1, "--temperature cannot be nan"),
+        ("temperature = -inf", 1, "--temperature cannot be -inf"),
+        ("seed = 1\ntop = -1", 2, "--top cannot be -1"),
+        ('score = "best"', 1, "'best' is not one of"),
+        ('embedding = "zzzq"', 1, "no vectors 'zzzq'"),
+        ('mask = "diagonal"', 1, "no mask 'diagonal'"),
+        ("width = 3", 1, "--width cannot be 3"),
+        ("precision = 99", 1, "--precision cannot be 99"),
+        ("score = dot", 1, "invalid value"),
+        ("seed = 1\nscore dot", 2, "expected '='"),
+        ('seed = 1\nhead = "x', 2, "unterminated string"),
+    ],
+)
+def test_a_mistake_is_refused_by_its_line(text, line, said, place):
+    write(text)
+    embedding = () if "embedding" in text else RANDOM
+    refused(here("self", "a b", *embedding), f"attn.toml, line {line}: ", said)
+
+
+def test_a_mistake_in_the_users_own_file_names_that_file(place):
+    write_own("seed = 1\nbogus = 2")
+    refused(here("self", "a b"), "~/.config/attn/config.toml, line 2: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"seed = 1\nhead = '\xff'\n", "line 2: this is not UTF-8"),
+        ("seed = 1".encode("utf-16"), "UTF-16"),
+        (b"#" * 10_000_000, "10,000,000 bytes is above the limit"),
+        (b"seed = " + b"9" * 5000, "holds a value"),
+        (b"seed = " + b"[" * 5000, "holds a value"),
+        (b"seed = \x00", "line 1: "),
+    ],
+    ids=range(6),
+)
+def test_a_file_that_is_no_text_of_settings_is_one_line(content, said, place):
+    write(content)
+    refused(here("self", "a b"), said)
+
+
+def test_a_folder_or_a_pipe_in_the_place_of_the_file_is_one_line(place):
+    Path(HERE).mkdir()
+    refused(here("self", "a b"), "Cannot read attn.toml: it is a directory.")
+    Path(HERE).rmdir()
+    os.mkfifo(HERE)
+    refused(here("self", "a b"), "Cannot read attn.toml: it is not a regular file.")
+
+
+def test_what_somebody_wrote_into_a_file_is_shown_inert(place):
+    for name in ("\\u001b[31m", "\\u202e", "[red]", "\\n"):
+        write(f'"{name}" = 1')
+        said = refused(here("self", "a"), "there is no setting")
+        assert "\x1b" not in said and "\u202e" not in said
+        write(f'seed = "{name}"')
+        assert "\x1b" not in refused(here("self", "a"), "seed cannot be")
+
+
+def test_help_version_completion_and_schema_mind_no_broken_file(place):
+    write("temperature = 5\nbroken")
+    assert "[default: 1.0]" in here("self", "--help").out
+    assert here("--version").code == here("--help").code == here("schema").code == 0
+    asked = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn self --te", "COMP_CWORD": "2"}
+    assert attn(env=asked).out.split() == ["--temperature"]
+
+
+def test_help_shows_the_programs_own_defaults(place):
+    write("temperature = 5")
+    assert "[default: 1.0]" in here("self", "--help").out
+
+
+def test_without_a_file_nothing_is_imported_for_it():
+    assert not imported("self", "a b") & {"attn_cli.config", "tomllib"}
+
+
+def test_no_home_is_no_mistake(at):
+    assert here("self", "a b", *RANDOM, env={"XDG_CONFIG_HOME": "relative", "HOME": ""}).code == 0
+
+
+KEYS = ["seed", '"top"', "self.seed", 'self . "top"', "masked.'keep-punctuation'", "explain.head"]
+VALUES = ["1", '"x"', "'[y]'", '"""\nseed = 1\n[self]\n"""', "'''\n# \"\"\"\n'''", "true", '"#"', '"\\"="']
+HEADERS = ["[batch]", "[ 'cross' ]", "[compare] # [x]"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES), st.integers(0, 2)), max_size=6),
+    st.lists(st.sampled_from(HEADERS), max_size=2, unique=True),
+    st.sampled_from(["\n", "\r\n"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_line_of_each_key_is_known_however_it_is_written(statements, headers, end):
+    lines: list[str] = []
+    wanted = []
+    seen = set()
+    parts = [(key, value, gap) for key, value, gap in statements if not (key in seen or seen.add(key))]
+    cut = len(parts) // 2
+    for n, (key, value, gap) in enumerate(parts):
+        if n == cut:
+            lines += headers[:1]
+        lines += ["# seed = 9", "", "  "][:gap]
+        wanted.append((len(lines) + 1, tomllib.loads(f"{key} = {value}")))
+        lines += f"{key} = {value}  # top = 3".split("\n")
+    text = end.join(lines)
+    found = [(line, keys) for line, keys, value in config._entries(text.replace("\r\n", "\n")) if value != {}]
+    assert [line for line, _ in found] == [line for line, _ in wanted]
+    assert [keys[-1] for _, keys in found] == [last_key(said) for _, said in wanted]
+
+
+def last_key(said: dict[str, object]) -> str:
+    ((key, value),) = said.items()
+    return last_key(value) if isinstance(value, dict) else key
+
+
+# attn config
+
+
+def listed(*args: str, env: dict[str, str] | None = None) -> dict[str, dict[str, object]]:
+    ran = here("config", *args, "-f", "json", env=env)
+    assert (ran.code, ran.err) == (0, ""), ran
+    record = json.loads(ran.out)
+    assert not list(SCHEMA.iter_errors(record))
+    return {one["name"]: one for one in record["settings"]}
+
+
+def test_config_tells_each_setting_and_where_it_comes_from(place):
+    write_own('\npalette = "greys"')
+    write("# mine\ntemperature = 0.5")
+    found = listed(env={"ATTN_SEED": "7"})
+    assert list(found) == [name.replace("_", "-") for name in OPTIONS if name != "output"]
+    assert (found["temperature"]["value"], found["temperature"]["line"]) == (0.5, 2)
+    assert found["temperature"]["file"] == HERE
+    assert found["palette"]["file"] == str(place / ".config/attn/config.toml")
+    assert (found["seed"]["value"], found["seed"]["variable"]) == (7, "ATTN_SEED")
+    assert (found["score"]["value"], found["score"]["default"]) == (None, "scaled")
+    assert {one["source"] for one in found.values()} == {"default", "environment", "file"}
+
+
+def test_config_of_a_command_tells_its_table_and_its_defaults(place):
+    write("top = 3\n[masked]\ntop = 4\n")
+    assert listed()["top"]["value"] == 3
+    assert (listed("masked")["top"]["value"], listed("masked")["top"]["line"]) == (4, 3)
+    assert listed("vectors")["top"]["value"] == 3
+    Path(HERE).unlink()
+    assert listed("vectors")["top"]["value"] == 10
+    assert listed("schema") == {}
+
+
+def test_config_agrees_with_what_a_run_uses(place):
+    write('temperature = 0.5\ndim = 3\n[self]\nseed = 5\nembedding = "random"')
+    record = json.loads(here("self", "a b", "-f", "json").out)
+    found = listed("self")
+    assert record["temperature"] == found["temperature"]["value"]
+    assert record["embedding"]["seed"] == found["seed"]["value"] == 5
+    assert record["embedding"]["dim"] == found["dim"]["value"] == 3
+
+
+def test_config_points_at_variables_that_are_none_of_ours(place):
+    env = {"ATTN_TEMPRATURE": "1", "ATTN_": "x", "ATTN_MIRROR": "http://x", "ATTN_SEED": "", "ATTN_EMPTY": ""}
+    ran = here("config", env=env)
+    assert "ATTN_TEMPRATURE is no variable of attn. Did you mean ATTN_TEMPERATURE?\n" in ran.out
+    assert "ATTN_ is no variable" in ran.out and "MIRROR" not in ran.out and "EMPTY" not in ran.out
+
+
+def test_config_names_the_files_whether_they_are_there_or_not(place):
+    write("[masked]\ntop = 1")
+    ran = here("config")
+    assert ran.out.endswith(
+        "attn.toml: read.\n  Tables for single commands: [masked].\n~/.config/attn/config.toml: not there.\n"
+    )
+
+
+def test_config_refuses_what_a_command_would_refuse(place):
+    refused(here("config", env={"ATTN_TEMPERATURE": "0"}), "ATTN_TEMPERATURE")
+    refused(here("config", env={"ATTN_SCORE": "x"}), "ATTN_SCORE")
+    write("bogus = 1")
+    refused(here("config"), "attn.toml, line 1")
+    Path(HERE).unlink()
+    assert here("config", "slef").code == 2
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_config_fits_its_terminal_and_cuts_nothing(columns, place):
+    write('embedding = "/a/very/long/path/with/many/folders/and/日本語/vectors.txt"')
+    ran = terminal("config", columns=columns)
+    assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= columns
+    assert "/vectors.txt" in "".join(ran.out.split()) and "attn.toml,line1" in "".join(ran.out.split())
