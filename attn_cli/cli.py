@@ -22,6 +22,7 @@ COMMANDS = {
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),
+    "batch": ("batch", "batch"),
     "config": ("config", "config"),
     "schema": ("schema", "schema"),
 }

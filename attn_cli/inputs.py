@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.attention import to_digits
+from attn_cli.checks import check
 from attn_cli.errors import InputError, UsageError
+from attn_cli.learned import chosen
 from attn_cli.plain import count
 from attn_cli.stack import Stack
 from attn_cli.tokens import tokenize
@@ -91,16 +94,51 @@ def padded(inputs: Inputs, n: int, side: str) -> Inputs:
     return inputs._replace(query_tokens=key_tokens, x_query=x_key, pad_queries=places)
 
 
+class Opened(NamedTuple):
+    """What many texts share: the learned model, and the word vectors; None where there are none."""
+
+    stack: Stack | None
+    table: Vectors | None
+
+
+def opened(settings: Settings) -> Opened:
+    """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
+    from attn_cli.vectors.remembered import Remembered  # one text looks each word up once
+
+    check(settings)
+    stack = chosen(for_positions(settings))
+    if settings.embedding == "random":
+        return Opened(stack, None)
+    table = Remembered(_table(settings))
+    if stack is not None:
+        check_pairing(stack, table)
+    return Opened(stack, table)
+
+
+def for_positions(settings: Settings) -> Settings:
+    """Return the settings with the projection that goes with positions where none was chosen: no learned one."""
+    by_default = settings.projection is None and settings.embedding in (None, "word2vec")
+    if settings.positions == "sinusoidal" and by_default:
+        return replace(settings, projection="identity")
+    return settings
+
+
+def _table(settings: Settings) -> Vectors:
+    return open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
+
+
 def embedded(
     tokens: Sequence[str],
     context: Sequence[str] | None,
     settings: Settings,
     stack: Stack | None,
     report: Report | None = None,
+    table: Vectors | None = None,
 ) -> Inputs:
     """Look up both sides' tokens; `context` None means that the text attends to itself.
 
     A learned model (`stack`) must have been learned on these very vectors, and has its own for unknown words.
+    `table` are the vectors where they are open already, and known to fit.
     """
     if settings.oov == "model" and stack is None:
         raise UsageError(
@@ -119,9 +157,10 @@ def embedded(
         notes: tuple[str, ...] = ()
         table = None
     else:
-        table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
-        if stack is not None:
-            check_pairing(stack, table)
+        if table is None:
+            table = _table(settings)
+            if stack is not None:
+                check_pairing(stack, table)
         seed = settings.seed if oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
         start = None if stack is None else stack.start

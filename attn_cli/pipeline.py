@@ -14,7 +14,18 @@ from attn_cli.checks import check, find_rows, unused
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
 from attn_cli.heads import Layer, Ready, given_qkv, projected, stacked
-from attn_cli.inputs import Inputs, embedded, given_x, padded, phrased, placed, rounded, wrong_pairing
+from attn_cli.inputs import (
+    Inputs,
+    Opened,
+    embedded,
+    for_positions,
+    given_x,
+    padded,
+    phrased,
+    placed,
+    rounded,
+    wrong_pairing,
+)
 from attn_cli.learned import chosen
 from attn_cli.tokens import tokenize
 from attn_cli.trace import LARGE, Head, Settings, Trace
@@ -24,6 +35,7 @@ from attn_cli.work import Report, Work
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
     from attn_cli.matrices import Given
+    from attn_cli.stack import Stack
 
 LINKS = 5
 NAMED_WORDS = 3
@@ -67,14 +79,16 @@ def trace_text(
     settings: Settings,
     report: Report | None = None,
     name_outputs: bool = False,
+    shared: Opened | None = None,
 ) -> Trace:
     """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
 
     With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
+    `shared` is what `inputs.opened` opened with these settings, where many texts are read; the numbers are the same.
     """
     check(settings)
-    told, settings = _with_positions(settings)
-    stack = chosen(settings)
+    before, settings = settings, for_positions(settings)
+    stack = chosen(settings) if shared is None else shared.stack
     query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
     for tokens, side in ((query.tokens, "text"), (key.tokens, "context")):
@@ -83,11 +97,12 @@ def trace_text(
                 f"There is no token in the {side}: nothing to attend to.",
                 "Type some words; --keep-punctuation makes tokens of punctuation marks.",
             )
-    inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack, report)
+    table = None if shared is None else shared.table
+    inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack, report, table)
     dropped = query.dropped if context is None else query.dropped + key.dropped
     odd = "\ufffd" in text or "\ufffd" in (context or "")
     notes = [_ODD] if odd else []
-    notes += told + unused(settings, learned=stack is not None)
+    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
     inputs = _ready(inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None)
     mask = _mask(settings, None, inputs)
     if stack is None:
@@ -168,16 +183,13 @@ def _with_other_layout(
     return replace(trace, notes=(*trace.notes, told))
 
 
-def _with_positions(settings: Settings) -> tuple[list[str], Settings]:
-    """Choose the projection that goes with positions where none was chosen, and return what is to be told."""
-    if settings.positions in (None, "none"):
-        return [], settings
-    if settings.projection is None and settings.embedding in (None, "word2vec"):
-        told = "The projection is identity here: roles, the default, has a position term of its own."
-        return [told], replace(settings, projection="identity")
-    if settings.projection is not None and chosen(settings) is not None:
-        return [f"{settings.projection} was learned without positions added to its vectors."], settings
-    return [], settings
+def _about_positions(before: Settings, settings: Settings, stack: Stack | None) -> list[str]:
+    """Return what is to be told of the projection that goes with positions."""
+    if settings.positions != "sinusoidal":
+        return []
+    if settings.projection != before.projection:
+        return ["The projection is identity here: roles, the default, has a position term of its own."]
+    return [] if stack is None else [f"{stack.name} was learned without positions added to its vectors."]
 
 
 def _ready(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:

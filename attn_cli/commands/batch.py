@@ -1,0 +1,256 @@
+"""attn batch: lines in, JSON Lines out, in order and in constant memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+
+from attn_cli.commands.common import Progress, ready, settled, terminal_for
+from attn_cli.errors import FileError, InputError, NoText, UsageError, as_record
+from attn_cli.options import takes
+from attn_cli.plain import count, put_plain
+from attn_cli.trace import Settings
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.trace import Trace
+
+LONGEST_LINE = 1 << 20  # bytes
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+UTF_8 = b"\xef\xbb\xbf"
+PROBE = "x"  # a text for what is wrong with every text
+
+
+@takes(Settings, View, without=("format", "tidy", "precision", "color", "palette", "width"))
+def batch(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="A text a line: plain, .gz or .xz; - is standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    kind: Annotated[
+        Literal["self", "masked", "cross"],
+        typer.Option("--kind", help="Which attention; for cross a line is TEXT, a tab, CONTEXT."),
+    ] = "self",
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Let an error object stand for a bad line, and go on.")
+    ] = False,
+    written_as: Annotated[
+        str | None, typer.Option("--format", "-f", metavar="jsonl", help="JSON Lines, the one format.")
+    ] = None,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Lines in, JSON Lines out: a text a line, a record a line, in order.
+
+    Each record is what attn self (or masked, or cross) prints for the line with -f jsonl. The first bad line ends the
+    run; with --keep-going an error object stands in its place, and the exit code is 65.
+
+    Example: attn batch sentences.txt | jq -c .summary
+    """
+    view = _as_lines(view, written_as, file)
+    with _opened(file) as source:
+        ready(settings.embedding, "random, ")
+        answers = _answers(source, kind, settings, view, keep_going)
+        with Progress("Attending", _is_seen(view)) as progress, _put(view.output) as put:
+            total = refused = 0
+            for answer in answers:
+                put(answer.text)
+                total += 1
+                refused += answer.is_refused
+                if source.size:
+                    progress(min(1.0, source.raw.tell() / source.size))
+                else:
+                    progress.count(total, "lines")
+    if refused:
+        lines = f"{refused:,} of {count(total, 'line', 'lines')} {'was' if refused == 1 else 'were'} refused."
+        raise InputError(lines, "An error object stands in the place of each.")
+
+
+def _as_lines(view: View, format: str | None, file: str | None) -> View:
+    """Return the view of JSON Lines; UsageError where something else was asked for, or the input would be replaced."""
+    to_file = view.output not in (None, "-")
+    asked = settled(View(format=format, output=view.output if to_file else None)).format
+    is_ordinary = to_file and (not os.path.exists(str(view.output)) or os.path.isfile(str(view.output)))
+    if asked != "jsonl" and (format is not None or is_ordinary):
+        raise UsageError(
+            f"attn batch has no {visible(str(asked))} form"
+            + (f" for {visible(str(view.output))}." if to_file else "."),
+            "It writes JSON Lines: leave out -f, and give -o a name that ends in .jsonl.",
+            "--format" if format is not None else "--output",
+        )
+    paths = (file or "-", str(view.output))
+    if to_file and all(map(os.path.exists, paths)) and os.path.samefile(*paths):
+        raise UsageError(
+            f"{visible(str(file))} is the file that is read: it would be replaced.",
+            "Write to another.",
+            "--output",
+        )
+    return settled(replace(view, format="jsonl"))
+
+
+def _is_seen(view: View) -> bool:
+    """Tell whether progress would be seen, and not stand between the records on one terminal."""
+    return view.output not in (None, "-") or sys.stdout is None or not sys.stdout.isatty()
+
+
+# The input
+
+
+class Source(NamedTuple):
+    """An open input: its lines, the file as it lies on the disk, and that file's bytes (0 for a pipe)."""
+
+    stream: IO[bytes]
+    raw: IO[bytes]
+    size: int
+    name: str
+
+
+class _Unpacked(io.RawIOBase):
+    """Pieces of bytes as a stream."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.pieces = pieces
+        self.rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        if not self.rest:
+            self.rest = memoryview(next(self.pieces, b""))
+        part = self.rest[: len(buffer)]
+        buffer[: len(part)] = part
+        self.rest = self.rest[len(part) :]
+        return len(part)
+
+
+@contextmanager
+def _opened(file: str | None) -> Iterator[Source]:
+    """Open a regular file, packed or not, or standard input."""
+    if file in (None, "-"):
+        if sys.stdin is None or (file is None and sys.stdin.isatty()):
+            raise NoText("batch")
+        yield Source(sys.stdin.buffer, sys.stdin.buffer, 0, "standard input")
+        return
+    from attn_cli.files import regular
+    from attn_cli.packed import packing, pieces
+
+    name = visible(str(file))
+    with regular(str(file)).open("rb") as raw:
+        packed = packing(raw.read(6))
+        raw.seek(0)
+        stream: IO[bytes] = io.BufferedReader(_Unpacked(pieces(raw, packed, name))) if packed else raw
+        yield Source(stream, raw, os.path.getsize(str(file)), name)
+
+
+def _lines(source: Source) -> Iterator[str | None]:
+    """Yield each line's text, without its end; None for one that is longer than LONGEST_LINE."""
+    from attn_cli.packed import packing
+
+    is_first = True
+    while line := _read(source):
+        if is_first:
+            if line[:2] in UTF_16:
+                raise InputError(f"{source.name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
+            if packed := packing(line[:6]):
+                raise InputError(f"{source.name} is packed.", f"Unpack it: {packed} -dc FILE | attn batch")
+            line = line.removeprefix(UTF_8)
+            is_first = False
+        is_long = len(line) > LONGEST_LINE
+        yield None if is_long else line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+        while is_long and line and not line.endswith(b"\n"):
+            line = _read(source)
+
+
+def _read(source: Source) -> bytes:
+    try:
+        return source.stream.readline(LONGEST_LINE + 1)
+    except OSError as error:
+        raise FileError(f"Cannot read {source.name}: {error.strerror or error}.") from None
+
+
+# The answers
+
+
+class Answer(NamedTuple):
+    """A line of the output: a record, or the error object of a line that was refused."""
+
+    text: str
+    is_refused: bool
+
+
+def _answers(source: Source, kind: str, settings: Settings, view: View, keep_going: bool) -> Iterator[Answer]:
+    """Yield one answer a line; where one is refused, raise its error, with the line's number, unless `keep_going`."""
+    from attn_cli.render import render
+    from attn_cli.render.json import dumps
+
+    terminal = terminal_for(view)
+    compute = _computing(kind, settings)
+    for number, text in enumerate(_lines(source), 1):
+        try:
+            yield Answer(render(compute(text), view, terminal), False)
+        except (InputError, UsageError) as error:
+            if isinstance(error, UsageError) and error.option != "--query":
+                raise  # it would be wrong for every line
+            error.line = number
+            if not keep_going:
+                raise
+            record = as_record(error.code, error.message, error.hint, number)
+            yield Answer(dumps(record, True, not terminal.unicode), True)
+
+
+def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
+    """Return what makes a line a Trace; raise at once what would be wrong with every line."""
+    from attn_cli.files import looks_like_file
+    from attn_cli.inputs import opened
+    from attn_cli.pipeline import trace_text  # NumPy is loaded once there is something to compute
+
+    if kind == "masked" and settings.mask is None:
+        settings = replace(settings, mask="causal")
+    shared = opened(settings)
+
+    def compute(line: str | None) -> Trace:
+        if line is None:
+            raise InputError(
+                f"This line is longer than {LONGEST_LINE:,} bytes.", "Break it into sentences, one a line."
+            )
+        if kind != "cross":
+            return trace_text(kind, line, None, settings, shared=shared)
+        text, tab, context = line.partition("\t")
+        if not tab or "\t" in context:
+            raise InputError(
+                f"{'No tab' if not tab else 'More than one tab'} in this line.",
+                "Give TEXT, one tab, CONTEXT.",
+            )
+        return trace_text(kind, text, context, settings, shared=shared)
+
+    of_each = settings.mask is not None and looks_like_file(settings.mask)  # its shape fits some lines alone
+    oov = "zero" if settings.oov in ("error", "skip") else settings.oov
+    usual = replace(settings, query=None, oov=oov, mask=None if of_each else settings.mask)
+    trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=shared)
+    return compute
+
+
+@contextmanager
+def _put(output: str | None) -> Iterator[Callable[[str], object]]:
+    """Give what takes each line of the output: standard output at once, or a file that holds all or nothing."""
+    if output in (None, "-"):
+        yield put_plain
+        return
+    from attn_cli.files import written
+
+    with written(str(output)) as stream:
+        yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))

@@ -1,0 +1,66 @@
+"""Word vectors that remember what was looked up: in many texts the same words come again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from attn_cli.vectors.table import Report, Rows, nobody
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.vectors.interface import Vectors
+
+MOST_BYTES = 1 << 24
+LEAST_BYTES = 1 << 9  # a word that is not there takes some, too
+LONGEST = 64  # letters; longer words hardly come again
+
+
+class Remembered:
+    """The word vectors of `table`; at most MOST_BYTES of them are kept, then all are forgotten."""
+
+    def __init__(self, table: Vectors) -> None:
+        self.table = table
+        self.most = MOST_BYTES // max(LEAST_BYTES, 8 * table.dim)
+        self.known: dict[str, Array | None] = {}
+        self.source, self.name, self.dim, self.length = table.source, table.name, table.dim, table.length
+
+    @property
+    def n_words(self) -> int:
+        """How many words have a vector; doubled ones count once."""
+        return self.table.n_words
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What else is known of them."""
+        return self.table.about
+
+    def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
+        wanted = dict.fromkeys(words)
+        found = {word: self.known[word] for word in wanted if word in self.known}
+        missing = [word for word in wanted if word not in found]
+        if missing:
+            fresh = self.table.find(missing, report)
+            found |= fresh
+            if len(self.known) + len(missing) > self.most:
+                self.known.clear()
+            kept = [word for word in missing if len(word) <= LONGEST]
+            self.known |= {word: fresh.get(word) for word in kept[: self.most]}
+        return {word: vector for word, vector in found.items() if vector is not None}
+
+    def rows(self, report: Report = nobody) -> Iterator[Rows]:
+        """Yield all words and vectors, some after the other, in order."""
+        return self.table.rows(report)
+
+    def word_blocks(self, report: Report = nobody) -> Iterator[list[bytes]]:
+        """Yield all words, some after the other, in order."""
+        return self.table.word_blocks(report)
+
+    def fingerprint(self) -> str:
+        """Return what tells these vectors from others."""
+        return self.table.fingerprint()
+
+    def describe(self) -> dict[str, object]:
+        """Return what is known of them."""
+        return self.table.describe()

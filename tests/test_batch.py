@@ -1,0 +1,457 @@
+"""attn batch: lines in, JSON Lines out, in order and in constant memory."""
+
+import contextlib
+import gc
+import gzip
+import json
+import lzma
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from attn_cli import Settings
+from attn_cli.commands import batch
+from attn_cli.inputs import opened
+from attn_cli.pipeline import trace_text
+from attn_cli.vectors import remembered
+from attn_cli.vectors.remembered import Remembered
+from attn_cli.vectors.table import bundled
+from attn_cli.view import View
+from tests.docs import ROOT
+from tests.shell import COMMAND, attn, here, shell, surroundings
+
+SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
+LINES = [
+    "The quick brown fox jumped over the lazy dog.",
+    "she likes coffee",
+    "zzxq qqzz don't [red] </td> \\input{x}",
+    "wörld 😀 日本語 \u202e evil",
+    "x" * 5000,
+    "one",
+]
+RANDOM = ("-e", "random")
+
+
+def write(lines: list[str] | bytes, name: str = "lines.txt") -> str:
+    data = lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode()
+    Path(name).write_bytes(data)
+    return name
+
+
+def error_of(text: str) -> dict[str, object]:
+    """Return what the one JSON object of an error says."""
+    assert text.count("\n") == 1 and "Traceback" not in text, text
+    record = json.loads(text)
+    assert not list(SCHEMA.iter_errors(record))
+    found: dict[str, object] = record["error"]
+    return found
+
+
+# The records
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--steps", "-t", "0.5", "--score", "dot"),
+        ("--head", "mean", "--top", "2"),
+        ("-e", "random", "--dim", "3", "--heads", "3", "--head", "all"),
+        ("-p", "roles-deep", "--layer", "2", "--oov", "zero"),
+        ("--tokenizer", "characters", "-p", "identity", "--mask", "window:1"),
+        ("--oov", "nearest", "-q", "0"),
+        ("-e", "v.txt", "--keep-punctuation"),
+    ],
+    ids=" ".join,
+)
+def test_a_record_is_byte_for_byte_what_the_command_prints_for_the_line(options, at):
+    Path("v.txt").write_text("she 1 2 3\nlikes 4 5 6\nthe 7 8 9\n")
+    lines = LINES[:4] if "characters" in options else LINES
+    got = here("batch", write(lines), *options)
+    assert (got.code, got.err) == (0, "")
+    assert got.out == "".join(here("self", line, "-f", "jsonl", *options).out for line in lines)
+
+
+def test_masked_and_cross_are_byte_for_byte_theirs_too(at):
+    got = here("batch", write(LINES), "--kind", "masked", *RANDOM)
+    assert got.out == "".join(here("masked", line, "-f", "jsonl", *RANDOM).out for line in LINES)
+    pairs = [(LINES[n], LINES[n - 1]) for n in range(len(LINES))]
+    got = here("batch", write(["\t".join(pair) for pair in pairs]), "--kind", "cross")
+    assert got.out == "".join(here("cross", *pair, "-f", "jsonl").out for pair in pairs)
+
+
+def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
+    ascii_only = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    got = attn("batch", write(LINES), *RANDOM, env=ascii_only).out
+    assert got.isascii()
+    plain = here("batch", "lines.txt", *RANDOM).out
+    assert [json.loads(line) for line in got.splitlines()] == [
+        json.loads(line) for line in plain.splitlines()
+    ]
+
+
+def test_texts_that_share_what_is_opened_get_the_numbers_of_a_text_alone():
+    for settings in (Settings(), Settings(embedding="random"), Settings(projection="identity", oov="random")):
+        shared = opened(settings)
+        for line in LINES:
+            together = trace_text("self", line, None, settings, shared=shared)
+            assert together.to_dict(steps=True) == trace_text("self", line, None, settings).to_dict(
+                steps=True
+            )
+
+
+# The lines
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"she likes\nthe cat\n",
+        b"she likes\nthe cat",
+        b"she likes\r\nthe cat\r\n",
+        b"\xef\xbb\xbfshe likes\nthe cat\n",
+        gzip.compress(b"she likes\n") + gzip.compress(b"the cat\n"),
+        lzma.compress(b"she likes\nthe cat\n"),
+    ],
+    ids=["plain", "no last newline", "CRLF", "BOM", "two gzip members", "xz"],
+)
+def test_however_a_file_is_written_its_lines_are_the_same(data, at):
+    got = here("batch", write(data), *RANDOM)
+    assert got.code == 0, got
+    records = [json.loads(line) for line in got.out.splitlines()]
+    assert [record["query_tokens"] for record in records] == [["she", "likes"], ["the", "cat"]]
+
+
+def test_bytes_that_are_no_utf8_are_noted_in_their_record_alone_and_nul_is_a_token(at):
+    got = here("batch", write(b"a \xff b\na \x00 b\na b\n"), *RANDOM, "--tokenizer", "whitespace")
+    records = [json.loads(line) for line in got.out.splitlines()]
+    notes = ["Bytes that are not UTF-8 were read as U+FFFD."]
+    assert [record["notes"] for record in records] == [notes, [], []]
+    assert [record["query_tokens"] for record in records] == [
+        ["a", "\ufffd", "b"],
+        ["a", "\0", "b"],
+        ["a", "b"],
+    ]
+
+
+def test_no_lines_are_no_records(at):
+    assert here("batch", write(b"")) == (0, "", "")
+    assert here("batch") == (0, "", "")
+
+
+def test_lines_come_from_a_pipe():
+    piped = attn("batch", *RANDOM, input="a b\nc\n")
+    assert piped.code == 0 and piped.out.count("\n") == 2
+    assert attn("batch", "-", *RANDOM, input="a b\nc\n") == piped
+
+
+def test_a_record_is_there_before_the_next_line_is():
+    command = [*COMMAND, "batch", *RANDOM]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=surroundings(), **pipes) as process:
+        for text in ("she likes", "the cat"):
+            process.stdin.write(f"{text}\n".encode())
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["query_tokens"] == text.split()
+        process.stdin.close()
+        assert process.wait(timeout=10) == 0
+
+
+# A bad line
+
+
+def test_a_bad_line_ends_the_run_and_what_came_before_is_there(at):
+    got = here("batch", write(["a b", "...", "c d"]), *RANDOM)
+    assert got.code == 65 and json.loads(got.out)["query_tokens"] == ["a", "b"]
+    error = error_of(got.err)
+    assert (error["code"], error["line"]) == (65, 2)
+    assert error["message"] == "There is no token in the text: nothing to attend to."
+
+
+def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
+    lines = ["a b", "", "c d", "...", "a"]
+    got = here("batch", write(lines), *RANDOM, "-q", "a", "--keep-going")
+    records = [json.loads(line) for line in got.out.splitlines()]
+    assert not [list(SCHEMA.iter_errors(record)) for record in records if list(SCHEMA.iter_errors(record))]
+    errors = [record.get("error") for record in records]
+    assert [error and (error["line"], error["code"]) for error in errors] == [
+        None,
+        (2, 65),
+        (3, 2),  # no a in it
+        (4, 65),
+        None,
+    ]
+    assert got.code == 65
+    assert error_of(got.err)["message"] == "3 of 5 lines were refused."
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "line"),
+    [
+        (65, ("--oov", "error"), "zzxq"),
+        (65, ("--oov", "skip"), "zzxq"),
+        (2, ("-q", "dog"), "cat"),
+        (65, ("--kind", "cross"), "no tab"),
+        (65, ("--kind", "cross"), "a\tb\tc"),
+        (65, ("--kind", "cross"), "a\t"),
+        (65, ("--mask", "m.txt", "--mask-true", "allowed"), "two words"),
+        (65, (), "a" * (batch.LONGEST_LINE + 1)),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_one_line_is_told_with_its_number(code, options, line, at):
+    Path("m.txt").write_text("1\n")
+    good = "dog\tdog" if "cross" in options else "dog"
+    write([good, line, good])
+    got = here("batch", "lines.txt", *options)
+    assert got.code == code and got.out.count("\n") == 1
+    assert error_of(got.err)["line"] == 2
+    got = here("batch", "lines.txt", "--keep-going", *options)
+    first, second, third = map(json.loads, got.out.splitlines())
+    assert first == third and second["error"] == {**second["error"], "line": 2, "code": code}
+    assert got.code == 65 and error_of(got.err)["message"] == "1 of 3 lines was refused."
+
+
+def test_an_error_object_is_inert(at):
+    got = here(
+        "batch", write(["a", "\x1b[31m\u202e"]), "--oov", "error", "--keep-going", "--keep-punctuation"
+    )
+    assert "\x1b" not in got.out + got.err and "\u202e" not in got.out + got.err
+    assert got.out.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        (2, ("--score", "best")),
+        (2, ("--temperature", "0")),
+        (2, ("--head", "bogus")),
+        (2, ("--layer", "7")),
+        (2, ("-p", "identity", "--heads", "7")),
+        (2, ("-p", "identity", "--oov", "model")),
+        (2, ("-e", "bogus")),
+        (2, ("--mask", "diagonal")),
+        (2, ("--kind", "bogus")),
+        (2, ("-f", "json")),
+        (2, ("-f", "pdf")),
+        (2, ("-o", "x.json")),
+        (2, ("-o", "x.txt")),
+        (2, ("--bogus",)),
+        (2, ("another.txt",)),
+        (65, ("-e", "random", "-p", "roles")),
+        (65, ("-p", "w.json")),
+        (66, ("-e", "./none.txt")),
+        (66, ("-p", "./none.json")),
+        (66, ("--mask", "./none.txt")),
+        (73, ("-o", "none/x.jsonl")),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_every_line_ends_the_run_at_once(code, options, at):
+    Path("w.json").write_text(json.dumps({name: [[1, 2]] for name in ("W_q", "W_k", "W_v")}))
+    write(["a b", "c d"])
+    got = here("batch", "lines.txt", "--keep-going", *options)
+    assert (got.code, got.out) == (code, "")
+    assert (error_of(got.err)["code"], error_of(got.err)["line"]) == (code, None)
+    assert {path.name for path in at.iterdir()} == {"w.json", "lines.txt"}
+
+
+def test_a_variable_is_blamed_with_the_line(at):
+    got = here("batch", write(["dog", "cat"]), *RANDOM, env={"ATTN_QUERY": "dog"})
+    error = error_of(got.err)
+    assert (got.code, error["line"]) == (78, 2) and str(error["message"]).startswith("ATTN_QUERY")
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "said"),
+    [
+        (65, "a b\n".encode("utf-16"), "UTF-16"),
+        (65, gzip.compress(b"a b\n")[:-6], "cut off"),
+        (65, b"\x1f\x8bnonsense", "cannot be unpacked"),
+    ],
+    ids=["UTF-16", "cut off", "no gzip"],
+)
+def test_a_file_that_holds_no_lines_is_refused_as_a_whole(code, data, said, at):
+    got = here("batch", write(data), "--keep-going", *RANDOM)
+    assert got.code == code and said in str(error_of(got.err)["message"])
+    assert error_of(got.err)["line"] is None
+
+
+def test_what_is_packed_in_a_pipe_and_what_is_no_file_is_told():
+    got = attn("batch", input=gzip.compress(b"a b\n"))
+    assert got.code == 65 and "gzip -dc" in str(error_of(got.err)["hint"])
+    assert here("batch", "/").code == here("batch", "missing.txt").code == 66
+
+
+def test_the_line_after_one_that_is_too_long_is_read_whole(at):
+    long = b"a " * batch.LONGEST_LINE
+    got = here("batch", write(long + b"\n" + b"c d\n" + long), *RANDOM, "--keep-going")
+    first, second, third = map(json.loads, got.out.splitlines())
+    assert second["query_tokens"] == ["c", "d"]
+    assert (first["error"]["line"], third["error"]["line"]) == (1, 3)
+
+
+# Where it goes
+
+
+def test_a_file_holds_all_records_or_is_not_made(at):
+    good, bad = write(["a b", "c"], "good.txt"), write(["a b", "..."], "bad.txt")
+    assert here("batch", good, *RANDOM, "-o", "x.jsonl") == (0, "", "")
+    assert Path("x.jsonl").read_text() == here("batch", good, *RANDOM).out
+    before = Path("x.jsonl").read_bytes()
+    assert here("batch", bad, *RANDOM, "-o", "x.jsonl").code == 65
+    assert here("batch", bad, *RANDOM, "-o", "y.jsonl").code == 65
+    assert Path("x.jsonl").read_bytes() == before
+    assert {path.name for path in at.iterdir()} == {"good.txt", "bad.txt", "x.jsonl"}
+    assert here("batch", bad, *RANDOM, "-o", "x.jsonl", "--keep-going").code == 65
+    assert Path("x.jsonl").read_text() == here("batch", bad, *RANDOM, "--keep-going").out
+
+
+def test_the_file_that_is_read_is_not_replaced(at):
+    write(["a b"], "x.jsonl")
+    got = here("batch", "x.jsonl", "-o", "./x.jsonl")
+    assert got.code == 2 and Path("x.jsonl").read_text() == "a b\n"
+
+
+def test_a_standing_wish_for_another_format_is_none_for_a_batch(at):
+    Path("attn.toml").write_text('format = "table"\ncolor = "always"\nembedding = "random"\n[batch]\ndim = 3')
+    got = here("batch", write(["a b"]), env={"ATTN_FORMAT": "csv"})
+    assert json.loads(got.out)["embedding"]["dim"] == 3
+    assert got.err == "attn: settings from attn.toml: embedding, dim.\n"
+
+
+def test_a_reader_that_leaves_is_no_error_and_a_full_disk_is_one(at):
+    write(["a b c d e f"] * 300)
+    assert shell("attn batch lines.txt -e random | head -1 | wc -l", cwd=at) == (0, "1\n", "")
+    if Path("/dev/full").exists():
+        got = shell("attn batch lines.txt -e random > /dev/full", cwd=at)
+        assert got.code == error_of(got.err)["code"] == 74
+
+
+@pytest.mark.parametrize("output", [None, "x.jsonl"])
+def test_an_interrupt_leaves_whole_lines_or_no_file(output, at):
+    options = [] if output is None else ["-o", output]
+    command = [*COMMAND, "batch", *RANDOM, *options]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=surroundings(), cwd=at, **pipes) as process:
+        process.stdin.write(b"she likes coffee\n" * 50)
+        process.stdin.flush()
+        if output is None:
+            process.stdout.readline()
+        else:
+            wait_for(lambda: list(at.iterdir()))
+        process.send_signal(signal.SIGINT)
+        rest, said = process.stdout.read(), process.stderr.read()
+        process.stdin.close()
+        assert (process.wait(timeout=10), said) == (130, b"")
+    assert rest == b"" or rest.endswith(b"\n")
+    assert list(at.iterdir()) == []
+
+
+def wait_for(found, limit: float = 10) -> None:
+    end = time.monotonic() + limit
+    while not found() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert found()
+
+
+def all_of(ours: int) -> str:
+    """Return all that was written to a terminal whose other side is closed."""
+    said = b""
+    with open(ours, "rb", buffering=0) as file, contextlib.suppress(OSError):  # that is how its end is told
+        while data := file.read(1 << 12):
+            said += data
+    return said.decode()
+
+
+def test_progress_is_shown_to_who_watches_and_taken_away(at):
+    write(["she likes coffee"] * 60)
+    for line, wanted in (("lines.txt", "%"), ("- < lines.txt", "50 lines")):
+        ours, its = pty.openpty()
+        script = f"{sys.executable} -m attn_cli batch -e random {line} > out.jsonl"
+        done = subprocess.run(
+            ["sh", "-c", script], stderr=its, env=surroundings({"LC_ALL": "C.UTF-8"}), cwd=at
+        )
+        os.close(its)
+        said = all_of(ours)
+        assert done.returncode == 0 and wanted in said and said.endswith("\r")
+        assert said.rstrip("\r").rpartition("\r")[2].strip() == ""
+        assert Path("out.jsonl").read_text().count("\n") == 60
+
+
+def test_a_person_with_nothing_to_read_gets_help(at):
+    ours, its = pty.openpty()
+    done = subprocess.run([*COMMAND, "batch"], stdin=its, capture_output=True, env=surroundings(), timeout=10)
+    os.close(its)
+    os.close(ours)
+    error = error_of(done.stderr.decode())
+    assert (done.returncode, error["hint"]) == (2, "Try: attn batch sentences.txt")
+
+
+# What it costs
+
+
+def test_memory_does_not_grow_with_the_lines(at):
+    """The highest use over 20 and over 200 lines, after a run that fills what is kept; a record has 3,000 bytes.
+
+    Python itself keeps some hundred bytes a line, up to a limit, for tuples to come.
+    """
+    settings, view = Settings(embedding="random"), View(format="jsonl")
+
+    def highest(lines: int) -> tuple[int, int]:
+        write(["she likes coffee and the quick brown fox"] * lines)
+        with batch._opened("lines.txt") as source:
+            gc.collect()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            for answer in batch._answers(source, "self", settings, view, False):
+                assert not answer.is_refused and len(answer.text) > 3000
+            peak = tracemalloc.get_traced_memory()[1] - before
+        gc.collect()
+        return peak, tracemalloc.get_traced_memory()[0] - before
+
+    tracemalloc.start()
+    try:
+        highest(20)
+        (few, _), (many, kept) = highest(20), highest(200)
+    finally:
+        tracemalloc.stop()
+    assert many < few + 180 * 2000 and kept < 20_000
+
+
+def test_the_model_and_the_vectors_are_opened_once(at):
+    write(["she likes coffee"] * 20)
+    count = (
+        "import sys, runpy\n"
+        "seen = []\n"
+        "sys.addaudithook(lambda event, args: event == 'open' and str(args[0]).endswith('.safetensors')"
+        " and seen.append(args[0]))\n"
+        "sys.argv = ['attn', 'batch', 'lines.txt', '-o', 'x.jsonl']\n"
+        "from attn_cli.cli import main\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        "print(len(seen))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, env=surroundings())
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def test_what_is_remembered_is_what_the_table_says_in_any_order(monkeypatch):
+    table = bundled()
+    monkeypatch.setattr(remembered, "MOST_BYTES", 8 * table.dim * 3)
+    kept = Remembered(table)
+    for words in (["cat", "zzxq", "cat"], ["dog", "cat"], ["a", "b", "c", "d", "e"], [], ["zzxq", "x" * 99]):
+        found, wanted = kept.find(words), table.find(words)
+        assert set(found) == set(wanted)
+        assert all(np.array_equal(found[word], wanted[word]) for word in wanted)
+        assert len(kept.known) <= 3
+    assert kept.fingerprint() == table.fingerprint() and kept.describe() == table.describe()
+    assert (kept.n_words, kept.about) == (table.n_words, table.about)
