@@ -34,13 +34,13 @@ MEANINGS = {
     "FINE": "Fine, also when the reader of a pipe left early.",
     "DIFFERENT": "Two things that were compared differ. Kept for commands that compare.",
     "USAGE": "Wrong usage: an unknown command, option, head, example or token, or a value out of range.",
-    "INPUT": "Input refused: no tokens, a bad matrix, a bad vector file, shapes that do not fit.",
+    "INPUT": "Input refused: no tokens, a bad matrix, a bad vector file, shapes that do not fit, a line of a batch.",
     "NO_FILE": "A file is missing or unreadable.",
     "NO_EXTRA": "An optional part is not installed; the message is the line that installs it.",
     "BUG": "A bug in attn.",
     "CANNOT_CREATE": "The output file cannot be created.",
     "CANNOT_WRITE": "Writing failed: the disk is full, or standard output is closed.",
-    "CONFIG": "A bad value in an `ATTN_*` variable.",
+    "CONFIG": "A bad value in an `ATTN_*` variable, or a mistake in a file of settings.",
     "INTERRUPTED": "Interrupted with Ctrl-C.",
 }
 
@@ -56,7 +56,8 @@ VARIABLES = """\
 
 Most options can be set by a variable, for a lesson or for good. An option that is typed beats its variable,
 and an empty variable counts as unset. A switch is turned on by `1` or `true` and off by `0` or `false`. A bad
-value ends the command with exit code 78. The variables are read by {readers}.
+value ends the command with exit code 78. [Files](scripting.md#settings-in-a-file) can hold the same settings, and a
+variable beats a file. The variables are read by {readers}.
 """
 
 TERMINAL = """\
@@ -246,6 +247,7 @@ def run(command: str, folder: Path) -> list[str]:
     script = f'python() {{ {python} "$@"; }}; attn() {{ python -m attn_cli "$@"; }}; set -o pipefail\n'
     plain = {"COLUMNS": str(WIDTH), "LC_ALL": "C.UTF-8", "TERM": "dumb", "HOME": str(folder)}
     plain |= {"XDG_CACHE_HOME": f"{folder}/.cache", "XDG_DATA_HOME": f"{folder}/.data"}
+    plain |= {"XDG_CONFIG_HOME": f"{folder}/.config"}
     plain |= {"GENSIM_DATA_DIR": f"{folder}/.gensim-data"}
     done = subprocess.run(
         ["bash", "-c", script + command],
