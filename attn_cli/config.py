@@ -226,7 +226,7 @@ def _fitting(name: str, value: object, where: str) -> Value:
         if name == "head" and is_whole:
             return str(value)
     if kind == "str" and isinstance(value, str) and "\0" not in value:
-        return value
+        return os.path.expanduser(value) if value.startswith("~/") else value  # there is no shell to do it
     hint = ""
     if isinstance(value, str):
         hint = "" if kind == "str" else "Take the quotes away." if value.strip() else "Leave the line out."

@@ -305,13 +305,15 @@ def _from_files(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
     while first.parent is not None and first.parent.parent is not None:
         first = first.parent
     root = ctx.find_root()
-    passed: dict[str, set[str]] = {str(option.name): set() for option in command.params if option.envvar}
-    for option in command.params:
-        if (
-            option.name == "format" and option.envvar
-        ):  # some commands have fewer, and leave the others to the rest
-            passed["format"] = set(_choices(OPTIONS["format"])) - set(getattr(option.type, "choices", ()))
-    return FromFiles(paths, first.info_name, root.command.list_commands(root), passed)
+    names = {option.name: _for_others(option) for option in command.params if option.envvar}
+    return FromFiles(paths, first.info_name, root.command.list_commands(root), names)
+
+
+def _for_others(option: Any) -> set[str]:
+    """Return the formats that a file may wish for in general, and that this command has not."""
+    if option.name != "format":
+        return set()
+    return set(_choices(OPTIONS["format"])) - set(getattr(option.type, "choices", ()))
 
 
 def _choices(option: Any) -> list[str]:

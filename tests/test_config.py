@@ -87,6 +87,12 @@ def test_every_type_of_value_arrives(place):
     assert len(record["links"]) == 3 and record["heads"]
 
 
+def test_a_path_may_begin_with_the_users_home(place):
+    Path("mine.txt").write_text("a 1 2\nb 3 4\n")
+    write('embedding = "~/mine.txt"')
+    assert json.loads(here("self", "a b", "-f", "json").out)["embedding"]["dim"] == 2
+
+
 def test_a_switch_that_a_file_turns_on_is_turned_off_by_hand(place):
     write("keep-punctuation = true")
     record = json.loads(here("self", "A cat.", *RANDOM, "-f", "json", "--no-keep-punctuation").out)
