@@ -305,7 +305,7 @@ def _from_files(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
     while first.parent is not None and first.parent.parent is not None:
         first = first.parent
     root = ctx.find_root()
-    names = {option.name: _for_others(option) for option in command.params if option.envvar}
+    names = {str(option.name): _for_others(option) for option in command.params if option.envvar}
     return FromFiles(paths, first.info_name, root.command.list_commands(root), names)
 
 
