@@ -89,7 +89,7 @@ def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]
     """
     start = first_bytes(path)
     if start[:2] == b"PK":
-        return {name: _spoken(array, visible(str(path))) for name, array in read_npz(path).items()}
+        return {name: spoken(array, visible(str(path))) for name, array in read_npz(path).items()}
     if is_safetensors(start):
         return dict(read_safetensors(path)[0])
     if is_csv(path):
@@ -116,7 +116,7 @@ def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
     return record
 
 
-def _spoken(array: NDArray[Any], where: str) -> object:
+def spoken(array: NDArray[Any], where: str) -> object:
     """Return texts, and single values, as Python has them: NumPy saves even `"scaled"` as an array."""
     try:
         return array.tolist() if array.ndim == 0 or array.dtype.kind in "SU" else array

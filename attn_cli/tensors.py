@@ -7,7 +7,6 @@ its README: 8 bytes of header length, a JSON header, then the arrays.
 from __future__ import annotations
 
 import math
-import os
 import struct
 from collections.abc import Mapping
 from itertools import pairwise
@@ -57,15 +56,20 @@ def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, di
     """
     name = visible(str(path))
     with regular(path).open("rb") as file:
+        if not mapped:
+            return safetensors_in(file, name)
         entries, metadata = safetensors_entries(file, name)
-        if mapped:
-            from mmap import ACCESS_READ, mmap  # only the bundled vectors are mapped
+        from mmap import ACCESS_READ, mmap  # only the bundled vectors are mapped
 
-            whole = mmap(file.fileno(), 0, access=ACCESS_READ)
-            arrays = {key: _array(whole, entry, entry.offset) for key, entry in entries.items()}
-        else:
-            arrays = {key: _array(_part(file, entry, name), entry, 0) for key, entry in entries.items()}
+        whole = mmap(file.fileno(), 0, access=ACCESS_READ)
+        arrays = {key: _array(whole, entry, entry.offset) for key, entry in entries.items()}
     return arrays, metadata
+
+
+def safetensors_in(file: IO[bytes], name: str) -> tuple[Arrays, dict[str, str]]:
+    """Return the arrays of an open safetensors file and its metadata."""
+    entries, metadata = safetensors_entries(file, name)
+    return {key: _array(_part(file, entry, name), entry, 0) for key, entry in entries.items()}, metadata
 
 
 def _array(data: bytes | mmap, entry: Entry, offset: int) -> NDArray[Any]:
@@ -173,13 +177,24 @@ def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, 
 def read_npy(path: str | Path) -> NDArray[Any]:
     """Return the array of a .npy file; object arrays (pickles) are refused."""
     with regular(path).open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(0)
-        return _npy(file, size, visible(str(path)))
+        return npy_in(file, visible(str(path)))
+
+
+def npy_in(file: IO[bytes], name: str) -> NDArray[Any]:
+    """Return the array of an open .npy file; object arrays (pickles) are refused."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    return _npy(file, size, name)
 
 
 def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
     """Return the arrays of a .npz file whose unpacked size is at most `limit` bytes."""
+    with regular(path).open("rb") as file:
+        return npz_in(file, visible(str(path)), limit)
+
+
+def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
+    """Return the arrays of an open .npz file whose unpacked size is at most `limit` bytes."""
     # Only this format needs these.
     import zipfile
     import zlib
@@ -195,16 +210,15 @@ def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
         OSError,
         ValueError,
     )
-    name = visible(str(path))
+    packed = file.seek(0, 2)
     try:
-        with zipfile.ZipFile(regular(path)) as archive:
+        with zipfile.ZipFile(file) as archive:
             total = sum(item.file_size for item in archive.infolist())
             if total > limit:
                 raise InputError(
                     f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}.",
                     "Save its arrays one by one, as .npy.",
                 )
-            packed = os.path.getsize(path)
             if total > GROWTH_COUNTS_FROM and total > MOST_GROWTH * packed:
                 raise InputError(
                     f"{name} unpacks from {packed:,} to {total:,} bytes, more than {MOST_GROWTH} times its size.",
