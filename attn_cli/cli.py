@@ -19,6 +19,7 @@ COMMANDS = {
     "lookup": ("lookup", "lookup"),
     "exercise": ("exercise", "exercise"),
     "compare": ("compare", "compare"),
+    "show": ("show", "show_"),
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),

@@ -50,6 +50,13 @@ class NoText(UsageError):
         super().__init__("There is no text.", f"Try: attn {command} {rest.get(command, ONE_TEXT)}")
 
 
+class NoFile(NoText):
+    """There is no file, and nobody is piping one in (exit 2): help is shown."""
+
+    def __init__(self, command: str) -> None:
+        UsageError.__init__(self, "There is no file.", f"Try: attn {command} FILE")
+
+
 class InputError(AttnError, ValueError):
     """Input refused (exit 65): no tokens, a bad matrix, shapes that do not fit."""
 

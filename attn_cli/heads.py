@@ -92,7 +92,7 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     )
     about = Projected("given", given.name, None, None, None)
     names = tuple(head.name for head in ready)
-    return inputs, Layer(about, names, _shown(settings.head, names), ready)
+    return inputs, Layer(about, names, shown_head(settings.head, names), ready)
 
 
 def stacked(
@@ -132,7 +132,7 @@ def stacked(
     if mask is not None and is_self and layer:
         notes.append("The mask holds in the layers below as well, as in a decoder.")
     names = tuple(head.name for head in projection.heads)
-    shown = _shown(settings.head, names)
+    shown = shown_head(settings.head, names)
     ready = _ready(_wanted(projection, settings.head, shown), x_query, x_key, "in-out", None, is_self)
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
@@ -166,7 +166,7 @@ def _wanted(projection: model.Projection, head: str | None, shown: str) -> model
     return projection._replace(heads=tuple(one for one in projection.heads if one.name == shown))
 
 
-def _shown(head: str | None, names: tuple[str, ...]) -> str:
+def shown_head(head: str | None, names: tuple[str, ...]) -> str:
     """Return the name of the head to show: by its name, or its number, or mean; the first if not said."""
     if head in (None, "all"):
         return names[0]
@@ -218,7 +218,7 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
     layout = projection.about.layout or "in-out"
     names = tuple(head.name for head in projection.heads)
-    shown = _shown(settings.head, names)
+    shown = shown_head(settings.head, names)
     bias = None if given is None else given.get("position_scores")
     if settings.round is not None:
         projection = model.rounded(projection, settings.round)

@@ -166,13 +166,11 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     if heads is None:
         heads = _stacked_heads(record.get("W_q"))
     layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
-    arrays = {key: _array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
-    arrays |= {key: _array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
-    arrays |= {
-        key: _array(record[key], key, POSITION[key], name) for key in POSITION if own and key in record
-    }
+    arrays = {key: array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
+    arrays |= {key: array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
+    arrays |= {key: array(record[key], key, POSITION[key], name) for key in POSITION if own and key in record}
     if record.get("position_scores") is not None:
-        arrays["position_scores"] = _array(record["position_scores"], "position_scores", 2, name)
+        arrays["position_scores"] = array(record["position_scores"], "position_scores", 2, name)
     return Given(
         name=name,
         arrays=arrays,
@@ -209,9 +207,9 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     for key in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
         parts = [head.get(key) for head in heads if isinstance(head, dict)]
         if parts and all(part is not None for part in parts):
-            arrays = [_array(part, key, 1 if key[0] == "b" else 2, name) for part in parts]
+            arrays = [array(part, key, 1 if key[0] == "b" else 2, name) for part in parts]
             axis = 0 if layout == "out-in" and key[0] == "W" else -1
-            if len({array.shape for array in arrays}) > 1:
+            if len({part.shape for part in arrays}) > 1:
                 raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
     for key in POSITION:
@@ -221,24 +219,25 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     return found
 
 
-def _array(value: object, key: str, ndim: int, name: str) -> Array:
+def array(value: object, key: str, ndim: int, name: str) -> Array:
+    """Return finite numbers of `ndim` axes as float64; `name` and `key` begin what an error says."""
     try:
         written = np.asarray(value)
     except ValueError:
         written = np.array(None)
     if written.dtype.kind not in "iufb":
         raise InputError(f"{name}: {key} is not a matrix of numbers.", "Give rows of equally many numbers.")
-    array = written.astype(np.float64)
-    if array.ndim == 3 and key in ("W_q", "W_k", "W_v"):  # one matrix a head
+    numbers = written.astype(np.float64)
+    if numbers.ndim == 3 and key in ("W_q", "W_k", "W_v"):  # one matrix a head
         ndim = 3
-    if array.ndim != ndim or 0 in array.shape:
+    if numbers.ndim != ndim or 0 in numbers.shape:
         raise InputError(
-            f"{name}: {key} has shape {array.shape}; it should have {ndim} axes and no empty one."
+            f"{name}: {key} has shape {numbers.shape}; it should have {ndim} axes and no empty one."
         )
-    if not np.isfinite(array).all():
-        place = tuple(int(n) for n in np.argwhere(~np.isfinite(array))[0])
+    if not np.isfinite(numbers).all():
+        place = tuple(int(n) for n in np.argwhere(~np.isfinite(numbers))[0])
         raise InputError(f"{name}: {key} holds a number that is not finite, at {place}.")
-    return array
+    return numbers
 
 
 def _words(value: object, key: str, name: str) -> tuple[str, ...] | None:

@@ -75,13 +75,12 @@ def scheme(tokens: Sequence[str]) -> str | None:
     return found if marked[found] else None
 
 
-def words(tokens: Sequence[str]) -> list[Word]:
-    """Return the words that the tokens make, in order; each token is one where none has a mark.
+def words(tokens: Sequence[str], found: str | None) -> list[Word]:
+    """Return the words that tokens with such marks (see scheme) make, in order; without marks each is one.
 
-    >>> [word.name for word in words(["[CLS]", "walk", "##ing", "home", "[SEP]"])]
+    >>> [word.name for word in words(["[CLS]", "walk", "##ing", "home", "[SEP]"], "wordpiece")]
     ['[CLS]', 'walking', 'home', '[SEP]']
     """
-    found = scheme(tokens)
     starts = [i for i in range(len(tokens)) if found is None or _starts(found, tokens, i)]
     stops = [*starts[1:], len(tokens)]
     return [

@@ -1,4 +1,4 @@
-"""The one path: text, or given matrices, become a Trace."""
+"""The one path: a text, given matrices, or ready weights become a Trace."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ from attn_cli.inputs import (
 )
 from attn_cli.learned import chosen
 from attn_cli.tokens import tokenize
-from attn_cli.trace import LARGE, Head, Settings, Trace
+from attn_cli.trace import LARGE, Embedding, Head, Projected, Settings, Trace
 from attn_cli.visible import visible
-from attn_cli.work import Report, Work
+from attn_cli.work import ReadyWeights, Report, Work, mean_head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
     from attn_cli.matrices import Given
+    from attn_cli.saved import Saved
+    from attn_cli.shown import Shaping
     from attn_cli.stack import Stack
 
 LINKS = 5
@@ -253,6 +255,34 @@ def _check_phrases(settings: Settings) -> None:
             raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
 
 
+def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping | None = None) -> Trace:
+    """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
+
+    `shaping` says what becomes of word pieces and special tokens.
+    """
+    # Only who has ready weights needs these.
+    from attn_cli.retold import retold
+    from attn_cli.shown import shown
+
+    check(settings)
+    settings = replace(settings, head=settings.head or saved.head)
+    n_q, n_k = saved.weights.shape[-2:]
+    mask = _stated(settings, saved.mask, n_q, n_k)
+    if mask is not None and mask.array is not None and settings.mask is None:
+        mask = mask._replace(name=saved.mask_name or saved.name)
+    is_stated = settings.mask is not None or saved.mask is not None
+    found = shown(saved, settings, mask, is_stated, shaping)
+    notes = (*saved.notes, *found.notes, *unused(settings, words=False, learned=True))
+    about = Embedding("given", saved.name, None, None, None)
+    inputs = Inputs(
+        found.query_tokens, found.key_tokens, saved.has_text, None, None, about, *saved.looked_up, notes=notes
+    )
+    layer = Layer(Projected("given", saved.name, None, None, found.layer), found.head_names, found.head, ())
+    work = ReadyWeights(found.kept, found.weights, found.mask)
+    trace = _recorded(kind, inputs, layer, settings, work, ("given", 1.0), None)
+    return trace if saved.record is None or found.is_shaped else retold(trace, saved.record)
+
+
 def _rest(report: Report | None, below: int) -> Report | None:
     """Return a report of the last layer's work that goes on where that of the layers below ended."""
     return None if report is None else lambda done: report((below + done) / (below + 1))
@@ -312,7 +342,7 @@ def _attended(
     mask: masks.Mask | None,
     report: Report | None,
 ) -> Trace:
-    """Attend with the layer's heads, row block by row block where the matrix is large, and keep the record."""
+    """Attend with the layer's heads, and keep the record."""
     n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
     _check_bias(layer.heads[0].bias, n_q, n_k)
     score = settings.score or "scaled"
@@ -321,6 +351,21 @@ def _attended(
     # A learned position term goes with the dot product: it is divided as that is, and as trained beside cosines.
     beside = root if score == "cosine" else scale
     work = Work(layer.heads, mask, scale / settings.temperature, score, beside / settings.temperature)
+    return _recorded(kind, inputs, layer, settings, work, (score, scale), report)
+
+
+def _recorded(
+    kind: str,
+    inputs: Inputs,
+    layer: Layer,
+    settings: Settings,
+    work: Work | ReadyWeights,
+    scored: tuple[str, float],
+    report: Report | None,
+) -> Trace:
+    """Let the heads work, by blocks of rows where the matrix is large, and keep the record."""
+    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
+    score, scale = scored
     shown = layer.shown
     asked = () if settings.query is None else find_rows(settings.query, inputs.query_tokens)
     wanted = max(LINKS, settings.top or 0)
@@ -330,14 +375,15 @@ def _attended(
         focus = asked or (_telling(swept[shown].links, inputs),)
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)
-        notes += _condensed_notes(n_q, n_k, len(asked), len(focus), mask)
-    heads = [work.head(ready, rows, wanted, swept.get(ready.name)) for ready in layer.heads]
-    mean = work.mean(heads, rows, wanted, swept.get("mean")) if shown == "mean" else None
+        notes += _condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
+    heads = work.records(rows, wanted, swept)
+    allowed = work.allowed(rows)
+    mean = mean_head(heads, wanted, swept.get("mean"), allowed) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
     if not focus and layer.turns_on is not None:
         focus = (layer.turns_on,)
     focus = focus or (_telling(Links(top.top_keys, top.top_weights), inputs),)
-    notes += _row_notes(top, inputs, n_k)
+    notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
     outputs = [head.output for head in heads if head.output is not None]
     ids = _ids(inputs.query_tokens, inputs.key_tokens)
     return Trace(
@@ -359,8 +405,8 @@ def _attended(
         score=score,
         scale=scale,
         temperature=float(settings.temperature),
-        mask_name="none" if mask is None else mask.told,
-        mask=work.allowed(rows),
+        mask_name="none" if work.mask is None else work.mask.told,
+        mask=allowed,
         rows=rows,
         focus=focus,
         head_names=layer.names,
@@ -372,7 +418,7 @@ def _attended(
         layer_output=layer.projection.joined(outputs) if layer.projection else None,
         output_words=None,
         condensed=condensed,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         pad_queries=inputs.pad_queries,
         pad_keys=inputs.pad_keys,
     )

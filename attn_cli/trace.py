@@ -168,7 +168,7 @@ class Row(NamedTuple):
 class Trace(Frozen):
     """All of one computation, from tokens to output. Renderers read it; `to_dict` is the JSON."""
 
-    kind: str  # self, masked, cross, example, ...
+    kind: str  # self, masked, cross, example, show, ...
     settings: Settings
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
@@ -183,7 +183,7 @@ class Trace(Frozen):
     positions: str  # none or sinusoidal
     placed: Placed | None  # what x_query and x_key are the sums of
     projection: Projected
-    score: str
+    score: str  # given, and a scale of 1, where the weights came ready
     scale: float
     temperature: float
     mask_name: str
@@ -217,6 +217,11 @@ class Trace(Frozen):
     def is_self(self) -> bool:
         """Whether the words look at themselves: query i and key i are the same word."""
         return self.kind != "cross" and self.query_tokens == self.key_tokens
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether scores made the weights; weights that were given ready have none."""
+        return self.heads[0].scores is not None
 
     @property
     def asked(self) -> bool:
@@ -303,9 +308,9 @@ class Trace(Frozen):
             "learned": None if self.learned is None else _plain(self.learned),
             "positions": self.positions,
             "round": self.settings.round,
-            "score": self.score,
-            "scale": self.scale,
-            "temperature": self.temperature,
+            "score": self.score if self.is_scored else None,
+            "scale": self.scale if self.is_scored else None,
+            "temperature": self.temperature if self.is_scored else None,
             "mask": None if self.mask is None or self.condensed else self.mask[listed].tolist(),
             "mask_name": self.mask_name,
             "padding": list(self.pad_keys) or None,
@@ -320,6 +325,7 @@ class Trace(Frozen):
             "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
             "condensed": not self.whole,
         }
+        steps = steps and self.is_scored
         if steps:
             record["x_query"] = _listed(self.x_query, listed)
             record["x_key"] = None if self.x_key is None else self.x_key.tolist()

@@ -1,8 +1,8 @@
-"""Attending with every head: at once, or by blocks of rows where the matrix is too large to keep."""
+"""Attending with every head: at once, or by blocks of rows where the matrix is too large; or with weights as given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ class Swept(NamedTuple):
     """What is kept of one head after a sweep: each row's strongest links, and the output."""
 
     links: Links
-    output: Array
+    output: Array | None
 
 
 class Work(NamedTuple):
@@ -72,8 +72,11 @@ class Work(NamedTuple):
                 report((start + len(rows)) / n_q)
         return {name: _joined(parts) for name, parts in kept.items()}
 
-    def head(self, ready: Ready, rows: Ints, k: int, swept: Swept | None) -> Head:
-        """Return the record of one head, with the rows that are to be held."""
+    def records(self, rows: Ints, k: int, swept: Mapping[str, Swept]) -> list[Head]:
+        """Return the record of each head, with the rows that are to be held."""
+        return [self._head(ready, rows, k, swept.get(ready.name)) for ready in self.heads]
+
+    def _head(self, ready: Ready, rows: Ints, k: int, swept: Swept | None) -> Head:
         allowed = self.allowed(rows)
         steps = self.steps(ready, rows, allowed)
         links = swept.links if swept else strongest(steps.weights, k, allowed)
@@ -101,17 +104,51 @@ class Work(NamedTuple):
             top_weights=links.weights,
         )
 
-    def mean(self, heads: list[Head], rows: Ints, k: int, swept: Swept | None) -> Head:
-        """Return the heads' mean as a head of its own, which has weights and output but no steps."""
-        weights = np.mean([head.weights for head in heads], axis=0)
-        output = swept.output if swept else _mean_output(heads)
+
+class ReadyWeights(NamedTuple):
+    """Heads whose weights came ready: nothing is left to compute, and the strongest links are found."""
+
+    names: tuple[str, ...]
+    weights: Array  # (heads, n_q, n_k)
+    mask: masks.Mask | None
+
+    def allowed(self, rows: Ints) -> Bools | None:
+        """Return whom these rows may look at, or None where there is no mask."""
+        return None if self.mask is None else self.mask.rows(rows)
+
+    def sweep(self, n_q: int, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
+        """Return the strongest links of each head, and of their mean, over all rows."""
+        allowed = self.allowed(np.arange(n_q))
+        found = dict(zip(self.names, self.weights, strict=True))
+        if with_mean:
+            found["mean"] = self.weights.mean(axis=0)
+        return {name: Swept(strongest(weights, k, allowed), None) for name, weights in found.items()}
+
+    def records(self, rows: Ints, k: int, swept: Mapping[str, Swept]) -> list[Head]:
+        """Return the record of each head, with the rows that are to be held."""
         allowed = self.allowed(rows)
-        links = swept.links if swept else strongest(weights, k, allowed)
-        blank = dict.fromkeys(("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v", "scores"))
-        blank |= dict.fromkeys(
-            ("position_vectors", "position_biases", "scaled_scores", "position_scores", "masked_scores")
-        )
-        return Head("mean", **blank, weights=weights, output=output, top_keys=links[0], top_weights=links[1])
+        return [
+            _bare(name, weights[rows], None, k, swept.get(name), allowed)
+            for name, weights in zip(self.names, self.weights, strict=True)
+        ]
+
+
+def mean_head(heads: list[Head], k: int, swept: Swept | None, allowed: Bools | None) -> Head:
+    """Return the heads' mean as a head of its own, which has weights and output but no steps."""
+    weights = np.mean([head.weights for head in heads], axis=0)
+    return _bare("mean", weights, swept.output if swept else _mean_output(heads), k, swept, allowed)
+
+
+def _bare(
+    name: str, weights: Array, output: Array | None, k: int, swept: Swept | None, allowed: Bools | None
+) -> Head:
+    """Return the record of a head without steps."""
+    links = swept.links if swept else strongest(weights, k, allowed)
+    blank = dict.fromkeys(("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v", "scores"))
+    blank |= dict.fromkeys(
+        ("position_vectors", "position_biases", "scaled_scores", "position_scores", "masked_scores")
+    )
+    return Head(name, **blank, weights=weights, output=output, top_keys=links[0], top_weights=links[1])
 
 
 def _mean_output(heads: list[Head]) -> Array | None:

@@ -762,7 +762,7 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.
 
 
 def test_the_schema_names_the_values_that_the_options_take() -> None:
-    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == CHOICES["score"]
+    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == (*CHOICES["score"], None)
     assert tuple(DEFS["projection"]["properties"]["layout"]["enum"]) == (*CHOICES["layout"], None)
     assert tuple(DEFS["embedding"]["properties"]["oov"]["enum"]) == (*CHOICES["oov"], None)
 

@@ -39,12 +39,16 @@ def title(trace: Trace) -> str:
     """Return the screen's title: what kind of attention, and how many look at how many."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
     kind = KINDS.get(trace.kind, "attention")
+    if trace.kind == "show" and trace.is_self and trace.query_ids is not None:
+        kind = KINDS["self"]
     kind = f"Masked {kind}" if trace.mask_name != "none" else kind.capitalize()
     return f"{kind}: {count(n_q, 'query (row)', 'queries (rows)')} x {count(n_k, 'key (column)', 'keys (columns)')}"
 
 
 def formula(trace: Trace) -> str:
     """Return the formula of the weights, with this trace's own numbers in it."""
+    if not trace.is_scored:
+        return "weights as given"
     scores = "cos(q, k)" if trace.score == "cosine" else "q·k"
     scaled = scores + (f" / √{d_k(trace)}" if trace.score == "scaled" else "")
     if trace.temperature != 1:
@@ -67,6 +71,23 @@ def settings(trace: Trace) -> str:
 
 def setting_parts(trace: Trace) -> list[str]:
     """Return the settings that made the numbers, each in a few words."""
+    parts = _made(trace) if trace.is_scored else [f"Weights given by {trace.embedding.name}"]
+    parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
+    if trace.kind == "show" and trace.projection.layer is not None:
+        parts.append(f"layer {trace.projection.layer}")
+    if trace.learned is not None and trace.learned.layers > 1:
+        parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")
+    if len(trace.head_names) > 1:
+        n = len(trace.head_names)
+        shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
+        parts.append(shown.get(trace.settings.head or "", f"head {trace.shown.name} of {n}"))
+    elif trace.kind == "show" and trace.shown.name not in ("0", "mean"):
+        parts.append(f"head {trace.shown.name}")
+    return parts
+
+
+def _made(trace: Trace) -> list[str]:
+    """Return what made the scores: vectors, weights, scale."""
     parts = [_vectors(trace), projection(trace)]
     parts.append(
         "scale 1" if trace.score != "scaled" else f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}"
@@ -75,17 +96,10 @@ def setting_parts(trace: Trace) -> list[str]:
         parts.append(f"temperature {plain(trace.temperature)}")
     if trace.score == "cosine":
         parts.append("scores are cosines")
-    parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
     if trace.positions != "none":
         parts.append(f"{trace.positions} positions added")
     if trace.settings.round is not None:
         parts.append(f"inputs rounded to {count(trace.settings.round, 'digit', 'digits')}, then computed")
-    if trace.learned is not None and trace.learned.layers > 1:
-        parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")
-    if len(trace.head_names) > 1:
-        n = len(trace.head_names)
-        shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
-        parts.append(shown.get(trace.settings.head or "", f"head {trace.shown.name} of {n}"))
     return parts
 
 

@@ -31,7 +31,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     yield Formula(formula(trace))
     if trace.asked:
         yield from _asked_rows(trace)
-    if view.steps:
+    if view.steps and trace.is_scored:
         yield from walk(trace)
     if view.steps or trace.asked:
         yield Heading("The weights")
@@ -97,6 +97,11 @@ def _fits_maps(trace: Trace, view: View) -> bool:
 
 
 def _asked_rows(trace: Trace) -> Iterator[Block]:
+    if not trace.is_scored:
+        yield Say(
+            "These weights came ready: without queries, keys and scores there is no arithmetic to show."
+        )
+        return
     for i in trace.focus[:MOST_FOCUS]:
         yield from one_row(trace, i, every_product=True)
     if len(trace.focus) > MOST_FOCUS:

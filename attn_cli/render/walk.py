@@ -202,7 +202,7 @@ def _source(trace: Trace) -> str:
         return (
             below if trace.projection.layer else "they are made of its word vector and what its spelling adds"
         )
-    if trace.query_tokens[trace.focus[0]] in trace.unknown:
+    if about.source != "given" and trace.query_tokens[trace.focus[0]] in trace.unknown:
         if about.oov == "model":
             return f"{about.name} has no vector for it, and {trace.projection.name} starts from its spelling"
         stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"

@@ -1,0 +1,72 @@
+"""Tokens as labels of given weights: typed, or read from a file or a record."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.files import looks_like_file, read_bytes
+from attn_cli.matrices import json_of
+from attn_cli.visible import visible
+
+MOST_BYTES = 1 << 28
+
+
+def typed_tokens(value: str, option: str) -> tuple[str, ...]:
+    """Return the tokens that an option's value states: words between spaces, a JSON list, or a file of either."""
+    if looks_like_file(value) and (not re.search(r"\s", value) or os.path.isfile(value)):
+        return _tokens_file(value)
+    listed = _json_list(value)
+    tokens = tuple(value.split()) if listed is None else strings(listed, option)
+    if not tokens:
+        raise UsageError(f"{option} holds no token.", "Give them between spaces, or in a file.", option)
+    return tokens
+
+
+def _tokens_file(path: str) -> tuple[str, ...]:
+    """Read a JSON list, or a token on each line."""
+    name = visible(path)
+    text = read_bytes(path, MOST_BYTES).decode("utf-8-sig", "replace")
+    listed = _json_list(text)
+    if listed is None and path.lower().endswith(".json"):
+        json_of(text.encode(), name)  # says what is wrong with it
+        raise InputError(f"{name} is no JSON list of tokens.", 'Write ["The", "cat"].')
+    if listed is None:
+        listed = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
+    return strings(listed, name)
+
+
+def _json_list(text: str) -> Sequence[object] | None:
+    """Return a JSON list; None for what is none, as `[CLS] The cat [SEP]`."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list) else None
+
+
+def strings(values: Sequence[object], where: str) -> tuple[str, ...]:
+    """Return texts that are all there and none empty; `where` begins the message of the InputError."""
+    tokens = []
+    for place, value in enumerate(values):
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        if not isinstance(text, str) or not text:
+            what = "is empty" if text == "" else "is not a string"
+            raise InputError(f"{where}: token {place} {what}.", "Give each token a name.")
+        tokens.append(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+    return tuple(tokens)
+
+
+def texts(record: Mapping[str, object], key: str, name: str) -> tuple[str, ...] | None:
+    """Return the tokens that a record holds under a key; None where it has none."""
+    value = record.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise InputError(f"{name}: {key} should be a list of tokens.")
+    return strings(value, f"{name}: {key}")

@@ -1,0 +1,154 @@
+"""attn's own JSON with --steps, read back: each step is taken over only if it follows from the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.attention import attention_steps, project
+from attn_cli.errors import InputError
+from attn_cli.matrices import array
+from attn_cli.model import Position
+from attn_cli.trace import Head, Projected, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+
+WHOSE = "attn's JSON"
+
+
+class _Rule(NamedTuple):
+    """By what the record says that its scores were made."""
+
+    score: str
+    scale: float
+    temperature: float
+    layout: str
+
+
+def retold(trace: Trace, record: Mapping[str, object]) -> Trace:
+    """Return the trace of a record's weights with the record's own steps, where it has them.
+
+    Steps that do not follow from each other, as in a file changed by hand, are left out, and a note says so.
+    """
+    listed = record.get("heads")
+    steps = {
+        str(head.get("name")): head
+        for head in (listed if isinstance(listed, list) else [])
+        if isinstance(head, dict) and head.get("scores") is not None
+    }
+    if trace.condensed or not all(head.name in steps for head in trace.heads):
+        return trace
+    try:
+        return _with_steps(trace, record, steps)
+    except (InputError, ValueError) as error:
+        why = f": {error}" if isinstance(error, InputError) else ""
+        note = f"The steps in {trace.embedding.name} do not lead to its weights, and are left out{why}"
+        return replace(trace, notes=(*trace.notes, f"{note.rstrip('.')}."))
+
+
+def _with_steps(
+    trace: Trace, record: Mapping[str, object], steps: Mapping[str, Mapping[str, object]]
+) -> Trace:
+    rule = _rule(record)
+    X, context = (_optional(record, name, 2) for name in ("x_query", "x_key"))
+    heads = tuple(_head(trace, head, steps[head.name], rule, (X, context)) for head in trace.heads)
+    outputs = [head.output for head in heads if head.output is not None]
+    mean = np.mean(outputs, axis=0) if len({output.shape for output in outputs}) == 1 else None
+    shown = next((head for head in heads if head.name == trace.shown.name), replace(trace.shown, output=mean))
+    W = heads[0].W_q
+    return replace(
+        trace,
+        heads=heads,
+        shown=shown,
+        score=rule.score,
+        scale=rule.scale,
+        temperature=rule.temperature,
+        x_query=X,
+        x_key=context,
+        embedding=trace.embedding._replace(dim=None if X is None else X.shape[1]),
+        projection=Projected("given", trace.projection.name, None if W is None else rule.layout, None, None),
+        W_o=_optional(record, "W_o", 2),
+        b_o=_optional(record, "b_o", 1),
+        layer_output=_optional(record, "layer_output", 2),
+    )
+
+
+def _rule(record: Mapping[str, object]) -> _Rule:
+    projection = record.get("projection")
+    layout = projection.get("layout") if isinstance(projection, dict) else None
+    score, scale, temperature = (record.get(name) for name in ("score", "scale", "temperature"))
+    if score not in ("scaled", "dot", "cosine") or layout not in (None, "in-out", "out-in"):
+        raise InputError("its score or its layout is none that attn has")
+    if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)) or temperature <= 0:
+        raise InputError("its scale or its temperature is no number")
+    return _Rule(str(score), float(scale), float(temperature), layout or "in-out")
+
+
+def _optional(record: Mapping[str, object], name: str, axes: int) -> Array | None:
+    value = record.get(name)
+    return None if value is None else array(value, name, axes, WHOSE)
+
+
+def _head(
+    trace: Trace, bare: Head, record: Mapping[str, object], rule: _Rule, inputs: tuple[Array | None, ...]
+) -> Head:
+    """Return a head with its steps, each checked against the formula."""
+    q, k, v = (array(record.get(name), name, 2, WHOSE) for name in "qkv")
+    W = [_optional(record, f"W_{name}", 2) for name in "qkv"]
+    b = [_optional(record, f"b_{name}", 1) for name in "qkv"]
+    if abs(rule.scale - (q.shape[1] ** -0.5 if rule.score == "scaled" else 1)) > 1e-9:
+        raise InputError("its scale is not that of its score")
+    for n, made in enumerate((q, k, v)):
+        X, given = inputs[0 if n == 0 else 1], W[n]
+        if X is not None:
+            if len(X) != len(made):
+                raise InputError(f"X has {len(X)} rows, {'qkv'[n]} has {len(made)}")
+            if given is not None:
+                _agree(project(X, given, b[n], rule.layout), made, "qkv"[n])
+    position = _optional(record, "position_scores", 2)
+    found = attention_steps(q, k, v, trace.mask, position, rule.scale / rule.temperature, rule.score)
+    _agree(found.weights, bare.weights, "weights")
+    for name in ("scores", "scaled_scores", "output"):
+        _agree(getattr(found, name), array(record.get(name), name, 2, WHOSE), name)
+    along = None if position is None else _distances(record, q, position, rule, len(k))
+    return replace(
+        bare,
+        W_q=W[0],
+        W_k=W[1],
+        W_v=W[2],
+        b_q=b[0],
+        b_k=b[1],
+        b_v=b[2],
+        q=q,
+        k=k,
+        v=v,
+        position_vectors=along.R if along else None,
+        position_biases=along.b if along else None,
+        scores=found.scores,
+        scaled_scores=found.scaled_scores,
+        position_scores=position,
+        masked_scores=found.masked_scores,
+        output=found.output,
+    )
+
+
+def _agree(found: Array, stated: Array, name: str) -> None:
+    if found.shape != stated.shape or not np.allclose(found, stated, rtol=1e-5, atol=1e-6):
+        raise InputError(f"{name} is not what the formula gives")
+
+
+def _distances(
+    record: Mapping[str, object], q: Array, position: Array, rule: _Rule, n_k: int
+) -> Position | None:
+    """Return a learned head's vectors and numbers for distances, if they give its position scores."""
+    R, b = _optional(record, "position_vectors", 2), _optional(record, "position_biases", 1)
+    if R is None or b is None or len(q) != n_k or R.shape != (len(b), q.shape[1]):
+        return None
+    root = float(q.shape[1] ** -0.5) if rule.score == "cosine" else rule.scale
+    along = Position(R, b)
+    scores = along.scores(q, np.arange(len(q)), n_k, root / rule.temperature)
+    return along if np.allclose(scores, position, rtol=1e-5, atol=1e-6) else None

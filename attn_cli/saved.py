@@ -1,0 +1,303 @@
+"""Attention weights from elsewhere: which array of a file, which axes, which tokens; attn's own JSON too."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.labels import texts
+from attn_cli.matrices import json_of, spoken
+from attn_cli.plain import count
+from attn_cli.tensors import is_safetensors, npy_in, npz_in, safetensors_in
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_BYTES = 1 << 30
+MOST_JSON = 1 << 28
+NAMES = ("weights", "attention", "attentions")
+LABELS = ("tokens", "query_tokens", "key_tokens", "context_tokens")
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
+_RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
+
+
+class Saved(NamedTuple):
+    """What a file of weights holds. `record` is attn's own JSON, where the file is such."""
+
+    name: str
+    weights: NDArray[Any]  # (layers, heads, n_q, n_k), in the type that they were saved in
+    heads: tuple[str, ...]
+    query_tokens: tuple[str, ...] | None = None
+    key_tokens: tuple[str, ...] | None = None
+    head: str | None = None  # the one to show, where the file says so
+    mask: object = None  # a name, or booleans, True = may attend; None where nothing is said of one
+    mask_name: str | None = None  # the rule that made the booleans
+    notes: tuple[str, ...] = ()
+    record: Mapping[str, object] | None = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the tokens are words of a text, and not labels such as q0."""
+        is_text = self.record is None or self.record.get("query_ids") is not None
+        return self.query_tokens is not None and is_text
+
+    @property
+    def looked_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words without a vector, and what the tokenizer dropped, where attn's own JSON tells."""
+        record = self.record or {}
+        return texts(record, "unknown", self.name) or (), texts(record, "dropped", self.name) or ()
+
+
+def read_saved(data: bytes, name: str, array: str | None = None, batch: int | None = None) -> Saved:
+    """Read weights from the bytes of a file: JSON, .npy, .npz or safetensors, which its first bytes tell.
+
+    `array` names the array to take, `batch` the text of several. Raises InputError (a ValueError) for what
+    holds no weights, and for pickles, which are never read.
+    """
+    record = _record(data, name)
+    if record.get("schema") == "attn/1":
+        if array is not None or batch is not None:
+            option = "--batch" if array is None else "--array"
+            raise UsageError(f"{option} goes with arrays; {name} is attn's own JSON.", option=option)
+        return _own(record, name)
+    key, found = _chosen(record, name, array)
+    weights = _axes(found, key, name, batch)
+    known = {*key.split(", "), *LABELS, "mask"}
+    ignored = [visible(other) for other in record if other not in known]
+    query_tokens = texts(record, "query_tokens", name) or texts(record, "tokens", name)
+    saved = Saved(
+        name,
+        weights,
+        tuple(map(str, range(weights.shape[1]))),
+        mask=record.get("mask"),
+        notes=(f"Ignored in {name}: {', '.join(ignored)}.",) if ignored else (),
+    )
+    key_tokens = texts(record, "key_tokens", name) or texts(record, "context_tokens", name)
+    return labelled(saved, query_tokens, key_tokens, f"{name} holds")
+
+
+def labelled(
+    saved: Saved, tokens: tuple[str, ...] | None, context: tuple[str, ...] | None, whose: str
+) -> Saved:
+    """Name the queries and the keys; a square matrix without `context` has the same tokens on both sides.
+
+    `whose` begins the message of the InputError that a wrong number of tokens raises.
+    """
+    n_q, n_k = saved.weights.shape[-2:]
+    if tokens is not None and context is None and n_q == n_k:
+        context = tokens
+    sides = ((tokens, n_q, "query (row)", "queries (rows)"), (context, n_k, "key (column)", "keys (columns)"))
+    for given, n, one, many in sides:
+        if given is not None and len(given) != n:
+            raise InputError(
+                f"{whose} {count(len(given), 'token', 'tokens')}; {saved.name} has {count(n, one, many)}.",
+                "Give all that the model saw, special tokens such as [CLS] included."
+                if len(given) < n
+                else "Give one token a row.",
+            )
+    return saved._replace(
+        query_tokens=saved.query_tokens if tokens is None else tokens,
+        key_tokens=saved.key_tokens if context is None else context,
+    )
+
+
+def _record(data: bytes, name: str) -> dict[str, object]:
+    """Return a file's named values; an array or a list alone is named weights."""
+    file = io.BytesIO(data)
+    if data[:6] == b"\x93NUMPY":
+        return {"weights": npy_in(file, name)}
+    if data[:2] == b"PK":
+        if b"data.pkl" in data[:4096]:
+            raise _pickle(name)
+        return {key: spoken(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
+    if is_safetensors(data):
+        return dict(safetensors_in(file, name)[0])
+    if data[:1] == b"\x80":
+        raise _pickle(name)
+    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not start:
+        raise InputError(f"{name} is empty.", "Give JSON, .npy, .npz or .safetensors.")
+    if start[:1] not in b"[{":
+        raise InputError(f"{name} is neither JSON nor .npy, .npz or .safetensors.", _RECIPE)
+    if len(data) > MOST_JSON:
+        raise InputError(f"{name}: {len(data):,} bytes of JSON are too many.", "Save it as .npy.")
+    _check_alone(data, name)
+    content = json_of(data, name)
+    return content if isinstance(content, dict) else {"weights": content}
+
+
+def _check_alone(data: bytes, name: str) -> None:
+    """Refuse JSON Lines of several records, saying how to take one."""
+    first, _, rest = data.strip().partition(b"\n")
+    if first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{":
+        lines = sum(bool(line.strip()) for line in data.splitlines())
+        raise InputError(f"{name} holds {lines:,} records, a line each.", "Give one: sed -n 1p | attn show -")
+
+
+def _pickle(name: str) -> InputError:
+    return InputError(
+        f"{name} is a pickle, as torch.save writes: it could run code, so none is read.", _RECIPE
+    )
+
+
+def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[str, object]:
+    """Return the name and the value of the weights: what is asked for, named so, numbered by layer, or alone."""
+    candidates = [key for key, value in record.items() if _is_block(value) and key != "mask"]
+    if wanted is not None:
+        if wanted not in candidates:
+            raise UsageError(
+                f"{name} has no array {visible(wanted)!r}.", f"It has {_listed(candidates)}.", "--array"
+            )
+        return wanted, record[wanted]
+    named = [key for key in NAMES if key in candidates] or candidates
+    if len(named) == 1:
+        return named[0], record[named[0]]
+    if layers := _layers(candidates, name):
+        block = _stacked([_block(record[key], key, name) for key in layers], layers, name)
+        return ", ".join(layers), block[:, np.newaxis] if block.ndim == 3 else block
+    if named:
+        raise InputError(f"{name} holds several arrays: {_listed(named)}.", "--array NAME takes one of them.")
+    if lone := next((key for key in NAMES if record.get(key) is not None), None):
+        return lone, record[lone]  # refused further on, for what it is
+    raise InputError(
+        f"{name} holds no weights: {_listed(list(record))}.",
+        "Give a matrix, or an object with weights (n_q, n_k), and tokens.",
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return (", ".join(visible(name[:40]) for name in names[:8]) + more) or "nothing"
+
+
+def _is_block(value: object) -> bool:
+    """Tell whether a value may be weights: an array of two axes or more, or a list of lists of numbers."""
+    if isinstance(value, np.ndarray):
+        return value.ndim >= 2 and value.dtype.kind in "iufb"
+    depth = 0
+    while isinstance(value, list) and value:
+        value, depth = value[0], depth + 1
+    return depth >= 2 and isinstance(value, (int, float))
+
+
+def _layers(names: list[str], name: str) -> list[str]:
+    """Return names that differ in a number alone, as layer_0, in its order; none where they are others."""
+    found = {key: _NUMBERED.fullmatch(key) for key in names}
+    parts = {key: (match[1], int(match[2])) for key, match in found.items() if match}
+    if len(parts) != len(names) or len({prefix for prefix, _ in parts.values()}) != 1:
+        return []
+    ordered = sorted(names, key=lambda key: parts[key][1])
+    numbers = [parts[key][1] for key in ordered]
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        raise InputError(f"{name} lacks a layer: it holds {_listed(ordered)}.", "--array NAME takes one.")
+    return ordered
+
+
+def _stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArray[Any]:
+    """Return arrays of one shape as one array, with an axis before."""
+    for other, part in zip(names, parts, strict=True):
+        if part.shape != parts[0].shape:
+            raise InputError(
+                f"{name}: {visible(names[0])} has shape {parts[0].shape}, {visible(other)} {part.shape}.",
+                "All need the same tokens; --array NAME takes one array.",
+            )
+    return np.stack(parts)
+
+
+def _axes(value: object, key: str, name: str, batch: int | None) -> NDArray[Any]:
+    """Return weights as (layers, heads, n_q, n_k).
+
+    Two axes are a matrix, three its heads, four the layers; five are (layers, batch, heads, n_q, n_k), as
+    `torch.stack(outputs.attentions)` has them.
+    """
+    block = _block(value, key, name)
+    if not 2 <= block.ndim <= 5 or 0 in block.shape:
+        raise InputError(
+            f"{name}: {visible(key)} has shape {block.shape}.",
+            "Weights are (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), and no axis is empty.",
+        )
+    if block.ndim < 5:
+        if batch:
+            raise UsageError(
+                f"--batch {batch}: {name} has no batch: its shape is {block.shape}.", option="--batch"
+            )
+        return block.reshape((1,) * (4 - block.ndim) + block.shape)
+    texts = block.shape[1]
+    if batch is None and texts > 1:
+        raise InputError(
+            f"{name} has shape {block.shape}: (layers, batch, heads, n_q, n_k) with {texts} texts.",
+            f"--batch N takes one of them, 0 to {texts - 1}.",
+        )
+    if batch is not None and not 0 <= batch < texts:
+        raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {texts - 1}.", "--batch")
+    return block[:, batch or 0]
+
+
+def _block(value: object, key: str, name: str) -> NDArray[Any]:
+    """Return numbers as an array, or refuse them, saying where they go wrong."""
+    try:
+        block = np.asarray(value)
+    except ValueError:
+        block = np.array(None)
+    if block.dtype.kind not in "iufb":
+        place = _crooked(value)
+        raise InputError(
+            f"{name}: {visible(key)} is not a block of numbers{place}.", "Give rows of equally many numbers."
+        )
+    return block
+
+
+def _crooked(value: object, at: str = "") -> str:
+    """Return, in words, the first place where nested lists are no block of numbers."""
+    if not isinstance(value, list):
+        is_number = isinstance(value, (int, float))
+        return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"
+    lengths = [len(part) if isinstance(part, list) else -1 for part in value]
+    for place, length in enumerate(lengths):
+        if length != lengths[0]:
+            told = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
+            return f": {at}[0] has {told[0]}, {at}[{place}] {told[1]}"
+    return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")
+
+
+def _own(record: dict[str, object], name: str) -> Saved:
+    """Take the weights, the labels and the mask of attn's own JSON."""
+    error = record.get("error")
+    if isinstance(error, dict):
+        raise InputError(f"{name} holds an error of attn: {visible(str(error.get('message')))[:200]}")
+    if record.get("links") is not None and record.get("weights") is None:
+        raise InputError(
+            f"{name} holds each row's strongest links, and not the weights.",
+            "Make it without --top; above a million weights, with --full.",
+        )
+    if record.get("weights") is None:
+        raise InputError(
+            f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}, which has no weights.",
+            "attn self, masked, cross, explain and example write some.",
+        )
+    listed = record.get("heads")
+    heads = [head for head in listed if isinstance(head, dict)] if isinstance(listed, list) else []
+    heads = heads or [{"name": record.get("head") or "0", "weights": record["weights"]}]
+    blocks = [_block(head.get("weights"), "weights", name) for head in heads]
+    names = tuple(str(head.get("name")) for head in heads)
+    if len(set(names)) < len(names):
+        raise InputError(f"{name}: two heads have the name {max(names, key=names.count)!r}.")
+    saved = Saved(
+        name,
+        _axes(_stacked(blocks, names, name), "weights", name, None),
+        names,
+        head=str(record["head"]) if record.get("head") in {*names, "mean"} else None,
+        mask="none" if record.get("mask") is None else record["mask"],
+        mask_name=str(record.get("mask_name")),
+        notes=texts(record, "notes", name) or (),
+        record=record,
+    )
+    queries, keys = (texts(record, key, name) for key in ("query_tokens", "key_tokens"))
+    return labelled(saved, queries, keys, f"{name} holds")

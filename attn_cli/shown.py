@@ -1,0 +1,270 @@
+"""One layer of saved weights made ready to show: checked, masked, pieces joined, special tokens hidden."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attn_cli import masks, pieces
+from attn_cli.errors import InputError, UsageError
+from attn_cli.heads import shown_head
+from attn_cli.plain import count
+from attn_cli.saved import Saved
+from attn_cli.trace import Settings
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.arrays import Array, Bools, Ints
+
+SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
+MOST_NAMED = 8
+
+
+class Shaping(NamedTuple):
+    """What is to become of the tokens; renormalize shares a row out anew among those that are left."""
+
+    join_pieces: bool = False
+    hide_special: bool = False
+    renormalize: bool = False
+
+
+class Shown(NamedTuple):
+    """Ready weights of one layer: those of the heads that are to be shown, and who may look at whom."""
+
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    head_names: tuple[str, ...]  # all in the layer
+    head: str  # the one to show, or mean
+    kept: tuple[str, ...]  # those whose weights are here
+    weights: Array  # (kept, n_q, n_k)
+    allowed: Bools | None  # (n_q, n_k)
+    mask_name: str
+    layer: int | None  # where there are several
+    notes: tuple[str, ...] = ()
+    is_shaped: bool = False  # tokens were joined or hidden
+
+    @property
+    def mask(self) -> masks.Mask | None:
+        """The mask, as a rule where it still is one; None where all is allowed."""
+        n_q, n_k = self.weights.shape[1:]
+        if self.allowed is None or self.allowed.all():
+            return None
+        if self.mask_name not in masks.RULES and not self.mask_name.startswith("window:"):
+            return masks.Mask(self.mask_name, n_q, n_k, self.allowed)
+        rule = masks.Mask(self.mask_name, n_q, n_k)
+        if np.array_equal(rule.rows(np.arange(n_q)), self.allowed):
+            return rule
+        return masks.Mask(f"{self.mask_name} of all tokens", n_q, n_k, self.allowed)
+
+
+def shown(
+    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping | None
+) -> Shown:
+    """Take one layer of saved weights, and do to it what is asked for.
+
+    Where nobody stated a mask, one is read off zeros that only a mask leaves; where somebody did
+    (`is_stated`), `mask` is it, and every weight that it shuts out must be zero.
+    """
+    layer = _layer(saved, settings.layer)
+    head = shown_head(settings.head or saved.head, saved.heads)
+    chosen = head in saved.heads and settings.head != "all"
+    kept = [saved.heads.index(head)] if chosen else list(range(len(saved.heads)))
+    weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, kept)
+    n_q, n_k = weights.shape[1:]
+    found = Shown(
+        saved.query_tokens or tuple(f"q{i}" for i in range(n_q)),
+        saved.key_tokens or tuple(f"k{j}" for j in range(n_k)),
+        saved.heads,
+        head,
+        tuple(saved.heads[h] for h in kept),
+        weights,
+        None if mask is None else mask.rows(np.arange(n_q)),
+        "none" if mask is None else mask.name,
+        layer if len(saved.weights) > 1 else None,
+        (*_which(saved, settings), *notes),
+    )
+    if not is_stated:
+        found = _masked_as_seen(found, saved, saved.weights[layer])
+    elif found.allowed is not None:
+        _check_shut(found, found.allowed)
+    found = found._replace(notes=(*found.notes, *_sums(found)))
+    if shaping is None or not (shaping.join_pieces or shaping.hide_special):
+        return found
+    if shaping.join_pieces:
+        found = _joined(found, saved)
+    if shaping.hide_special:
+        found = _without_special(found, saved, shaping.renormalize)
+    return found._replace(is_shaped=True)
+
+
+def _layer(saved: Saved, wanted: int | None) -> int:
+    last = len(saved.weights) - 1
+    if wanted is not None and wanted > last:
+        raise UsageError(
+            f"There is no layer {wanted} in {saved.name}.",
+            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
+            option="--layer",
+        )
+    return last if wanted is None else wanted
+
+
+def _which(saved: Saved, settings: Settings) -> list[str]:
+    layers = len(saved.weights)
+    if layers == 1 or settings.layer is not None:
+        return []
+    return [f"Layer {layers - 1}, the last of {layers}, is shown; --layer 0 to {layers - 2} shows another."]
+
+
+def _sound(weights: Array, name: str, kept: list[int]) -> tuple[Array, list[str]]:
+    """Return weights without NaN, and what is to be noted; refuse what no softmax gives, with its place."""
+    missing = np.isnan(weights)
+    blind = missing.all(axis=-1, keepdims=True)
+    bad = (missing & ~blind) | np.isinf(weights)
+    bad |= (weights < 0) | (weights > 1 + SUM_TOLERANCE)
+    if bad.any():
+        h, i, j = (int(n) for n in np.argwhere(bad)[0])
+        raise InputError(
+            f"{name}: the weight of head {kept[h]}, query {i}, key {j} is {weights[h, i, j]:.6g}; "
+            "weights lie between 0 and 1.",
+            "Are these scores, before the softmax, or weights under dropout (model.eval() turns it off)?",
+        )
+    notes = []
+    if blind.any():
+        rows = count(int(blind.any(axis=0).sum()), "query has", "queries have")
+        notes.append(f"{rows} NaN for weights, as torch gives where all is masked: zeros stand in.")
+    return np.minimum(np.where(missing, 0.0, weights), 1.0), notes
+
+
+def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
+    """Read a mask off the zeros: above the whole diagonal, at padding tokens, in whole rows of the layer."""
+    n_q, n_k = found.weights.shape[1:]
+    allowed = np.ones((n_q, n_k), np.bool_)
+    notes, name = [], saved.name
+    is_blind: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
+    if _is_causal(saved):
+        allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
+        notes.append("Above the diagonal all is exactly 0, as under a causal mask")
+    padding = _padding(saved)
+    if len(padding):
+        allowed[:, padding] = False
+        notes.append(f"{visible(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
+    allowed[is_blind] = False
+    name = saved.name if len(padding) or is_blind.any() else name
+    told = [f"{note}: masked (--mask none shows zeros)." for note in notes]
+    return found._replace(
+        allowed=None if allowed.all() else allowed, mask_name=name, notes=(*found.notes, *told)
+    )
+
+
+def _is_causal(saved: Saved) -> bool:
+    """Tell whether all layers and heads have exact zeros above the diagonal, and not below it as well."""
+    *_, n_q, n_k = saved.weights.shape
+    if n_q != n_k or n_q == 1:
+        return False
+    above, below = np.triu_indices(n_q, 1), np.tril_indices(n_q, -1)
+    matrices = saved.weights.reshape(-1, n_q, n_k)
+    if any((np.nan_to_num(matrix[above]) != 0).any() for matrix in matrices):
+        return False
+    return any((np.nan_to_num(matrix[below]) != 0).any() for matrix in matrices)
+
+
+def _padding(saved: Saved) -> Ints:
+    """Return the keys that are special tokens and get exactly 0 in all layers and heads."""
+    if saved.key_tokens is None:
+        return np.array([], np.intp)
+    special = np.flatnonzero([pieces.is_special(token) for token in saved.key_tokens])
+    unseen = np.logical_not(np.nan_to_num(saved.weights[..., special]).any(axis=(0, 1, 2)))
+    padding: Ints = special[unseen]
+    return padding if len(padding) < len(saved.key_tokens) else padding[:0]
+
+
+def _check_shut(found: Shown, allowed: Bools) -> None:
+    """Refuse a mask that the weights do not obey."""
+    wrong = np.argwhere(found.weights.any(axis=0) & ~allowed)
+    if len(wrong):
+        i, j = (int(n) for n in wrong[0])
+        raise InputError(
+            f"The mask {found.mask_name} shuts query {i} ({visible(found.query_tokens[i])}) off from key {j} "
+            f"({visible(found.key_tokens[j])}), but its weight there is {found.weights[:, i, j].max():.3g}.",
+            "Leave out --mask, or give the mask under which the weights were made.",
+        )
+
+
+def _sums(found: Shown) -> list[str]:
+    """Return a note where rows do not sum to one."""
+    sums = found.weights.sum(axis=-1)
+    if found.allowed is not None:
+        sums = sums[:, found.allowed.any(axis=-1)]
+    odd = sums[np.abs(sums - 1) > SUM_TOLERANCE]
+    if not len(odd):
+        return []
+    span = f"{odd.min():.3f}" if np.ptp(odd) < SUM_TOLERANCE / 2 else f"{odd.min():.3f} to {odd.max():.3f}"
+    rows = f"{len(odd):,} of {count(sums.size, 'row', 'rows')}"
+    return [f"{rows} do not sum to one but to {span}, and are shown as they are."]
+
+
+def _need_tokens(saved: Saved, option: str) -> None:
+    if saved.query_tokens is None and saved.key_tokens is None:
+        raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
+
+
+def _joined(found: Shown, saved: Saved) -> Shown:
+    """Join word pieces to words on both sides."""
+    _need_tokens(saved, "--join-pieces")
+    marks = pieces.scheme((*found.query_tokens, *found.key_tokens))
+    queries, keys = (pieces.words(tokens, marks) for tokens in (found.query_tokens, found.key_tokens))
+    before = (len(found.query_tokens), len(found.key_tokens))
+    if marks is None:
+        note = "No token has the mark of a word piece (##, Ġ or ▁): none is joined."
+    else:
+        sides = list(dict.fromkeys(zip(before, (len(queries), len(keys)), strict=True)))
+        told = ", ".join(f"{old:,} tokens made {count(new, 'word', 'words')}" for old, new in sides)
+        note = f"Word pieces are joined ({told}): sums over a key's pieces, means over a query's."
+    return found._replace(
+        query_tokens=tuple(word.name for word in queries),
+        key_tokens=tuple(word.name for word in keys),
+        weights=np.minimum(pieces.join(found.weights, queries, keys), 1.0),
+        allowed=None if found.allowed is None else pieces.join_mask(found.allowed, queries, keys),
+        notes=(*found.notes, note),
+    )
+
+
+def _without_special(found: Shown, saved: Saved, renormalize: bool) -> Shown:
+    """Leave out the rows and the columns of special tokens, and say how much weight went with them."""
+    _need_tokens(saved, "--hide-special")
+    hidden = [token for token in (*found.query_tokens, *found.key_tokens) if pieces.is_special(token)]
+    rows, columns = (
+        np.flatnonzero([not pieces.is_special(token) for token in tokens])
+        for tokens in (found.query_tokens, found.key_tokens)
+    )
+    if not len(rows) or not len(columns):
+        raise InputError("Nothing is left: all tokens are special.", "Leave out --hide-special.")
+    before = found.weights[:, rows]
+    weights = before[..., columns]
+    sums, left = before.sum(axis=-1), weights.sum(axis=-1, keepdims=True)
+    empty = int(((left[..., 0] == 0) & (sums > 0)).sum())
+    if renormalize:
+        weights = np.minimum(weights / np.where(left == 0, 1, left), 1.0)
+    allowed = None if found.allowed is None else found.allowed[np.ix_(rows, columns)]
+    return found._replace(
+        query_tokens=tuple(found.query_tokens[i] for i in rows),
+        key_tokens=tuple(found.key_tokens[j] for j in columns),
+        weights=weights,
+        allowed=allowed,
+        notes=(*found.notes, *_hiding(hidden, float((sums - left[..., 0]).mean()), empty, renormalize)),
+    )
+
+
+def _hiding(hidden: list[str], share: float, empty: int, renormalize: bool) -> list[str]:
+    if not hidden:
+        return ["No token is special: none is hidden."]
+    names = list(dict.fromkeys(map(visible, hidden)))
+    told = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
+    rest = "Rows are renormalised" if renormalize else "Rows are not renormalised"
+    notes = [f"Hidden: {told}, with {share:.1%} of a row's weight on average. {rest}."]
+    if renormalize and empty:
+        notes.append(f"{count(empty, 'row', 'rows')} gave all to hidden tokens: zeros are left.")
+    return notes
