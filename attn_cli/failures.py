@@ -45,7 +45,8 @@ def report(error: BaseException, args: list[str]) -> int:
 def _described(error: BaseException) -> tuple[int, str, str]:
     """Return (exit code, message, hint) of any error."""
     if isinstance(error, AttnError):
-        return error.code, error.message, error.hint
+        is_first = error.message.startswith("standard input")  # the name of what was read begins the sentence
+        return error.code, ("S" + error.message[1:] if is_first else error.message), error.hint
     if type(error).__name__ == "Exit" and hasattr(error, "exit_code"):
         if sys.stdout is None and not error.exit_code:  # help was asked for, and nobody can read it
             return CANNOT_WRITE, "Standard output is closed.", ""

@@ -269,7 +269,7 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     n_q, n_k = saved.weights.shape[-2:]
     mask = _stated(settings, saved.mask, n_q, n_k)
     if mask is not None and mask.array is not None and settings.mask is None:
-        mask = mask._replace(name=saved.mask_name or saved.name)
+        mask = mask._replace(name=saved.mask_name or "as given")
     is_stated = settings.mask is not None or saved.mask is not None
     found = shown(saved, settings, mask, is_stated, shaping)
     notes = (*saved.notes, *found.notes, *unused(settings, words=False, learned=True))

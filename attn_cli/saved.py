@@ -293,7 +293,7 @@ def _own(record: dict[str, object], name: str) -> Saved:
         name,
         _axes(_stacked(blocks, names, name), "weights", name, None),
         names,
-        head=str(record["head"]) if record.get("head") in {*names, "mean"} else None,
+        head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
         mask="none" if record.get("mask") is None else record["mask"],
         mask_name=str(record.get("mask_name")),
         notes=texts(record, "notes", name) or (),

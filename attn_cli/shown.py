@@ -115,7 +115,7 @@ def _which(saved: Saved, settings: Settings) -> list[str]:
     layers = len(saved.weights)
     if layers == 1 or settings.layer is not None:
         return []
-    return [f"Layer {layers - 1}, the last of {layers}, is shown; --layer 0 to {layers - 2} shows another."]
+    return [f"Layer {layers - 1} of 0 to {layers - 1} is shown, the last: --layer N shows another."]
 
 
 def _sound(weights: Array, name: str, kept: list[int]) -> tuple[Array, list[str]]:
@@ -142,7 +142,7 @@ def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
     """Read a mask off the zeros: above the whole diagonal, at padding tokens, in whole rows of the layer."""
     n_q, n_k = found.weights.shape[1:]
     allowed = np.ones((n_q, n_k), np.bool_)
-    notes, name = [], saved.name
+    notes, name = [], "exact zeros"
     is_blind: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
     if _is_causal(saved):
         allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
@@ -152,7 +152,7 @@ def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
         allowed[:, padding] = False
         notes.append(f"{visible(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
     allowed[is_blind] = False
-    name = saved.name if len(padding) or is_blind.any() else name
+    name = "exact zeros" if len(padding) or is_blind.any() else name
     told = [f"{note}: masked (--mask none shows zeros)." for note in notes]
     return found._replace(
         allowed=None if allowed.all() else allowed, mask_name=name, notes=(*found.notes, *told)

@@ -1,0 +1,138 @@
+"""Word pieces make words, and attention between words is what attention between their pieces adds up to."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attn_cli import pieces
+
+CASES = {
+    "wordpiece": (
+        ["[CLS]", "the", "walk", "##ing", "##s", "##", "[MASK]", "don", "'", "t", "[SEP]", "[PAD]"],
+        ["[CLS]", "the", "walkings", "##", "[MASK]", "don", "'", "t", "[SEP]", "[PAD]"],
+    ),
+    "byte-level": (
+        ["<s>", "The", "Ġcaf", "Ã©", "Ġun", "like", "ly", ".", "ĠðŁĺ", "Ģ", "</s>"],
+        ["<s>", "The", "café", "unlikely.", "😀", "</s>"],
+    ),
+    "sentencepiece": (
+        ["▁The", "▁na", "ï", "ve", "▁", "cat", "▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "</s>"],
+        ["The", "naïve", "cat", "😀", "</s>"],
+    ),
+    "spaces": (["The", " cat", "s", " sat", "\n", "On"], ["The", "cats", "sat", "\n", "On"]),
+}
+
+
+def names(tokens):
+    return [word.name for word in pieces.words(tokens, pieces.scheme(tokens))]
+
+
+@pytest.mark.parametrize("scheme", CASES)
+def test_pieces_are_joined_as_their_marks_say(scheme):
+    tokens, expected = CASES[scheme]
+    assert pieces.scheme(tokens) == scheme
+    assert names(tokens) == expected
+    made = pieces.words(tokens, scheme)
+    assert [word.start for word in made] == list(np.cumsum([0, *(word.size for word in made)])[:-1])
+    assert sum(word.size for word in made) == len(tokens)
+
+
+def test_tokens_without_marks_are_words_as_they_are():
+    assert pieces.scheme(["un", "believ", "able"]) is None
+    assert names(["un", "believ", "able"]) == ["un", "believ", "able"]
+    assert names(["[CLS]", "<s>"]) == ["[CLS]", "<s>"]
+
+
+def test_a_piece_never_joins_a_special_token():
+    assert names(["[CLS]", "##ing", "the", "##m", "[SEP]", "##s"]) == [
+        "[CLS]",
+        "##ing",
+        "them",
+        "[SEP]",
+        "##s",
+    ]
+    assert names(["<|endoftext|>", "The", "Ġcat", "<|endoftext|>", "s"])[-2:] == ["<|endoftext|>", "s"]
+    assert names(["<\uff5cbegin▁of▁sentence\uff5c>", "▁a", "b"])[1:] == ["ab"]
+
+
+def test_a_heading_mark_in_byte_level_tokens_is_no_wordpiece():
+    assert names(["###", "ĠTitle", "Ġof", "ĠÅ", "ģ"]) == ["###", "Title", "of", "Ł"]
+
+
+def test_a_word_ends_with_its_line():
+    assert names(["Hi", "Ċ", "The", "Ġcat", "ĊĊ", "sat"]) == ["Hi", "Ċ", "The", "cat", "ĊĊ", "sat"]
+    assert names(["▁a", "<0x0A>", "b"]) == ["a", "<0x0A>", "b"]
+
+
+def test_bytes_that_are_no_text_keep_their_tokens_as_name():
+    assert names(["ĠÃ", "Ġcat"]) == ["ĠÃ", "cat"]
+    assert names(["▁x", "▁", "<0xFF>"]) == ["x", "▁<0xFF>"]
+    assert names(["Ġ汉", "Ġcat"]) == ["Ġ汉", "cat"], "no byte-level token at all"
+
+
+def test_blank_tokens_keep_a_name_that_can_be_seen():
+    assert names(["a", "Ġ", "Ġb"]) == ["a", "Ġ", "b"]
+    assert names(["a", "  ", " b"]) == ["a", "␣␣", "b"]
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),  # as they stand in GPT-2's vocabulary
+    [("Ã©", "é"), ("âĢĻ", "’"), ("âĢĶ", "—"), ("âĤ¬", "€"), ("æ±ī", "汉"), ("ÂŃx", "\u00adx"), ("Åģ", "Ł")],
+)
+def test_byte_level_tokens_are_read_as_the_bytes_that_they_are(token, text):
+    assert names(["Ġx", f"Ġ{token}", "y"]) == ["x", f"{text}y"]
+
+
+@pytest.mark.parametrize(
+    "token", ["[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<|im_start|>", "<bos>"]
+)
+def test_what_frames_a_text_is_special(token):
+    assert pieces.is_special(token)
+
+
+@pytest.mark.parametrize(
+    "token", ["[UNK]", "[MASK]", "<unk>", "cat", "[", "<", "<|", "s", "<b>", "[red]", ""]
+)
+def test_what_stands_for_a_word_is_not(token):
+    assert not pieces.is_special(token)
+
+
+def shares(rng, *shape):
+    made = rng.random(shape)
+    return made / made.sum(axis=-1, keepdims=True)
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 4), min_size=1, max_size=6), st.data())
+def test_joining_is_a_sum_over_keys_and_a_mean_over_queries_and_keeps_the_sum_of_rows(seed, sizes, data):
+    others = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    queries, keys = (
+        [pieces.Word(str(n), sum(run[:n]), size) for n, size in enumerate(run)] for run in (sizes, others)
+    )
+    weights = shares(np.random.default_rng(seed), 2, sum(sizes), sum(others))
+    joined = pieces.join(weights, queries, keys)
+    assert joined.shape == (2, len(sizes), len(others))
+    np.testing.assert_allclose(joined.sum(axis=-1), 1)
+    for h in range(2):
+        for a, query in enumerate(queries):
+            for b, key in enumerate(keys):
+                total = 0.0
+                for i in range(query.start, query.start + query.size):
+                    for j in range(key.start, key.start + key.size):
+                        total += weights[h, i, j]
+                assert joined[h, a, b] == pytest.approx(total / query.size)
+
+
+def test_joining_words_of_one_piece_changes_nothing():
+    weights = shares(np.random.default_rng(1), 3, 4, 4)
+    alone = [pieces.Word(str(n), n, 1) for n in range(4)]
+    np.testing.assert_array_equal(pieces.join(weights, alone, alone), weights)
+
+
+def test_a_word_may_look_where_any_of_its_pieces_may_so_that_causal_stays_causal():
+    words = [pieces.Word("a", 0, 2), pieces.Word("b", 2, 1), pieces.Word("c", 3, 3)]
+    joined = pieces.join_mask(np.tri(6, dtype=bool), words, words)
+    np.testing.assert_array_equal(joined, np.tri(3, dtype=bool))
+    window = np.abs(np.subtract.outer(range(6), range(6))) <= 1
+    expected = [[True, True, False], [True, True, True], [False, True, True]]
+    assert pieces.join_mask(window, words, words).tolist() == expected

@@ -1,0 +1,651 @@
+"""Weights that came from elsewhere: what `attn show` reads, what it makes of it, and what it refuses."""
+
+import importlib.util
+import io
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from attn_cli import tensors
+from tests.shell import attn, here, plain, shell, terminal
+from tests.test_schema import complaints, keeps_promises, read
+
+FOX = "The quick brown fox jumped over the lazy dog"
+CAT = ["[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]"]
+
+
+def shares(*shape, seed=0, mask=None):
+    """Weights as a softmax gives them: random scores, exp, divided by the row's sum; 0 where the mask is False."""
+    exps = np.exp(np.random.default_rng(seed).normal(0, 2, shape))
+    exps = exps if mask is None else exps * mask
+    return exps / exps.sum(axis=-1, keepdims=True)
+
+
+def saved(path, content):
+    """Write JSON, or an array, or several, as the file's name says; return the name."""
+    if path.suffix == ".npy":
+        np.save(path, content)
+    elif path.suffix == ".npz":
+        np.savez(path, **content)
+    elif path.suffix == ".safetensors":
+        with path.open("wb") as stream:
+            tensors.write_safetensors(stream, content, {})
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def record(*args, code=0):
+    ran = here("show", *args, "-f", "json")
+    assert ran.code == code, ran.err
+    if code:
+        return read(ran.err)["error"]
+    found = read(ran.out)
+    assert ran.err == "" and complaints(found) == []
+    assert found["kind"] == "show"
+    return found
+
+
+def refused(*args, code=65):
+    ran = here("show", *args)
+    assert (ran.code, ran.out) == (code, "") and ran.err.count("\n") == 1
+    return ran.err
+
+
+def close(found, expected):
+    np.testing.assert_allclose(np.array(found, float), expected, rtol=0, atol=1e-12)
+
+
+# attn's own JSON
+
+
+def test_what_attn_prints_can_be_piped_into_show():
+    ran = shell(f'attn self "{FOX}" -f json --steps | attn show -')
+    assert (ran.code, ran.err) == (0, "")
+    table = attn("self", FOX).out
+    assert ran.out.splitlines()[:13] == table.splitlines()[:13]
+    assert "given by standard input" in ran.out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("self", FOX),
+        ("self", FOX, "-e", "random", "--heads", "2", "-t", "0.5"),
+        ("self", FOX, "--score", "cosine", "-e", "random", "--dim", "6", "--heads", "3", "--head", "mean"),
+        ("self", "zzxq likes coffee.", "-p", "identity", "--heads", "2", "--head", "all"),
+        ("self", "zzxq likes coffee."),
+        ("masked", FOX, "--head", "subject"),
+        ("cross", "she likes", "coffee she"),
+        ("self", FOX, "-q", "the"),
+        ("masked", FOX, "-q", "fox", "--mask", "window:1"),
+        ("cross", "a b c", "d e", "-e", "random", "--mask", "causal-bottom-right"),
+        ("example", "coffee", "--layout", "out-in"),
+        ("example", "day1", "--mask", "causal", "-q", "q1"),
+    ],
+    ids=" ".join,
+)
+def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_path):
+    for steps in ((), ("--steps",)):
+        told = read(here(*args, "-f", "json", *steps).out)
+        again = record(saved(tmp_path / "a.json", told), *steps)
+        for name in ("weights", "mask", "query_tokens", "key_tokens", "summary", "head"):
+            assert again[name] == told[name], name
+        for name in ("unknown", "dropped"):
+            assert again[name] == told[name]
+        assert again["embedding"]["source"] == again["projection"]["source"] == "given"
+        assert set(told["notes"]) <= set(again["notes"])
+        assert [head["name"] for head in again["heads"]] == [head["name"] for head in told["heads"]]
+        for head, before in zip(again["heads"], told["heads"], strict=True):
+            assert head["weights"] == before["weights"]
+            for name in set(before) - {"name"} if steps else ():
+                restricted = name.startswith("position_") and "-q" in args
+                if before[name] is not None and not restricted:
+                    np.testing.assert_allclose(
+                        np.array(head[name], float), np.array(before[name], float), rtol=1e-6, atol=1e-6
+                    )
+        if steps:
+            assert (again["score"], again["scale"]) == (told["score"], told["scale"])
+            assert again["temperature"] == told["temperature"]
+        else:
+            assert again["score"] is again["scale"] is again["temperature"] is again["output"] is None
+        if args[0] != "example" and "-q" not in args:
+            keeps_promises(again)
+
+
+def test_a_record_with_steps_keeps_its_arithmetic(tmp_path):
+    path = saved(tmp_path / "a.json", here("self", FOX, "-f", "json", "--steps").out)
+    shown, own = (here(*command, "-q", "jumped").out for command in (("show", path), ("self", FOX)))
+    part = own[own.index("One row by hand") : own.index("The weights")]
+    assert "position = " in part and part in shown
+    assert "6. Values" in here("show", path, "--steps").out
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("k", lambda head: head["k"][0].__setitem__(0, 9.5)),
+        ("W_v", lambda head: head["W_v"][0].__setitem__(0, 9.5)),
+        ("scores", lambda head: head.update(scores=[[1.0]])),
+        ("output", lambda head: head["output"][1].__setitem__(0, 9.5)),
+        ("q", lambda head: head.update(q=None)),
+        ("v", lambda head: head.update(v=[[1.0, 2.0]])),
+    ],
+)
+def test_steps_that_do_not_lead_to_the_weights_are_left_out_and_said_to_be(name, change, tmp_path):
+    told = read(here("example", "coffee", "-f", "json", "--steps").out)
+    change(told["heads"][0])
+    again = record(saved(tmp_path / "a.json", told))
+    close(again["weights"], told["weights"])
+    assert again["score"] is None
+    assert sum("do not lead to its weights" in note for note in again["notes"]) == 1
+    assert "no arithmetic" in here("show", str(tmp_path / "a.json"), "-q", "she").out
+
+
+def test_one_record_of_json_lines_is_read_and_of_several_it_is_said_how_to_take_one(tmp_path):
+    line = here("self", "she likes coffee", "-f", "jsonl").out
+    assert record(saved(tmp_path / "a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]
+    assert "2 records" in refused(saved(tmp_path / "b.jsonl", line * 2))
+
+
+def test_records_without_weights_are_refused_with_the_way_out(tmp_path):
+    links = here("self", FOX, "--top", "2", "-f", "json").out
+    assert "without --top" in refused(saved(tmp_path / "a.json", links))
+    nearest = here("vectors", "nearest", "cat", "-f", "json").out
+    assert "'nearest'" in refused(saved(tmp_path / "a.json", nearest))
+    error = here("self", "x", "--head", "nobody", "-f", "json").err
+    assert "an error of attn: There is no head 'nobody'" in refused(saved(tmp_path / "a.json", error))
+
+
+# Arrays: their axes, layers, heads, batches
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".json", ".npz", ".safetensors"])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4, 3), (3, 2, 3, 3), (3, 1, 2, 3, 3)], ids=str)
+def test_the_axes_are_layers_heads_queries_keys(shape, suffix, tmp_path):
+    weights = shares(*shape)
+    content = {".npy": weights, ".json": weights.tolist()}.get(suffix, {"attentions": weights})
+    path = saved(tmp_path / f"a{suffix}", content)
+    whole = (weights[:, 0] if len(shape) == 5 else weights).reshape((-1, *shape[-2:]))
+    layers, heads = (3, 2) if len(shape) > 3 else (1, whole.shape[0])
+    whole = whole.reshape(layers, heads, *shape[-2:])
+    close(record(path)["weights"], whole[-1, 0])
+    close(record(path, "--head", "mean")["weights"], whole[-1].mean(axis=0))
+    found = record(path, "--head", "all", "--layer", str(layers - 1))["heads"]
+    assert [head["name"] for head in found] == [str(h) for h in range(heads)]
+    close([head["weights"] for head in found], whole[-1])
+    close(record(path, "--layer", "0", "--head", str(heads - 1))["weights"], whole[0, -1])
+    assert f"Its layers are 0 to {layers - 1}" in refused(path, "--layer", "3", code=2) or layers == 1
+
+
+def test_halves_and_whole_numbers_are_weights_too(tmp_path):
+    weights = shares(2, 5, 5).astype(np.float16)
+    close(record(saved(tmp_path / "a.npy", weights))["weights"], weights[0].astype(float))
+    found = record(saved(tmp_path / "b.npy", np.array([[0, 1, 0], [0, 0, 1]])))
+    assert found["weights"] == [[0, 1, 0], [0, 0, 1]]
+
+
+def test_a_batch_of_several_texts_is_asked_which(tmp_path):
+    weights = shares(2, 3, 2, 4, 4)
+    path = saved(tmp_path / "a.npy", weights)
+    assert "(2, 3, 2, 4, 4)" in refused(path) and "--batch N" in refused(path)
+    close(record(path, "--batch", "2", "--head", "1")["weights"], weights[1, 2, 1])
+    assert "0 to 2" in refused(path, "--batch", "3", code=2)
+    assert "has no batch" in refused(saved(tmp_path / "b.npy", weights[0, 0]), "--batch", "1", code=2)
+
+
+def test_layers_saved_one_by_one_are_put_in_the_order_of_their_numbers(tmp_path):
+    layers = {f"layer_{n}": shares(1, 2, 3, 3, seed=n) for n in range(11)}
+    path = saved(tmp_path / "a.npz", dict(sorted(layers.items())) | {"tokens": np.array(["a", "b", "c"])})
+    assert sorted(layers)[2] == "layer_10"
+    found = record(path, "--layer", "9", "--head", "1")
+    close(found["weights"], layers["layer_9"][0, 1])
+    assert found["query_tokens"] == ["a", "b", "c"] and found["projection"]["layer"] == 9
+    close(record(path, "--array", "layer_10")["weights"], layers["layer_10"][0, 0])
+    np.savez(tmp_path / "b.npz", *layers.values())
+    close(record(str(tmp_path / "b.npz"))["weights"], layers["layer_10"][0, 0])
+    del layers["layer_4"]
+    assert "lacks a layer" in refused(saved(tmp_path / "c.npz", layers))
+    layers["layer_4"] = shares(1, 2, 3, 4)
+    assert "(1, 2, 3, 4)" in refused(saved(tmp_path / "d.npz", layers))
+
+
+def test_of_several_arrays_one_is_to_be_named(tmp_path):
+    arrays = {"encoder_attentions": shares(2, 1, 2, 3, 3), "cross_attentions": shares(2, 1, 2, 4, 3)}
+    path = saved(tmp_path / "a.npz", arrays)
+    assert "encoder_attentions, cross_attentions" in refused(path)
+    close(record(path, "--array", "cross_attentions")["weights"], arrays["cross_attentions"][1, 0, 0])
+    assert "It has encoder_attentions" in refused(path, "--array", "x", code=2)
+    found = record(saved(tmp_path / "b.json", {"weights": [[1]], "loss": 0.5}))
+    assert found["notes"][0].endswith("b.json: loss.")
+
+
+def test_standard_input_may_be_binary(tmp_path):
+    weights = shares(2, 3, 3)
+    stream = io.BytesIO()
+    np.save(stream, weights)
+    ran = attn("show", "-", "--head", "1", "-f", "json", input=stream.getvalue())
+    close(read(ran.out)["weights"], weights[1])
+    ran = attn("show", input='{"weights": [[0.25, 0.75]], "tokens": ["a"], "context_tokens": ["b", "c"]}')
+    assert ran.code == 0 and ".250 .750" in ran.out
+
+
+# Refused: one line, with the place and the way out
+
+
+def test_a_pickle_is_never_read(tmp_path):
+    class Loud:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "obeyed"),)
+
+    (tmp_path / "a.pt").write_bytes(pickle.dumps(Loud()))
+    assert "pickle" in refused(str(tmp_path / "a.pt"))
+    with zipfile.ZipFile(tmp_path / "b.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(Loud()))
+    assert "torch.stack" in refused(str(tmp_path / "b.pt"))
+    np.save(tmp_path / "c.npy", np.array([Loud()], dtype=object), allow_pickle=True)
+    assert "could run code" in refused(str(tmp_path / "c.npy"))
+    assert not (tmp_path / "obeyed").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "is empty"),
+        ("hello", "neither JSON nor"),
+        ("[[1, 0], [0, 1]", "not JSON"),
+        ("[]", "shape (0,)"),
+        ("[[]]", "shape (1, 0)"),
+        ("[1, 2]", "shape (2,)"),
+        ("[[1, 0], [1]]", "[0] has 2 numbers, [1] 1 numbers"),
+        ("[[[1, 0], [1, 0]], [[0, 1], 3]]", "[1][0] has 2 numbers, [1][1] no list"),
+        ('[["a"]]', 'not a block of numbers: "a" stands at [0][0]'),
+        ("[[0.5, null]]", "null stands at [0][1]"),
+        ("{}", "holds no weights"),
+        ('{"weights": "x"}', "not a block of numbers"),
+        ('{"scores": [1]}', "holds no weights: scores"),
+        ('{"weights": [[1]], "tokens": "the"}', "should be a list of tokens"),
+        ('{"weights": [[1]], "tokens": [""]}', "token 0 is empty"),
+        ('{"weights": [[1]], "tokens": [3]}', "token 0 is not a string"),
+        ('{"weights": [[1]], "tokens": ["a", "b"]}', "holds 2 tokens"),
+        ('{"weights": [[1]], "mask": [[true, false]]}', "shape (1, 2)"),
+        ('{"weights": [[0.5, 0.5]], "mask": [[true, false]]}', "off from key 1 (k1), but its weight there is 0.5"),
+        ("[[0.5, 0.5], [1.5, -0.5]]", "head 0, query 1, key 0 is 1.5"),
+        ("[[[1, 0]], [[2, -1]]]", "head 1, query 0, key 0 is 2"),
+        ("[[0.5, Infinity]]", "query 0, key 1 is inf"),
+        ("[[0.5, NaN]]", "query 0, key 1 is nan"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"schema": "attn/1", "kind": "self"}', "'self', which has no weights"),
+        ('{"schema": "attn/1", "weights": [[1]], "heads": [{"name": "a"}]}', "not a block of numbers"),
+    ],
+)  # fmt: skip
+def test_what_is_no_attention_is_refused_in_one_line_that_says_where(content, told, tmp_path):
+    args = ("--head", "all") if "2, -1" in content else ()
+    assert told in refused(saved(tmp_path / "a.json", content), *args)
+
+
+def test_other_files_and_options_are_refused(tmp_path):
+    assert "No such file" in refused(str(tmp_path / "a.npy"), code=66)
+    assert "a directory" in refused(str(tmp_path), code=66)
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    assert "not a sound .npy" in refused(str(tmp_path / "a.npy"))
+    path = saved(tmp_path / "b.json", "[[1, 0], [0.5, 0.5]]")
+    assert "goes with --hide-special" in refused(path, "--renormalize", code=2)
+    for option in ("--join-pieces", "--hide-special"):
+        assert "Give --tokens" in refused(path, option, code=2)
+    for name in ("numpy", "torch", "keras"):
+        assert "weights alone" in refused(path, "-f", f"code:{name}", code=2)
+    assert "no head 'x'" in refused(path, "--head", "x", code=2)
+    assert "no token 'z'" in refused(path, "-q", "z", code=2)
+    assert "No such option" in refused(path, "--temperature", "2", code=2)
+    own = saved(tmp_path / "c.json", here("self", "a b", "-f", "json").out)
+    assert "attn's own JSON" in refused(own, "--batch", "0", code=2)
+
+
+def test_nothing_to_read_on_a_terminal_is_help():
+    ran = terminal("show")
+    assert ran.code == 2 and "Usage: attn show" in ran.out and "There is no file." in ran.out
+    assert "Standard input is empty." in here("show", "-").err
+
+
+# Tokens
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("The cat  sat", None),
+        ('["The", "cat", "sat"]', None),
+        ("t.json", '["The", "cat", "sat"]'),
+        ("t.txt", '["The", "cat", "sat"]'),
+        ("t.txt", "The\ncat\nsat\n"),
+        ("t.txt", "\ufeffThe\r\ncat\r\nsat"),
+        ("my tokens.txt", "The\ncat\nsat\n"),
+    ],
+)
+def test_tokens_are_typed_or_stand_in_a_file(value, content, at):
+    if content is not None:
+        (at / value).write_text(content, encoding="utf-8")
+    found = record(saved(at / "a.npy", shares(3, 3)), "--tokens", value)
+    assert found["query_tokens"] == found["key_tokens"] == ["The", "cat", "sat"]
+    assert found["query_ids"] == [0, 1, 2]
+
+
+def test_typed_special_tokens_are_no_json_and_a_slash_between_words_is_no_file(tmp_path):
+    path = saved(tmp_path / "a.npy", shares(3, 3))
+    assert record(path, "--tokens", "[CLS] and/or [SEP]")["query_tokens"] == ["[CLS]", "and/or", "[SEP]"]
+
+
+def test_a_file_of_one_token_a_line_may_hold_spaces_and_none_that_is_empty(at):
+    path = saved(at / "a.npy", shares(3, 3))
+    (at / "t.txt").write_text("New York\n is\nbig\n")
+    assert record(path, "--tokens", "t.txt")["query_tokens"] == ["New York", " is", "big"]
+    (at / "t.txt").write_text("a\n\nb\n")
+    assert "token 1 is empty" in refused(path, "--tokens", "t.txt")
+    (at / "t.json").write_text('{"a": 1}')
+    assert "no JSON list" in refused(path, "--tokens", "t.json")
+    assert "No such file" in refused(path, "--tokens", "u.txt", code=66)
+    assert "holds no token" in refused(path, "--tokens", " ", code=2)
+
+
+def test_a_wrong_number_of_tokens_names_both_numbers(tmp_path):
+    path = saved(tmp_path / "a.npy", shares(2, 5, 7))
+    told = refused(path, "--tokens", "The cat sat")
+    assert "3 tokens" in told and "5 queries (rows)" in told and "[CLS]" in told
+    told = refused(path, "--context-tokens", "a b c d e f g h")
+    assert "8 tokens" in told and "7 keys (columns)" in told
+    found = record(path, "--tokens", "a b c d e", "--context-tokens", "f g h i j k l")
+    assert (found["query_tokens"], found["key_tokens"]) == (list("abcde"), list("fghijkl"))
+    assert record(path, "--tokens", "a b c d e")["key_tokens"][0] == "k0"
+
+
+def test_without_tokens_queries_and_keys_are_numbered(tmp_path):
+    found = record(saved(tmp_path / "a.npy", shares(2, 2)))
+    assert (found["query_tokens"], found["key_tokens"]) == (["q0", "q1"], ["k0", "k1"])
+    assert found["query_ids"] is None
+    assert here("show", str(tmp_path / "a.npy")).out.startswith("Attention: 2 queries")
+    assert here("show", str(tmp_path / "a.npy"), "--tokens", "a b").out.startswith("Self-attention: 2")
+
+
+def test_what_is_typed_beats_the_tokens_in_the_file(tmp_path):
+    path = saved(tmp_path / "a.json", {"weights": [[0.5, 0.5], [1, 0]], "tokens": ["a", "b"]})
+    assert record(path)["key_tokens"] == ["a", "b"]
+    assert record(path, "--tokens", "c d")["key_tokens"] == ["c", "d"]
+    found = record(path, "--context-tokens", "c d")
+    assert (found["query_tokens"], found["key_tokens"]) == (["a", "b"], ["c", "d"])
+
+
+# Masks
+
+
+def test_zeros_above_every_diagonal_are_masked_and_said_to_be(tmp_path):
+    weights = shares(2, 2, 4, 4, mask=np.tri(4))
+    path = saved(tmp_path / "a.npy", weights)
+    found = record(path, "--head", "all")
+    assert found["mask_name"] == "causal" and found["mask"] == np.tri(4, dtype=bool).tolist()
+    assert sum("as under a causal mask" in note for note in found["notes"]) == 1
+    out = here("show", path).out
+    assert out.startswith("Masked attention") and "–" in out and " .000" not in out
+    assert here("show", path, "-f", "csv").out.splitlines()[1].endswith(",,,")
+    assert record(path, "--mask", "none")["mask"] is None
+    weights[0, 1, 0, 1] = 1e-30
+    assert record(saved(tmp_path / "b.npy", weights))["mask"] is None
+
+
+def test_zeros_that_need_no_mask_are_zeros(tmp_path):
+    for weights in (np.eye(3), [[0, 1], [0, 1]], [[1]], [[0.5, 0.5, 0]]):
+        assert record(saved(tmp_path / "a.npy", np.array(weights)))["mask"] is None
+
+
+def test_keys_of_padding_that_get_nothing_are_masked(tmp_path):
+    allowed = np.array([[1, 1, 1, 0, 0]] * 5)
+    path = saved(tmp_path / "a.npy", shares(2, 5, 5, mask=allowed))
+    found = record(path, "--tokens", "<s> a </s> <pad> <pad>")
+    assert found["mask"] == allowed.astype(bool).tolist()
+    assert any("<pad> gets exactly 0" in note for note in found["notes"])
+    assert record(path, "--tokens", "a b c d e")["mask"] is None, "words may get nothing"
+    assert record(path, "--tokens", "<s> a </s> <pad> <pad>", "--hide-special")["mask"] is None
+
+
+def test_a_mask_is_named_by_hand_or_by_file_and_must_be_kept(at):
+    window = np.abs(np.subtract.outer(range(4), range(4))) <= 1
+    path = saved(at / "a.npy", shares(4, 4, mask=window))
+    found = record(path, "--mask", "window:1")
+    assert (found["mask_name"], found["mask"]) == ("window:1", window.tolist())
+    assert "off from key 1" in refused(path, "--mask", "window:0")
+    (at / "m.json").write_text(json.dumps((~window).tolist()))
+    assert record(path, "--mask", "m.json", "--mask-true", "blocked")["mask"] == window.tolist()
+    assert "--mask-true" in refused(path, "--mask", "m.json", code=2)
+    in_file = {"weights": shares(4, 4, mask=window).tolist(), "mask": window.tolist()}
+    found = record(saved(at / "b.json", in_file))
+    assert (found["mask_name"], found["mask"]) == ("as given", window.tolist())
+
+
+def test_rows_of_nan_are_fully_masked_rows_and_never_printed(at):
+    weights = shares(2, 3, 3)
+    weights[:, 1] = np.nan
+    saved(at / "a.npy", weights)
+    found = record("a.npy")
+    assert found["weights"][1] == [0, 0, 0] and found["mask"][1] == [False] * 3
+    assert found["mask_name"] == "exact zeros"
+    assert any("1 query has NaN" in note for note in found["notes"])
+    assert any("fully masked row: q1 (1)" in note for note in found["notes"])
+    for format in ("table", "bars", "markdown", "csv"):
+        assert "nan" not in here("show", "a.npy", "-f", format).out
+    weights[1, 1] = 1 / 3
+    found = record(saved(at / "b.npy", weights))
+    assert found["mask"] is None and found["weights"][1] == [0, 0, 0], "another head looks"
+
+
+def test_rows_that_do_not_sum_to_one_are_counted_and_shown_as_they_are(tmp_path):
+    weights = shares(2, 3, 3)
+    weights[1, 0] *= 0.5
+    weights[1, 2] *= 0.9
+    path = saved(tmp_path / "a.npy", weights)
+    found = record(path, "--head", "1")
+    close(found["weights"], weights[1])
+    assert "2 of 3 rows do not sum to one but to 0.500 to 0.900, and are shown as they are." in found["notes"]
+    assert not record(path, "--head", "0")["notes"]
+    assert "2 of 6 rows" in here("show", path, "--head", "all", "-f", "csv").err
+    assert " 0.500\n" in here("show", path, "--head", "1").out
+
+
+# Pieces and special tokens
+
+
+def joined(weights, runs):
+    """Attention between words in plain loops: a sum over the keys' pieces, a mean over the queries'."""
+    return [[sum(weights[i][j] for i in a for j in b) / len(a) for b in runs] for a in runs]
+
+
+RUNS = [[0], [1], [2, 3], [4, 5], [6], [7]]
+
+
+def test_pieces_are_joined_on_request(tmp_path):
+    weights = shares(3, 2, 8, 8)
+    path = saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(CAT)})
+    assert record(path)["query_tokens"] == CAT
+    found = record(path, "--join-pieces", "--layer", "1", "--head", "1")
+    assert (
+        found["query_tokens"] == found["key_tokens"] == ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
+    )
+    close(found["weights"], joined(weights[1, 1], RUNS))
+    close(np.sum(found["weights"], axis=1), 1)
+    assert any("8 tokens made 6 words" in note for note in found["notes"])
+    keeps_promises(found)
+
+
+def test_a_mask_is_joined_with_its_weights(tmp_path):
+    weights = shares(8, 8, mask=np.tri(8))
+    path = saved(tmp_path / "a.json", {"weights": weights.tolist(), "tokens": CAT})
+    found = record(path, "--join-pieces", "--hide-special")
+    assert found["mask_name"] == "causal" and found["mask"] == np.tri(4, dtype=bool).tolist()
+    close(found["weights"], np.array(joined(weights, RUNS))[1:5, 1:5])
+    near = np.abs(np.subtract.outer(range(8), range(8))) <= 2
+    path = saved(tmp_path / "b.json", {"weights": shares(8, 8, mask=near).tolist(), "tokens": CAT})
+    found = record(path, "--join-pieces", "--mask", "window:2")
+    assert found["mask_name"] == "window:2 of all tokens"
+    keeps_promises(found)
+
+
+@pytest.mark.parametrize("renormalize", [False, True])
+def test_special_tokens_are_hidden_on_request_and_it_is_said_how_much_went_with_them(renormalize, tmp_path):
+    weights = shares(2, 8, 8)
+    path = saved(tmp_path / "a.json", {"weights": weights.tolist(), "tokens": CAT})
+    option = "--renormalize" if renormalize else "--no-renormalize"
+    found = record(path, "--hide-special", option, "--head", "1")
+    left = weights[1, 1:7, 1:7]
+    hidden = float(np.mean([1 - sum(row) for row in left]))
+    close(found["weights"], [row / sum(row) for row in left] if renormalize else left)
+    assert found["key_tokens"] == CAT[1:7]
+    how = "renormalised" if renormalize else "not renormalised"
+    assert (
+        f"Hidden: [CLS], [SEP], with {hidden:.1%} of a row's weight on average. Rows are {how}."
+        in found["notes"]
+    )
+
+
+def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_counted(tmp_path):
+    content = {"weights": [[1, 0, 0], [1, 0, 0], [0.5, 0.25, 0.25]], "tokens": ["<s>", "a", "b"]}
+    found = record(saved(tmp_path / "a.json", content), "--hide-special", "--renormalize", "--mask", "none")
+    assert found["weights"] == [[0, 0], [0.5, 0.5]]
+    assert "1 row gave all to hidden tokens: zeros are left." in found["notes"]
+
+
+def test_without_pieces_or_special_tokens_it_is_said_that_nothing_changed(tmp_path):
+    weights = shares(2, 2)
+    path = saved(tmp_path / "a.npy", weights)
+    found = record(path, "--tokens", "a b", "--join-pieces", "--hide-special")
+    close(found["weights"], weights)
+    assert [note[:8] for note in found["notes"]] == ["No token", "No token"]
+    assert "Nothing is left" in refused(path, "--tokens", "[CLS] [SEP]", "--hide-special")
+
+
+# Screens
+
+
+@pytest.mark.parametrize("format", ["table", "bars", "markdown", "csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("args", [(), ("--head", "all"), ("-q", "[b]"), ("--top", "2"), ("--steps",)])
+def test_every_screen_is_inert_whatever_the_tokens_are(format, args, tmp_path):
+    tokens = ["[b]", "\x1b[31m", "\u202e", "=1+1", "</td>", "😀", "x" * 5000, "\ud800", "Ġ"]
+    path = tmp_path / "[red]\x1b.json"
+    saved(path, {"weights": shares(2, 9, 9).tolist(), "tokens": tokens})
+    ran = here("show", str(path), "-f", format, *args, "--width", "60")
+    assert ran.code == 0
+    assert "\x1b" not in ran.out + ran.err and "\u202e" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_screen_fits_and_cuts_no_number(width, tmp_path):
+    path = saved(tmp_path / "a.json", {"weights": shares(4, 24, 24).tolist(), "tokens": [*CAT * 3]})
+    for args in ((), ("--head", "all"), ("--join-pieces", "--hide-special")):
+        ran = here("show", path, "--width", str(width), *args, env={"LC_ALL": "C"})
+        assert ran.code == 0 and "0.…" not in ran.out
+        assert all(len(line) <= width for line in plain(ran.out).splitlines())
+
+
+def test_the_screen_claims_nothing_of_scores(tmp_path):
+    path = saved(tmp_path / "a.npy", shares(2, 2))
+    for args in ((), ("--steps",), ("-q", "q0"), ("-f", "bars")):
+        out = here("show", path, *args).out
+        assert "Weights given by" in out and "no mask; head 0 of" not in out
+        assert not [word for word in ("scale", "softmax", "sqrt", "W:") if word in out]
+    assert "There are no steps to show" in here("show", path, "--steps").out
+
+
+def test_a_large_matrix_keeps_each_rows_strongest_links(tmp_path):
+    weights = shares(2, 1001, 1001).astype(np.float32)
+    path = saved(tmp_path / "a.npy", weights)
+    found = record(path, "--head", "mean", "--top", "3")
+    assert found["condensed"] and found["weights"] is None
+    expected = weights.astype(float).mean(axis=0)
+    for i in (0, 500, 1000):
+        best = sorted(range(1001), key=lambda j: -expected[i, j])[:3]
+        assert [key for query, key, _ in found["links"] if query == i] == best
+        close([weight for query, _, weight in found["links"] if query == i], expected[i, best])
+    close(record(path, "-q", "q7", "--full")["weights"], weights[0, 7:8])
+
+
+# transformers: a model's own attention
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The attention of a small random BERT and a small random GPT-2, as transformers returns it, and their files."""
+    if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("torch") is None:
+        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
+            pytest.fail("transformers is required here, and is not installed.")
+        pytest.skip("transformers is not installed.")
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizer, GPT2Config, GPT2Model
+
+    folder = tmp_path_factory.mktemp("model")
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s walk ##ing home"
+    (folder / "vocab.txt").write_text("\n".join(words.split()))
+    torch.manual_seed(0)
+    small = {"num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 8}
+    bert = BertModel._from_config(
+        BertConfig(vocab_size=11, initializer_range=1.0, **small), attn_implementation="eager"
+    )
+    size = {"vocab_size": 9, "n_embd": 16, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
+    gpt = GPT2Model._from_config(GPT2Config(initializer_range=1.0, **size), attn_implementation="eager")
+    texts = BertTokenizer(str(folder / "vocab.txt"))(
+        ["the cats walking home", "the cat"], padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        both = torch.stack(bert.eval()(**texts, output_attentions=True).attentions).numpy()
+        one = {name: values[:1] for name, values in texts.items()}
+        first = torch.stack(bert(**one, output_attentions=True).attentions).numpy()
+        causal = gpt.eval()(input_ids=torch.arange(9)[None], output_attentions=True).attentions
+    np.save(folder / "both.npy", both)
+    np.save(folder / "first.npy", first)
+    np.savez(folder / "gpt.npz", *[layer.numpy() for layer in causal])
+    tokenizer = BertTokenizer(str(folder / "vocab.txt"))
+    for n, name in enumerate(("first", "second")):
+        tokens = tokenizer.convert_ids_to_tokens(texts["input_ids"][n])
+        (folder / f"{name}.json").write_text(json.dumps(tokens))
+    return folder, both, first, torch.stack(causal).numpy()
+
+
+def test_attention_saved_from_transformers_is_shown_with_its_tokens(model):
+    folder, _, first, _ = model
+    args = (str(folder / "first.npy"), "--tokens", str(folder / "first.json"))
+    for layer in range(3):
+        for head in range(2):
+            found = record(*args, "--layer", str(layer), "--head", str(head))
+            assert found["query_tokens"] == found["key_tokens"] == CAT
+            close(found["weights"], first[layer, 0, head])
+    close(record(*args)["weights"], first[2, 0, 0])
+    close(record(*args, "--head", "mean")["weights"], first[2, 0].astype(float).mean(axis=0))
+    found = record(*args, "--join-pieces")
+    assert found["query_tokens"] == ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
+    close(found["weights"], joined(first[2, 0, 0].astype(float), RUNS))
+    assert "not sum to one" not in str(found["notes"])
+    assert "walking" in here("show", *args, "--join-pieces", "--hide-special").out
+
+
+def test_padding_of_a_batch_from_transformers_is_masked(model):
+    folder, both, _, _ = model
+    args = (str(folder / "both.npy"), "--batch", "1", "--tokens", str(folder / "second.json"))
+    found = record(*args)
+    assert found["key_tokens"] == ["[CLS]", "the", "cat", "[SEP]", *["[PAD]"] * 4]
+    close(found["weights"], both[2, 1, 0])
+    assert found["mask"] == [[True] * 4 + [False] * 4] * 8
+    assert record(*args, "--hide-special")["key_tokens"] == ["the", "cat"]
+
+
+def test_a_causal_model_of_transformers_is_shown_with_its_mask(model):
+    folder, _, _, causal = model
+    tokens = ["The", "Ġcaf", "Ã©", "Ġis", "Ġun", "like", "ly", ".", "<|endoftext|>"]
+    args = (str(folder / "gpt.npz"), "--tokens", json.dumps(tokens))
+    found = record(*args, "--head", "3", "--layer", "0")
+    close(found["weights"], causal[0, 0, 3])
+    assert (found["mask_name"], found["query_tokens"]) == ("causal", tokens)
+    found = record(*args, "--join-pieces", "--hide-special", "--head", "3", "--layer", "0")
+    assert found["query_tokens"] == ["The", "café", "is", "unlikely."]
+    runs = [[0], [1, 2], [3], [4, 5, 6, 7], [8]]
+    close(found["weights"], np.array(joined(causal[0, 0, 3].astype(float), runs))[:4, :4])
