@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, read_bytes
 from attn_cli.matrices import json_of
-from attn_cli.visible import visible
+from attn_cli.visible import as_utf8, visible
 
 MOST_BYTES = 1 << 28
 
@@ -19,6 +19,7 @@ def typed_tokens(value: str, option: str) -> tuple[str, ...]:
     """Return the tokens that an option's value states: words between spaces, a JSON list, or a file of either."""
     if looks_like_file(value) and (not re.search(r"\s", value) or os.path.isfile(value)):
         return _tokens_file(value)
+    value = as_utf8(value)
     listed = _json_list(value)
     tokens = tuple(value.split()) if listed is None else strings(listed, option)
     if not tokens:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attn_cli.axes import axes, block, stacked
 from attn_cli.errors import InputError, UsageError
 from attn_cli.labels import texts
 from attn_cli.matrices import json_of, spoken
@@ -68,7 +68,7 @@ def read_saved(data: bytes, name: str, array: str | None = None, batch: int | No
             raise UsageError(f"{option} goes with arrays; {name} is attn's own JSON.", option=option)
         return _own(record, name)
     key, found = _chosen(record, name, array)
-    weights = _axes(found, key, name, batch)
+    weights = axes(found, key, name, batch)
     known = {*key.split(", "), *LABELS, "mask"}
     ignored = [visible(other) for other in record if other not in known]
     query_tokens = texts(record, "query_tokens", name) or texts(record, "tokens", name)
@@ -160,8 +160,8 @@ def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[s
     if len(named) == 1:
         return named[0], record[named[0]]
     if layers := _layers(candidates, name):
-        block = _stacked([_block(record[key], key, name) for key in layers], layers, name)
-        return ", ".join(layers), block[:, np.newaxis] if block.ndim == 3 else block
+        found = stacked([block(record[key], key, name) for key in layers], layers, name)
+        return ", ".join(layers), found[:, np.newaxis] if found.ndim == 3 else found
     if named:
         raise InputError(f"{name} holds several arrays: {_listed(named)}.", "--array NAME takes one of them.")
     if lone := next((key for key in NAMES if record.get(key) is not None), None):
@@ -200,73 +200,6 @@ def _layers(names: list[str], name: str) -> list[str]:
     return ordered
 
 
-def _stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArray[Any]:
-    """Return arrays of one shape as one array, with an axis before."""
-    for other, part in zip(names, parts, strict=True):
-        if part.shape != parts[0].shape:
-            raise InputError(
-                f"{name}: {visible(names[0])} has shape {parts[0].shape}, {visible(other)} {part.shape}.",
-                "All need the same tokens; --array NAME takes one array.",
-            )
-    return np.stack(parts)
-
-
-def _axes(value: object, key: str, name: str, batch: int | None) -> NDArray[Any]:
-    """Return weights as (layers, heads, n_q, n_k).
-
-    Two axes are a matrix, three its heads, four the layers; five are (layers, batch, heads, n_q, n_k), as
-    `torch.stack(outputs.attentions)` has them.
-    """
-    block = _block(value, key, name)
-    if not 2 <= block.ndim <= 5 or 0 in block.shape:
-        raise InputError(
-            f"{name}: {visible(key)} has shape {block.shape}.",
-            "Weights are (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), and no axis is empty.",
-        )
-    if block.ndim < 5:
-        if batch:
-            raise UsageError(
-                f"--batch {batch}: {name} has no batch: its shape is {block.shape}.", option="--batch"
-            )
-        return block.reshape((1,) * (4 - block.ndim) + block.shape)
-    texts = block.shape[1]
-    if batch is None and texts > 1:
-        raise InputError(
-            f"{name} has shape {block.shape}: (layers, batch, heads, n_q, n_k) with {texts} texts.",
-            f"--batch N takes one of them, 0 to {texts - 1}.",
-        )
-    if batch is not None and not 0 <= batch < texts:
-        raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {texts - 1}.", "--batch")
-    return block[:, batch or 0]
-
-
-def _block(value: object, key: str, name: str) -> NDArray[Any]:
-    """Return numbers as an array, or refuse them, saying where they go wrong."""
-    try:
-        block = np.asarray(value)
-    except ValueError:
-        block = np.array(None)
-    if block.dtype.kind not in "iufb":
-        place = _crooked(value)
-        raise InputError(
-            f"{name}: {visible(key)} is not a block of numbers{place}.", "Give rows of equally many numbers."
-        )
-    return block
-
-
-def _crooked(value: object, at: str = "") -> str:
-    """Return, in words, the first place where nested lists are no block of numbers."""
-    if not isinstance(value, list):
-        is_number = isinstance(value, (int, float))
-        return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"
-    lengths = [len(part) if isinstance(part, list) else -1 for part in value]
-    for place, length in enumerate(lengths):
-        if length != lengths[0]:
-            told = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
-            return f": {at}[0] has {told[0]}, {at}[{place}] {told[1]}"
-    return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")
-
-
 def _own(record: dict[str, object], name: str) -> Saved:
     """Take the weights, the labels and the mask of attn's own JSON."""
     error = record.get("error")
@@ -285,13 +218,13 @@ def _own(record: dict[str, object], name: str) -> Saved:
     listed = record.get("heads")
     heads = [head for head in listed if isinstance(head, dict)] if isinstance(listed, list) else []
     heads = heads or [{"name": record.get("head") or "0", "weights": record["weights"]}]
-    blocks = [_block(head.get("weights"), "weights", name) for head in heads]
-    names = tuple(str(head.get("name")) for head in heads)
+    blocks = [block(head.get("weights"), "weights", name) for head in heads]
+    names = tuple(str(head.get("name") or n) for n, head in enumerate(heads))
     if len(set(names)) < len(names):
         raise InputError(f"{name}: two heads have the name {max(names, key=names.count)!r}.")
     saved = Saved(
         name,
-        _axes(_stacked(blocks, names, name), "weights", name, None),
+        axes(stacked(blocks, names, name), "weights", name, None),
         names,
         head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
         mask="none" if record.get("mask") is None else record["mask"],

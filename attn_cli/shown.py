@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli import masks, pieces
+from attn_cli import masks, pieces, zeros
 from attn_cli.errors import InputError, UsageError
 from attn_cli.heads import shown_head
 from attn_cli.plain import count
@@ -17,10 +17,11 @@ from attn_cli.visible import visible
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.arrays import Array, Bools
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 MOST_NAMED = 8
+LONGEST = 24
 
 
 class Shaping(NamedTuple):
@@ -135,7 +136,7 @@ def _sound(weights: Array, name: str, kept: list[int]) -> tuple[Array, list[str]
     if blind.any():
         rows = count(int(blind.any(axis=0).sum()), "query has", "queries have")
         notes.append(f"{rows} NaN for weights, as torch gives where all is masked: zeros stand in.")
-    return np.minimum(np.where(missing, 0.0, weights), 1.0), notes
+    return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes  # and no -0.0
 
 
 def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
@@ -143,14 +144,14 @@ def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
     n_q, n_k = found.weights.shape[1:]
     allowed = np.ones((n_q, n_k), np.bool_)
     notes, name = [], "exact zeros"
-    is_blind: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
-    if _is_causal(saved):
+    is_blind = zeros.blind(layer)
+    if zeros.is_causal(saved.weights):
         allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
         notes.append("Above the diagonal all is exactly 0, as under a causal mask")
-    padding = _padding(saved)
+    padding = zeros.padding(saved.weights, found.key_tokens)
     if len(padding):
         allowed[:, padding] = False
-        notes.append(f"{visible(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
+        notes.append(f"{_short(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
     allowed[is_blind] = False
     name = "exact zeros" if len(padding) or is_blind.any() else name
     told = [f"{note}: masked (--mask none shows zeros)." for note in notes]
@@ -159,36 +160,14 @@ def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
     )
 
 
-def _is_causal(saved: Saved) -> bool:
-    """Tell whether all layers and heads have exact zeros above the diagonal, and not below it as well."""
-    *_, n_q, n_k = saved.weights.shape
-    if n_q != n_k or n_q == 1:
-        return False
-    above, below = np.triu_indices(n_q, 1), np.tril_indices(n_q, -1)
-    matrices = saved.weights.reshape(-1, n_q, n_k)
-    if any((np.nan_to_num(matrix[above]) != 0).any() for matrix in matrices):
-        return False
-    return any((np.nan_to_num(matrix[below]) != 0).any() for matrix in matrices)
-
-
-def _padding(saved: Saved) -> Ints:
-    """Return the keys that are special tokens and get exactly 0 in all layers and heads."""
-    if saved.key_tokens is None:
-        return np.array([], np.intp)
-    special = np.flatnonzero([pieces.is_special(token) for token in saved.key_tokens])
-    unseen = np.logical_not(np.nan_to_num(saved.weights[..., special]).any(axis=(0, 1, 2)))
-    padding: Ints = special[unseen]
-    return padding if len(padding) < len(saved.key_tokens) else padding[:0]
-
-
 def _check_shut(found: Shown, allowed: Bools) -> None:
     """Refuse a mask that the weights do not obey."""
     wrong = np.argwhere(found.weights.any(axis=0) & ~allowed)
     if len(wrong):
         i, j = (int(n) for n in wrong[0])
         raise InputError(
-            f"The mask {found.mask_name} shuts query {i} ({visible(found.query_tokens[i])}) off from key {j} "
-            f"({visible(found.key_tokens[j])}), but its weight there is {found.weights[:, i, j].max():.3g}.",
+            f"The mask {found.mask_name} shuts query {i} ({_short(found.query_tokens[i])}) off from key {j} "
+            f"({_short(found.key_tokens[j])}), but its weight there is {found.weights[:, i, j].max():.3g}.",
             "Leave out --mask, or give the mask under which the weights were made.",
         )
 
@@ -261,10 +240,15 @@ def _without_special(found: Shown, saved: Saved, renormalize: bool) -> Shown:
 def _hiding(hidden: list[str], share: float, empty: int, renormalize: bool) -> list[str]:
     if not hidden:
         return ["No token is special: none is hidden."]
-    names = list(dict.fromkeys(map(visible, hidden)))
+    names = list(dict.fromkeys(map(_short, hidden)))
     told = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
     rest = "Rows are renormalised" if renormalize else "Rows are not renormalised"
     notes = [f"Hidden: {told}, with {share:.1%} of a row's weight on average. {rest}."]
     if renormalize and empty:
         notes.append(f"{count(empty, 'row', 'rows')} gave all to hidden tokens: zeros are left.")
     return notes
+
+
+def _short(token: str) -> str:
+    """Return a token for a sentence, inert, and not longer than one."""
+    return visible(token if len(token) <= LONGEST else f"{token[:LONGEST]}...")

@@ -29,7 +29,7 @@ LEVELS = [
     {"learned"},
     {"stack", "retold"},
     {"vectors", "model", "saved"},
-    {"attention", "fast", "positions", "labels"},
+    {"attention", "fast", "positions", "labels", "axes", "zeros"},
     {"masks", "tokens", "spelling", "matrices", "pieces", "pairs"},
     {"tensors", "checks", "config", "csvs"},
     {"files", "plain", "written"},

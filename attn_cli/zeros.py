@@ -1,0 +1,45 @@
+"""A mask read off weights that are exactly zero: a softmax gives none, unless a mask made it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attn_cli import pieces
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.arrays import Bools, Ints
+
+
+def is_causal(weights: NDArray[Any]) -> bool:
+    """Tell whether all layers and heads, (..., n_q, n_k), have zeros above the diagonal, and not below it as well."""
+    *_, n_q, n_k = weights.shape
+    if n_q != n_k or n_q == 1:
+        return False
+    above, below = np.triu_indices(n_q, 1), np.tril_indices(n_q, -1)
+    matrices = weights.reshape(-1, n_q, n_k)
+    if any(np.nan_to_num(matrix[above]).any() for matrix in matrices):
+        return False
+    return any(np.nan_to_num(matrix[below]).any() for matrix in matrices)
+
+
+def padding(weights: NDArray[Any], tokens: Sequence[str]) -> Ints:
+    """Return the keys that are special tokens and get nothing in any layer and head, (..., n_q, n_k).
+
+    A key that is a word may get nothing without a mask: weights below what a number can hold become zero.
+    """
+    special = np.flatnonzero([pieces.is_special(token) for token in tokens])
+    axes = tuple(range(weights.ndim - 1))
+    used = np.nan_to_num(weights[..., special]).any(axis=axes)
+    unused: Ints = special[np.logical_not(used)]
+    return unused if len(unused) < len(tokens) else unused[:0]
+
+
+def blind(layer: NDArray[Any]) -> Bools:
+    """Return which queries of a layer, (heads, n_q, n_k), give nothing to any key: zeros or NaN in every head."""
+    unseeing: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
+    return unseeing
