@@ -15,19 +15,22 @@ from attn_cli.visible import as_utf8, visible
 MOST_BYTES = 1 << 28
 
 
-def typed_tokens(value: str, option: str) -> tuple[str, ...]:
-    """Return the tokens that an option's value states: words between spaces, a JSON list, or a file of either."""
+def typed_tokens(value: str, option: str, batch: int | None = None) -> tuple[str, ...]:
+    """Return the tokens that an option's value states: words between spaces, a JSON list, or a file of either.
+
+    Of a list of several texts' tokens, `batch` takes one.
+    """
     if looks_like_file(value) and (not re.search(r"\s", value) or os.path.isfile(value)):
-        return _tokens_file(value)
+        return _tokens_file(value, batch)
     value = as_utf8(value)
     listed = _json_list(value)
-    tokens = tuple(value.split()) if listed is None else strings(listed, option)
+    tokens = tuple(value.split()) if listed is None else strings(_one(listed, batch), option)
     if not tokens:
         raise UsageError(f"{option} holds no token.", "Give them between spaces, or in a file.", option)
     return tokens
 
 
-def _tokens_file(path: str) -> tuple[str, ...]:
+def _tokens_file(path: str, batch: int | None) -> tuple[str, ...]:
     """Read a JSON list, or a token on each line."""
     name = visible(path)
     text = read_bytes(path, MOST_BYTES).decode("utf-8-sig", "replace")
@@ -37,7 +40,7 @@ def _tokens_file(path: str) -> tuple[str, ...]:
         raise InputError(f"{name} is no JSON list of tokens.", 'Write ["The", "cat"].')
     if listed is None:
         listed = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
-    return strings(listed, name)
+    return strings(_one(listed, batch), name)
 
 
 def _json_list(text: str) -> Sequence[object] | None:
@@ -63,11 +66,19 @@ def strings(values: Sequence[object], where: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-def texts(record: Mapping[str, object], key: str, name: str) -> tuple[str, ...] | None:
+def _one(values: Sequence[object], batch: int | None) -> Sequence[object]:
+    """Return the tokens of one text, where those of a batch are listed one after the other."""
+    chosen = values[batch or 0] if 0 <= (batch or 0) < len(values) else None
+    return chosen if isinstance(chosen, list) and (len(values) == 1 or batch is not None) else values
+
+
+def texts(
+    record: Mapping[str, object], key: str, name: str, batch: int | None = None
+) -> tuple[str, ...] | None:
     """Return the tokens that a record holds under a key; None where it has none."""
     value = record.get(key)
     if value is None:
         return None
     if not isinstance(value, list):
         raise InputError(f"{name}: {key} should be a list of tokens.")
-    return strings(value, f"{name}: {key}")
+    return strings(_one(value, batch), f"{name}: {key}")

@@ -12,7 +12,7 @@ from attn_cli.attention import attention_steps, project
 from attn_cli.errors import InputError
 from attn_cli.matrices import array
 from attn_cli.model import Position
-from attn_cli.trace import Head, Projected, Trace
+from attn_cli.trace import Head, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
@@ -70,7 +70,7 @@ def _with_steps(
         x_query=X,
         x_key=context,
         embedding=trace.embedding._replace(dim=None if X is None else X.shape[1]),
-        projection=Projected("given", trace.projection.name, None if W is None else rule.layout, None, None),
+        projection=trace.projection._replace(layout=None if W is None else rule.layout),
         W_o=_optional(record, "W_o", 2),
         b_o=_optional(record, "b_o", 1),
         layer_output=_optional(record, "layer_output", 2),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 30
 MOST_JSON = 1 << 28
 NAMES = ("weights", "attention", "attentions")
-LABELS = ("tokens", "query_tokens", "key_tokens", "context_tokens")
+LABELS = ("query_tokens", "tokens", "key_tokens", "context_tokens")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
 _RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
 
@@ -49,6 +49,13 @@ class Saved(NamedTuple):
         return self.query_tokens is not None and is_text
 
     @property
+    def layer(self) -> int | None:
+        """The layer that attn's own JSON is of, where it tells."""
+        projection = (self.record or {}).get("projection")
+        layer = projection.get("layer") if isinstance(projection, dict) else None
+        return layer if type(layer) is int and layer >= 0 else None
+
+    @property
     def looked_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The words without a vector, and what the tokenizer dropped, where attn's own JSON tells."""
         record = self.record or {}
@@ -71,7 +78,7 @@ def read_saved(data: bytes, name: str, array: str | None = None, batch: int | No
     weights = axes(found, key, name, batch)
     known = {*key.split(", "), *LABELS, "mask"}
     ignored = [visible(other) for other in record if other not in known]
-    query_tokens = texts(record, "query_tokens", name) or texts(record, "tokens", name)
+    query_tokens, tokens, key_tokens, context = (texts(record, label, name, batch) for label in LABELS)
     saved = Saved(
         name,
         weights,
@@ -79,8 +86,7 @@ def read_saved(data: bytes, name: str, array: str | None = None, batch: int | No
         mask=record.get("mask"),
         notes=(f"Ignored in {name}: {', '.join(ignored)}.",) if ignored else (),
     )
-    key_tokens = texts(record, "key_tokens", name) or texts(record, "context_tokens", name)
-    return labelled(saved, query_tokens, key_tokens, f"{name} holds")
+    return labelled(saved, query_tokens or tokens, key_tokens or context, f"{name} holds")
 
 
 def labelled(

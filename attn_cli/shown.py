@@ -43,7 +43,7 @@ class Shown(NamedTuple):
     weights: Array  # (kept, n_q, n_k)
     allowed: Bools | None  # (n_q, n_k)
     mask_name: str
-    layer: int | None  # where there are several
+    layer: int | None  # where there are several, or were when the weights were computed
     notes: tuple[str, ...] = ()
     is_shaped: bool = False  # tokens were joined or hidden
 
@@ -84,7 +84,7 @@ def shown(
         weights,
         None if mask is None else mask.rows(np.arange(n_q)),
         "none" if mask is None else mask.name,
-        layer if len(saved.weights) > 1 else None,
+        layer if len(saved.weights) > 1 else saved.layer,
         (*_which(saved, settings), *notes),
     )
     if not is_stated:
@@ -116,7 +116,7 @@ def _which(saved: Saved, settings: Settings) -> list[str]:
     layers = len(saved.weights)
     if layers == 1 or settings.layer is not None:
         return []
-    return [f"Layer {layers - 1} of 0 to {layers - 1} is shown, the last: --layer N shows another."]
+    return [f"Layer {layers - 1} is shown, the last of 0 to {layers - 1}."]
 
 
 def _sound(weights: Array, name: str, kept: list[int]) -> tuple[Array, list[str]]:

@@ -152,6 +152,19 @@ def test_one_record_of_json_lines_is_read_and_of_several_it_is_said_how_to_take_
     assert "2 records" in refused(saved(tmp_path / "b.jsonl", line * 2))
 
 
+def test_what_show_printed_can_be_shown_again(tmp_path):
+    content = {"attentions": shares(3, 2, 8, 8).tolist(), "tokens": CAT}
+    path = saved(tmp_path / "a.json", content)
+    once = record(path, "--layer", "1", "--join-pieces", "--hide-special")
+    again = record(saved(tmp_path / "b.json", once))
+    for name in ("weights", "query_tokens", "projection", "mask", "summary"):
+        if name == "projection":
+            assert again[name]["layer"] == once[name]["layer"] == 1
+        else:
+            assert again[name] == once[name]
+    assert set(once["notes"]) < set(again["notes"])
+
+
 def test_records_without_weights_are_refused_with_the_way_out(tmp_path):
     links = here("self", FOX, "--top", "2", "-f", "json").out
     assert "without --top" in refused(saved(tmp_path / "a.json", links))
@@ -196,6 +209,18 @@ def test_a_batch_of_several_texts_is_asked_which(tmp_path):
     close(record(path, "--batch", "2", "--head", "1")["weights"], weights[1, 2, 1])
     assert "0 to 2" in refused(path, "--batch", "3", code=2)
     assert "has no batch" in refused(saved(tmp_path / "b.npy", weights[0, 0]), "--batch", "1", code=2)
+
+
+def test_tokens_of_a_batch_are_listed_text_by_text(tmp_path):
+    weights, tokens = shares(2, 2, 2, 3, 3), [["a", "b", "c"], ["d", "e", "f"]]
+    path = saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(tokens)})
+    assert record(path, "--batch", "1")["query_tokens"] == tokens[1]
+    (tmp_path / "t.json").write_text(json.dumps(tokens))
+    lone = saved(tmp_path / "b.npy", weights)
+    found = record(lone, "--batch", "0", "--tokens", str(tmp_path / "t.json"))
+    assert found["key_tokens"] == tokens[0]
+    single = saved(tmp_path / "c.npz", {"attentions": weights[:, :1], "tokens": np.array(tokens[:1])})
+    assert record(single)["query_tokens"] == tokens[0]
 
 
 def test_layers_saved_one_by_one_are_put_in_the_order_of_their_numbers(tmp_path):

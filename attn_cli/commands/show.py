@@ -98,9 +98,9 @@ def show_(
 
     saved = read_saved(data, name, array, batch)
     if tokens is not None:
-        saved = labelled(saved, typed_tokens(tokens, "--tokens"), None, "--tokens holds")
+        saved = labelled(saved, typed_tokens(tokens, "--tokens", batch), None, "--tokens holds")
     if context_tokens is not None:
-        context = typed_tokens(context_tokens, "--context-tokens")
+        context = typed_tokens(context_tokens, "--context-tokens", batch)
         saved = labelled(saved, None, context, "--context-tokens holds")
     trace = trace_weights("show", saved, settings, Shaping(join_pieces, hide_special, renormalize))
     _deliver(trace, view)
