@@ -31,6 +31,7 @@ class Word(NamedTuple):
     name: str
     start: int
     size: int
+    is_special: bool = False  # a token that frames the text; pieces that spell one, as < s >, are none
 
 
 def is_special(token: str) -> bool:
@@ -83,10 +84,11 @@ def words(tokens: Sequence[str], found: str | None) -> list[Word]:
     """
     starts = [i for i in range(len(tokens)) if found is None or _starts(found, tokens, i)]
     stops = [*starts[1:], len(tokens)]
-    return [
-        Word(_name(found, tokens[start:stop]), start, stop - start)
-        for start, stop in zip(starts, stops, strict=True)
-    ]
+    return [_word(found, tokens[start:stop], start) for start, stop in zip(starts, stops, strict=True)]
+
+
+def _word(found: str | None, run: Sequence[str], start: int) -> Word:
+    return Word(_name(found, run), start, len(run), len(run) == 1 and is_special(run[0]))
 
 
 def _goes_on(token: str) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attn_cli.arrays import Array
 
 WHOSE = "attn's JSON"
+HOTTEST = 1e300
 
 
 class _Rule(NamedTuple):
@@ -83,8 +84,10 @@ def _rule(record: Mapping[str, object]) -> _Rule:
     score, scale, temperature = (record.get(name) for name in ("score", "scale", "temperature"))
     if score not in ("scaled", "dot", "cosine") or layout not in (None, "in-out", "out-in"):
         raise InputError("its score or its layout is none that attn has")
-    if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)) or temperature <= 0:
+    if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)):
         raise InputError("its scale or its temperature is no number")
+    if not (0 < scale <= 1 and 0 < temperature < HOTTEST):
+        raise InputError("its scale or its temperature is out of range")
     return _Rule(str(score), float(scale), float(temperature), layout or "in-out")
 
 

@@ -74,17 +74,16 @@ def read_saved(data: bytes, name: str, array: str | None = None, batch: int | No
             option = "--batch" if array is None else "--array"
             raise UsageError(f"{option} goes with arrays; {name} is attn's own JSON.", option=option)
         return _own(record, name)
-    key, found = _chosen(record, name, array)
-    weights = axes(found, key, name, batch)
-    known = {*key.split(", "), *LABELS, "mask"}
-    ignored = [visible(other) for other in record if other not in known]
+    keys, found = _chosen(record, name, array)
+    weights = axes(found, keys[0] if len(keys) == 1 else f"{keys[0]} to {keys[-1]}", name, batch)
+    ignored = [other for other in record if other not in {*keys, *LABELS, "mask"}]
     query_tokens, tokens, key_tokens, context = (texts(record, label, name, batch) for label in LABELS)
     saved = Saved(
         name,
         weights,
         tuple(map(str, range(weights.shape[1]))),
         mask=record.get("mask"),
-        notes=(f"Ignored in {name}: {', '.join(ignored)}.",) if ignored else (),
+        notes=(f"Ignored in {name}: {_listed(ignored)}.",) if ignored else (),
     )
     return labelled(saved, query_tokens or tokens, key_tokens or context, f"{name} holds")
 
@@ -144,7 +143,9 @@ def _check_alone(data: bytes, name: str) -> None:
     first, _, rest = data.strip().partition(b"\n")
     if first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{":
         lines = sum(bool(line.strip()) for line in data.splitlines())
-        raise InputError(f"{name} holds {lines:,} records, a line each.", "Give one: sed -n 1p | attn show -")
+        raise InputError(
+            f"{name} holds {lines:,} records, a line each.", "Give one: sed -n 1p FILE | attn show -"
+        )
 
 
 def _pickle(name: str) -> InputError:
@@ -153,25 +154,25 @@ def _pickle(name: str) -> InputError:
     )
 
 
-def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[str, object]:
-    """Return the name and the value of the weights: what is asked for, named so, numbered by layer, or alone."""
+def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[list[str], object]:
+    """Return the names and the value of the weights: what is asked for, named so, alone, or numbered by layer."""
     candidates = [key for key, value in record.items() if _is_block(value) and key != "mask"]
     if wanted is not None:
         if wanted not in candidates:
             raise UsageError(
                 f"{name} has no array {visible(wanted)!r}.", f"It has {_listed(candidates)}.", "--array"
             )
-        return wanted, record[wanted]
+        return [wanted], record[wanted]
     named = [key for key in NAMES if key in candidates] or candidates
     if len(named) == 1:
-        return named[0], record[named[0]]
+        return named, record[named[0]]
     if layers := _layers(candidates, name):
         found = stacked([block(record[key], key, name) for key in layers], layers, name)
-        return ", ".join(layers), found[:, np.newaxis] if found.ndim == 3 else found
+        return layers, found[:, np.newaxis] if found.ndim == 3 else found
     if named:
         raise InputError(f"{name} holds several arrays: {_listed(named)}.", "--array NAME takes one of them.")
     if lone := next((key for key in NAMES if record.get(key) is not None), None):
-        return lone, record[lone]  # refused further on, for what it is
+        return [lone], record[lone]  # refused further on, for what it is
     raise InputError(
         f"{name} holds no weights: {_listed(list(record))}.",
         "Give a matrix, or an object with weights (n_q, n_k), and tokens.",
@@ -228,13 +229,14 @@ def _own(record: dict[str, object], name: str) -> Saved:
     names = tuple(str(head.get("name") or n) for n, head in enumerate(heads))
     if len(set(names)) < len(names):
         raise InputError(f"{name}: two heads have the name {max(names, key=names.count)!r}.")
+    mask_name = record.get("mask_name")
     saved = Saved(
         name,
         axes(stacked(blocks, names, name), "weights", name, None),
         names,
         head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
         mask="none" if record.get("mask") is None else record["mask"],
-        mask_name=str(record.get("mask_name")),
+        mask_name=mask_name if isinstance(mask_name, str) and mask_name else None,
         notes=texts(record, "notes", name) or (),
         record=record,
     )

@@ -70,17 +70,18 @@ def shown(
     (`is_stated`), `mask` is it, and every weight that it shuts out must be zero.
     """
     layer = _layer(saved, settings.layer)
-    head = shown_head(settings.head or saved.head, saved.heads)
+    head = shown_head(settings.head, saved.heads)
     chosen = head in saved.heads and settings.head != "all"
     kept = [saved.heads.index(head)] if chosen else list(range(len(saved.heads)))
-    weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, kept)
+    names = tuple(saved.heads[h] for h in kept)
+    weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, names)
     n_q, n_k = weights.shape[1:]
     found = Shown(
         saved.query_tokens or tuple(f"q{i}" for i in range(n_q)),
         saved.key_tokens or tuple(f"k{j}" for j in range(n_k)),
         saved.heads,
         head,
-        tuple(saved.heads[h] for h in kept),
+        names,
         weights,
         None if mask is None else mask.rows(np.arange(n_q)),
         "none" if mask is None else mask.name,
@@ -94,11 +95,10 @@ def shown(
     found = found._replace(notes=(*found.notes, *_sums(found)))
     if shaping is None or not (shaping.join_pieces or shaping.hide_special):
         return found
-    if shaping.join_pieces:
-        found = _joined(found, saved)
-    if shaping.hide_special:
-        found = _without_special(found, saved, shaping.renormalize)
-    return found._replace(is_shaped=True)
+    if saved.query_tokens is None and saved.key_tokens is None:
+        option = "--join-pieces" if shaping.join_pieces else "--hide-special"
+        raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
+    return _shaped(found, shaping)._replace(is_shaped=True)
 
 
 def _layer(saved: Saved, wanted: int | None) -> int:
@@ -119,7 +119,7 @@ def _which(saved: Saved, settings: Settings) -> list[str]:
     return [f"Layer {layers - 1} is shown, the last of 0 to {layers - 1}."]
 
 
-def _sound(weights: Array, name: str, kept: list[int]) -> tuple[Array, list[str]]:
+def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, list[str]]:
     """Return weights without NaN, and what is to be noted; refuse what no softmax gives, with its place."""
     missing = np.isnan(weights)
     blind = missing.all(axis=-1, keepdims=True)
@@ -128,7 +128,7 @@ def _sound(weights: Array, name: str, kept: list[int]) -> tuple[Array, list[str]
     if bad.any():
         h, i, j = (int(n) for n in np.argwhere(bad)[0])
         raise InputError(
-            f"{name}: the weight of head {kept[h]}, query {i}, key {j} is {weights[h, i, j]:.6g}; "
+            f"{name}: the weight of head {_short(heads[h])}, query {i}, key {j} is {weights[h, i, j]:.6g}; "
             "weights lie between 0 and 1.",
             "Are these scores, before the softmax, or weights under dropout (model.eval() turns it off)?",
         )
@@ -185,23 +185,26 @@ def _sums(found: Shown) -> list[str]:
     return [f"{rows} do not sum to one but to {span}, and are shown as they are."]
 
 
-def _need_tokens(saved: Saved, option: str) -> None:
-    if saved.query_tokens is None and saved.key_tokens is None:
-        raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
-
-
-def _joined(found: Shown, saved: Saved) -> Shown:
-    """Join word pieces to words on both sides."""
-    _need_tokens(saved, "--join-pieces")
-    marks = pieces.scheme((*found.query_tokens, *found.key_tokens))
-    queries, keys = (pieces.words(tokens, marks) for tokens in (found.query_tokens, found.key_tokens))
-    before = (len(found.query_tokens), len(found.key_tokens))
-    if marks is None:
+def _shaped(found: Shown, shaping: Shaping) -> Shown:
+    """Join pieces to words, and leave out special tokens, as is asked for."""
+    sides = (found.query_tokens, found.key_tokens)
+    marks = pieces.scheme((*sides[0], *sides[1])) if shaping.join_pieces else None
+    queries, keys = (pieces.words(tokens, marks) for tokens in sides)
+    if marks is not None:
+        found = _joined(found, queries, keys)
+    elif shaping.join_pieces:
         note = "No token has the mark of a word piece (##, Ġ or ▁): none is joined."
-    else:
-        sides = list(dict.fromkeys(zip(before, (len(queries), len(keys)), strict=True)))
-        told = ", ".join(f"{old:,} tokens made {count(new, 'word', 'words')}" for old, new in sides)
-        note = f"Word pieces are joined ({told}): sums over a key's pieces, means over a query's."
+        found = found._replace(notes=(*found.notes, note))
+    return _without_special(found, queries, keys, shaping.renormalize) if shaping.hide_special else found
+
+
+def _joined(found: Shown, queries: list[pieces.Word], keys: list[pieces.Word]) -> Shown:
+    """Join word pieces to words on both sides."""
+    sizes = ((len(found.query_tokens), len(queries)), (len(found.key_tokens), len(keys)))
+    told = ", ".join(
+        f"{old:,} tokens made {count(new, 'word', 'words')}" for old, new in dict.fromkeys(sizes)
+    )
+    note = f"Word pieces are joined ({told}): sums over a key's pieces, means over a query's."
     return found._replace(
         query_tokens=tuple(word.name for word in queries),
         key_tokens=tuple(word.name for word in keys),
@@ -211,14 +214,12 @@ def _joined(found: Shown, saved: Saved) -> Shown:
     )
 
 
-def _without_special(found: Shown, saved: Saved, renormalize: bool) -> Shown:
+def _without_special(
+    found: Shown, queries: list[pieces.Word], keys: list[pieces.Word], renormalize: bool
+) -> Shown:
     """Leave out the rows and the columns of special tokens, and say how much weight went with them."""
-    _need_tokens(saved, "--hide-special")
-    hidden = [token for token in (*found.query_tokens, *found.key_tokens) if pieces.is_special(token)]
-    rows, columns = (
-        np.flatnonzero([not pieces.is_special(token) for token in tokens])
-        for tokens in (found.query_tokens, found.key_tokens)
-    )
+    hidden = [word.name for word in (*queries, *keys) if word.is_special]
+    rows, columns = (np.flatnonzero([not word.is_special for word in words]) for words in (queries, keys))
     if not len(rows) or not len(columns):
         raise InputError("Nothing is left: all tokens are special.", "Leave out --hide-special.")
     before = found.weights[:, rows]
@@ -227,12 +228,11 @@ def _without_special(found: Shown, saved: Saved, renormalize: bool) -> Shown:
     empty = int(((left[..., 0] == 0) & (sums > 0)).sum())
     if renormalize:
         weights = np.minimum(weights / np.where(left == 0, 1, left), 1.0)
-    allowed = None if found.allowed is None else found.allowed[np.ix_(rows, columns)]
     return found._replace(
         query_tokens=tuple(found.query_tokens[i] for i in rows),
         key_tokens=tuple(found.key_tokens[j] for j in columns),
         weights=weights,
-        allowed=allowed,
+        allowed=None if found.allowed is None else found.allowed[np.ix_(rows, columns)],
         notes=(*found.notes, *_hiding(hidden, float((sums - left[..., 0]).mean()), empty, renormalize)),
     )
 

@@ -146,6 +146,17 @@ def test_steps_that_do_not_lead_to_the_weights_are_left_out_and_said_to_be(name,
     assert "no arithmetic" in here("show", str(tmp_path / "a.json"), "-q", "she").out
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"temperature": 10**400}, {"temperature": 0}, {"scale": 0.3}, {"score": "x"}, {"x_query": [[1]]}],
+)
+def test_settings_that_do_not_fit_the_steps_leave_the_weights_alone(change, tmp_path):
+    told = read(here("example", "coffee", "-f", "json", "--steps").out) | change
+    again = record(saved(tmp_path / "a.json", told | {"mask_name": None}))
+    close(again["weights"], told["weights"])
+    assert again["score"] is None and "left out" in again["notes"][-1]
+
+
 def test_one_record_of_json_lines_is_read_and_of_several_it_is_said_how_to_take_one(tmp_path):
     line = here("self", "she likes coffee", "-f", "jsonl").out
     assert record(saved(tmp_path / "a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]
@@ -539,6 +550,13 @@ def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_counted(tmp_path):
     found = record(saved(tmp_path / "a.json", content), "--hide-special", "--renormalize", "--mask", "none")
     assert found["weights"] == [[0, 0], [0.5, 0.5]]
     assert "1 row gave all to hidden tokens: zeros are left." in found["notes"]
+
+
+def test_pieces_that_spell_a_special_token_are_a_word_of_the_text(tmp_path):
+    tokens = ["<s>", "Ġ<", "s", ">", "Ġhere", "</s>"]
+    path = saved(tmp_path / "a.json", {"weights": shares(6, 6).tolist(), "tokens": tokens})
+    assert record(path, "--join-pieces")["query_tokens"] == ["<s>", "<s>", "here", "</s>"]
+    assert record(path, "--join-pieces", "--hide-special")["query_tokens"] == ["<s>", "here"]
 
 
 def test_without_pieces_or_special_tokens_it_is_said_that_nothing_changed(tmp_path):
