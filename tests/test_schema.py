@@ -755,7 +755,7 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.
     one_head = DEFS["score"]["properties"]["heads"]["items"]["properties"]
     assert {*one_head} == set.intersection(*(set(head) for head in record["heads"]))
     record = printed(capsys, "lookup", "colour", "color=black", "hue=red", "--steps", "-f", "json")
-    assert set(record) == {*DEFS["trace"]["properties"], *DEFS["lookup"]["properties"]}
+    assert {*record, "mask_views"} == {*DEFS["trace"]["properties"], *DEFS["lookup"]["properties"]}
     for part in ("shares", "temperatures"):
         assert set(record[part][0]) == set(DEFS["lookup"]["properties"][part]["items"]["properties"])
     assert set(record["nearest"]) == set(DEFS["lookup"]["properties"]["nearest"]["properties"])
