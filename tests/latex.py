@@ -73,6 +73,17 @@ LINES: list[list[str]] = [
     ["self", LATIN, "--tokenizer", "characters", "--top", "2"],
     ["self", "a " + "x" * 5000 + " " + "W" * 5000 + " " + "你" * 5000, "--tokenizer", "whitespace"],
     ["explain", "x" * 5000 + " " + "你" * 5000, "--tokenizer", "whitespace"],
+    ["explain", FOX, "--positions", "sinusoidal", "--round", "2"],
+    ["compare", FOX, "--vary", "score=scaled,dot"],
+    ["compare", HOSTILE, "--tokenizer", "whitespace", "--vary", "mask=none,causal,window:1"],
+    ["masked", FOX, "--show", "mask"],
+    ["masked", HOSTILE, "--tokenizer", "whitespace", "--show", "mask", "--pad", "2", "--pad-side", "left"],
+    ["cross", FOX, "My cat sleeps", "--mask", "causal", "--show", "mask"],
+    ["lookup", "performance", "battery=1", "top speed=250", "horse power=400"],
+    ["lookup", "color\\input{x}", "color=<b>", "hue=$&_^%~#{}"],
+    ["example", "dictionary"],
+    ["exercise", "--seed", "7"],
+    ["exercise", "--seed", "7", "--key", "--mask", "causal"],
 ]
 
 # The same file inside documents of one's own: another size, another font, a quotation mark that babel made active.
@@ -139,10 +150,13 @@ def _wrong(code: int, log: str) -> str:
 
 def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> Compiled:
     """Write what a command line shows, and compile it alone, then inside other documents."""
-    ran = attn(*line, "-o", str(folder / f"{name}.tex"), timeout=120)
+    ran = attn(*line, "-f", "latex", timeout=120)
     if ran.code:
         return Compiled(f"attn: {ran.err}", 0)
+    (folder / f"{name}.tex").write_text(ran.out, encoding="utf-8")
     found = compiled(folder, name)
+    if line[0] == "exercise":  # a document of its own, to be printed
+        return found
     shutil.copy(folder / f"{name}.tex", folder / "inside.tex")
     for other in inside:
         wrong = compiled(folder, other).wrong

@@ -39,6 +39,9 @@ LINES = [
     ["self", SIXTY, "-p", "identity", "--width", "40"],
     ["self", HOSTILE, "--tokenizer", "whitespace"],
     ["explain", BEYOND, "--tokenizer", "whitespace"],
+    ["compare", HOSTILE, "--tokenizer", "whitespace", "--vary", "mask=none,causal"],
+    ["masked", HOSTILE, "--tokenizer", "whitespace", "--show", "mask", "--pad", "2", "--pad-side", "left"],
+    ["lookup", "color\\input{x}", "color=<b>", "hue=$&_^%~#{}"],
 ]
 ANY = [*TOKENS, *HOSTILE.split(), *BEYOND.split(), *LATIN, '"', "x" * 5000, "你" * 5000]
 

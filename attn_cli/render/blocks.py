@@ -50,6 +50,9 @@ class Matrix(NamedTuple):
     digits: int | None = None  # where the numbers are wanted with just so many digits
     is_difference: bool = False  # of two matrices of weights: signs are written, and zero is neutral
     marks: tuple[str, str] | None = None  # what 0 and 1 are written as, in place of numbers
+    scale: tuple[float, float] | None = (
+        None  # where shades run from other numbers than its own least and largest
+    )
 
 
 def digits_of(block: Matrix, precision: int | None) -> int | None:

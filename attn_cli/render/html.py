@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import number, share
-from attn_cli.render.palette import DARK, RGB, SHADES, page_ramp, ramp, strong, text_on
+from attn_cli.render.palette import DARK, RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
 from attn_cli.render.sheets import (
     Scale,
     Sheet,
@@ -20,6 +20,7 @@ from attn_cli.render.sheets import (
     map_sheets,
     scale,
     sheets,
+    together,
 )
 from attn_cli.render.text import LEFTWARD
 from attn_cli.view import View
@@ -52,6 +53,7 @@ td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-
 .tight { font-size: .8em; }
 .tight th, .tight td.sum { padding-top: 0; padding-bottom: 0; }
 .maps { display: flex; flex-wrap: wrap; gap: 1.2em 1.8em; margin: .8em 0; }
+.beside { display: flex; flex-wrap: wrap; gap: 0 2.5rem; }
 .maps table { margin: 0; font-size: .75em; }
 .maps thead tr, .maps tbody { border: 0; }
 .maps th { padding: 0 .4em 0 0; font-weight: normal; }
@@ -92,11 +94,12 @@ def html(blocks: Iterable[Block], view: View) -> str:
 
 def _shade_rules(text: str, name: str) -> str:
     """Return the rules of the shades that the page uses: `s` a cell's colours, `b` a bar's."""
-    used = {(found[1], int(found[2])) for found in re.finditer(r'class="[a-z ]*\b([sb])(\d+)"', text)}
-    cells, bars = ramp(name), strong(name)
+    used = {(found[1], int(found[2])) for found in re.finditer(r'class="[a-z ]*\b([sdb])(\d+)"', text)}
+    colours = {"s": ramp(name), "d": page_colours(name, is_difference=True)}
+    bars = strong(name)
     rules = [
-        f".s{n} {{ background: {_hex(cells[n])}; color: {_hex(text_on(cells[n]))}; }}\n"
-        if kind == "s"
+        f".{kind}{n} {{ background: {_hex(colours[kind][n])}; color: {_hex(text_on(colours[kind][n]))}; }}\n"
+        if kind in colours
         else f".b{n} {{ background: {_hex(bars[n])}; }}\n"
         for kind, n in sorted(used)
     ]
@@ -125,6 +128,14 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield f"<p>{words}<code>{_text(text.strip())}</code></p>"
         case Matrix():
             yield from _matrix(block, view)
+        case Beside(titles, parts):
+            yield '<div class="beside">'
+            for title, part in zip(titles, together(parts), strict=True):
+                yield "<div>"
+                yield from _lines(Heading(title, 3), view)
+                yield from _matrix(part, view)
+                yield "</div>"
+            yield "</div>"
         case Maps():
             yield from _maps(block, view)
         case Columns(header, rows):
@@ -147,8 +158,8 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
     coloured = is_coloured(block, view)
     for sheet in laid.parts:
         yield from _sheet(sheet, block, laid, coloured)
-    if coloured:
-        yield _legend(scale(block))
+    if coloured and block.marks is None:
+        yield _legend(scale(block), "d" if block.is_difference else "s")
     for sentence in laid.told:
         yield f'<p class="aside">{_text(sentence)}</p>'
 
@@ -167,7 +178,7 @@ def _sheet(sheet: Sheet, block: Matrix, laid: Sheets, coloured: bool) -> Iterato
     yield f'<thead><tr><th scope="col">{_label(block.corner)}</th>{heads}{tail}</tr></thead><tbody>'
     for i, name in enumerate(sheet.rows):
         cells = [
-            _cell(text, place, coloured, laid.bare)
+            _cell(text, place, coloured, laid.bare, "d" if block.is_difference else "s")
             for text, place in zip(sheet.texts[i], sheet.shades[i], strict=True)
         ]
         total = f'<td class="sum">{escape(sheet.sums[i])}</td>' if sheet.sums else ""
@@ -175,20 +186,20 @@ def _sheet(sheet: Sheet, block: Matrix, laid: Sheets, coloured: bool) -> Iterato
     yield "</tbody></table></div>"
 
 
-def _cell(text: str, place: int, coloured: bool, bare: bool) -> str:
+def _cell(text: str, place: int, coloured: bool, bare: bool, kind: str = "s") -> str:
     """Return a cell: a number on its shade, or the shade alone with the number as its title."""
     if place < 0:
         return f'<td class="{"heat" if bare else "masked"}" title="masked">–</td>'
     if bare:
-        return f'<td class="heat s{place}" title="{text}"></td>'
-    return f'<td class="s{place}">{text}</td>' if coloured else f"<td>{text}</td>"
+        return f'<td class="heat {kind}{place}" title="{text}"></td>'
+    return f'<td class="{kind}{place}">{text}</td>' if coloured else f"<td>{text}</td>"
 
 
-def _legend(told: Scale) -> str:
+def _legend(told: Scale, kind: str = "s") -> str:
     masked = " – masked" if told.has_masked else ""
     if told.low == told.high:
         return f'<p class="aside">{f"All are {told.low}." if told.low else ""}{masked}</p>'
-    patches = "".join(f'<span class="ramp s{i * (SHADES - 1) // 15}"></span>' for i in range(16))
+    patches = "".join(f'<span class="ramp {kind}{i * (SHADES - 1) // 15}"></span>' for i in range(16))
     return f'<p class="aside">Shades: {told.low} {patches} {told.high}{masked}</p>'
 
 

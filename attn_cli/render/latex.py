@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import number, share
-from attn_cli.render.palette import RGB, SHADES, page_ramp, ramp, strong, text_on
+from attn_cli.render.palette import RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
 from attn_cli.render.sheets import (
     Scale,
     Sheet,
@@ -18,6 +18,7 @@ from attn_cli.render.sheets import (
     map_sheets,
     scale,
     sheets,
+    together,
 )
 from attn_cli.render.tex import HELPERS, arithmetic, escape, is_shown, prose
 from attn_cli.view import View
@@ -90,6 +91,10 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield _formula(block)
         case Matrix():
             yield from _matrix(block, view)
+        case Beside(titles, parts):
+            for title, part in zip(titles, together(parts), strict=True):
+                yield from _lines(Heading(title, 3), view)
+                yield from _matrix(part, view)
         case Maps():
             yield from _maps(block, view)
         case Columns():
@@ -109,12 +114,12 @@ def _formula(block: Formula) -> str:
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
     laid = sheets(block, view, _cost, TALL)
     coloured = is_coloured(block, view)
-    colours = ramp(page_ramp(view.palette)) if coloured else None
+    colours = page_colours(view.palette, block.is_difference) if coloured else None
     for sheet in laid.parts:
         if sheet.told:
             yield rf"{{\small {escape(sheet.told.capitalize())}:\par}}\nobreak"
         yield _table(sheet, _label(block.corner), laid, colours, block.is_weights)
-    if coloured:
+    if colours and block.marks is None:
         yield _legend(scale(block), colours)
     for sentence in laid.told:
         yield rf"\attnaside{{{prose(sentence)}}}"
@@ -174,7 +179,7 @@ def _cell(text: str, place: int, bare: bool, colours: Sequence[RGB] | None) -> s
 
 
 def _number(text: str) -> str:
-    return f"$-${text[1:]}" if text.startswith("-") else text
+    return f"$-${text[1:]}" if text.startswith("-") else f"$+${text[1:]}" if text.startswith("+") else text
 
 
 def _hex(colour: RGB) -> str:

@@ -43,6 +43,14 @@ def page_ramp(palette: str | None) -> str:
     return palette or "blues"
 
 
+def page_colours(palette: str | None, is_difference: bool = False) -> list[RGB]:
+    """Return SHADES colours for a page's cells; of a difference, from the most negative to the most positive."""
+    name = page_ramp(palette)
+    if not is_difference:
+        return ramp(name)
+    return _between(DIVERGING_DARK if name in DARK else DIVERGING_LIGHT)
+
+
 def ramp_name(palette: str | None, terminal: Terminal) -> str:
     """Return the chosen ramp's name: the one asked for, else one that suits the background."""
     return palette or ("viridis" if terminal.dark else "blues")

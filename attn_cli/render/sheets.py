@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.render.blocks import Maps, Matrix, digits_of
-from attn_cli.render.ladder import Rung, rungs, shading
+from attn_cli.render.ladder import Rung, largest, rungs, shading
 from attn_cli.render.numbers import Format, weight
 from attn_cli.render.text import cut
 from attn_cli.view import View
@@ -72,13 +72,13 @@ def sheets(block: Matrix, view: View, cost: Cost, tall: int | None = None) -> Sh
     room = (view.width or PAGE) - max(map(cost, [block.corner, *block.rows]), default=0.0)
     room = max(10.0, room - (TAIL if block.sums else 0.0))
     values, more = _fitted(block, view, cost, room)
-    ways = [r for r in rungs(values, block.is_weights, digits_of(block, view.precision)) if r.block < 2]
+    ways = [r for r in _rungs(block, values, digits_of(block, view.precision)) if r.block < 2]
     ways = [r for r in ways if r.format is not None or coloured]
     names = list(block.columns[: values.shape[1]])
     rung, turned, across = _layout(ways, values, names, cost, room)
     form = rung.format or _finest(ways)
     texts = [form.row(row) for row in values.tolist()]
-    low, high = _range(values)
+    low, high = _range(block, values)
     shades = shading(values, low, high).tolist()
     parts = [
         _part(block, names, texts, shades, slice(top, end), slice(start, stop))
@@ -93,7 +93,7 @@ def _fitted(block: Matrix, view: View, cost: Cost, room: float) -> tuple[Array, 
     n = block.values.shape[1]
     if not block.fits or n <= UNFITTED:
         return block.values, block.more
-    form = rungs(block.values, block.is_weights, digits_of(block, view.precision))[0].format
+    form = _rungs(block, block.values, digits_of(block, view.precision))[0].format
     assert form is not None
     widest = max(_widest(form, block.values[:, :64]), *map(cost, block.columns[:64]))
     across = max(1, min(n, int(room / (widest + GAP))))
@@ -170,9 +170,24 @@ def _told(rung: Rung, n: int, across: int, more: str, view: View) -> list[str]:
     return [*said, f"… {more}"] if more else said
 
 
-def _range(values: Array) -> tuple[float, float]:
+def _rungs(block: Matrix, values: Array, precision: int | None) -> tuple[Rung, ...]:
+    return rungs(values, block.is_weights, precision, block.is_difference, block.marks)
+
+
+def _range(block: Matrix, values: Array) -> tuple[float, float]:
+    if block.scale is not None:
+        return block.scale
     known = values[~np.isnan(values)]
+    if block.is_difference:
+        return -largest(known), largest(known)
     return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+
+def together(parts: Sequence[Matrix]) -> list[Matrix]:
+    """Return matrices that stand beside each other with one scale of shades for all."""
+    known = np.concatenate([part.values[~np.isnan(part.values)] for part in parts])
+    span = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    return [part._replace(scale=span) for part in parts]
 
 
 def scale(block: Matrix) -> Scale:
@@ -180,9 +195,9 @@ def scale(block: Matrix) -> Scale:
     has_masked = bool(np.isnan(block.values).any())
     if np.isnan(block.values).all():
         return Scale("", "", has_masked)
-    form = rungs(block.values, block.is_weights, None)[0].format
+    form = _rungs(block, block.values, None)[0].format
     assert form is not None
-    low, high = form.row(_range(block.values))
+    low, high = form.row(_range(block, block.values))
     return Scale(low, high, has_masked)
 
 
