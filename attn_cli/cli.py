@@ -20,6 +20,7 @@ COMMANDS = {
     "exercise": ("exercise", "exercise"),
     "compare": ("compare", "compare"),
     "show": ("show", "show_"),
+    "check": ("check", "check"),
     "example": ("example", "example"),
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),

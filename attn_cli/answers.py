@@ -1,0 +1,237 @@
+"""An answer compared with the right one, step by step: the first step that differs, the cell, the likely mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.forms import blank, forms, own, rounded, shaped
+from attn_cli.mistakes import MISTAKES, plans
+from attn_cli.recompute import RIGHT, SCORES, STEPS, Plan, Problem, allowed, values
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Bools
+    from attn_cli.errors import AttnError
+    from attn_cli.handed import Handed, Matrix
+    from attn_cli.right import Right
+
+HAIR = 1e-6  # of a matrix's largest number: what float32 loses on the way
+MOST_BY_HAND = 6  # digits that somebody may round to on the way
+
+
+class Compared(NamedTuple):
+    """How one step compares: right, differs, or follows: it differs, but comes from the student's own steps."""
+
+    step: str
+    status: str
+    largest: float | None = None  # difference, of the cells that are numbers on both sides
+    wrong: int = 0  # cells that differ
+    cells: int = 0
+    cell: tuple[int, ...] | None = None  # the first that differs; None where the shape does
+    expected: float | None = None
+    got: float | None = None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # expected and given, where they differ
+    turned: bool = False  # whether the transposed matrix would be right
+    empty: bool = False  # whether the cell's query may look at nothing
+
+
+class Verdict(NamedTuple):
+    """What is to be said of one answer. Where it could not be read, there is an error and nothing else."""
+
+    file: str
+    compared: tuple[Compared, ...] = ()
+    candidates: tuple[str, ...] = ()
+    head: str = "mean"
+    digits: Mapping[str, int] = {}
+    others: tuple[str, ...] = ()
+    guessed: bool = False  # whether mistakes could be looked for
+    error: AttnError | None = None
+
+    @property
+    def first(self) -> Compared | None:
+        """The first step that differs."""
+        return next((one for one in self.compared if one.status != "right"), None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that was given is right."""
+        return self.error is None and self.first is None
+
+    @property
+    def likely(self) -> str | None:
+        """The mistake, where only one explains the answer."""
+        return self.candidates[0] if len(self.candidates) == 1 else None
+
+
+class Work(NamedTuple):
+    """What is compared with what, and how closely."""
+
+    right: Right
+    given: Mapping[str, Matrix]
+    tol: float
+    digits: int | None  # to which somebody rounded who rounded on the way; None if that cannot be told
+
+
+def grade(handed: Handed, right: Right, tol: float, head_asked: bool = False) -> Verdict:
+    """Compare an answer with the right one.
+
+    A matrix is right if each cell is right within `tol`, or within half a unit of the last digit given; also if
+    it comes so from the student's own steps before, which were right, or from steps rounded likewise.
+    """
+    if not head_asked and handed.head is not None:
+        right = right.of_head(handed.head)
+    steps = dict(handed.steps)
+    if right.target == "all":
+        steps |= handed.stacks
+    given = {step: steps[step] for step in STEPS if step in steps and step in right.problem.right}
+    others = (*handed.others, *(step for step in steps if step not in given))
+    # Which digits somebody rounds to on the way: a matrix may show fewer, where its last ones all are zero.
+    by_hand = [matrix.digits for matrix in given.values() if matrix.digits <= MOST_BY_HAND]
+    work = Work(right, given, tol, max(by_hand, default=None))
+    head = right.target if right.target in ("mean", "all") else right.head_names[int(right.target)]
+    digits = {step: matrix.digits for step, matrix in given.items()}
+    compared = tuple(_walk(work))
+    verdict = Verdict(handed.name, compared, (), head, digits, others)
+    if verdict.ok or not right.guesses:
+        return verdict
+    # What fits to the digits given goes before what fits within the tolerance alone.
+    found = _explanations(work._replace(tol=0.0)) or _explanations(work)
+    return verdict._replace(
+        candidates=found, guessed=True, compared=_all_following(compared) if found else compared
+    )
+
+
+def _all_following(compared: tuple[Compared, ...]) -> tuple[Compared, ...]:
+    """Say of all steps after the first that differs that they follow: the one mistake explains them too."""
+    differs = [step.step for step in compared if step.status == "differs"]
+    return tuple(one._replace(status="follows") if one.step in differs[1:] else one for one in compared)
+
+
+def _explanations(work: Work) -> tuple[str, ...]:
+    """Return the mistakes that explain every matrix given, each alone."""
+    problem = work.right.problem
+    return tuple(code for code in MISTAKES if any(_fits(work, plan) for plan in plans(problem, code)))
+
+
+def _fits(work: Work, plan: Plan) -> bool:
+    known: dict[str, list[Array]] = {}
+    for step in STEPS:
+        known[step] = values(work.right.problem, plan, step, known)
+        if not known[step]:
+            continue
+        if step in work.given and _compare(work, plan, step, known).status != "right":
+            return False
+        known[step] = known[step] + _theirs(work, step, known[step])
+    return True
+
+
+def _theirs(work: Work, step: str, arrays: list[Array]) -> list[Array]:
+    """Return what the student may have gone on from, besides what was computed: one array, or none."""
+    return _own(work, step, arrays) or rounded(arrays, work.digits)
+
+
+def _own(work: Work, step: str, arrays: list[Array]) -> list[Array]:
+    if step not in work.given:
+        return []
+    return own(work.given[step].values, step, arrays, work.right.target, work.digits)
+
+
+def _walk(work: Work) -> Iterator[Compared]:
+    """Compare the steps given with the right ones, and after a difference also with what follows from it."""
+    problem = work.right.problem
+    known: dict[str, list[Array]] = {}
+    after: dict[str, list[Array]] = {}  # what follows from the student's steps, wrong ones too
+    for step in STEPS:
+        if step not in problem.right:
+            continue
+        known[step] = values(problem, RIGHT, step, known)
+        after[step] = values(problem, RIGHT, step, after)
+        status = ""
+        if step in work.given:
+            found = _compare(work, RIGHT, step, known)
+            if found.status == "differs" and _compare(work, RIGHT, step, after).status == "right":
+                found = found._replace(status="follows")
+            status = found.status
+            yield found
+        theirs = _theirs(work, step, known[step])
+        if status in ("", "right"):
+            known[step] = known[step] + theirs
+        is_lost = status == "differs" and _own(work, step, known[step])
+        after[step] = theirs if is_lost else after[step] + theirs
+
+
+def _compare(work: Work, plan: Plan, step: str, known: Mapping[str, list[Array]]) -> Compared:
+    """Compare one matrix with what the step may be, in any form that is right under the plan."""
+    problem, target, matrix = work.right.problem, work.right.target, work.given[step]
+    usual, *others = forms(problem, plan, step, known, target, work.digits)
+    reach = max(work.tol, matrix.half_unit + work.right.half_units.get(step, 0.0))
+    first = None
+    for form in (usual, *others):
+        given = shaped(matrix.values, form.arrays[0].shape)
+        if given is None:
+            continue
+        found = _cells(problem, plan, step, given, form.arrays, reach)
+        if found.status == "right":
+            return found
+        first = first or found
+    wanted = usual.arrays[0].shape
+    first = first or Compared(step, "differs", shapes=(wanted, matrix.values.shape))
+    turned = shaped(matrix.values.T, wanted) if matrix.values.ndim == 2 and plan == RIGHT else None
+    if turned is None or matrix.values.shape == (1, 1):
+        return first
+    fits = _cells(problem, plan, step, turned, usual.arrays, reach).status == "right"
+    return first._replace(turned=fits)
+
+
+def _cells(
+    problem: Problem, plan: Plan, step: str, given: Array, arrays: list[Array], reach: float
+) -> Compared:
+    """Compare cell by cell with each of the arrays: one of them must fit everywhere."""
+    shut, nothing = _shut(problem, plan, step, given.shape)
+    fits = []
+    with np.errstate(all="ignore"):
+        for array in arrays:
+            largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+            close = np.abs(given - array) <= reach * (1 + HAIR) + HAIR * largest
+            close |= np.isnan(given) & np.isnan(array)
+            if step in SCORES:
+                close |= blank(given, step, array) & (np.isneginf(array) if step == "masked_scores" else shut)
+            else:
+                close |= np.isnan(given) & shut
+            fits.append(close)
+            if close.all():
+                break
+        apart = np.abs(given - arrays[0])[~blank(given, step, arrays[0])]
+    finite = apart[np.isfinite(apart)]
+    largest_apart = float(finite.max()) if finite.size else None
+    if fits[-1].all():
+        return Compared(step, "right", largest_apart, 0, given.size)
+    nowhere = np.logical_not(np.any(fits, axis=0))
+    bad = nowhere if nowhere.any() else np.logical_not(fits[0])
+    cell = tuple(int(n) for n in np.argwhere(bad)[0])
+    expected, got = float(arrays[0][cell]), float(given[cell])
+    return Compared(
+        step,
+        "differs",
+        largest_apart,
+        int(bad.sum()),
+        given.size,
+        cell,
+        expected if np.isfinite(expected) else None,
+        got if np.isfinite(got) else None,
+        empty=bool(np.broadcast_to(nothing, given.shape)[cell]),
+    )
+
+
+def _shut(problem: Problem, plan: Plan, step: str, shape: tuple[int, ...]) -> tuple[Bools, Bools]:
+    """Return where a cell may hold no number, because it is masked, and where its query may look at nothing."""
+    no = np.zeros((1, 1), dtype=np.bool_)
+    may = problem.mask if plan.mask == "after" and step not in SCORES else allowed(problem, plan)
+    if may is None or step not in (*SCORES, "weights", "output", "layer_output"):
+        return no, no
+    nothing = np.logical_not(may.any(axis=1, keepdims=True))
+    if step in ("output", "layer_output"):
+        return nothing, nothing
+    return (~may, nothing) if shape[-2:] == may.shape else (no, no)

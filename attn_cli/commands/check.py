@@ -1,0 +1,125 @@
+"""attn check: answers compared with the right one, step by step, and the mistake that explains each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attn_cli.commands.common import deliver, settled, terminal_for
+from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
+from attn_cli.options import takes
+from attn_cli.trace import Settings
+from attn_cli.view import View
+from attn_cli.visible import as_utf8, visible
+
+if TYPE_CHECKING:
+    from attn_cli.answers import Verdict
+    from attn_cli.right import Right
+
+FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
+# What belongs to a text, or to a matrix that is shown.
+WITHOUT = (
+    *("tokenizer", "keep_punctuation", "embedding", "dim", "seed", "oov", "projection", "layer"),
+    *("pad", "pad_side", "positions", "query", "top", "full", "tidy", "steps", "precision", "palette"),
+)
+MOST_NAMED = 5
+
+
+@takes(Settings, View, without=WITHOUT)
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Answers: JSON, .npz, .safetensors, or a .csv named after its matrix.",
+            show_default=False,
+        ),
+    ],
+    expect: Annotated[
+        str,
+        typer.Option(
+            "--expect",
+            metavar="FILE",
+            help="What to compare with: inputs, which are computed with, or right results.",
+            show_default=False,
+        ),
+    ],
+    tol: Annotated[
+        float,
+        typer.Option("--tol", metavar="F", help="A smaller difference is none.", envvar="ATTN_TOL"),
+    ] = 0.001,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Check answers: the first step that differs, the cell, and the likely mistake.
+
+    An answer holds any of q, k, v, scores, scaled_scores, masked_scores, weights, output. Numbers that were
+    rounded are right to the digits given. Exit code 1 says that an answer differs.
+
+    Example: attn check anna.json ben.json --expect exercise.json
+    """
+    if not (math.isfinite(tol) and tol >= 0):
+        raise UsageError(f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
+    view = settled(view)
+    if view.format not in FORMS:
+        raise UsageError(f"check has no {view.format} form.", f"Use -f {', '.join(FORMS)}.", "--format")
+    from attn_cli.right import read_right
+
+    right = read_right(expect, settings)
+    verdicts = [_verdict(file, right, tol, settings.head is not None) for file in files]
+    if len(verdicts) == 1 and verdicts[0].error is not None:
+        raise verdicts[0].error
+    deliver(_written(verdicts, right, tol, view), view)
+    if unread := [verdict for verdict in verdicts if verdict.error is not None]:
+        raise _unread(unread, len(verdicts))
+    if not all(verdict.ok for verdict in verdicts):
+        raise SystemExit(DIFFERENT)
+
+
+def _verdict(file: str, right: Right, tol: float, head_asked: bool) -> Verdict:
+    """Read and grade one answer; one that cannot be read must not hide the others."""
+    from attn_cli.answers import Verdict, grade
+    from attn_cli.handed import read_handed
+
+    try:
+        verdict = grade(read_handed(file), right, tol, head_asked)
+    except (InputError, FileError) as error:
+        verdict = Verdict(file, error=error)
+    return verdict._replace(file=as_utf8(file))
+
+
+def _written(verdicts: list[Verdict], right: Right, tol: float, view: View) -> str:
+    from attn_cli.render import screen
+    from attn_cli.render.json import dumps
+    from attn_cli.render.verdict import one, record, several
+
+    terminal = terminal_for(view)
+    if view.format in ("json", "jsonl"):
+        records = [record(verdict, right, tol) for verdict in verdicts]
+        if view.format == "jsonl":
+            return "".join(dumps(each, True, not terminal.unicode) for each in records)
+        good = sum(verdict.ok for verdict in verdicts)
+        all_of_them = {
+            "schema": "attn/1",
+            "kind": "checks",
+            "ok": good == len(records),
+            "checked": len(records),
+            "right": good,
+            "checks": records,
+        }
+        return dumps(all_of_them if len(records) > 1 else records[0], False, not terminal.unicode)
+    blocks = several(verdicts, right) if len(verdicts) > 1 else one(verdicts[0], right)
+    return screen(blocks, replace(view, width=terminal.width), terminal)
+
+
+def _unread(unread: list[Verdict], total: int) -> AttnError:
+    """Return the error to end with: it has the exit code of the first file that could not be read."""
+    names = ", ".join(visible(verdict.file) for verdict in unread[:MOST_NAMED])
+    more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
+    message = f"{len(unread)} of {total} answers could not be read: {names}{more}."
+    kind = FileError if isinstance(unread[0].error, FileError) else InputError
+    return kind(message, "The verdicts on the others stand.")

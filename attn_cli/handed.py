@@ -1,0 +1,162 @@
+"""What a student handed in: any of the steps' matrices, and to how many digits each was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError
+from attn_cli.matrices import KNOWN, read_record
+from attn_cli.recompute import STEPS
+from attn_cli.visible import visible
+from attn_cli.written import Written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from attn_cli.arrays import Array
+
+FEWEST = 2  # digits that are believed of a small matrix: half of it being 0.5 tells nothing
+FINEST = 17
+DEEPEST = 8
+# What may stand beside the matrices and is no matrix.
+ASIDE = KNOWN | {
+    "name",
+    "student",
+    "kind",
+    "head",
+    "query_tokens",
+    "key_tokens",
+    "mask_name",
+    "mask_convention",
+}
+
+
+class Matrix(NamedTuple):
+    """One step as it was given: NaN where there is no number; infinities and the like as they stand."""
+
+    values: Array
+    digits: int
+
+    @property
+    def half_unit(self) -> float:
+        """Half a unit of the last digit given: how far a rounded number may be from the one it stands for."""
+        return float(0.5 * 10.0**-self.digits)
+
+
+class Handed(NamedTuple):
+    """An answer: matrices by the names of the steps, and the names of what else it holds."""
+
+    name: str
+    steps: Mapping[str, Matrix]
+    others: tuple[str, ...] = ()
+    head: str | None = None  # of attn's own JSON: whose weights and output stand on top
+    stacks: Mapping[
+        str, Matrix
+    ] = {}  # of attn's own JSON: the weights and outputs of all heads that it shows
+
+
+def read_handed(path: str | Path) -> Handed:
+    """Read an answer from JSON, .npz, .safetensors, or a CSV file of one matrix; NaN and null are masked cells."""
+    return handed_from(read_record(path, as_written=True), visible(str(path)))
+
+
+def handed_from(record: Mapping[str, object], name: str) -> Handed:
+    """Take what can be compared from a record of named values; Q, K and V are accepted for q, k and v.
+
+    Of attn's own JSON, with --steps or without, the heads' matrices are taken too.
+    """
+    record = {key: value for key, value in record.items() if value is not None}
+    own = record.get("schema") == "attn/1"
+    heads = record.get("heads")
+    stacks = _of_heads(heads, name) if isinstance(heads, list) else {}
+    steps = {step: matrix for step, matrix in stacks.items() if step not in ("weights", "output")}
+    for step in STEPS:
+        written = step if step in record else step.upper()
+        if written in record and (written == step or step in "qkv"):
+            steps[step] = matrix_from(record[written], f"{name}: {written}")
+    for step in ("weights", "output"):
+        if step not in steps and step in stacks:
+            steps[step] = stacks[step]
+    known = {*STEPS, "Q", "K", "V"}
+    others = () if own else tuple(visible(str(key)) for key in record if key not in known | ASIDE)
+    if not steps:
+        held = f": it holds {', '.join(others[:8])}" if others else ""
+        raise InputError(
+            f"{name} has none of {', '.join(STEPS[:-1])} or {STEPS[-1]}{held}.",
+            "Name the matrices so, or a CSV file after its matrix: weights.csv.",
+        )
+    head = record.get("head")
+    return Handed(name, steps, others, head if own and isinstance(head, str) else None, stacks)
+
+
+def _of_heads(heads: list[object], name: str) -> dict[str, Matrix]:
+    """Return each step that all heads have, one matrix above the other where there are several heads."""
+    found = {}
+    for step in STEPS[:-1]:
+        parts = [head.get(step) for head in heads if isinstance(head, dict)]
+        if parts and len(parts) == len(heads) and all(part is not None for part in parts):
+            found[step] = matrix_from(parts if len(parts) > 1 else parts[0], f"{name}: {step} of the heads")
+    return found
+
+
+def matrix_from(value: object, where: str) -> Matrix:
+    """Return a matrix with the digits that it was given to; raise InputError where it is no matrix of numbers."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "iuf" or value.ndim == 0:
+            raise InputError(f"{where} is not a matrix of numbers: it holds {value.dtype}.")
+        decimals = _array_decimals(value)
+        values = value.astype(np.float64)
+        if decimals < FINEST:  # 0.1 in float32 means 0.1, not 0.10000000149
+            values = np.round(values, decimals)
+        return Matrix(values, _believed(values, decimals))
+    try:
+        values = np.array(_numbers(value), dtype=np.float64)
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{where} is not a matrix of numbers.",
+            "Give rows of equally many numbers; null is a masked cell.",
+        ) from None
+    return Matrix(values, _believed(values, _text_decimals(value)))
+
+
+def _numbers(value: object, depth: int = 0) -> object:
+    """Return nested lists with NaN for null; ValueError for anything else than numbers in lists."""
+    if isinstance(value, list) and depth < DEEPEST:
+        return [_numbers(item, depth + 1) for item in value]
+    if value is None:
+        return float("nan")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _text_decimals(value: object) -> int:
+    if isinstance(value, list):
+        return max(map(_text_decimals, value), default=0)
+    return value.decimals if isinstance(value, Written) else 0
+
+
+def _array_decimals(array: NDArray[np.generic]) -> int:
+    """Return how many decimals the shortest way to write an array's numbers shows."""
+    numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array[:0]
+    wide = numbers.astype(np.float64)
+    with np.errstate(all="ignore"):
+        fits = (n for n in range(FINEST) if np.array_equal(np.round(wide, n).astype(array.dtype), numbers))
+        return next(fits, FINEST)
+
+
+def _believed(values: Array, decimals: int) -> int:
+    """Return the digits that a matrix was given to.
+
+    0.5 may be 0.50, and 1 may be 1.00, with its zeros left out as programs do: fewer digits than two are believed
+    only where three different numbers show them, and never of whole numbers.
+    """
+    parts = values[np.isfinite(values) & (values != np.round(values))]
+    if decimals == 1 and len(np.unique(parts)) > FEWEST:
+        return 1
+    return min(FINEST, max(FEWEST, decimals))
