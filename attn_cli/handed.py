@@ -41,6 +41,7 @@ class Matrix(NamedTuple):
 
     values: Array
     digits: int
+    is_sure: bool = True  # whether its own numbers tell the digits; else those of the other matrices count
 
     @property
     def half_unit(self) -> float:
@@ -91,7 +92,7 @@ def handed_from(record: Mapping[str, object], name: str) -> Handed:
             "Name the matrices so, or a CSV file after its matrix: weights.csv.",
         )
     head = record.get("head")
-    return Handed(name, steps, others, head if own and isinstance(head, str) else None, stacks)
+    return Handed(name, _beside(steps), others, head if own and isinstance(head, str) else None, stacks)
 
 
 def _of_heads(heads: list[object], name: str) -> dict[str, Matrix]:
@@ -107,21 +108,23 @@ def _of_heads(heads: list[object], name: str) -> dict[str, Matrix]:
 def matrix_from(value: object, where: str) -> Matrix:
     """Return a matrix with the digits that it was given to; raise InputError where it is no matrix of numbers."""
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "iuf" or value.ndim == 0:
+        if value.dtype.kind not in "iuf":
             raise InputError(f"{where} is not a matrix of numbers: it holds {value.dtype}.")
         decimals = _array_decimals(value)
         values = value.astype(np.float64)
         if decimals < FINEST:  # 0.1 in float32 means 0.1, not 0.10000000149
             values = np.round(values, decimals)
-        return Matrix(values, _believed(values, decimals))
+        return _believed(values, decimals)
     try:
         values = np.array(_numbers(value), dtype=np.float64)
     except (ValueError, OverflowError):
+        values = np.array(np.nan)
+    if values.ndim == 0:
         raise InputError(
             f"{where} is not a matrix of numbers.",
             "Give rows of equally many numbers; null is a masked cell.",
-        ) from None
-    return Matrix(values, _believed(values, _text_decimals(value)))
+        )
+    return _believed(values, _text_decimals(value))
 
 
 def _numbers(value: object, depth: int = 0) -> object:
@@ -150,13 +153,22 @@ def _array_decimals(array: NDArray[np.generic]) -> int:
         return next(fits, FINEST)
 
 
-def _believed(values: Array, decimals: int) -> int:
-    """Return the digits that a matrix was given to.
+def _believed(values: Array, decimals: int) -> Matrix:
+    """Return a matrix with the digits that it was given to.
 
     0.5 may be 0.50, and 1 may be 1.00, with its zeros left out as programs do: fewer digits than two are believed
     only where three different numbers show them, and never of whole numbers.
     """
     parts = values[np.isfinite(values) & (values != np.round(values))]
     if decimals == 1 and len(np.unique(parts)) > FEWEST:
-        return 1
-    return min(FINEST, max(FEWEST, decimals))
+        return Matrix(values, 1)
+    return Matrix(values, min(FINEST, max(FEWEST, decimals)), decimals >= FEWEST)
+
+
+def _beside(steps: dict[str, Matrix]) -> dict[str, Matrix]:
+    """Give matrices whose own numbers do not tell their digits the fewest that others beside them show."""
+    fewest = min((matrix.digits for matrix in steps.values() if matrix.is_sure), default=FEWEST)
+    return {
+        step: matrix if matrix.is_sure else matrix._replace(digits=max(FEWEST, fewest))
+        for step, matrix in steps.items()
+    }

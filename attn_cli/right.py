@@ -117,6 +117,11 @@ def _results(record: Mapping[str, object], given: Given, settings: Settings) -> 
         raise UsageError(
             f"{given.name} holds results alone, and not by heads.", "Leave out --head.", option="--head"
         )
+    if not any(name in record for name in (*STEPS, *"QKV")) and not isinstance(record.get("heads"), list):
+        raise InputError(
+            f"{given.name} holds nothing to compare with.",
+            "Give Q, K and V, or X with W_q, W_k and W_v, or right results such as weights.",
+        )
     handed = handed_from(record, given.name)
     right = {}
     for step, matrix in handed.steps.items():

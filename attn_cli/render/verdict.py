@@ -11,6 +11,7 @@ from attn_cli.render.about import quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import number, plain, scientific
 from attn_cli.render.text import listed
+from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.answers import Compared, Verdict
@@ -63,7 +64,7 @@ def several(verdicts: Sequence[Verdict], right: Right) -> Iterator[Block]:
         said = "unreadable" if verdict.error else "right" if verdict.ok else "differs"
         where = "-" if first is None else first.step + ("" if first.cell is None else f" {list(first.cell)}")
         guess = " or ".join(verdict.candidates) or ("-" if verdict.ok or verdict.error else "?")
-        rows.append([str(n), _ends(verdict.file), said, where, guess])
+        rows.append([str(n), visible(_ends(verdict.file)), said, where, guess])
     yield Columns(["", "file", "verdict", "first difference", "likely"], rows)
     for code in dict.fromkeys(code for verdict in verdicts for code in verdict.candidates):
         yield Say(f"{code}: {MEANINGS[code]}.", quiet=True)

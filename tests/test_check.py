@@ -1,0 +1,551 @@
+"""attn check: what is read, what is right, what is said of a difference, and how a script learns of it."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from attn_cli.errors import InputError
+from attn_cli.handed import handed_from, read_handed
+from tests.shell import here, shell
+from tests.test_matrices import as_json, as_npz, as_safetensors
+
+SCHEMA = json.loads((Path(__file__).parent.parent / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def numbers(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def softmax(scores):
+    exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exps / exps.sum(axis=-1, keepdims=True)
+
+
+Q, K, V = numbers(1, 3, 2), numbers(2, 4, 2), numbers(3, 4, 5)
+SCORES = Q @ K.T
+SCALED = SCORES / 2**0.5
+WEIGHTS = softmax(SCALED)
+STEPS = {
+    "q": Q,
+    "k": K,
+    "v": V,
+    "scores": SCORES,
+    "scaled_scores": SCALED,
+    "weights": WEIGHTS,
+    "output": WEIGHTS @ V,
+}
+TOKENS = {"tokens": ["she", "likes", "tea"], "context_tokens": ["a", "b", "c", "d"]}
+UNDIVIDED = softmax(SCORES)
+
+
+def save(name, **record):
+    Path(name).write_text(json.dumps(record, default=np.ndarray.tolist))
+    return name
+
+
+@pytest.fixture(autouse=True)
+def place(at):
+    save("right.json", Q=Q, K=K, V=V, **TOKENS)
+    return at
+
+
+def check(*args, **env):
+    return here("check", *args, "--expect", "right.json", env=env)
+
+
+def told(*args):
+    """The one record that `attn check ARGS -f json` prints."""
+    ran = check(*args, "-f", "json")
+    assert ran.code in (0, 1) and ran.err == ""
+    record = json.loads(ran.out)
+    assert [error.message for error in VALIDATOR.iter_errors(record)] == []
+    assert record["ok"] == (ran.code == 0)
+    return record
+
+
+# What is right.
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_alone_is_right_in_full_precision(step):
+    record = told(save("a.json", **{step: STEPS[step]}))
+    assert record["ok"] and [one["step"] for one in record["compared"]] == [step]
+
+
+@pytest.mark.parametrize("digits", [2, 3, 4])
+def test_right_steps_are_right_at_any_rounding(digits):
+    assert told(save("a.json", **{step: np.round(matrix, digits) for step, matrix in STEPS.items()}))["ok"]
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3])
+def test_who_goes_on_from_rounded_steps_is_right(digits):
+    q, k, v = (np.round(matrix, digits) for matrix in (Q, K, V))
+    scores = np.round(q @ k.T, digits)
+    scaled = np.round(scores / 2**0.5, digits)
+    weights = np.round(softmax(scaled), digits)
+    steps = {"q": q, "k": k, "v": v, "scores": scores, "scaled_scores": scaled, "weights": weights}
+    answer = {**steps, "output": np.round(weights @ v, digits)}
+    assert told(save("a.json", **answer))["ok"]
+    if digits > 1:  # what was rounded on the way and not shown is allowed for as well
+        assert told(save("b.json", weights=answer["weights"], output=answer["output"]))["ok"]
+
+
+def test_a_number_that_rounding_does_not_explain_is_wrong():
+    weights = np.round(WEIGHTS, 3)
+    weights[1, 2] += 0.002
+    record = told(save("a.json", weights=weights))
+    assert (record["step"], record["cell"], record["likely"]) == ("weights", [1, 2], None)
+    assert record["expected"] == pytest.approx(WEIGHTS[1, 2]) and record["got"] == pytest.approx(
+        weights[1, 2]
+    )
+    assert told("a.json", "--tol", "0.003")["ok"]
+    assert not told(save("b.json", weights=WEIGHTS + 1e-4), "--tol", "1e-5")["ok"]
+    assert told("b.json")["ok"]
+
+
+@pytest.mark.parametrize(
+    "guess", [np.zeros((3, 4)), np.full((3, 4), 0.5), np.eye(3, 4), np.full((3, 4), 0.25)], ids=str
+)
+def test_a_matrix_of_a_few_round_numbers_is_no_rounded_answer(guess):
+    assert not told(save("a.json", weights=guess))["ok"]
+    assert not told(save("b.json", output=np.round(guess)[:, :1].repeat(5, axis=1)))["ok"]
+
+
+@pytest.mark.parametrize(
+    ("text", "digits"),
+    [
+        ("[[0.3, 0.70]]", 2),
+        ("[[0.300, 0.7]]", 3),
+        ("[[1.5e-3, 2]]", 4),
+        ("[[0.5, 0.5]]", 2),
+        ("[[1, 0]]", 2),
+        ("[[1.0, 0.0]]", 2),
+        ("[[0.1, 0.2, 0.7]]", 1),
+        ("[[0.1, 0.2, 0.7], [null, NaN, -1e9]]", 1),
+        ("[[0.30000000000000004, 1]]", 17),
+    ],
+)
+def test_the_digits_given_are_the_most_that_a_matrix_shows(text, digits):
+    Path("a.json").write_text(f'{{"weights": {text}}}')
+    assert read_handed("a.json").steps["weights"].digits == digits
+
+
+def test_a_matrix_of_whole_numbers_was_given_to_the_digits_of_the_others():
+    Path("a.json").write_text('{"weights": [[1, 0]], "output": [[0.1234, 0.5]], "scores": [[1.234, 2]]}')
+    assert read_handed("a.json").steps["weights"].digits == 3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_digits_of_an_array_are_those_of_the_shortest_way_to_write_it(dtype):
+    np.savez(
+        "a.npz", weights=np.array([[0.25, 0.123], [0.5, 0.75]], dtype), scores=np.array([[1 / 3, 2.0]], dtype)
+    )
+    steps = read_handed("a.npz").steps
+    assert steps["weights"].digits == 3 and steps["scores"].digits > 3
+    assert steps["weights"].values.tolist() == [[0.25, 0.123], [0.5, 0.75]]
+
+
+@pytest.mark.parametrize("written", [as_json, as_npz, as_safetensors])
+def test_json_npz_and_safetensors_say_the_same(written):
+    Path("good").write_bytes(written({"weights": WEIGHTS, "output": STEPS["output"]}))
+    Path("bad").write_bytes(written({"weights": np.round(UNDIVIDED, 3)}))
+    assert told("good")["ok"] and told("bad")["likely"] == "no-scaling"
+
+
+def test_a_csv_file_is_the_matrix_that_it_is_named_after():
+    np.savetxt("weights.csv", UNDIVIDED, "%.3f", ",")
+    assert told("weights.csv")["likely"] == "no-scaling"
+    rows = "\n".join("\t".join(["x", *(f"{number:.2f}" for number in row)]) for row in SCORES)
+    Path("scores.tsv").write_text(f"query\ta\tb\tc\td\n{rows}\n")
+    assert told("scores.tsv")["ok"]
+
+
+def test_large_letters_and_an_axis_for_a_batch_are_accepted():
+    assert told(save("a.json", Q=Q, K=[K], V=[[V]], weights=[WEIGHTS]))["ok"]
+
+
+def test_one_row_may_be_a_plain_list():
+    save("right.json", Q=Q[:1], K=K, V=V)
+    assert told(save("a.json", weights=WEIGHTS[0], output=STEPS["output"][0]))["ok"]
+
+
+# Masks.
+
+
+def test_the_marks_of_a_mask_are_right_where_it_masks():
+    may = np.tri(3, 4, dtype=bool)
+    save("right.json", Q=Q, K=K, V=V, mask="causal")
+    weights = softmax(np.where(may, SCALED, -np.inf))
+    for mark in (math.nan, -math.inf, -1e9, -1e4, None):
+        shown = [
+            [x if ok else mark for x, ok in zip(*row, strict=True)] for row in zip(SCALED, may, strict=True)
+        ]
+        kept = weights if mark is not None else np.where(may, weights, np.nan)
+        answer = {"scores": SCORES, "scaled_scores": shown, "masked_scores": shown, "weights": kept}
+        assert told(save("a.json", **answer))["ok"]
+    record = told(save("b.json", masked_scores=SCALED))
+    assert (record["step"], record["cell"], record["expected"]) == ("masked_scores", [0, 1], None)
+    assert "masked is right" in record["message"]
+    shown = np.where(may.T[:3, :3].repeat(2, axis=1)[:, :4], SCALED, np.nan)
+    record = told(save("c.json", scaled_scores=shown))
+    assert not record["ok"] and record["got"] is None and "no number was given" in record["message"]
+
+
+def test_a_row_that_may_look_at_nothing_is_zeros_or_nothing_and_not_a_guess():
+    may = np.array([[True] * 4, [False] * 4, [True] * 4])
+    save("right.json", Q=Q, K=K, V=V, mask=may.tolist())
+    for fill, right in ((0.0, True), (math.nan, True), (0.25, False)):
+        weights = np.where(may, WEIGHTS, fill)
+        record = told(save("a.json", weights=weights, output=weights @ V))
+        assert record["ok"] == right
+    assert record["cell"] == [1, 0] and "may look at nothing" in record["message"]
+
+
+def test_a_mask_may_come_by_option_with_its_polarity():
+    may = np.tri(3, 4, dtype=bool)
+    Path("mask.txt").write_text("\n".join(" ".join(map(str, row)) for row in (~may).astype(int).tolist()))
+    save("a.json", weights=softmax(np.where(may, SCALED, -np.inf)))
+    assert told("a.json", "--mask", "mask.txt", "--mask-true", "blocked")["ok"]
+    assert told("a.json", "--mask", "mask.txt", "--mask-true", "allowed")["likely"] == "mask-inverted"
+    assert told("a.json", "--mask", "causal")["ok"]
+    assert check("a.json", "--mask", "mask.txt").code == 2
+
+
+def test_score_and_temperature_may_be_said():
+    assert told(save("a.json", weights=UNDIVIDED), "--score", "dot")["ok"]
+    assert told(save("b.json", weights=softmax(SCALED / 2)), "-t", "2")["ok"]
+
+
+# What differs.
+
+
+def test_the_first_step_that_differs_is_named_with_its_cell_and_what_follows_from_it():
+    record = told(save("a.json", scores=SCORES, weights=UNDIVIDED, output=UNDIVIDED @ V))
+    assert (record["step"], record["cell"], record["likely"]) == ("weights", [0, 0], "no-scaling")
+    assert (record["expected"], record["got"]) == (
+        pytest.approx(WEIGHTS[0, 0]),
+        pytest.approx(UNDIVIDED[0, 0]),
+    )
+    assert [one["status"] for one in record["compared"]] == ["right", "differs", "follows"]
+    assert 'query "she" (row 0), key "a" (column 0)' in record["message"]
+    assert record["file"] == "a.json" and record["candidates"] == ["no-scaling"] and record["error"] is None
+
+
+def test_keys_and_values_are_named_by_the_words_of_the_keys():
+    k = np.copy(K)
+    k[3, 1] += 1
+    record = told(save("a.json", k=k))
+    assert record["cell"] == [3, 1] and 'key "d" (row 3), column 1' in record["message"]
+
+
+def test_what_follows_rightly_after_a_slip_follows():
+    weights = np.copy(WEIGHTS)
+    weights[0, 0] += 0.2
+    record = told(save("a.json", weights=weights, output=weights @ V))
+    assert [one["status"] for one in record["compared"]] == ["differs", "follows"] and record[
+        "likely"
+    ] is None
+    record = told(save("a.json", weights=weights, output=weights @ V + 1))
+    assert [one["status"] for one in record["compared"]] == ["differs", "differs"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "shape", "said"),
+    [
+        (WEIGHTS.T, [4, 3], "Turned round"),
+        (WEIGHTS[:, :2], [3, 2], "(3, 4) is right"),
+        ([], [0], "(0,)"),
+        ([[]], [1, 0], "(1, 0)"),
+        ([[[[[1]]]]], [1, 1, 1, 1, 1], "(3, 4) is right"),
+    ],
+    ids=str,
+)
+def test_a_wrong_shape_is_a_difference_and_both_shapes_are_said(weights, shape, said):
+    record = told(save("a.json", weights=weights))
+    assert (record["step"], record["cell"], record["expected"], record["got"]) == (
+        "weights",
+        None,
+        None,
+        None,
+    )
+    assert (record["expected_shape"], record["got_shape"]) == ([3, 4], shape)
+    assert said in record["message"]
+
+
+def test_a_square_matrix_that_was_turned_round_is_told():
+    save("right.json", Q=Q, K=K[:3], V=V[:3])
+    record = told(save("a.json", scores=(Q @ K[:3].T).T))
+    assert "Turned round" in record["message"] and record["expected_shape"] is None
+
+
+# Heads, and attn's own JSON.
+
+HEADS = {"X": numbers(4, 3, 4), "heads": 2, "mask": "causal"} | {
+    f"W_{c}": numbers(ord(c), 4, 4) for c in "qkv"
+}
+SHIPPED = Path(__file__).parent.parent / "data" / "examples"
+
+
+@pytest.mark.parametrize("head", ["mean", "all", "0", "1"])
+@pytest.mark.parametrize("steps", [(), ("--steps",)])
+def test_attn_s_own_json_is_a_right_answer_whichever_head_it_shows(head, steps):
+    ran = here("example", "coffee", "--heads", "2", "--head", head, *steps, "-f", "json")
+    Path("a.json").write_text(ran.out)
+    coffee = (SHIPPED / "coffee.json").read_text()
+    Path("right.json").write_text(json.dumps(json.loads(coffee) | {"heads": 2}))
+    assert told("a.json")["ok"]
+    if steps:
+        Path("right.json").write_text(ran.out)
+        assert told("a.json")["ok"]
+
+
+def test_a_head_may_be_asked_for():
+    save("right.json", **HEADS)
+    X = HEADS["X"]
+    q, k = (np.split(X @ HEADS[f"W_{c}"], 2, axis=1) for c in "qk")
+    masked = [np.where(np.tri(3, dtype=bool), a @ b.T / 2**0.5, -np.inf) for a, b in zip(q, k, strict=True)]
+    weights = [softmax(scores) for scores in masked]
+    save("one.json", q=X @ HEADS["W_q"], weights=weights[1])
+    save("all.json", q=q, weights=weights)
+    assert told("one.json", "--head", "1")["ok"] and not told("one.json", "--head", "0")["ok"]
+    assert told("all.json", "--head", "all")["ok"] and not told("all.json", "--head", "1")["ok"]
+    assert told("one.json")["likely"] == told("all.json")["likely"] == "heads-not-averaged"
+    assert told("all.json", "--head", "all")["head"] == "all"
+    record = told(save("a.json", scores=[m + 1 for m in masked]), "--head", "all")
+    assert len(record["cell"]) == 3 and record["message"].count("head 0") == 1
+    assert "There is no head '7'" in check("one.json", "--head", "7").err
+
+
+def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_own_x():
+    ran = here("example", "coffee", "-t", "0.5", "--steps", "-f", "json")
+    Path("right.json").write_text(ran.out)
+    coffee = json.loads((SHIPPED / "coffee.json").read_text())
+    X, W_q, W_k, W_v = (np.array(coffee[name]) for name in ("X", "W_q", "W_k", "W_v"))
+    weights = softmax((X @ W_q) @ (X @ W_k).T / 4**0.5 / 0.5)
+    record = told(save("a.json", weights=weights, output=weights @ X @ W_v))
+    assert record["ok"] and record["notes"] == []
+    # W_v of the example is symmetric; a made-up one is not, and its transpose can be told only from X.
+    record = json.loads(ran.out)
+    record["heads"][0]["W_v"] = (W := numbers(8, 4, 4)).tolist()
+    record["heads"][0]["v"] = (X @ W).tolist()
+    Path("right.json").write_text(json.dumps(record))
+    assert told(save("b.json", v=X @ W))["ok"]
+    assert told(save("b.json", v=X @ W.T))["likely"] == "transposed-w"
+
+
+def test_with_an_output_projection_the_layer_s_output_is_meant_too():
+    W_o = numbers(9, 4, 3)
+    save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o)
+    X = HEADS["X"]
+    q, k, v = (np.split(X @ HEADS[f"W_{c}"], 2, axis=1) for c in "qkv")
+    outputs = [softmax(a @ b.T / 2**0.5) @ c for a, b, c in zip(q, k, v, strict=True)]
+    layer = np.concatenate(outputs, axis=1) @ W_o
+    for answer in ({"layer_output": layer}, {"output": layer}, {"output": np.mean(outputs, axis=0)}):
+        assert told(save("a.json", **answer))["ok"]
+    assert not told(save("a.json", output=layer + 0.1))["ok"]
+
+
+# Right answers that are results.
+
+
+def test_results_alone_can_be_compared_with():
+    save("right.json", weights=np.round(WEIGHTS, 3), output=STEPS["output"], **TOKENS)
+    assert told(save("a.json", weights=WEIGHTS, output=STEPS["output"]))["ok"]
+    record = told(save("b.json", weights=UNDIVIDED, scores=SCORES))
+    assert (record["step"], record["likely"], record["not_compared"]) == ("weights", None, ["scores"])
+    assert 'query "she"' in record["message"] and "No usual mistake" not in record["message"]
+    assert "no mistake can be told" in check("b.json").out
+    assert "--score counts only with inputs" in check("b.json", "--score", "dot").out
+    assert check("b.json", "--head", "1").code == 2
+
+
+def test_mistakes_are_told_from_results_as_far_as_they_explain_each_other():
+    may = np.tri(3, 4, dtype=bool)
+    weights = softmax(np.where(may, SCALED, -np.inf))
+    right = {"scores": SCORES, "scaled_scores": SCALED, "v": V, "weights": weights, "output": weights @ V}
+    save("right.json", **right, mask="causal")
+    wrong = np.where(may, WEIGHTS, 0)
+    assert told(save("a.json", weights=wrong, output=wrong @ V))["likely"] == "mask-after-softmax"
+    wrong = softmax(np.where(may, SCORES, -np.inf))
+    assert told(save("a.json", weights=np.round(wrong, 3)))["likely"] == "no-scaling"
+    wrong = softmax(np.where(may, SCORES / 2, -np.inf))
+    assert told(save("a.json", weights=np.round(wrong, 3)))["likely"] == "scaled-by-d"
+    save("right.json", **right)  # without its mask the file contradicts itself: nothing is guessed
+    assert told(save("a.json", weights=WEIGHTS))["candidates"] == []
+
+
+def test_inputs_beside_results_rule_and_that_is_noted():
+    save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
+    record = told(save("a.json", weights=WEIGHTS))
+    assert record["ok"] and any("weights" in note for note in record["notes"])
+
+
+# Several answers, and what goes wrong.
+
+
+def several():
+    save("anna.json", **STEPS)
+    save("ben.json", weights=np.round(UNDIVIDED, 2))
+    save("cleo.json", weights=WEIGHTS + 0.1)
+    return "anna.json", "ben.json", "cleo.json"
+
+
+def test_several_answers_are_a_table():
+    ran = check(*several())
+    assert (ran.code, ran.err) == (1, "")
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert lines[0] == ["Right:", "1", "of", "3", "answers"]
+    assert ["1", "anna.json", "right", "-", "-"] in lines
+    assert ["2", "ben.json", "differs", "weights", "[0,", "0]", "no-scaling"] in lines
+    assert ["3", "cleo.json", "differs", "weights", "[0,", "0]", "?"] in lines
+    assert "no-scaling: the scores went to the softmax undivided." in ran.out
+
+
+def test_several_answers_are_one_object_or_a_line_each():
+    record = told(*several())
+    assert (record["kind"], record["checked"], record["right"], record["ok"]) == ("checks", 3, 1, False)
+    assert [one["likely"] for one in record["checks"]] == [None, "no-scaling", None]
+    ran = check(*several(), "-f", "jsonl")
+    assert [json.loads(line) for line in ran.out.splitlines()] == record["checks"]
+    assert here("check", "anna.json", "anna.json", "--expect", "right.json", "-f", "json").code == 0
+
+
+def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():
+    files = several()
+    Path("bad.json").write_text("{")
+    for missing, code in (("bad.json", 65), ("none.json", 66)):
+        ran = check(missing, *files)
+        assert ran.code == code and "unreadable" in ran.out and "no-scaling" in ran.out
+        assert (
+            ran.err
+            == f"attn: 1 of 4 answers could not be read: {missing}. The verdicts on the others stand.\n"
+        )
+        ran = check(missing, *files, "-f", "json")
+        record = json.loads(ran.out)
+        assert [*VALIDATOR.iter_errors(record)] == [] and json.loads(ran.err)["error"]["code"] == code
+        assert record["checks"][0]["error"]["code"] == code and not record["checks"][0]["ok"]
+        assert record["right"] == 1
+        alone = check(missing, "-f", "json")
+        assert (alone.code, alone.out) == (code, "") and json.loads(alone.err)["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        '"hello"',
+        "5",
+        "[[1, 2], [3]]",
+        "[[true, false]]",
+        '[["1"]]',
+        f"[[{10**400}]]",
+        "{}",
+        "[" * 20 + "]" * 20,
+    ],
+)
+def test_what_is_no_matrix_of_numbers_is_refused(weights):
+    Path("a.json").write_text(f'{{"weights": {weights}}}')
+    ran = check("a.json")
+    assert ran.code == 65 and "a.json: weights is not a matrix of numbers" in ran.err and ran.out == ""
+
+
+def test_arrays_of_other_things_than_numbers_are_refused():
+    for array in (np.array([["a"]]), np.array([[True]]), np.array(3.0), np.array([[1j]])):
+        np.savez("a.npz", weights=array)
+        assert check("a.npz").code == 65
+
+
+def test_an_answer_without_a_step_is_refused_and_a_name_that_is_none_is_told():
+    ran = check(save("a.json", colour=[[1]], attention=[[1]]))
+    assert ran.code == 65 and "it holds colour, attention" in ran.err
+    record = told(save("b.json", weights=WEIGHTS, colour=[[1]], tokens=["x"]))
+    assert record["ok"] and record["not_compared"] == ["colour"]
+    assert "Not compared: colour." in check("b.json").out
+    with pytest.raises(InputError, match="has none of q, k, v, scores"):
+        handed_from({"weights": None}, "a.json")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("a.json",), 2, "--expect"),
+        (("--expect", "right.json"), 2, "FILE"),
+        (("a.json", "--expect", "right.json", "--tol", "nan"), 2, "--tol cannot be nan"),
+        (("a.json", "--expect", "right.json", "--tol", "-1"), 2, "--tol"),
+        (("a.json", "--expect", "right.json", "-f", "csv"), 2, "no csv form"),
+        (("a.json", "--expect", "right.json", "-o", "a.csv"), 2, "no csv form"),
+        (("a.json", "--expect", "right.json", "--mask", "sideways"), 2, "There is no mask"),
+        (("a.json", "--expect", "right.json", "--heads", "3"), 2, "cannot be shared"),
+        (("a.json", "--expect", "none.json"), 66, "none.json"),
+        (("a.json", "--expect", "empty.json"), 65, "nothing to compare with"),
+        (("a.json", "--expect", "nan.json"), 65, "not finite"),
+        (("a.json", "--expect", "misfit.json"), 65, "Q has shape (3, 2) and K (4, 3)"),
+        (("a.json", "--expect", "right.json", "-o", "none/x.json"), 73, "none/x.json"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_said_in_one_line(args, code, said):
+    save("a.json", **STEPS)
+    save("empty.json")
+    Path("nan.json").write_text('{"weights": [[NaN]]}')
+    save("misfit.json", Q=Q, K=numbers(1, 4, 3), V=V)
+    ran = here("check", *args)
+    assert (ran.code, ran.out) == (code, "") and said in ran.err and ran.err.count("\n") == 1
+
+
+def test_a_verdict_goes_to_a_file_and_the_exit_code_tells_the_rest():
+    save("ben.json", weights=UNDIVIDED)
+    ran = check("ben.json", "-o", "verdict.json")
+    assert ran == (1, "", "")
+    assert json.loads(Path("verdict.json").read_text())["likely"] == "no-scaling"
+
+
+def test_a_variable_sets_the_tolerance():
+    save("a.json", weights=WEIGHTS + 0.1)
+    assert (check("a.json").code, check("a.json", ATTN_TOL="0.2").code) == (1, 0)
+
+
+def test_tokens_and_names_are_shown_and_not_obeyed():
+    hostile = ["[red]x[/b]", "</td>\x1b[31m", "\u202eabc"]
+    save("right.json", Q=Q, K=K[:3], V=V[:3], tokens=hostile)
+    name = save("[b]\x1b[31m&.json", **{"weights": softmax(Q @ K[:3].T), "\x1b]0;x\x07": [[1]]})
+    for form in ("table", "markdown", "json"):
+        for files in ((name,), (name, name)):
+            shown = check(*files, "-f", form).out
+            assert not set("\x1b\x07\u202e") & set(shown)
+    assert "[red]x[/b]" in check(name).out and "^[[31m" in check(name).out
+    assert told(name)["file"] == name
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("encoding", ["C", "C.UTF-8"])
+def test_no_line_is_wider_than_the_terminal(width, encoding):
+    files = several()
+    for chosen in (files, files[1:2]):
+        shown = shell(
+            f"attn check {' '.join(chosen)} --expect right.json || true",
+            env={"COLUMNS": str(width), "LC_ALL": encoding, "PYTHONUTF8": "0"},
+        )
+        assert shown.err == "" and max(map(len, shown.out.splitlines())) <= max(width, 32)
+        assert "no-scaling" in shown.out or "no-" in shown.out
+
+
+def test_a_record_holds_no_key_that_the_schema_does_not_describe():
+    defs = SCHEMA["$defs"]
+    record = told(*several())
+    assert set(record) == set(defs["checks"]["properties"])
+    for one in record["checks"]:
+        assert set(one) == set(defs["check"]["properties"])
+        for step in one["compared"]:
+            assert set(step) == set(defs["check"]["properties"]["compared"]["items"]["properties"])
+
+
+def test_the_worked_examples_are_right_beside_their_own_inputs():
+    for name in ("day1", "coffee", "coffee-notebook", "a2"):
+        Path("answer.json").write_text(here("example", name, "--steps", "-f", "json").out)
+        ran = here("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
+        assert ran.code == 0, ran
