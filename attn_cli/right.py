@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attn_cli.arrays import Array
     from attn_cli.trace import Settings, Trace
 
+LEAST = 1e-6  # temperature
 MASKED = ("scores", "scaled_scores", "masked_scores")  # steps that may hold null, where masked
 
 
@@ -35,7 +36,6 @@ class Right(NamedTuple):
     key_tokens: tuple[str, ...]
     half_units: Mapping[str, float]
     guesses: bool  # whether enough is known to look for mistakes
-    has_inputs: bool
     notes: tuple[str, ...] = ()
 
     def of_head(self, name: str | None) -> Right:
@@ -56,36 +56,52 @@ def read_right(path: str | Path, settings: Settings) -> Right:
     """
     record = read_record(path, as_written=True)
     name = visible(str(path))
-    given = given_from(record, name)
     own = record.get("schema") == "attn/1"
+    given = _from_x(record, name) if own else given_from(record, name)
     if given.get("X") is None and any(given.get(letter) is None for letter in "QKV"):
         return _results(record, given, settings)
-    if own:
-        given = _with_x(given, record)
-    temperature = record.get("temperature")
-    if own and settings.temperature == 1 and isinstance(temperature, (int, float)):
-        settings = replace(settings, temperature=float(temperature))
-        given = given._replace(ignored=tuple(key for key in given.ignored if key != "temperature"))
-    head = record.get("head") if own and settings.head is None else None
+    if own and settings.temperature == 1:
+        settings = replace(settings, temperature=_temperature(record, name))
+        given = given._replace(ignored=())  # attn ignores nothing else of its own
+    names = _head_names(record) if own else ()
+    if settings.head in names:
+        settings = replace(settings, head=str(names.index(settings.head)))
     right = _computed(given, settings)
+    if len(names) == len(right.head_names):
+        right = right._replace(head_names=names)
+    head = record.get("head") if own and settings.head is None else None
     return right.of_head(head) if isinstance(head, str) else right
 
 
-def _with_x(given: Given, record: Mapping[str, object]) -> Given:
-    """Start from X where attn's own JSON has it, for then a transposed W can be told."""
-    names = ("X", "context") if record.get("kind") == "cross" else ("X",)
-    with_w = all(given.get(name) is not None for name in ("W_q", "W_k", "W_v"))
-    if not with_w or record.get("x_query") is None or record.get("query_rows") is not None:
-        return given
-    arrays = {name: array for name, array in given.arrays.items() if name not in ("Q", "K", "V")}
-    for name, key in zip(names, ("x_query", "x_key"), strict=False):
-        arrays[name] = np.array(record[key], dtype=np.float64)
+def _head_names(record: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names that the heads have in attn's own JSON."""
+    heads = record.get("heads")
+    parts = heads if isinstance(heads, list) else []
+    return tuple(str(head.get("name")) for head in parts if isinstance(head, dict))
+
+
+def _from_x(record: Mapping[str, object], name: str) -> Given:
+    """Take attn's own JSON, from X on where it can be done: then a transposed W can be told."""
+    is_cross = record.get("kind") == "cross"
+    begun = {"X": record.get("x_query"), "context": record.get("x_key") if is_cross else None}
+    given = given_from({**record, **begun}, name)
+    starts: tuple[str, ...] = ("X", "context")
+    with_w = all(given.get(W) is not None for W in ("W_q", "W_k", "W_v"))
+    if with_w and given.get("X") is not None and record.get("query_rows") is None:
+        starts = ("Q", "K", "V")
+    arrays = {key: array for key, array in given.arrays.items() if key not in starts}
     inner = 1 if given.layout == "out-in" else 0
-    if "W_o" in arrays and arrays["W_o"].shape[inner] != arrays["W_v"].shape[1 - inner]:
-        arrays = {
-            name: array for name, array in arrays.items() if name not in ("W_o", "b_o")
-        }  # of more heads
+    if with_w and "W_o" in arrays and arrays["W_o"].shape[inner] != arrays["W_v"].shape[1 - inner]:
+        del arrays["W_o"]  # joins more heads than are there
+        arrays.pop("b_o", None)
     return given._replace(arrays=arrays)
+
+
+def _temperature(record: Mapping[str, object], name: str) -> float:
+    value = record.get("temperature", 1.0)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not LEAST <= value <= 1 / LEAST:
+        raise InputError(f"{name}: temperature should be a number from {LEAST:g} up.")
+    return float(value)
 
 
 def _computed(given: Given, settings: Settings) -> Right:
@@ -105,7 +121,6 @@ def _computed(given: Given, settings: Settings) -> Right:
         trace.query_tokens,
         trace.key_tokens,
         {},
-        True,
         True,
         trace.notes,
     )
@@ -143,18 +158,19 @@ def _results(record: Mapping[str, object], given: Given, settings: Settings) -> 
         labels.key_tokens,
         half_units,
         guesses,
-        False,
-        _idle(given.name, settings),
+        _notes(given.name, settings, guesses),
     )
 
 
-def _idle(name: str, settings: Settings) -> tuple[str, ...]:
-    """Return a note for each option that changes nothing where results are taken as they are."""
-    options = ("score", "heads", "layout", "round")
-    return tuple(
-        f"--{option} counts only with inputs, and {name} holds results alone."
-        for option in options
-        if getattr(settings, option) is not None
+def _notes(name: str, settings: Settings, guesses: bool) -> tuple[str, ...]:
+    """Return what is to be known of results: what they cannot tell, and each option that changes nothing."""
+    idle = [
+        option for option in ("score", "heads", "layout", "round") if getattr(settings, option) is not None
+    ]
+    much = "not every mistake" if guesses else "no mistake"
+    return (
+        f"{name} holds results alone: without the inputs {much} can be told.",
+        *(f"--{option} counts only with inputs." for option in idle),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from pathlib import Path
 
 import numpy as np
@@ -350,6 +351,14 @@ def test_with_an_output_projection_the_layer_s_output_is_meant_too():
     assert not told(save("a.json", output=layer + 0.1))["ok"]
 
 
+def test_the_heads_of_a_learned_model_have_their_names():
+    ran = here("self", "The cat sees it", "--head", "all", "--steps", "-f", "json")
+    Path("right.json").write_text(ran.out)
+    Path("a.json").write_text(here("self", "The cat sees it", "--head", "subject", "-f", "json").out)
+    assert told("a.json")["head"] == "subject" and told("a.json")["ok"]
+    assert told("a.json", "--head", "subject")["ok"] and not told("a.json", "--head", "object")["ok"]
+
+
 # Right answers that are results.
 
 
@@ -360,7 +369,7 @@ def test_results_alone_can_be_compared_with():
     assert (record["step"], record["likely"], record["not_compared"]) == ("weights", None, ["scores"])
     assert 'query "she"' in record["message"] and "No usual mistake" not in record["message"]
     assert "no mistake can be told" in check("b.json").out
-    assert "--score counts only with inputs" in check("b.json", "--score", "dot").out
+    assert "--score counts only with inputs." in check("b.json", "--score", "dot").out
     assert check("b.json", "--head", "1").code == 2
 
 
@@ -404,6 +413,14 @@ def test_several_answers_are_a_table():
     assert ["2", "ben.json", "differs", "weights", "[0,", "0]", "no-scaling"] in lines
     assert ["3", "cleo.json", "differs", "weights", "[0,", "0]", "?"] in lines
     assert "no-scaling: the scores went to the softmax undivided." in ran.out
+
+
+def test_in_a_table_several_explanations_are_told_below():
+    save("right.json", Q=[[2.0, 0, 0, 0]], K=[[1.0, 0, 0, 0], [0, 0, 0, 0]], V=[[2.0, 0, 0, 0], [0, 0, 0, 0]])
+    name = save("a" * 60 + ".json", weights=softmax(np.array([[2.0, 0.0]])))
+    shown = check(name, name, "--width", "40").out
+    assert "2: no-scaling or k-v-swapped; these" in shown and shown.count("several") == 2
+    assert "aaaaaaaaaaaaaa...aaaaaaaaaa.json" in shown
 
 
 def test_several_answers_are_one_object_or_a_line_each():
@@ -497,6 +514,58 @@ def test_what_cannot_be_done_is_said_in_one_line(args, code, said):
     assert (ran.code, ran.out) == (code, "") and said in ran.err and ran.err.count("\n") == 1
 
 
+JUNK = (
+    None,
+    True,
+    0,
+    -1,
+    1e308,
+    math.nan,
+    "x",
+    "",
+    [],
+    {},
+    [[]],
+    [[1]],
+    [1, 2],
+    [[1, 2], [3]],
+    [["a"]],
+    [[None]],
+    10**400,
+)
+
+
+def places(value, way=()):
+    """Every place in a JSON value, as the keys and indices that lead there."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield (*way, key)
+        yield from places(item, (*way, key))
+
+
+def damaged(record, draw):
+    """The same record with some other value somewhere."""
+    record = json.loads(json.dumps(record))
+    *way, last = draw.choice([*places(record)])
+    inner = record
+    for key in way:
+        inner = inner[key]
+    inner[last] = draw.choice(JUNK)
+    return record
+
+
+def test_damaged_files_are_judged_or_refused_and_never_a_bug():
+    draw = random.Random(3)
+    whole = json.loads(
+        here("example", "coffee", "--heads", "2", "--head", "all", "--steps", "-f", "json").out
+    )
+    plain = json.loads((SHIPPED / "coffee.json").read_text()) | {"mask": "causal", "heads": 2}
+    for _ in range(150):
+        save("right.json", **damaged(draw.choice([whole, plain]), draw))
+        save("a.json", **draw.choice([whole, damaged(whole, draw)]))
+        assert check("a.json").code in (0, 1, 2, 65)
+
+
 def test_a_verdict_goes_to_a_file_and_the_exit_code_tells_the_rest():
     save("ben.json", weights=UNDIVIDED)
     ran = check("ben.json", "-o", "verdict.json")
@@ -530,7 +599,7 @@ def test_no_line_is_wider_than_the_terminal(width, encoding):
             f"attn check {' '.join(chosen)} --expect right.json || true",
             env={"COLUMNS": str(width), "LC_ALL": encoding, "PYTHONUTF8": "0"},
         )
-        assert shown.err == "" and max(map(len, shown.out.splitlines())) <= max(width, 32)
+        assert shown.err == "" and max(map(len, shown.out.splitlines())) <= max(width, 24)
         assert "no-scaling" in shown.out or "no-" in shown.out
 
 

@@ -112,7 +112,7 @@ def _written(verdicts: list[Verdict], right: Right, tol: float, view: View) -> s
             "checks": records,
         }
         return dumps(all_of_them if len(records) > 1 else records[0], False, not terminal.unicode)
-    blocks = several(verdicts, right) if len(verdicts) > 1 else one(verdicts[0], right)
+    blocks = several(verdicts, right, terminal.width) if len(verdicts) > 1 else one(verdicts[0], right)
     return screen(blocks, replace(view, width=terminal.width), terminal)
 
 

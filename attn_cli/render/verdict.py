@@ -32,6 +32,7 @@ SCORES = ("scores", "scaled_scores", "masked_scores", "weights")  # a row a quer
 SELDOM = ("masked_scores", "layer_output")  # not asked for where they are not given
 FEWEST, USUAL, FINEST = 3, 6, 12  # digits in a sentence
 LARGE = 1e6
+SHORTEST, LONGEST = 12, 32  # cells of a file's name
 
 
 def one(verdict: Verdict, right: Right) -> Iterator[Block]:
@@ -54,7 +55,7 @@ def _step(step: Compared) -> list[str]:
     return [step.status, step.step, largest, wrong]
 
 
-def several(verdicts: Sequence[Verdict], right: Right) -> Iterator[Block]:
+def several(verdicts: Sequence[Verdict], right: Right, width: int | None = None) -> Iterator[Block]:
     """Yield the table of several answers, and what the mistakes in it mean."""
     good = sum(verdict.ok for verdict in verdicts)
     yield Heading(f"Right: {good} of {count(len(verdicts), 'answer', 'answers')}", 1)
@@ -63,32 +64,31 @@ def several(verdicts: Sequence[Verdict], right: Right) -> Iterator[Block]:
         first = verdict.first
         said = "unreadable" if verdict.error else "right" if verdict.ok else "differs"
         where = "-" if first is None else first.step + ("" if first.cell is None else f" {list(first.cell)}")
-        guess = " or ".join(verdict.candidates) or ("-" if verdict.ok or verdict.error else "?")
-        rows.append([str(n), visible(_ends(verdict.file)), said, where, guess])
+        guess = verdict.likely or ("-" if verdict.ok or verdict.error else "?")
+        guess = "several" if len(verdict.candidates) > 1 else guess
+        rows.append([str(n), visible(_ends(verdict.file, width or LONGEST)), said, where, guess])
     yield Columns(["", "file", "verdict", "first difference", "likely"], rows)
     for code in dict.fromkeys(code for verdict in verdicts for code in verdict.candidates):
         yield Say(f"{code}: {MEANINGS[code]}.", quiet=True)
-    if any(len(verdict.candidates) > 1 for verdict in verdicts):
-        yield Say("Where several are named, these numbers do not tell them apart.", quiet=True)
     if any(not verdict.ok and verdict.guessed and not verdict.candidates for verdict in verdicts):
         yield Say("?: no usual mistake alone explains it.", quiet=True)
     for n, verdict in enumerate(verdicts, 1):
         if verdict.error is not None:
             yield Say(f"{n}: {_said(verdict.error)}")
-        elif verdict.others:
+        if len(verdict.candidates) > 1:
+            yield Say(f"{n}: {' or '.join(verdict.candidates)}; these numbers do not tell which.")
+        if verdict.others:
             yield Say(f"{n}: {_others(verdict)}")
     yield from _closing(right)
 
 
-def _ends(name: str, most: int = 32) -> str:
+def _ends(name: str, width: int) -> str:
     """Return a file's name, of a very long one its two ends."""
+    most = max(SHORTEST, min(LONGEST, width - 8))
     return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
 
 
 def _closing(right: Right) -> Iterator[Block]:
-    if not right.has_inputs:
-        much = "not every mistake" if right.guesses else "no mistake"
-        yield Say(f"{right.name} holds results alone: without the inputs {much} can be told.", quiet=True)
     for note in right.notes:
         yield Say(f"Note: {note}", quiet=True)
 
