@@ -97,7 +97,8 @@ def grade(handed: Handed, right: Right, tol: float, head_asked: bool = False) ->
     if verdict.ok or not right.guesses:
         return verdict
     # What fits to the digits given goes before what fits within the tolerance alone.
-    found = _explanations(work._replace(tol=0.0)) or _explanations(work)
+    wrong = next(step.step for step in compared if step.status != "right")
+    found = _explanations(work._replace(tol=0.0), wrong) or _explanations(work, wrong)
     return verdict._replace(
         candidates=found, guessed=True, compared=_all_following(compared) if found else compared
     )
@@ -109,13 +110,14 @@ def _all_following(compared: tuple[Compared, ...]) -> tuple[Compared, ...]:
     return tuple(one._replace(status="follows") if one.step in differs[1:] else one for one in compared)
 
 
-def _explanations(work: Work) -> tuple[str, ...]:
-    """Return the mistakes that explain every matrix given, each alone."""
+def _explanations(work: Work, wrong: str) -> tuple[str, ...]:
+    """Return the mistakes that explain every matrix given, each alone, and so the step that is wrong."""
     problem = work.right.problem
-    return tuple(code for code in MISTAKES if any(_fits(work, plan) for plan in plans(problem, code)))
+    return tuple(code for code in MISTAKES if any(_fits(work, plan, wrong) for plan in plans(problem, code)))
 
 
-def _fits(work: Work, plan: Plan) -> bool:
+def _fits(work: Work, plan: Plan, wrong: str) -> bool:
+    """Tell whether all that was given is as the plan has it, as far as it can be computed from results alone."""
     known: dict[str, list[Array]] = {}
     for step in STEPS:
         known[step] = values(work.right.problem, plan, step, known)
@@ -124,7 +126,7 @@ def _fits(work: Work, plan: Plan) -> bool:
         if step in work.given and _compare(work, plan, step, known).status != "right":
             return False
         known[step] = known[step] + _theirs(work, step, known[step])
-    return True
+    return bool(known[wrong])
 
 
 def _theirs(work: Work, step: str, arrays: list[Array]) -> list[Array]:

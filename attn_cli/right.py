@@ -226,14 +226,13 @@ def _divided(factor: float, temperature: float) -> tuple[float, float | None]:
 def _explained(problem: Problem, half_units: Mapping[str, float]) -> bool:
     """Tell whether a result follows from others, and none contradicts them: else no mistake can be looked for."""
     followed = False
+    known: dict[str, list[Array]] = {}
     for step in STEPS:
-        if step not in problem.right:
+        known[step] = values(problem, RIGHT, step, known)
+        right = problem.right.get(step)
+        if right is None or not known[step] or known[step][0] is right:
             continue
-        known = {name: [array] for name, array in problem.right.items() if name != step}
-        right = problem.right[step]
-        (made,) = values(problem, RIGHT, step, known)
-        if made is right:
-            continue
+        made, known[step] = known[step][0], [right]
         followed = True
         if made.shape != right.shape:
             return False

@@ -388,6 +388,14 @@ def test_mistakes_are_told_from_results_as_far_as_they_explain_each_other():
     assert told(save("a.json", weights=WEIGHTS))["candidates"] == []
 
 
+def test_a_step_that_cannot_be_computed_from_results_is_explained_by_nothing():
+    save("right.json", scaled_scores=SCALED, weights=WEIGHTS, output=STEPS["output"])
+    assert told(save("a.json", output=STEPS["output"] + 1))["candidates"] == []
+    exps = np.exp(SCALED)
+    weights = exps / exps.sum(axis=0)
+    assert told(save("b.json", weights=weights, output=weights @ V))["likely"] == "softmax-axis"
+
+
 def test_inputs_beside_results_rule_and_that_is_noted():
     save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
     record = told(save("a.json", weights=WEIGHTS))

@@ -58,7 +58,8 @@ def check(
     """Check answers: the first step that differs, the cell, and the likely mistake.
 
     An answer holds any of q, k, v, scores, scaled_scores, masked_scores, weights, output. Numbers that were
-    rounded are right to the digits given. Exit code 1 says that an answer differs.
+    rounded are right to the digits given. Of several heads the mean is right, unless --head names one, or all.
+    Exit code 1 says that an answer differs.
 
     Example: attn check anna.json ben.json --expect exercise.json
     """
