@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import AttnError
+from attn_cli.errors import AttnError, as_record
 from attn_cli.plain import count
 from attn_cli.render.about import quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Say
@@ -205,7 +205,5 @@ def record(verdict: Verdict, right: Right, tolerance: float) -> dict[str, object
         "head": None if error else verdict.head,
         "tolerance": tolerance,
         "notes": list(right.notes),
-        "error": None
-        if error is None
-        else {"code": error.code, "message": error.message, "hint": error.hint or None},
+        "error": None if error is None else as_record(error.code, error.message, error.hint)["error"],
     }
