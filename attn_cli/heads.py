@@ -252,7 +252,8 @@ def _head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: 
         if M is not None and M.shape[axis] % heads:
             side = "columns" if axis else "rows"
             raise InputError(
-                f"{given.name}: {heads} heads cannot share the {M.shape[axis]} {side} of {name}, of shape {M.shape}."
+                f"{given.name}: {heads} heads cannot share the {M.shape[axis]} {side} of {name}, of shape {M.shape}.",
+                model.dividing(M.shape[axis]),
             )
     return heads
 

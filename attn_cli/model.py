@@ -206,13 +206,17 @@ def _check_size(d: int) -> None:
 
 def _share(d: int, heads: int) -> int:
     if d % heads:
-        divisors = ", ".join(str(n) for n in range(1, d + 1) if d % n == 0)
         raise UsageError(
             f"{d} numbers cannot be shared equally among {heads} heads.",
-            f"Heads that divide {d}: {divisors}.",
+            dividing(d),
             option="--heads",
         )
     return d // heads
+
+
+def dividing(d: int) -> str:
+    """Return a sentence with the numbers of heads that can share d numbers equally."""
+    return f"Heads that divide {d}: {', '.join(str(n) for n in range(1, d + 1) if d % n == 0)}."
 
 
 def split(W: Array, heads: int, axis: int) -> list[Array]:

@@ -39,7 +39,7 @@ def traced(text, build=trace_self, **options):
 
 
 def screen(trace, width, encoding="utf-8"):
-    return render(trace, View(width=width), Terminal(width=width, encoding=encoding), False)
+    return render(trace, View(width=width), Terminal(width=width, encoding=encoding))
 
 
 def shortened(shown, name):
