@@ -66,7 +66,7 @@ def test_the_json_page_explains_every_key_of_the_schema() -> None:
     page = (docs.ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     defs = json.loads((docs.ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8"))["$defs"]
     parts = ("trace", "head", "embedding", "projection", "learned", "summary", "neighbour")
-    for part in (*parts, "examples", "vectors", "nearest", "score", "lookup", "check", "checks"):
+    for part in (*parts, "examples", "vectors", "nearest", "score", "lookup", "check", "checks", "diagnosis"):
         for key in defs[part]["properties"]:
             assert f"`{key}`" in page, f"{key} of {part} is not explained"
     for key in defs["score"]["properties"]["heads"]["items"]["properties"]:

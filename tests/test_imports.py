@@ -17,7 +17,8 @@ PACKAGE = Path(attn_cli.__file__).parent
 LEVELS = [
     {"__init__", "__main__"},
     {"cli"},
-    {"commands", "failures"},
+    {"commands"},
+    {"failures"},
     {"options", "render", "learn"},
     {"story"},
     {"answers", "comparing", "lookups"},

@@ -197,7 +197,7 @@ def test_with_a_query_only_its_rows_are_drawn_with_their_own_numbers():
 
 
 def test_with_a_precision_numbers_are_shown_and_no_maps():
-    text = render(traced("she sleeps"), View(width=80, precision=3), Terminal(width=80), False)
+    text = render(traced("she sleeps"), View(width=80, precision=3), Terminal(width=80))
     assert len(re.findall(r"(?<![\d.])(?:0|1)?\.\d{3}(?!\d)|1\.000", text)) >= 11 * 4
     assert "Columns are numbered" not in text
 
@@ -245,7 +245,7 @@ def test_hostile_tokens_are_shown_and_never_obeyed(width, colors):
     for start in range(0, len(HOSTILE), 12):
         tokens = HOSTILE[start : start + 12]
         trace = given_tokens(tokens, heads=3, head="all")
-        text = plain(render(trace, View(width=width), Terminal(width=width, colors=colors), False))
+        text = plain(render(trace, View(width=width), Terminal(width=width, colors=colors)))
         assert not unsafe(text)
         if width > 20:
             assert "Columns" in text
