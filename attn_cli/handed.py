@@ -71,7 +71,8 @@ def handed_from(record: Mapping[str, object], name: str) -> Handed:
 
     Of attn's own JSON, with --steps or without, the heads' matrices are taken too.
     """
-    record = {key: value for key, value in record.items() if value is not None}
+    blank = [key for key in record if key in (*STEPS, "Q", "K", "V") and _is_blank(record[key])]
+    record = {key: value for key, value in record.items() if value is not None and key not in blank}
     own = record.get("schema") == "attn/1"
     heads = record.get("heads")
     stacks = _of_heads(heads, name) if isinstance(heads, list) else {}
@@ -85,6 +86,8 @@ def handed_from(record: Mapping[str, object], name: str) -> Handed:
             steps[step] = stacks[step]
     known = {*STEPS, "Q", "K", "V"}
     others = () if own else tuple(visible(str(key)) for key in record if key not in known | ASIDE)
+    if not steps and blank:
+        raise InputError(f"{name}: nothing is filled in yet.", "Put numbers in the place of null.")
     if not steps:
         held = f": it holds {', '.join(others[:8])}" if others else ""
         raise InputError(
@@ -93,6 +96,13 @@ def handed_from(record: Mapping[str, object], name: str) -> Handed:
         )
     head = record.get("head")
     return Handed(name, _beside(steps), others, head if own and isinstance(head, str) else None, stacks)
+
+
+def _is_blank(value: object) -> bool:
+    """Tell whether nothing is filled in: null, or lists of nothing but null, as in a worksheet's template."""
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_blank, value))
+    return value is None
 
 
 def _of_heads(heads: list[object], name: str) -> dict[str, Matrix]:

@@ -626,3 +626,16 @@ def test_the_worked_examples_are_right_beside_their_own_inputs():
         Path("answer.json").write_text(here("example", name, "--steps", "-f", "json").out)
         ran = here("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
         assert ran.code == 0, ran
+
+
+def test_a_template_that_nobody_filled_in_is_told_so_and_a_step_left_blank_is_not_given(at):
+    assert here("exercise", "--seed", "7", "-o", "sheet").code == 0
+    check = ("check", "sheet/answer.json", "--expect", "sheet/inputs.json")
+    ran = here(*check)
+    assert (ran.code, ran.out) == (65, "") and "nothing is filled in yet" in ran.err
+    answers = json.loads(here("exercise", "--seed", "7", "-f", "json").out)["answers"]
+    answer = json.loads((at / "sheet/answer.json").read_text()) | {"weights": answers["weights"]}
+    (at / "sheet/answer.json").write_text(json.dumps(answer))
+    ran = here(*check, "-f", "json")
+    assert ran.code == 0, ran.out
+    assert [step["step"] for step in json.loads(ran.out)["compared"]] == ["weights"]
