@@ -491,6 +491,8 @@ def test_an_answer_without_a_step_is_refused_and_a_name_that_is_none_is_told():
     assert record["ok"] and record["not_compared"] == ["colour"]
     assert "Not compared: colour." in check("b.json").out
     with pytest.raises(InputError, match="has none of q, k, v, scores"):
+        handed_from({"tokens": ["a"]}, "a.json")
+    with pytest.raises(InputError, match="nothing is filled in"):
         handed_from({"weights": None}, "a.json")
 
 
