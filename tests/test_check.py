@@ -406,10 +406,10 @@ def test_inputs_beside_results_rule_and_that_is_noted():
 
 
 def several():
-    save("anna.json", **STEPS)
-    save("ben.json", weights=np.round(UNDIVIDED, 2))
-    save("cleo.json", weights=WEIGHTS + 0.1)
-    return "anna.json", "ben.json", "cleo.json"
+    save("one.json", **STEPS)
+    save("two.json", weights=np.round(UNDIVIDED, 2))
+    save("three.json", weights=WEIGHTS + 0.1)
+    return "one.json", "two.json", "three.json"
 
 
 def test_several_answers_are_a_table():
@@ -417,9 +417,9 @@ def test_several_answers_are_a_table():
     assert (ran.code, ran.err) == (1, "")
     lines = [line.split() for line in ran.out.splitlines()]
     assert lines[0] == ["Right:", "1", "of", "3", "answers"]
-    assert ["1", "anna.json", "right", "-", "-"] in lines
-    assert ["2", "ben.json", "differs", "weights", "[0,", "0]", "no-scaling"] in lines
-    assert ["3", "cleo.json", "differs", "weights", "[0,", "0]", "?"] in lines
+    assert ["1", "one.json", "right", "-", "-"] in lines
+    assert ["2", "two.json", "differs", "weights", "[0,", "0]", "no-scaling"] in lines
+    assert ["3", "three.json", "differs", "weights", "[0,", "0]", "?"] in lines
     assert "no-scaling: the scores went to the softmax undivided." in ran.out
 
 
@@ -437,7 +437,7 @@ def test_several_answers_are_one_object_or_a_line_each():
     assert [one["likely"] for one in record["checks"]] == [None, "no-scaling", None]
     ran = check(*several(), "-f", "jsonl")
     assert [json.loads(line) for line in ran.out.splitlines()] == record["checks"]
-    assert here("check", "anna.json", "anna.json", "--expect", "right.json", "-f", "json").code == 0
+    assert here("check", "one.json", "one.json", "--expect", "right.json", "-f", "json").code == 0
 
 
 def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():
@@ -577,8 +577,8 @@ def test_damaged_files_are_judged_or_refused_and_never_a_bug():
 
 
 def test_a_verdict_goes_to_a_file_and_the_exit_code_tells_the_rest():
-    save("ben.json", weights=UNDIVIDED)
-    ran = check("ben.json", "-o", "verdict.json")
+    save("two.json", weights=UNDIVIDED)
+    ran = check("two.json", "-o", "verdict.json")
     assert ran == (1, "", "")
     assert json.loads(Path("verdict.json").read_text())["likely"] == "no-scaling"
 

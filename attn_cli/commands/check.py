@@ -61,7 +61,7 @@ def check(
     rounded are right to the digits given. Of several heads the mean is right, unless --head names one, or all.
     Exit code 1 says that an answer differs.
 
-    Example: attn check anna.json ben.json --expect exercise.json
+    Example: attn check one.json two.json --expect exercise.json
     """
     if not (math.isfinite(tol) and tol >= 0):
         raise UsageError(f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
