@@ -89,10 +89,16 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         None,
         None,
         Embedding("given", given.name, None, None, None),
+        apart=given.apart,
     )
-    about = Projected("given", given.name, None, None, None)
+    W_o, b_o = given.get("W_o"), given.get("b_o")
+    layout = None if W_o is None else settings.layout or given.layout or "in-out"
+    about = Projected("given", given.name, layout, None, None)
+    joining = None if W_o is None else model.Projection(about, (), W_o, b_o)
+    if joining is not None and settings.round is not None:
+        joining = model.rounded(joining, settings.round)
     names = tuple(head.name for head in ready)
-    return inputs, Layer(about, names, shown_head(settings.head, names), ready)
+    return inputs, Layer(about, names, shown_head(settings.head, names), ready, joining)
 
 
 def stacked(
@@ -247,6 +253,12 @@ def _fitting(inputs: Inputs, weights: Given) -> list[str]:
 def _head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: int) -> int:
     """Return how many heads there are; what a file itself says of it must divide its own matrices."""
     heads = settings.heads or given.heads or 1
+    if given.stacked is not None and heads != given.stacked:
+        said = "--heads" if settings.heads is not None else "heads"
+        raise InputError(
+            f"{given.name} gives W_q for {given.stacked} heads, one matrix each, and {said} is {heads}.",
+            "Leave it out, or give matrices whose columns are to be split.",
+        )
     for name in names if settings.heads is None else ():
         M = given.get(name)
         if M is not None and M.shape[axis] % heads:

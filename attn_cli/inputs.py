@@ -45,6 +45,7 @@ class Inputs(NamedTuple):
     table: Vectors | None = None
     replaced: Mapping[str, str] = MappingProxyType({})
     placed: Placed | None = None
+    apart: bool = False  # whether keys come from a second text or a second X
     pad_queries: range = range(0)
     pad_keys: range = range(0)
 
@@ -185,7 +186,10 @@ def embedded(
         )
     notes += _replaced_notes(replaced)
     notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None)
-    return Inputs(query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table, replaced)
+    inputs = Inputs(
+        query_tokens, key_tokens, True, query.X, key.X, about, unknown, (), notes, table, replaced
+    )
+    return inputs._replace(apart=context is not None)
 
 
 def placed(inputs: Inputs) -> Inputs:
@@ -320,7 +324,9 @@ def given_x(given: Given) -> Inputs:
         query_tokens if context is None else given_labels(given.context_tokens, len(x_key), "k", given.name)
     )
     about = Embedding("given", given.name, X.shape[1], None, None)
-    return Inputs(query_tokens, key_tokens, given.tokens is not None, X, x_key, about)
+    return Inputs(
+        query_tokens, key_tokens, given.tokens is not None, X, x_key, about, apart=context is not None
+    )
 
 
 def given_labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tuple[str, ...]:

@@ -61,6 +61,11 @@ class Mask(NamedTuple):
         return near
 
 
+def is_window(name: str) -> bool:
+    """Tell whether this is the name of a window, and of nothing else."""
+    return _WINDOW.fullmatch(name) is not None
+
+
 def window_size(name: str) -> int:
     """Return N of `window:N`."""
     found = _WINDOW.fullmatch(name)

@@ -54,6 +54,8 @@ class Given(NamedTuple):
     score: str | None = None
     mask: object = None
     ignored: tuple[str, ...] = ()
+    stacked: int | None = None  # for how many heads W_q, W_k and W_v are given one matrix each
+    apart: bool = False  # whether keys come from a second text, though the tokens may be the same
 
     @property
     def beside_weights(self) -> tuple[str, ...]:
@@ -155,6 +157,10 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         record = dict(inputs)  # an exercise: its inputs are given, its answers are not
     heads = record.get("heads")
     if isinstance(heads, list):
+        if record.get("schema") == "attn/1" and not heads:
+            raise InputError(
+                f"{name} was made without --steps: it holds no Q, K and V.", "Make it with --steps."
+            )
         record |= _from_trace(record, heads, name)
         heads = record["heads"] = len(heads)
     for old in "qkv":
@@ -163,8 +169,6 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     own = record.get("schema") == "attn/1"
     if own:
         record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
-    if heads is None:
-        heads = _stacked_heads(record.get("W_q"))
     layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
     arrays = {key: array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
     arrays |= {key: array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
@@ -176,21 +180,47 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         arrays=arrays,
         tokens=_words(record.get("tokens"), "tokens", name),
         context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
-        heads=_count(heads, name),
+        heads=_count(heads, name) or _stacked(arrays, name),
         layout=layout,
         score=_choice(record.get("score"), "score", ("scaled", "dot", "cosine"), name),
         mask=record.get("mask"),
-        ignored=_ignored(record, own),
+        ignored=(*_ignored(record, own), *_idle(arrays, own, layout)),
+        stacked=_stacked(arrays, name),
+        apart=own and record.get("kind") == "cross",
     )
 
 
-def _stacked_heads(W: object) -> int | None:
-    """Return how many heads a W of three axes, one matrix a head, has; None for a matrix."""
-    try:
-        array = np.asarray(W)
-    except ValueError:
+def _stacked(arrays: Mapping[str, Array], name: str) -> int | None:
+    """Return for how many heads W_q, W_k and W_v are given one matrix each; None where they are single matrices."""
+    stacks = {W: arrays[W].shape for W in ("W_q", "W_k", "W_v") if W in arrays and arrays[W].ndim == 3}
+    if not stacks:
         return None
-    return len(array) if array.ndim == 3 else None
+    (first, shape), *others = stacks.items()
+    for other, its in others:
+        if its[0] != shape[0]:
+            raise InputError(
+                f"{name}: {first} has shape {shape} and {other} {its}: both need one matrix for each head."
+            )
+    single = next((W for W in ("W_q", "W_k", "W_v") if W in arrays and W not in stacks), None)
+    if single is not None:
+        raise InputError(
+            f"{name}: {first} has shape {shape}, one matrix a head, and {single} {arrays[single].shape}: "
+            "give all alike."
+        )
+    return int(shape[0])
+
+
+def _idle(arrays: Mapping[str, Array], own: bool, layout: str | None) -> tuple[str, ...]:
+    """Return what stands beside Q, K and V, or beside no W_o, and changes nothing."""
+    if own:
+        return ()
+    beside_qkv = ("X", "context", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v") if "Q" in arrays else ()
+    idle = [name for name in beside_qkv if name in arrays]
+    if "b_o" in arrays and "W_o" not in arrays:
+        idle.append("b_o")
+    if layout is not None and "Q" in arrays and "W_o" not in arrays:
+        idle.append("layout")
+    return tuple(idle)
 
 
 def _ignored(record: dict[str, object], own: bool) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import fields
+from copy import copy
+from dataclasses import fields, replace
 from functools import wraps
 from typing import Annotated, Any, Literal, get_args
 
@@ -257,6 +258,9 @@ class Command(TyperCommand):
             if not is_object and not isinstance(error, ConfigError):  # which names the file itself
                 _tell(ctx)
             raise
+        except SystemExit:  # a verdict
+            _tell(ctx)
+            raise
         _tell(ctx)
         return result
 
@@ -290,6 +294,17 @@ def blamed(error: UsageError, ctx: Any) -> AttnError:
     found = ConfigError(f"{place}: {error.message}", error.hint)
     found.line = error.line
     return found
+
+
+def stated_first(ctx: Any, settings: Settings, **stated: object) -> Settings:
+    """Let what a file of matrices states itself beat a variable or a file of settings; only a typed option beats it."""
+    given = {name for name, value in stated.items() if value is not None}
+    standing = {name for name in given if _source(ctx, name) in STANDING}
+    for name in standing:
+        ctx.params[name] = None  # so that nobody is told it was used
+    return (
+        replace(settings, **{name: getattr(Settings(), name) for name in standing}) if standing else settings
+    )
 
 
 def _source(ctx: Any, parameter: str) -> str:
@@ -337,13 +352,21 @@ def _tell(ctx: Any) -> None:
         say(f"attn: settings from {HERE}: {', '.join(used)}.")
 
 
+def _typed_alone(option: Any) -> Any:
+    """Return an option that has no variable, and so follows no file of settings either."""
+    about = copy(option.__metadata__[0])
+    about.envvar = None
+    return Annotated[option.__origin__, about]
+
+
 def takes(
-    *groups: type[Settings] | type[View], without: tuple[str, ...] = ()
+    *groups: type[Settings] | type[View], without: tuple[str, ...] = (), typed: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take the options of Settings, of View, or of both, and receive them as those records.
 
     The command's own parameters come first; it gets `settings` and `view` as keyword arguments. The options
-    named in `without` are not offered, and keep their defaults.
+    named in `without` are not offered, and keep their defaults. With `typed`, what is computed follows what was
+    typed alone, no variable and no file of settings.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -358,7 +381,9 @@ def takes(
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=field.default,
-                annotation=OPTIONS[field.name],
+                annotation=_typed_alone(OPTIONS[field.name])
+                if typed and group is Settings
+                else OPTIONS[field.name],
             )
             for group in groups
             for field in fields(group)

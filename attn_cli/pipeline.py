@@ -145,7 +145,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         layer, more = projected(inputs, settings, given)
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
-    mask = _mask(settings, given.mask, inputs)
+    mask = _mask(settings, given.mask, inputs, given.name)
     trace = _attended(kind, inputs, layer, settings, mask, report)
     return _with_other_layout(trace, inputs, layer, settings, mask, given)
 
@@ -267,7 +267,7 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     check(settings)
     settings = replace(settings, head=settings.head or saved.head)
     n_q, n_k = saved.weights.shape[-2:]
-    mask = _stated(settings, saved.mask, n_q, n_k)
+    mask = _stated(settings, saved.mask, n_q, n_k, saved.name)
     if mask is not None and mask.array is not None and settings.mask is None:
         mask = mask._replace(name=saved.mask_name or "as given")
     is_stated = settings.mask is not None or saved.mask is not None
@@ -275,7 +275,15 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     notes = (*saved.notes, *found.notes, *unused(settings, words=False, learned=True))
     about = Embedding("given", saved.name, None, None, None)
     inputs = Inputs(
-        found.query_tokens, found.key_tokens, saved.has_text, None, None, about, *saved.looked_up, notes=notes
+        found.query_tokens,
+        found.key_tokens,
+        saved.has_text,
+        None,
+        None,
+        about,
+        *saved.looked_up,
+        notes=notes,
+        apart=(saved.record or {}).get("kind") == "cross",
     )
     layer = Layer(Projected("given", saved.name, None, None, found.layer), found.head_names, found.head, ())
     work = ReadyWeights(found.kept, found.weights, found.mask)
@@ -288,11 +296,11 @@ def _rest(report: Report | None, below: int) -> Report | None:
     return None if report is None else lambda done: report((below + done) / (below + 1))
 
 
-def _mask(settings: Settings, given: object, inputs: Inputs) -> masks.Mask | None:
+def _mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:
     """Return the mask that is wanted, joined with padding; a stated one states the text's own tokens."""
     n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
     own_queries, own_keys = inputs.own_queries, inputs.own_keys
-    mask = _stated(settings, given, len(own_queries), len(own_keys))
+    mask = _stated(settings, given, len(own_queries), len(own_keys), name)
     if not inputs.pad_keys:
         return mask
     if mask is not None:
@@ -305,13 +313,16 @@ def _mask(settings: Settings, given: object, inputs: Inputs) -> masks.Mask | Non
     return masks.with_padding(mask, n_q, n_k, inputs.pad_keys)
 
 
-def _stated(settings: Settings, given: object, n_q: int, n_k: int) -> masks.Mask | None:
-    """Return the mask of the settings, by name or from a file, else the given one."""
+def _stated(settings: Settings, given: object, n_q: int, n_k: int, name: str) -> masks.Mask | None:
+    """Return the mask of the settings, by name or from a file, else the one that `name` gives."""
     wanted = settings.mask
     if wanted is None and given is not None:
-        if isinstance(given, str):
+        if not isinstance(given, str):
+            return masks.from_array(name, given, "allowed", n_q, n_k)
+        try:
             return masks.named(given, n_q, n_k)
-        return masks.from_array("the given file", given, "allowed", n_q, n_k)
+        except UsageError as error:
+            raise InputError(f"{name}: {error.message}", error.hint) from None
     if wanted is None or not looks_like_file(wanted):
         return masks.named("none" if wanted is None else wanted, n_q, n_k)
     regular(wanted)
@@ -419,6 +430,7 @@ def _recorded(
         output_words=None,
         condensed=condensed,
         notes=tuple(dict.fromkeys(notes)),
+        apart=inputs.apart,
         pad_queries=inputs.pad_queries,
         pad_keys=inputs.pad_keys,
     )

@@ -53,7 +53,7 @@ class Shown(NamedTuple):
         n_q, n_k = self.weights.shape[1:]
         if self.allowed is None or self.allowed.all():
             return None
-        if self.mask_name not in masks.RULES and not self.mask_name.startswith("window:"):
+        if self.mask_name not in masks.RULES and not masks.is_window(self.mask_name):
             return masks.Mask(self.mask_name, n_q, n_k, self.allowed)
         rule = masks.Mask(self.mask_name, n_q, n_k)
         if np.array_equal(rule.rows(np.arange(n_q)), self.allowed):

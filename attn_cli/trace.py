@@ -200,6 +200,7 @@ class Trace(Frozen):
     output_words: tuple[tuple[tuple[str, float], ...], ...] | None  # a query: words near its output, cosines
     condensed: bool
     notes: tuple[str, ...]
+    apart: bool = False  # whether keys come from a second text or a second X
     pad_queries: range = range(0)  # the queries that are padding
     pad_keys: range = range(0)
 
@@ -216,7 +217,7 @@ class Trace(Frozen):
     @property
     def is_self(self) -> bool:
         """Whether the words look at themselves: query i and key i are the same word."""
-        return self.kind != "cross" and self.query_tokens == self.key_tokens
+        return not self.apart and self.query_tokens == self.key_tokens
 
     @property
     def is_scored(self) -> bool:
@@ -273,6 +274,8 @@ class Trace(Frozen):
         held = [self.held(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
+        if head.position_scores is not None and head.position_vectors is None:
+            masked = None  # given, and so not divided by the temperature: another one does not scale the sum
         plain = head.k is not None and self.score != "cosine" and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None
         return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)

@@ -585,7 +585,7 @@ def test_a_verdict_goes_to_a_file_and_the_exit_code_tells_the_rest():
 
 def test_a_variable_sets_the_tolerance():
     save("a.json", weights=WEIGHTS + 0.1)
-    assert (check("a.json").code, check("a.json", ATTN_TOL="0.2").code) == (1, 0)
+    assert (check("a.json").code, check("a.json", "--tol", "0.2").code) == (1, 0)
 
 
 def test_tokens_and_names_are_shown_and_not_obeyed():

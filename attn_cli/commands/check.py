@@ -28,7 +28,7 @@ WITHOUT = (
 MOST_NAMED = 5
 
 
-@takes(Settings, View, without=WITHOUT)
+@takes(Settings, View, without=WITHOUT, typed=True)  # a verdict must not depend on who asks
 def check(
     files: Annotated[
         list[str],
@@ -49,7 +49,7 @@ def check(
     ],
     tol: Annotated[
         float,
-        typer.Option("--tol", metavar="F", help="A smaller difference is none.", envvar="ATTN_TOL"),
+        typer.Option("--tol", metavar="F", help="A smaller difference is none."),
     ] = 0.001,
     *,
     settings: Settings,

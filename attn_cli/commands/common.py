@@ -92,12 +92,23 @@ def read_text(text: str | None, command: str) -> str:
     if sys.stdin is None or (text is None and sys.stdin.isatty()):
         raise NoText(command)
     try:
-        data = sys.stdin.buffer.read()
+        data = piped_in()
     except OSError as error:
         raise InputError(f"Cannot read standard input: {error.strerror}.") from None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError("Standard input looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
     return data.decode("utf-8-sig", "replace")
+
+
+_piped: tuple[object, bytes] | None = None
+
+
+def piped_in(most: int = -1) -> bytes:
+    """Return all of standard input (or `most` bytes of it), also when a command runs again and asks anew."""
+    global _piped
+    if _piped is None or _piped[0] is not sys.stdin:
+        _piped = (sys.stdin, sys.stdin.buffer.read(most))
+    return _piped[1]
 
 
 def settled(view: View) -> View:

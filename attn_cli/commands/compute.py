@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import Progress, settled, show
+from attn_cli.commands.common import Progress, piped_in, settled, show
 from attn_cli.errors import FileError, InputError, UsageError
-from attn_cli.options import takes
+from attn_cli.options import stated_first, takes
 from attn_cli.trace import Settings
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -17,11 +17,13 @@ from attn_cli.visible import visible
 if TYPE_CHECKING:
     from attn_cli.matrices import Given
 
+LABELS = ("tokens", "context_tokens")
 OF_TEXT = ("tokenizer", "keep_punctuation", "embedding", "dim", "oov", "layer")
 
 
 @takes(Settings, View, without=OF_TEXT)
 def compute(
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -44,6 +46,9 @@ def compute(
     """
     view = settled(view)
     given = _given(files or (["-"] if _piped() else []))
+    settings = stated_first(
+        context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
+    )
     from attn_cli.pipeline import trace_matrices  # NumPy is loaded once there is something to compute
 
     show(trace_matrices("compute", given, settings, Progress("Attending")), view)
@@ -64,11 +69,12 @@ def _given(files: list[str]) -> Given:
         record = json_of(_standard_input(), "standard input") if file == "-" else read_record(file)
         if not isinstance(record, dict):
             raise InputError("Standard input is not a JSON object of named matrices.")
-        twice = together.keys() & record.keys()
-        if twice:
-            raise InputError(
-                f"{visible(file)}: {visible(sorted(twice)[0])} was given before.", "Give it once."
-            )
+        for key in sorted(together.keys() & record.keys()):
+            if (
+                key not in LABELS or together[key] != record[key]
+            ):  # the same labels on K and on V are no conflict
+                said = "is not what was given before" if key in LABELS else "was given before"
+                raise InputError(f"{visible(file)}: {visible(key)} {said}.", "Give it once.")
         together |= record
     name = "standard input" if files == ["-"] else ", ".join(map(visible, files))
     return given_from(together, name)
@@ -78,6 +84,6 @@ def _standard_input() -> bytes:
     if sys.stdin is None:
         raise FileError("Standard input is closed.", "Give a file.")
     try:
-        return sys.stdin.buffer.read()
+        return piped_in()
     except OSError as error:
         raise InputError(f"Cannot read standard input: {error.strerror}.") from None

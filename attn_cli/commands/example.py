@@ -10,7 +10,7 @@ import typer
 from attn_cli.commands.common import deliver, ready, settled, show
 from attn_cli.errors import UsageError
 from attn_cli.examples import EXAMPLES, load
-from attn_cli.options import offers, takes
+from attn_cli.options import offers, stated_first, takes
 from attn_cli.trace import Settings
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 @takes(Settings, View)
 def example(
+    context: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -57,6 +58,8 @@ def example(
         ready(settings.embedding, "random, ")
         show_told(chosen.acts, settings, view)
         return
+    if (given := chosen.given) is not None:
+        settings = stated_first(context, settings, score=given.score, mask=given.mask, heads=given.heads)
     show(_trace(chosen, settings), view)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import settled, show
+from attn_cli.commands.common import piped_in, settled, show
 from attn_cli.errors import InputError, NoFile, UsageError
 from attn_cli.options import takes
 from attn_cli.trace import Settings
@@ -116,7 +116,7 @@ def _read(file: str | None) -> tuple[bytes, str]:
     if sys.stdin is None or (file is None and sys.stdin.isatty()):
         raise NoFile("show")
     try:
-        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        data = piped_in(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"Cannot read standard input: {error.strerror}.") from None
     if len(data) > MOST_BYTES:

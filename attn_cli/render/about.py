@@ -122,7 +122,7 @@ def projection(trace: Trace) -> str:
     if about.source == "identity":
         if len(trace.head_names) > 1:
             return "W: identity, columns split"
-        cross = trace.kind == "cross"
+        cross = trace.apart
         return f"W: identity, so Q = {'X and K = V = the context' if cross else 'K = V = X'}"
     if about.source == "random":
         return f"W: random, seed {about.seed}, layout in-out (x W)"

@@ -250,7 +250,7 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     if not trace.asked or parts.only:
         if parts.by_hand:
             yield Heading("The whole matrix, step by step")
-        yield from walk(trace, parts.only)
+        yield from walk(trace, parts.only, each=not parts.ending)
         if parts.by_hand:
             yield from _mask(trace)
     if not parts.ending:

@@ -22,8 +22,11 @@ FEW_ROWS = 4
 MOST_COLUMNS = 120
 
 
-def walk(trace: Trace, only: Sequence[str] = ()) -> Iterator[Block]:
-    """Yield every step that this trace has (of those in `only`, if it names any), each with its numbers."""
+def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator[Block]:
+    """Yield every step that this trace has (of those in `only`, if it names any), each with its numbers.
+
+    With `each`, a step of `only` that is not there is told to be missing, and why.
+    """
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     if len(trace.head_names) > 1:
         other = next(name for name in reversed(trace.head_names) if name != head.name)
@@ -33,6 +36,8 @@ def walk(trace: Trace, only: Sequence[str] = ()) -> Iterator[Block]:
     for step in STEPS:
         blocks = list(_numbers(trace, head, step.name))
         if not blocks:
+            if each and step.name in only:
+                yield Say(f"{step.title}: {_LACKING[step.name]}")
             continue
         number += 1
         if only and step.name not in only:
@@ -46,6 +51,17 @@ def walk(trace: Trace, only: Sequence[str] = ()) -> Iterator[Block]:
             continue
         sentence = step.alone if step.alone and len(trace.key_tokens) == 1 else step.sentence
         yield Say(sentence.format(**facts | _step_facts(trace, head, step.name)))
+
+
+# Why a step that was asked for is not there.
+_LACKING = {
+    "tokens": "there is no text, only matrices.",
+    "x_query": "Q, K and V are given themselves.",
+    "encodings_query": "nothing is added for a token's place; --positions sinusoidal adds something.",
+    "W_q": "Q, K and V are given themselves.",
+    "position_scores": "nothing is added to the scores for the distance of two words.",
+    "masked_scores": "no mask is on; --mask causal puts one on.",
+} | dict.fromkeys(("q", "k", "v", "scores", "scaled_scores", "output"), "the weights came ready, without it.")
 
 
 def _is_shut(trace: Trace, head: Head) -> bool:
@@ -303,7 +319,7 @@ def _places(n: int, padding: range) -> list[str]:
 def _tokens(trace: Trace) -> Columns:
     assert trace.query_ids is not None and trace.key_ids is not None
     pairs = list(zip(trace.query_tokens, trace.query_ids, strict=True))
-    if trace.kind == "cross":
+    if trace.apart:
         pairs += zip(trace.key_tokens, trace.key_ids, strict=True)
     rows = [[short(token), str(number)] for token, number in pairs[: 2 * MOST_ROWS]]
     if len(pairs) > len(rows):
