@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.diagnostics import entropy as bits
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs import for_positions
 from attn_cli.pipeline import trace_text
 from attn_cli.trace import Settings, Trace
 
@@ -118,6 +120,10 @@ def _traced(
     text: str, context: str | None, settings: Settings, option: str, value: Value, report: Report | None
 ) -> Trace:
     chosen = getattr(Settings(), option) if value is None else value
+    if (
+        option == "positions"
+    ):  # which bring the identity with them: both sides have it, so that one thing varies
+        settings = for_positions(replace(settings, positions="sinusoidal"))
     settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # trace_text checks it
     is_masked = (settings.mask or "none") != "none"
     kind = "cross" if context is not None else "masked" if is_masked else "self"
@@ -138,8 +144,7 @@ def mean_entropy(trace: Trace) -> float | None:
     weights = weights[weights.any(axis=1)]
     if not len(weights):
         return None
-    bits = weights * np.log2(np.where(weights > 0, weights, 1))
-    return max(0.0, float(-bits.sum(axis=1).mean()))
+    return max(0.0, float(bits(weights).mean()))
 
 
 def _change(before: Trace, after: Trace, to: int) -> Change:

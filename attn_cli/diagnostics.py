@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools
 
-SPREAD = 0.95  # of the keys allowed: from here on a row is nearly uniform
+ALMOST = 1.25  # the largest weight over the smallest: up to here a row is nearly uniform
 SURE = 0.95
 STEPS = 100  # of Newton's method; ten or twenty are enough
 ALIKE = 1e-12  # scores closer than this share the first place
@@ -40,9 +40,13 @@ def entropy(weights: Array) -> Array:
     return bits
 
 
-def is_nearly_uniform(bits: float, n: int) -> bool:
-    """Tell whether 2^entropy, the number of keys that share the attention in effect, is nearly n."""
-    return n > 1 and 2.0**bits >= SPREAD * n
+def is_nearly_uniform(weights: Array) -> bool:
+    """Tell whether no key gets more than 1.25 times what another one gets; there must be two at least.
+
+    >>> is_nearly_uniform(np.array([0.336, 0.3, 0.364])), is_nearly_uniform(np.array([0.6, 0.4]))
+    (True, False)
+    """
+    return len(weights) > 1 and bool(weights.max() <= ALMOST * weights.min())
 
 
 def temperatures(scores: Array, temperature: float, share: float = SURE) -> list[float | None]:
@@ -116,10 +120,11 @@ def diagnose(
     hot = [None] * len(weights) if masked_scores is None else temperatures(masked_scores, temperature)
     longer = [None] * len(weights) if dots is None or K is None else decided_by_length(dots, K, may)
     found = []
-    for bits, n, at, pair in zip(entropy(weights).tolist(), counts, hot, longer, strict=True):
+    flat = [is_nearly_uniform(row[open_]) for row, open_ in zip(weights, may, strict=True)]
+    for bits, n, even, at, pair in zip(entropy(weights).tolist(), counts, flat, hot, longer, strict=True):
         if not n:
             found.append(Diagnosis(None, None, False, None, None, None))
             continue
         won, near = (None, None) if pair is None else pair
-        found.append(Diagnosis(bits, math.log2(n), is_nearly_uniform(bits, n), won, near, at))
+        found.append(Diagnosis(bits, math.log2(n), even, won, near, at))
     return found

@@ -167,6 +167,8 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         if old in record and old.upper() not in record:
             record[old.upper()] = record.pop(old)
     own = record.get("schema") == "attn/1"
+    if not own:
+        _refuse_near_names(record, name)
     if own:
         record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
     layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
@@ -188,6 +190,15 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         stacked=_stacked(arrays, name),
         apart=own and record.get("kind") == "cross",
     )
+
+
+def _refuse_near_names(record: Mapping[str, object], name: str) -> None:
+    """Refuse a name that is one of ours but for capitals and underscores: ignored, it would change the result."""
+    plain = {known.replace("_", "").lower(): known for known in (*MATRICES[3:], *VECTORS, "mask", "heads")}
+    for key in record:
+        meant = plain.get(str(key).replace("_", "").replace("-", "").lower())
+        if meant is not None and key != meant and meant not in record:
+            raise InputError(f"{name}: there is no {visible(str(key))}.", f"Did you mean {meant}?")
 
 
 def _stacked(arrays: Mapping[str, Array], name: str) -> int | None:

@@ -124,6 +124,8 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     check(settings)
     notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
     notes += unused(settings, words=False, has_x=given.get("Q") is None)
+    if given.get("Q") is not None:
+        settings = replace(settings, positions=None)
     settings = replace(
         settings,
         layout=settings.layout or given.layout,

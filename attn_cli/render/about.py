@@ -51,11 +51,18 @@ def formula(trace: Trace) -> str:
         return "weights as given"
     scores = "cos(q, k)" if trace.score == "cosine" else "q·k"
     scaled = scores + (f" / √{d_k(trace)}" if trace.score == "scaled" else "")
-    if trace.temperature != 1:
-        scaled += f" / {plain(trace.temperature)}"
-    if trace.heads[0].position_scores is not None:
+    head = trace.heads[0]
+    if head.position_vectors is not None:  # learned: divided by the temperature as the rest is
         scaled += " + position"
-    return f"weights = softmax({scaled})"
+        return f"weights = softmax({scaled if trace.temperature == 1 else f'({scaled}) / {warmth(trace)}'})"
+    if trace.temperature != 1:
+        scaled += f" / {warmth(trace)}"
+    return f"weights = softmax({scaled}{' + position' if head.position_scores is not None else ''})"
+
+
+def warmth(trace: Trace) -> str:
+    """Return the temperature as it was typed."""
+    return f"{trace.temperature:.12g}"
 
 
 def d_k(trace: Trace) -> int:
@@ -93,7 +100,7 @@ def _made(trace: Trace) -> list[str]:
         "scale 1" if trace.score != "scaled" else f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}"
     )
     if trace.temperature != 1:
-        parts.append(f"temperature {plain(trace.temperature)}")
+        parts.append(f"temperature {warmth(trace)}")
     if trace.score == "cosine":
         parts.append("scores are cosines")
     if trace.positions != "none":

@@ -231,7 +231,10 @@ class Grid(NamedTuple):
         ramp = SIGNS if self.is_difference else ramp
         steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
         line = [Segment(f"shades: {low} ")]
-        line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
+        for char, step in zip(ramp, steps, strict=True):
+            style = styles[step]
+            on_shade = style is not None and style.bgcolor is not None and not self.is_difference
+            line.append(Segment(" " if on_shade else char, style))
         line.append(Segment(f" {high}" + (f"   {masked}" if masked else "")))
         if terminal.width is None or sum(cells(part.text) for part in line) <= terminal.width:
             yield line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
@@ -25,6 +26,7 @@ from attn_cli.view import View
 
 TALL = 36  # rows of a table that fit a page
 ACROSS = 5  # links on a line
+ABREAST = 24  # columns in all that matrices may have which stand next to each other
 BAR = 40.0  # millimetres
 
 # \textwidth is enormous until a class is loaded: so the file knows whether it is a document of its own.
@@ -92,9 +94,15 @@ def _lines(block: Block, view: View) -> Iterator[str]:
         case Matrix():
             yield from _matrix(block, view)
         case Beside(titles, parts):
+            across = len(parts) if len(parts) * len(parts[0].columns) <= ABREAST else 1
             for title, part in zip(titles, together(parts), strict=True):
+                if across > 1:
+                    yield rf"\begin{{minipage}}[t]{{{0.96 / across:.3f}\linewidth}}"
                 yield from _lines(Heading(title, 3), view)
                 yield from _matrix(part, view)
+                if across > 1:
+                    yield r"\end{minipage}\hfill"
+            yield r"\par"
         case Maps():
             yield from _maps(block, view)
         case Columns():
@@ -226,10 +234,19 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
 
 def _columns(block: Columns) -> Iterator[str]:
     header = [_label(block.header[0]), *map(arithmetic, block.header[1:])]
-    rows = [[rf"\textbf{_label(row[0])}", *map(arithmetic, row[1:])] for row in block.rows]
+    rows = [[rf"\textbf{_label(row[0])}", *map(_written, row[1:])] for row in block.rows]
     for top in range(0, len(rows), TALL):
         lines = [_row(header), r"\midrule", *map(_row, rows[top : top + TALL])]
         yield _tabular(f"l{'r' * (len(header) - 1)}", lines, "5pt")
+
+
+def _written(text: str) -> str:
+    """Return a cell of a small table: numbers as arithmetic, words (a code, a file's name) as words."""
+    return (
+        prose(text)
+        if re.search(r"[A-Za-z_]{2}", text) and not re.search(r"\de[-+]\d", text)
+        else arithmetic(text)
+    )
 
 
 def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> Iterator[str]:

@@ -133,7 +133,7 @@ def _square(trace: Trace, rows: Sequence[int], values: Array, marks: tuple[str, 
 
 
 def _booleans(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Block]:
-    yield Heading("As booleans: the same mask, and True means the opposite")
+    yield Heading("As booleans: what True means differs")
     polarities = (
         ("torch SDPA: T may attend", allowed),
         ("torch MHA: T is blocked", ~allowed),
@@ -170,7 +170,7 @@ def _before_and_after(trace: Trace, rows: Sequence[int]) -> Iterator[Block]:
         scores = scores + head.position_scores[held]
     allowed = _allowed(trace, rows)
     few = slice(0, MOST_COLUMNS)
-    names = [f"scores{' + position' if head.position_scores is not None else ''}", "masked"]
+    names = [f"scaled{' + position' if head.position_scores is not None else ''}", "masked"]
     sides = [scores[:, few], np.where(allowed, scores, np.nan)[:, few]]
     if trace.mask is None:
         names, sides = names[:1], sides[:1]

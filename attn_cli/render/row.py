@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from attn_cli.render.about import d_k, quoted, short, told_apart
+from attn_cli.render.about import d_k, quoted, short, told_apart, warmth
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain
 from attn_cli.trace import Head, Row, Trace
@@ -127,7 +127,7 @@ def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
     along = sum(a * b for a, b in zip(q, r, strict=True))
     b = float(head.position_biases[place])
     divided = f" / √{d_k(trace)}" if trace.score != "dot" else ""
-    warm = f" / {plain(trace.temperature)}" if trace.temperature != 1 else ""
+    warm = f" / {warmth(trace)}" if trace.temperature != 1 else ""
     sums = f"({plain(along)} + {_factor(b)})"
     return f"position = (q·r + b){divided}{warm} = {sums}{divided}{warm} = {plain(row.position[j])}"
 
@@ -151,7 +151,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     score = "cosine" if trace.score == "cosine" else "q·k"
     divided = [f"/ √{d_k(trace)}"] if trace.score == "scaled" else []
     if trace.temperature != 1:
-        divided.append(f"/ {plain(trace.temperature)}")
+        divided.append(f"/ {warmth(trace)}")
     header = ["key", score]
     if divided:
         header.append(" ".join(divided))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.plain import count
-from attn_cli.render.about import d_k, projection, quoted, short
+from attn_cli.render.about import d_k, projection, quoted, short, warmth
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.steps import STEPS
@@ -98,7 +98,7 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
     given = head.W_q is None
     scaling = "scores" if trace.score != "scaled" else f"scores / √{d_k(trace)}"
     if trace.temperature != 1:
-        scaling += f" / {plain(trace.temperature)}"
+        scaling += f" / {warmth(trace)}"
     applied = {
         f"apply_{m}": "given"
         if given
@@ -138,7 +138,8 @@ def _step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
         facts["first"] = plain(trace.x_query[i, 0], 3)
     if name in ("q", "k", "v"):
         matrix = getattr(head, name)
-        key = int(np.argmax(head.weights[at])) if name != "q" else i
+        shows_one = _is_x(trace) or (name == "v" and _passes_on_x(trace, head))
+        key = i if name == "q" or shows_one else int(np.argmax(head.weights[at]))
         facts |= {
             "key": quoted(trace.key_tokens[key]) if name != "q" else query,
             "first": ", ".join(plain(x, 3) for x in matrix[key][:3].tolist()),
@@ -196,7 +197,7 @@ def _position(trace: Trace, head: Head) -> str:
     if head.position_vectors is None:
         return "as given"
     divided = f" / √{d_k(trace)}" if trace.score != "dot" else ""
-    warm = f" / {plain(trace.temperature)}" if trace.temperature != 1 else ""
+    warm = f" / {warmth(trace)}" if trace.temperature != 1 else ""
     return f"(q·r + b){divided}{warm}, with one r and one b for each distance"
 
 
@@ -278,7 +279,7 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     given = trace.settings.round if head.W_q is None else None  # Q, K and V are inputs only where given
     if matrix is None or (name == "masked_scores" and trace.mask is None):
         return
-    passed_on = name == "v" and trace.learned is not None and trace.is_self and _passes_on(head)
+    passed_on = name == "v" and _passes_on_x(trace, head)
     if name in ("q", "k", "v") and (_is_x(trace) or passed_on):
         i = trace.focus[0]
         more = f"{count(len(rows) - 1, 'more row', 'more rows')}, as in X"
@@ -303,6 +304,11 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
 
 def _near(words: tuple[tuple[str, float], ...]) -> list[tuple[str, str]]:
     return [(word, share(cosine)) for word, cosine in words]
+
+
+def _passes_on_x(trace: Trace, head: Head) -> bool:
+    """Tell whether V only repeats X, as a learned head with the identity for W_v has it."""
+    return trace.learned is not None and trace.is_self and _passes_on(head)
 
 
 def _is_x(trace: Trace) -> bool:

@@ -220,8 +220,6 @@ def _closing(exercise: Exercise, key: bool) -> Iterator[Part]:
             Code(f"{exercise.command} -o FOLDER"),
             ", type your numbers into FOLDER/answer.json, and run ",
             Code("attn check FOLDER/answer.json --expect FOLDER/inputs.json"),
-            ". The key: ",
-            Code(f"{exercise.command} --key"),
             ".",
         ),
         quiet=True,
