@@ -35,6 +35,12 @@ class Compared(NamedTuple):
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # expected and given, where they differ
     turned: bool = False  # whether the transposed matrix would be right
     empty: bool = False  # whether the cell's query may look at nothing
+    unfilled: int = 0  # of the cells that differ, those that hold nothing yet
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether nothing is wrong with it but that cells are not filled in."""
+        return self.status == "differs" and self.wrong == self.unfilled > 0
 
 
 class Verdict(NamedTuple):
@@ -51,8 +57,9 @@ class Verdict(NamedTuple):
 
     @property
     def first(self) -> Compared | None:
-        """The first step that differs."""
-        return next((one for one in self.compared if one.status != "right"), None)
+        """The first step that differs; one that is only not filled in where none does."""
+        apart = [step for step in self.compared if step.status != "right"]
+        return next((step for step in apart if not step.is_unfinished), apart[0] if apart else None)
 
     @property
     def ok(self) -> bool:
@@ -94,10 +101,11 @@ def grade(handed: Handed, right: Right, tol: float, head_asked: bool = False) ->
     digits = {step: matrix.digits for step, matrix in given.items()}
     compared = tuple(_walk(work))
     verdict = Verdict(handed.name, compared, (), head, digits, others)
-    if verdict.ok or not right.guesses:
+    apart = [step for step in compared if step.status != "right" and not step.is_unfinished]
+    if not apart or not right.guesses:
         return verdict
     # What fits to the digits given goes before what fits within the tolerance alone.
-    wrong = next(step.step for step in compared if step.status != "right")
+    wrong = apart[0].step
     found = _explanations(work._replace(tol=0.0), wrong) or _explanations(work, wrong)
     return verdict._replace(
         candidates=found, guessed=True, compared=_all_following(compared) if found else compared
@@ -106,7 +114,7 @@ def grade(handed: Handed, right: Right, tol: float, head_asked: bool = False) ->
 
 def _all_following(compared: tuple[Compared, ...]) -> tuple[Compared, ...]:
     """Say of all steps after the first that differs that they follow: the one mistake explains them too."""
-    differs = [step.step for step in compared if step.status == "differs"]
+    differs = [step.step for step in compared if step.status == "differs" and not step.is_unfinished]
     return tuple(one._replace(status="follows") if one.step in differs[1:] else one for one in compared)
 
 
@@ -192,6 +200,7 @@ def _cells(
 ) -> Compared:
     """Compare cell by cell with each of the arrays: one of them must fit everywhere."""
     shut, nothing = _shut(problem, plan, step, given.shape)
+    unfilled = _unfilled(problem, step, given)
     fits = []
     with np.errstate(all="ignore"):
         for array in arrays:
@@ -202,6 +211,8 @@ def _cells(
                 close |= blank(given, step, array) & (np.isneginf(array) if step == "masked_scores" else shut)
             else:
                 close |= np.isnan(given) & shut
+            if plan != RIGHT:  # what is not filled in speaks for no mistake, and against none
+                close |= unfilled
             fits.append(close)
             if close.all():
                 break
@@ -224,7 +235,15 @@ def _cells(
         expected if np.isfinite(expected) else None,
         got if np.isfinite(got) else None,
         empty=bool(np.broadcast_to(nothing, given.shape)[cell]),
+        unfilled=int((bad & unfilled).sum()),
     )
+
+
+def _unfilled(problem: Problem, step: str, given: Array) -> Bools:
+    """Return which cells hold nothing yet, in a matrix that holds something, where nothing can mean masked."""
+    empty: Bools = np.isnan(given)
+    may_mean_masked = problem.mask is not None and step in (*SCORES, "weights")
+    return empty if not (may_mean_masked or empty.all()) else np.zeros_like(empty)
 
 
 def _shut(problem: Problem, plan: Plan, step: str, shape: tuple[int, ...]) -> tuple[Bools, Bools]:

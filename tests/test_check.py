@@ -641,3 +641,17 @@ def test_a_template_that_nobody_filled_in_is_told_so_and_a_step_left_blank_is_no
     ran = here(*check, "-f", "json")
     assert ran.code == 0, ran.out
     assert [step["step"] for step in json.loads(ran.out)["compared"]] == ["weights"]
+
+
+def test_cells_that_are_not_filled_in_are_told_so_and_hide_no_mistake():
+    def half(matrix):
+        first, *others = np.round(matrix, 3).tolist()
+        return [first, *([None] * len(first) for _ in others)]
+
+    ran = check(save("a.json", weights=half(WEIGHTS)))
+    n, m = WEIGHTS.shape
+    wanted = f"Of {n * m} cells in weights, {n * m - m} cells are not filled in. What is filled in is right."
+    assert ran.code == 1 and wanted in " ".join(ran.out.split())
+    assert (told("a.json")["likely"], told("a.json")["candidates"]) == (None, [])
+    record = told(save("b.json", scores=half(SCORES), weights=UNDIVIDED))
+    assert (record["step"], record["likely"]) == ("weights", "no-scaling")

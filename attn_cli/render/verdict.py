@@ -101,7 +101,10 @@ def sentences(verdict: Verdict, right: Right) -> list[str]:
     if first is None:
         said = [f"Right: {listed([step.step for step in verdict.compared], 9)}."]
     else:
-        said = [_difference(first, verdict, right)]
+        said = [_unfinished(step) for step in verdict.compared if step.is_unfinished]
+        if first.is_unfinished:
+            return [*said, "What is filled in is right.", *([_others(verdict)] if verdict.others else [])]
+        said.append(_difference(first, verdict, right))
         if first.turned:
             said.append("Turned round, rows for columns, it would be right.")
         if first.empty:
@@ -117,6 +120,11 @@ def sentences(verdict: Verdict, right: Right) -> list[str]:
     if verdict.others:
         said.append(_others(verdict))
     return said
+
+
+def _unfinished(step: Compared) -> str:
+    told = count(step.unfilled, "cell is", "cells are")
+    return f"Of {step.cells} cells in {step.step}, {told} not filled in."
 
 
 def _said(error: AttnError) -> str:
