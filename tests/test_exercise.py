@@ -337,7 +337,7 @@ def test_the_worksheet_has_a_blank_for_every_number_and_the_key_has_none(mask, s
     names = ["Queries", "Keys", "Values", "Scores", *["Scaling"] * (score == "scaled")]
     names += [*["The mask"] * (mask == "causal"), "Softmax", "Output"]
     assert titles == [(str(n), name) for n, name in enumerate(names, 1)]
-    assert "attn exercise --seed 7 --dim 2" in sheet and "--key`" in sheet and "attn check" in sheet
+    assert "attn exercise --seed 7 --dim 2" in sheet and "--key" not in sheet and "attn check" in sheet
     assert sheet.count("Answer: ____") == 4
 
 

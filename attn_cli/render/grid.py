@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.segment import Segment
+from rich.style import Style
 
 from attn_cli.render.ladder import BARS, DIGITS, SIGNS, Drawn, Rung, drawn, largest, rungs, shading
 from attn_cli.render.palette import BOLD, SHADES, diverging, inks, ramp_name, shades
@@ -14,8 +15,6 @@ from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrappe
 from attn_cli.terminal import Line, Terminal
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
     from attn_cli.arrays import Array, Ints
 
 LABEL = 12
@@ -233,8 +232,9 @@ class Grid(NamedTuple):
         line = [Segment(f"shades: {low} ")]
         for char, step in zip(ramp, steps, strict=True):
             style = styles[step]
-            on_shade = style is not None and style.bgcolor is not None and not self.is_difference
-            line.append(Segment(" " if on_shade else char, style))
+            if style is not None and style.bgcolor is not None and not self.is_difference:
+                style = Style(color=style.bgcolor, bgcolor=style.bgcolor)  # a patch of what the cells have
+            line.append(Segment(char, style))
         line.append(Segment(f" {high}" + (f"   {masked}" if masked else "")))
         if terminal.width is None or sum(cells(part.text) for part in line) <= terminal.width:
             yield line
