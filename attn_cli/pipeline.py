@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli import masks
-from attn_cli.attention import Links
-from attn_cli.checks import check, find_rows, unused
+from attn_cli.checks import check, unused
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
 from attn_cli.heads import Layer, Ready, given_qkv, projected, stacked
@@ -27,10 +26,11 @@ from attn_cli.inputs import (
     wrong_pairing,
 )
 from attn_cli.learned import chosen
+from attn_cli.record import attended, output_words, recorded
 from attn_cli.tokens import tokenize
-from attn_cli.trace import LARGE, Embedding, Head, Projected, Settings, Trace
+from attn_cli.trace import LARGE, Embedding, Projected, Settings, Trace
 from attn_cli.visible import visible
-from attn_cli.work import ReadyWeights, Report, Work, mean_head
+from attn_cli.work import ReadyWeights, Report
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from attn_cli.shown import Shaping
     from attn_cli.stack import Stack
 
-LINKS = 5
-NAMED_WORDS = 3
-COMMONEST = 10_000
-MOST_NAMED = 200
 _ODD = "Bytes that are not UTF-8 were read as U+FFFD."
 
 
@@ -114,9 +110,9 @@ def trace_text(
         inputs, layer, more = stacked(inputs, stack, settings, mask, report if is_long else None)
         report = _rest(report, layer.about.layer or 0)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
-    trace = _attended(kind, inputs, layer, settings, mask, report)
+    trace = attended(kind, inputs, layer, settings, mask, report)
     trace = _with_other_layout(trace, inputs, layer, settings, mask, None)
-    return replace(trace, output_words=_output_words(trace, inputs)) if name_outputs else trace
+    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
@@ -148,7 +144,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = _mask(settings, given.mask, inputs, given.name)
-    trace = _attended(kind, inputs, layer, settings, mask, report)
+    trace = attended(kind, inputs, layer, settings, mask, report)
     return _with_other_layout(trace, inputs, layer, settings, mask, given)
 
 
@@ -167,7 +163,7 @@ def _with_other_layout(
     other = {"in-out": "out-in", "out-in": "in-out"}[used]
     try:
         turned, _ = projected(inputs, replace(settings, layout=other), given)
-        there = _attended(trace.kind, inputs, turned, settings, mask, None)
+        there = attended(trace.kind, inputs, turned, settings, mask, None)
     except InputError:  # W_o or a bias fits in one layout alone
         return trace
     how = {"in-out": "x W", "out-in": "W x"}
@@ -243,7 +239,7 @@ def trace_phrases(
     heads = tuple(Ready(head.name, None, head.q, head.k, V) for head in layer.heads)
     layer = layer._replace(heads=heads, projection=None)
     mask = _mask(settings, None, inputs)
-    return _attended(kind, inputs, layer, settings, mask, report)
+    return attended(kind, inputs, layer, settings, mask, report)
 
 
 def _check_phrases(settings: Settings) -> None:
@@ -289,7 +285,7 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     )
     layer = Layer(Projected("given", saved.name, None, None, found.layer), found.head_names, found.head, ())
     work = ReadyWeights(found.kept, found.weights, found.mask)
-    trace = _recorded(kind, inputs, layer, settings, work, ("given", 1.0), None)
+    trace = recorded(kind, inputs, layer, settings, work, ("given", 1.0), None)
     return trace if saved.record is None or found.is_shaped else retold(trace, saved.record)
 
 
@@ -338,163 +334,3 @@ def _stated(settings: Settings, given: object, n_q: int, n_k: int, name: str) ->
     from attn_cli.matrices import read_mask  # only those who give a file need it
 
     return masks.from_array(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
-
-
-def _check_bias(bias: Array | None, n_q: int, n_k: int) -> None:
-    if bias is not None and bias.shape != (n_q, n_k):
-        raise InputError(
-            f"position_scores has shape {bias.shape}, but there are {n_q} queries and {n_k} keys."
-        )
-
-
-def _attended(
-    kind: str,
-    inputs: Inputs,
-    layer: Layer,
-    settings: Settings,
-    mask: masks.Mask | None,
-    report: Report | None,
-) -> Trace:
-    """Attend with the layer's heads, and keep the record."""
-    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
-    _check_bias(layer.heads[0].bias, n_q, n_k)
-    score = settings.score or "scaled"
-    root = float(1 / np.sqrt(layer.heads[0].q.shape[1]))
-    scale = root if score == "scaled" else 1.0
-    # A learned position term goes with the dot product: it is divided as that is, and as trained beside cosines.
-    beside = root if score == "cosine" else scale
-    work = Work(layer.heads, mask, scale / settings.temperature, score, beside / settings.temperature)
-    return _recorded(kind, inputs, layer, settings, work, (score, scale), report)
-
-
-def _recorded(
-    kind: str,
-    inputs: Inputs,
-    layer: Layer,
-    settings: Settings,
-    work: Work | ReadyWeights,
-    scored: tuple[str, float],
-    report: Report | None,
-) -> Trace:
-    """Let the heads work, by blocks of rows where the matrix is large, and keep the record."""
-    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
-    score, scale = scored
-    shown = layer.shown
-    asked = () if settings.query is None else find_rows(settings.query, inputs.query_tokens)
-    wanted = max(LINKS, settings.top or 0)
-    rows, focus, swept, notes = np.arange(n_q), asked, {}, list(inputs.notes)
-    if condensed := n_q * n_k > LARGE and not settings.full:
-        swept = work.sweep(n_q, wanted, shown == "mean", report)
-        focus = asked or (_telling(swept[shown].links, inputs),)
-        focus = focus[: max(1, LARGE // n_k)]
-        rows = np.array(focus, dtype=np.intp)
-        notes += _condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
-    heads = work.records(rows, wanted, swept)
-    allowed = work.allowed(rows)
-    mean = mean_head(heads, wanted, swept.get("mean"), allowed) if shown == "mean" else None
-    top = mean or next(head for head in heads if head.name == shown)
-    if not focus and layer.turns_on is not None:
-        focus = (layer.turns_on,)
-    focus = focus or (_telling(Links(top.top_keys, top.top_weights), inputs),)
-    notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
-    outputs = [head.output for head in heads if head.output is not None]
-    ids = _ids(inputs.query_tokens, inputs.key_tokens)
-    return Trace(
-        kind=kind,
-        settings=settings,
-        query_tokens=inputs.query_tokens,
-        key_tokens=inputs.key_tokens,
-        query_ids=ids[:n_q] if inputs.has_text else None,
-        key_ids=ids[n_q:] if inputs.has_text else None,
-        unknown=inputs.unknown,
-        replaced=dict(inputs.replaced),
-        dropped=inputs.dropped,
-        embedding=inputs.embedding,
-        x_query=inputs.x_query,
-        x_key=inputs.x_key,
-        positions=settings.positions or "none",
-        placed=inputs.placed,
-        projection=layer.about,
-        score=score,
-        scale=scale,
-        temperature=float(settings.temperature),
-        mask_name="none" if work.mask is None else work.mask.told,
-        mask=allowed,
-        rows=rows,
-        focus=focus,
-        head_names=layer.names,
-        heads=tuple(heads),
-        shown=top,
-        learned=layer.learned,
-        W_o=layer.projection.W_o if layer.projection else None,
-        b_o=layer.projection.b_o if layer.projection else None,
-        layer_output=layer.projection.joined(outputs) if layer.projection else None,
-        output_words=None,
-        condensed=condensed,
-        notes=tuple(dict.fromkeys(notes)),
-        apart=inputs.apart,
-        pad_queries=inputs.pad_queries,
-        pad_keys=inputs.pad_keys,
-    )
-
-
-def _output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
-    """Return the words nearest to each output, where values are word vectors: W_v leaves or restores them."""
-    values = trace.learned.values if trace.learned else "learned"
-    alone = trace.projection.source == "identity" and len(trace.head_names) == 1
-    if inputs.table is None or trace.output is None or not (alone or values == "words"):
-        return None
-    if len(trace.output) > MOST_NAMED:
-        return None
-    from attn_cli.vectors.nearest import nearest_each
-
-    also = dict.fromkeys((*trace.query_tokens, *trace.key_tokens))
-    return tuple(
-        tuple(found)
-        for found in nearest_each(inputs.table, trace.output, NAMED_WORDS, COMMONEST, tuple(also))
-    )
-
-
-def _ids(query: tuple[str, ...], key: tuple[str, ...]) -> tuple[int, ...]:
-    numbers = {token: n for n, token in enumerate(dict.fromkeys((*query, *key)))}
-    return tuple(numbers[token] for token in (*query, *key))
-
-
-def _telling(links: Links, inputs: Inputs) -> int:
-    """Return the query whose link to a differently written word is the strongest of all.
-
-    Words without a vector do not count: zeros score alike with everything.
-    """
-    best, telling = -1.0, 0
-    unknown = set(inputs.unknown)
-    for i, token in enumerate(inputs.query_tokens):
-        if token in unknown or i in inputs.pad_queries:
-            continue
-        for j, weight in zip(links.keys[i], links.weights[i], strict=True):
-            key = inputs.key_tokens[j] if j >= 0 else token
-            if key.casefold() != token.casefold() and key not in unknown:
-                if weight > best:
-                    best, telling = float(weight), i
-                break
-    return telling
-
-
-def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask | None) -> list[str]:
-    notes = [f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."]
-    if asked > kept:
-        notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
-    if mask is not None:
-        notes.append(f"The mask is {mask.told}.")
-    return notes
-
-
-def _row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:
-    notes = []
-    shut = np.flatnonzero(head.top_keys[:, 0] < 0)
-    if len(shut):
-        names = ", ".join(f"{visible(inputs.query_tokens[i])} ({i})" for i in shut[:5])
-        more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
-        notes.append(f"A fully masked row: {names}{more} may look at nothing, so its weights are zeros.")
-    if n_k == 1:
-        notes.append("One key: its weight is 1 whatever the numbers are.")
-    return notes

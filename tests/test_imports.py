@@ -26,6 +26,7 @@ LEVELS = [
     {"handed", "forms", "mistakes", "exercises"},
     {"recompute"},
     {"terminal", "pipeline", "examples"},
+    {"record"},
     {"work", "shown"},
     {"heads"},
     {"inputs"},
