@@ -57,7 +57,12 @@ def check_regular(path: str | Path) -> None:
         raise FileError(f"Cannot read {name}: {reason}.", "Check the path.") from None
     if not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-        raise FileError(f"Cannot read {name}: it is {kind}.", "Give a regular file.")
+        hint = (
+            "Give a regular file."
+            if stat.S_ISDIR(mode)
+            else "Give a regular file, or pipe it in where - is taken."
+        )
+        raise FileError(f"Cannot read {name}: it is {kind}.", hint)
     if not os.access(path, os.R_OK):
         raise FileError(f"Cannot read {name}: permission denied.", "Check its permissions.")
 

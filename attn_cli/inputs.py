@@ -180,8 +180,9 @@ def embedded(
     key_tokens = query_tokens if context is None else tuple(context[i] for i in key.kept)
     unknown = tuple(dict.fromkeys(query.unknown + key.unknown))
     if not query_tokens or not key_tokens:
+        side = "token" if context is None else "query" if not query_tokens else "key"
         raise InputError(
-            f"No token is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
+            f"No {side} is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
             "Choose --oov random or zero, or other vectors.",
         )
     notes += _replaced_notes(replaced)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
+from attn_cli.plain import count
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
@@ -116,8 +117,9 @@ def from_array(name: str, values: object, mask_true: str, n_q: int, n_k: int) ->
         )
     if array.shape != (n_q, n_k):
         raise InputError(
-            f"The mask in {name} has shape {array.shape}, but there are {n_q} queries and {n_k} keys.",
-            f"Give {n_q} rows of {n_k} values.",
+            f"The mask in {name} has shape {array.shape}, but there are {count(n_q, 'query', 'queries')} and "
+            f"{count(n_k, 'key', 'keys')}.",
+            f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}.",
         )
     allowed = array.astype(np.bool_)
     return Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)

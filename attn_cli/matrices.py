@@ -321,7 +321,7 @@ def _named_mask(record: dict[str, object], path: str | Path) -> object:
 
 
 def _mask_lines(text: str, name: str) -> list[list[bool]]:
-    meaning = {"0": False, "1": True, "false": False, "true": True}
+    meaning = {"0": False, "1": True, "false": False, "true": True, "f": False, "t": True}
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.replace(",", " ").replace(";", " ").lower().split()

@@ -157,7 +157,9 @@ def _settled(view: View, part: str | None) -> View:
     view = settled(view)
     if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
         raise UsageError(
-            f"--show {part} has no {view.format} form.", "Use table, markdown, html or json.", "--format"
+            f"--show {part} has no {view.format} form.",
+            "Use table, markdown, latex, html, svg or json.",
+            "--format",
         )
     return view
 

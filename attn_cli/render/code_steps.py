@@ -143,7 +143,10 @@ def _masked(recipe: Recipe, dialect: Dialect, step: Step) -> Lines:
         None: "A score that is not allowed becomes -inf.",
         "causal": "Causal mask, from the top left corner: a query sees the keys up to its own place.",
         "causal-bottom-right": "Causal mask, from the bottom right corner: the last query sees the last key.",
-    }.get(rule, f"Window mask: a query sees keys at most {(rule or '').rpartition(':')[2]} places away.")
+    }.get(
+        rule,
+        f"Window mask: a query sees keys whose places differ by at most {(rule or '').rpartition(':')[2]}.",
+    )
     lines = commented(f"{about}{'' if rule is None else f' {dialect.polarity}'}")
     lines += [] if rule is None else [f"mask = {mask_rule(dialect, rule)}"]
     yield [*lines, f"masked_scores = {dialect.masked.format(total)}"]

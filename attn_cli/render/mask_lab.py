@@ -95,7 +95,8 @@ def _rules(trace: Trace) -> list[str]:
         ],
     }.get(rule)
     if told is None and rule.startswith("window:"):
-        told = [f"A query may look at keys that stand at most {rule.partition(':')[2]} places away."]
+        places = count(int(rule.partition(":")[2]), "place", "places")
+        told = [f"A query may look at keys that stand at most {places} away."]
     if told is None:
         meaning = f" True in it means {trace.settings.mask_true}." if trace.settings.mask_true else ""
         told = [f"The mask is the one that {rule} states.{meaning}"]
