@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attn_cli.right import Right
 
 HAIR = 1e-6  # of a matrix's largest number: what float32 loses on the way
+SLACK = 1.1  # of half a unit: who rounded e^x on the way may round the last digit the other way
 MOST_BY_HAND = 6  # digits that somebody may round to on the way
 
 
@@ -176,7 +177,7 @@ def _compare(work: Work, plan: Plan, step: str, known: Mapping[str, list[Array]]
     """Compare one matrix with what the step may be, in any form that is right under the plan."""
     problem, target, matrix = work.right.problem, work.right.target, work.given[step]
     usual, *others = forms(problem, plan, step, known, target, work.digits)
-    reach = max(work.tol, matrix.half_unit + work.right.half_units.get(step, 0.0))
+    reach = max(work.tol, SLACK * matrix.half_unit + work.right.half_units.get(step, 0.0))
     first = None
     for form in (usual, *others):
         given = shaped(matrix.values, form.arrays[0].shape)
@@ -254,5 +255,5 @@ def _shut(problem: Problem, plan: Plan, step: str, shape: tuple[int, ...]) -> tu
         return no, no
     nothing = np.logical_not(may.any(axis=1, keepdims=True))
     if step in ("output", "layer_output"):
-        return nothing, nothing
+        return (nothing, nothing) if shape[-2] == len(nothing) else (no, no)
     return (~may, nothing) if shape[-2:] == may.shape else (no, no)

@@ -41,7 +41,7 @@ class Matrix(NamedTuple):
 
     values: Array
     digits: int
-    is_sure: bool = True  # whether its own numbers tell the digits; else those of the other matrices count
+    is_sure: bool = True  # whether its own numbers tell the digits
 
     @property
     def half_unit(self) -> float:
@@ -95,7 +95,7 @@ def handed_from(record: Mapping[str, object], name: str) -> Handed:
             "Name the matrices so, or a CSV file after its matrix: weights.csv.",
         )
     head = record.get("head")
-    return Handed(name, _beside(steps), others, head if own and isinstance(head, str) else None, stacks)
+    return Handed(name, _settled(steps), others, head if own and isinstance(head, str) else None, stacks)
 
 
 def _is_blank(value: object) -> bool:
@@ -175,10 +175,8 @@ def _believed(values: Array, decimals: int) -> Matrix:
     return Matrix(values, min(FINEST, max(FEWEST, decimals)), decimals >= FEWEST)
 
 
-def _beside(steps: dict[str, Matrix]) -> dict[str, Matrix]:
-    """Give matrices whose own numbers do not tell their digits the fewest that others beside them show."""
-    fewest = min((matrix.digits for matrix in steps.values() if matrix.is_sure), default=FEWEST)
+def _settled(steps: dict[str, Matrix]) -> dict[str, Matrix]:
+    """Give matrices whose own numbers do not tell their digits the fewest that are believed."""
     return {
-        step: matrix if matrix.is_sure else matrix._replace(digits=max(FEWEST, fewest))
-        for step, matrix in steps.items()
+        step: matrix if matrix.is_sure else matrix._replace(digits=FEWEST) for step, matrix in steps.items()
     }

@@ -253,6 +253,15 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             if len({part.shape for part in arrays}) > 1:
                 raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
+    if (
+        record.get("query_rows") is not None
+    ):  # the places of the rows are lost: what was added is taken as it is
+        added = [head.get("position_scores") for head in heads if isinstance(head, dict)]
+        if len(added) > 1 and any(one is not None for one in added):
+            raise InputError(
+                f"{name} holds rows of several heads with position terms.", "Make it without -q."
+            )
+        return found | ({"position_scores": added[0]} if added and added[0] is not None else {})
     for key in POSITION:
         parts = [head.get(key) for head in heads if isinstance(head, dict)]
         if parts and all(part is not None for part in parts):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
+import numpy as np
+
 from attn_cli.recompute import Plan, Problem, allowed, empty_lines, other_corner
 
 
@@ -19,11 +21,12 @@ def scaled_by_d(problem: Problem) -> Iterator[Plan]:
     """The scores are divided by d_k, not by its square root."""
     if problem.root not in (None, 1):
         yield Plan(scaling="d")
+        yield Plan(scaling="unused-d")
 
 
 def softmax_axis(problem: Problem) -> Iterator[Plan]:
-    """The softmax goes over the queries, over the whole matrix, or over the heads."""
-    for axis in ("queries", "whole", "heads") if problem.heads > 1 else ("queries", "whole"):
+    """The softmax goes over the queries, over the whole matrix, over the heads, or over all at once."""
+    for axis in ("queries", "whole", "heads", "everything") if problem.heads > 1 else ("queries", "whole"):
         yield Plan(axis=axis)
 
 
@@ -42,6 +45,9 @@ def mask_inverted(problem: Problem) -> Iterator[Plan]:
     """What should be masked may be seen, and the other way round."""
     if problem.mask is not None:
         yield Plan(mask="inverted")
+        n_q, n_k = problem.mask.shape
+        if n_q == n_k > 1 and np.array_equal(problem.mask, np.tri(n_q, dtype=np.bool_)):
+            yield Plan(mask="upper")  # np.triu: the diagonal is on both sides
 
 
 def causal_corner(problem: Problem) -> Iterator[Plan]:
@@ -56,9 +62,11 @@ def k_v_swapped(problem: Problem) -> Iterator[Plan]:
         return
     if problem.right["k"].shape == problem.right["v"].shape:
         yield Plan(swapped="used")
+        yield Plan(swapped="in-scores")
         yield Plan(swapped="made")
         if problem.b:
             yield Plan(swapped="weights")
+    yield Plan(swapped="in-output")
     yield Plan(swapped="named")
 
 

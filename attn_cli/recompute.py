@@ -48,10 +48,14 @@ class Plan(NamedTuple):
 
     transposed: frozenset[str] = frozenset()  # of q, k, v, o
     each_head: bool = False  # transposed head by head, not as a whole
-    swapped: str = ""  # K and V: "used" for each other, "made" as each other, "weights" alone, or "named"
-    scaling: str = "root"  # "none", "d", or "unused": divided, but the softmax got the undivided
-    mask: str = "given"  # "inverted", "corner", "after"
-    axis: str = "keys"  # along which the softmax goes: "queries", "whole", "heads"
+    swapped: str = (
+        ""  # K and V: "used" for each other ("in-scores" or "in-output" alone), "made", "weights", "named"
+    )
+    scaling: str = (
+        "root"  # "none", "d"; "unused", "unused-d": divided rightly, but the softmax got something else
+    )
+    mask: str = "given"  # "inverted", "upper", "corner", "after"
+    axis: str = "keys"  # along which the softmax goes: "queries", "whole", "heads", "everything"
     empty: str = "zeros"  # what a softmax over nothing gives: "uniform", "unmasked", "nan"
     apart: bool = False  # whether heads are given in any other way than as their mean
 
@@ -109,6 +113,8 @@ def allowed(problem: Problem, plan: Plan) -> Bools | None:
         return None
     if plan.mask == "inverted":
         return ~problem.mask
+    if plan.mask == "upper":
+        return problem.mask.T
     return other_corner(problem.mask) if plan.mask == "corner" else problem.mask
 
 
@@ -127,7 +133,7 @@ def other_corner(mask: Bools | None) -> Bools | None:
 def empty_lines(may: Bools, axis: str) -> Bools:
     """Return where the softmax is over nothing, in a shape that fits (n_q, n_k)."""
     over: dict[str, int | None] = {"keys": 1, "queries": 0, "whole": None}
-    if axis == "heads":
+    if axis in ("heads", "everything"):
         return np.zeros((1, 1), dtype=np.bool_)
     return np.logical_not(may.any(axis=over[axis], keepdims=True))
 
@@ -167,7 +173,8 @@ def _made(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
 
 def _roles(plan: Plan) -> tuple[str, str]:
     """Return the names under which the keys and the values of the computation are known."""
-    return ("v", "k") if plan.swapped in ("used", "named") else ("k", "v")
+    one_use = {"in-scores": ("v", "v"), "in-output": ("k", "k")}
+    return one_use.get(plan.swapped, ("v", "k") if plan.swapped in ("used", "named") else ("k", "v"))
 
 
 def _scores(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
@@ -190,8 +197,11 @@ def _undivided(problem: Problem) -> float:
 
 
 def _masked(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
-    if plan.scaling == "unused":
-        scaled = [scores / _undivided(problem) for scores in known.get("scores", ())]
+    if plan.scaling in ("unused", "unused-d"):
+        divisor = _undivided(problem) * (
+            round((problem.root or 1.0) ** 2, 6) if plan.scaling == "unused-d" else 1.0
+        )
+        scaled = [scores / divisor for scores in known.get("scores", ())]
     else:
         scaled = list(known.get("scaled_scores", ()))
     with_bias = [one if problem.bias is None else one + problem.bias for one in scaled]
@@ -217,6 +227,8 @@ def _weights(problem: Problem, plan: Plan, step: str, known: Known) -> list[Arra
 def _softmax(scores: Array, axis: str) -> Array:
     if axis == "queries":
         return np.swapaxes(softmax(np.swapaxes(scores, -1, -2)), -1, -2)
+    if axis == "everything":
+        return softmax(scores.reshape(1, -1)).reshape(scores.shape)
     if axis == "whole":
         return softmax(scores.reshape(len(scores), -1)).reshape(scores.shape)
     return np.moveaxis(softmax(np.moveaxis(scores, 0, -1)), -1, 0) if axis == "heads" else softmax(scores)

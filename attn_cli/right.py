@@ -57,6 +57,9 @@ def read_right(path: str | Path, settings: Settings) -> Right:
     record = read_record(path, as_written=True)
     name = visible(str(path))
     own = record.get("schema") == "attn/1"
+    if own and not record.get("heads"):  # made without --steps: its weights and output are right results
+        labels = {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
+        return _results(record, given_from({**labels, "mask": record.get("mask")}, name), settings)
     given = _from_x(record, name) if own else given_from(record, name)
     if given.get("X") is None and any(given.get(letter) is None for letter in "QKV"):
         return _results(record, given, settings)
@@ -82,7 +85,7 @@ def _head_names(record: Mapping[str, object]) -> tuple[str, ...]:
 
 def _from_x(record: Mapping[str, object], name: str) -> Given:
     """Take attn's own JSON, from X on where it can be done: then a transposed W can be told."""
-    is_cross = record.get("kind") == "cross"
+    is_cross = record.get("x_key") is not None and record.get("x_key") != record.get("x_query")
     begun = {"X": record.get("x_query"), "context": record.get("x_key") if is_cross else None}
     given = given_from({**record, **begun}, name)
     starts: tuple[str, ...] = ("X", "context")

@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from attn_cli.errors import InputError
 from attn_cli.handed import handed_from, read_handed
 from tests.shell import here, shell
-from tests.test_matrices import as_json, as_npz, as_safetensors
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -136,26 +135,15 @@ def test_the_digits_given_are_the_most_that_a_matrix_shows(text, digits):
     assert read_handed("a.json").steps["weights"].digits == digits
 
 
-def test_a_matrix_of_whole_numbers_was_given_to_the_digits_of_the_others():
-    Path("a.json").write_text('{"weights": [[1, 0]], "output": [[0.1234, 0.5]], "scores": [[1.234, 2]]}')
-    assert read_handed("a.json").steps["weights"].digits == 3
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_the_digits_of_an_array_are_those_of_the_shortest_way_to_write_it(dtype):
-    np.savez(
-        "a.npz", weights=np.array([[0.25, 0.123], [0.5, 0.75]], dtype), scores=np.array([[1 / 3, 2.0]], dtype)
+def test_a_matrix_of_whole_numbers_was_given_to_two_digits():
+    handed = handed_from(
+        {"q": [[1, 0]], "weights": [[0.123, 0.377, 0.5]], "output": [[-0.8, -0.2]]}, "a.json"
     )
-    steps = read_handed("a.npz").steps
-    assert steps["weights"].digits == 3 and steps["scores"].digits > 3
-    assert steps["weights"].values.tolist() == [[0.25, 0.123], [0.5, 0.75]]
-
-
-@pytest.mark.parametrize("written", [as_json, as_npz, as_safetensors])
-def test_json_npz_and_safetensors_say_the_same(written):
-    Path("good").write_bytes(written({"weights": WEIGHTS, "output": STEPS["output"]}))
-    Path("bad").write_bytes(written({"weights": np.round(UNDIVIDED, 3)}))
-    assert told("good")["ok"] and told("bad")["likely"] == "no-scaling"
+    assert {step: matrix.digits for step, matrix in handed.steps.items()} == {
+        "q": 2,
+        "weights": 3,
+        "output": 2,
+    }
 
 
 def test_a_csv_file_is_the_matrix_that_it_is_named_after():
@@ -397,7 +385,7 @@ def test_a_step_that_cannot_be_computed_from_results_is_explained_by_nothing():
 
 
 def test_inputs_beside_results_rule_and_that_is_noted():
-    save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
+    save("right.json", Q=Q, K=K, V=V, weights=WEIGHTS)
     record = told(save("a.json", weights=WEIGHTS))
     assert record["ok"] and any("weights" in note for note in record["notes"])
 
@@ -655,3 +643,45 @@ def test_cells_that_are_not_filled_in_are_told_so_and_hide_no_mistake():
     assert (told("a.json")["likely"], told("a.json")["candidates"]) == (None, [])
     record = told(save("b.json", scores=half(SCORES), weights=UNDIVIDED))
     assert (record["step"], record["likely"]) == ("weights", "no-scaling")
+
+
+def test_a_key_that_contradicts_itself_is_refused():
+    save("right.json", Q=Q, K=K, V=V, weights=WEIGHTS)
+    save("a.json", weights=WEIGHTS)
+    assert check("a.json").code == 0
+    save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
+    ran = check("a.json")
+    assert ran.code == 65 and "right.json contradicts itself: its weights" in ran.err
+    assert check("a.json", "--score", "scaled").code == 0
+
+
+def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_itself(at):
+    context = {"X": Q.tolist(), "context": numbers(4, 3, 2).tolist(), "W_q": np.eye(2).tolist()}
+    context |= {"W_k": numbers(5, 2, 2).tolist(), "W_v": numbers(6, 2, 3).tolist(), "layout": "in-out"}
+    save("given.json", **context)
+    for args in (
+        ("compute", "given.json"),
+        ("compute", "given.json", "--mask", "causal"),
+        ("self", "hot black coffee", "-q", "hot"),
+        ("masked", "hot black coffee", "-q", "black"),
+    ):
+        for steps in (["--steps"], []):
+            assert here(*args, *steps, "-f", "json", "-o", "own.json").code == 0
+            ran = here("check", "own.json", "--expect", "own.json")
+            assert ran.code == 0, (args, steps, ran)
+    assert here("self", "hot black coffee", "-q", "hot", "--steps", "-o", "own.json").code == 0
+    again = json.loads(here("compute", "own.json", "-f", "json").out)
+    np.testing.assert_allclose(
+        again["weights"], json.loads(Path("own.json").read_text())["weights"], rtol=0, atol=1e-9
+    )
+
+
+def test_heads_one_above_the_other_under_a_mask_are_named_and_hide_no_other_answer():
+    draw = np.random.default_rng(3)
+    X = draw.standard_normal((4, 4))
+    exercise = {"Q": X, "K": X[:, ::-1], "V": X * 2, "heads": 2, "mask": "causal"}
+    save("right.json", **exercise)
+    ran = here("compute", "right.json", "--head", "all", "--steps", "-f", "json")
+    heads = json.loads(ran.out)["heads"]
+    save("a.json", output=np.concatenate([np.array(head["output"]) for head in heads]).round(3))
+    assert told("a.json")["likely"] == "heads-not-averaged"

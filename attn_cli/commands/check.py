@@ -71,6 +71,8 @@ def check(
     from attn_cli.right import read_right
 
     right = read_right(expect, settings)
+    if settings == Settings():  # with --mask and the like, the file's own results are other ones
+        _refuse_contradiction(expect, right, tol)
     verdicts = [_verdict(file, right, tol, settings.head is not None) for file in files]
     if len(verdicts) == 1 and verdicts[0].error is not None:
         raise verdicts[0].error
@@ -79,6 +81,23 @@ def check(
         raise _unread(unread, len(verdicts))
     if not all(verdict.ok for verdict in verdicts):
         raise SystemExit(DIFFERENT)
+
+
+def _refuse_contradiction(expect: str, right: Right, tol: float) -> None:
+    """Refuse a key whose own results are not what its inputs give: a mask or a score may be missing in it."""
+    from attn_cli.answers import grade
+    from attn_cli.handed import read_handed
+
+    try:
+        handed = read_handed(expect)
+    except InputError:  # inputs alone
+        return
+    first = grade(handed, right, tol).first
+    if first is not None and handed.head is None:  # attn's own JSON is computed anew from further back
+        raise InputError(
+            f"{visible(expect)} contradicts itself: its {first.step} is not what its inputs give.",
+            "Is a mask, a score or a number of heads missing in it?",
+        )
 
 
 def _verdict(file: str, right: Right, tol: float, head_asked: bool) -> Verdict:
