@@ -136,9 +136,8 @@ def test_the_digits_given_are_the_most_that_a_matrix_shows(text, digits):
 
 
 def test_a_matrix_of_whole_numbers_was_given_to_two_digits():
-    handed = handed_from(
-        {"q": [[1, 0]], "weights": [[0.123, 0.365, 0.512]], "output": [[-0.8, -0.2]]}, "a.json"
-    )
+    Path("a.json").write_text('{"q": [[1, 0]], "weights": [[0.123, 0.365, 0.512]], "output": [[-0.8, -0.2]]}')
+    handed = read_handed("a.json")
     assert {step: matrix.digits for step, matrix in handed.steps.items()} == {
         "q": 2,
         "weights": 3,
