@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from attn_cli.arrays import Array, Bools, Ints
 
+WHOLE = 2.0**52
 BLOCK_CELLS = 1 << 20
 
 
@@ -53,7 +54,9 @@ def to_digits(M: Array, digits: int) -> Array:
     >>> to_digits(np.array([0.126, -0.001]), 2).tolist()
     [0.13, 0.0]
     """
-    return np.round(M.astype(np.float64), digits) + 0.0  # the sum makes -0.0 a plain zero
+    M = M.astype(np.float64)
+    fine = np.abs(M) < WHOLE  # beyond, a double has no digits after the point
+    return np.where(fine, np.round(np.where(fine, M, 0), digits) + 0.0, M)  # the sum makes -0.0 a plain zero
 
 
 def compare(Q: Array, K: Array, score: str = "scaled") -> Array:

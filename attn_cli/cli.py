@@ -30,7 +30,7 @@ COMMANDS = {
 }
 EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'
-    "Every option has a variable of its own: ATTN_PALETTE is the default of --palette. attn.toml holds defaults too."
+    "Most options have a variable of their own: ATTN_PALETTE is the default of --palette. attn.toml holds defaults too."
 )
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 

@@ -60,9 +60,15 @@ def read(path: str, commands: Collection[str] | None = None) -> dict[tuple[str, 
     with the line, for what is not TOML, a key that is no setting, or a value of another type.
     """
     text = _text(path)
-    _check_toml(text, path)
+    try:
+        _check_toml(text, path)
+        entries = list(_entries(text))
+    except RecursionError:
+        raise ConfigError(
+            f"{visible(path)}: its keys are nested too deeply.", "Keys have one part or two."
+        ) from None
     found: dict[tuple[str, str], Setting] = {}
-    for line, keys, value in _entries(text):
+    for line, keys, value in entries:
         where = _place(path, line)
         *table, key = keys if not isinstance(value, dict) else (*keys, "")
         if len(table) > 1 or (table and commands is not None and table[0] not in commands):

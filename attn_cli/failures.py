@@ -23,6 +23,8 @@ from attn_cli.plain import say
 from attn_cli.view import is_json
 from attn_cli.visible import visible
 
+LONGEST = 600  # characters of a message: what was typed may be longer than any screen
+
 
 def report(error: BaseException, args: list[str]) -> int:
     """Say what went wrong on standard error and return the exit code."""
@@ -43,7 +45,14 @@ def report(error: BaseException, args: list[str]) -> int:
 
 
 def _described(error: BaseException) -> tuple[int, str, str]:
-    """Return (exit code, message, hint) of any error."""
+    """Return (exit code, message, hint) of any error; of a very long message, its two ends."""
+    code, message, hint = _raw(error)
+    if len(message) > LONGEST:
+        message = f"{message[: LONGEST // 2]}...{message[-LONGEST // 3 :]}"
+    return code, message, hint
+
+
+def _raw(error: BaseException) -> tuple[int, str, str]:
     if isinstance(error, AttnError):
         is_first = error.message.startswith("standard input")  # the name of what was read begins the sentence
         return error.code, ("S" + error.message[1:] if is_first else error.message), error.hint
@@ -116,7 +125,7 @@ def _standing_format(command: str) -> str:
 
     try:
         found = in_force(paths, command, None).get("format")
-    except ConfigError:
+    except (ConfigError, RecursionError):
         return ""
     return "" if found is None else str(found.value)
 

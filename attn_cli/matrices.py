@@ -295,6 +295,8 @@ def _words(value: object, key: str, name: str) -> tuple[str, ...] | None:
         return None
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise InputError(f"{name}: {key} should be a list of words.")
+    if "" in value:
+        raise InputError(f"{name}: number {value.index('')} of {key} is empty.", "Give each token a name.")
     return tuple(value)
 
 

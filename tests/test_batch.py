@@ -455,3 +455,11 @@ def test_what_is_remembered_is_what_the_table_says_in_any_order(monkeypatch):
         assert len(kept.known) <= 3
     assert kept.fingerprint() == table.fingerprint() and kept.describe() == table.describe()
     assert (kept.n_words, kept.about) == (table.n_words, table.about)
+
+
+def test_a_line_of_too_many_tokens_is_a_bad_line_and_takes_no_time(at):
+    (at / "long.txt").write_text("a " * 20_000 + "\na b\n")
+    ran = here("batch", "long.txt", "--keep-going")
+    first, second = map(json.loads, ran.out.splitlines())
+    assert first["error"]["line"] == 1 and "5,000 tokens" in first["error"]["message"]
+    assert second["query_tokens"] == ["a", "b"]

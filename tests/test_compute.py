@@ -240,3 +240,86 @@ def test_rounding_comes_before_computing_and_is_said(run):
     assert record["x_query"] == [[round(x, 1) + 0.0 for x in row] for row in X.tolist()]
     ran = here("compute", "given.json", "--round", "1")
     assert "inputs rounded to 1 digit, then computed" in ran.out
+
+
+def test_an_empty_token_is_refused_as_in_show(refused):
+    message = refused({"Q": [[1]], "K": [[1]], "V": [[1]], "tokens": [""]})
+    assert "number 0 of tokens is empty" in message
+
+
+def test_numbers_too_large_to_have_digits_after_the_point_are_rounded_to_themselves(run):
+    huge = {"Q": [[1e308, 1], [1, 1]], "K": [[1e308, 1], [1, 1]], "V": [[1, 2], [3, 4]]}
+    rounded, plain_ = (run(huge, "--score", "cosine", *more) for more in (["--round", "1"], []))
+    assert rounded["weights"] == plain_["weights"]
+    out = here("compute", "given.json", "--score", "cosine", "-q", "0").out
+    assert "more than can be written out" in out and "inf" not in out
+
+
+def test_a_name_that_is_nearly_ours_is_refused(refused):
+    assert "Did you mean W_q?" in refused({"X": X, "Wq": W_Q, "W_k": W_K, "W_v": W_V})
+
+
+def test_matrices_of_several_heads_must_be_as_many_in_each_w(refused):
+    stack = DRAW.standard_normal((2, 3, 4))
+    message = refused({"X": X, "W_q": stack, "W_k": stack, "W_v": DRAW.standard_normal((4, 3, 4))})
+    assert "W_q has shape (2, 3, 4) and W_v (4, 3, 4)" in message
+    message = refused({"X": X, "W_q": stack, "W_k": stack, "W_v": stack}, "--heads", "4")
+    assert "2 heads" in message and "--heads is 4" in message
+
+
+def test_w_o_joins_the_heads_of_given_queries_keys_and_values(run):
+    Q, K, V, W_o = (DRAW.standard_normal(shape) for shape in ((3, 4), (3, 4), (3, 4), (4, 5)))
+    record = run({"Q": Q, "K": K, "V": V, "W_o": W_o, "heads": 2}, "--head", "all")
+    joined = np.concatenate([head["output"] for head in record["heads"]], axis=1) @ W_o
+    held(record["layer_output"], joined, "layer output")
+
+
+def test_what_stands_beside_q_k_and_v_and_changes_nothing_is_noted(run):
+    record = run({"Q": X, "K": X, "V": X, "W_q": W_Q, "b_o": B_Q})
+    assert record["notes"] == ["Ignored in given.json: W_q, b_o."]
+
+
+def test_a_context_is_no_text_looking_at_itself(run):
+    record = {
+        "X": [[1, 0], [0, 1]],
+        "context": [[1, 0], [0, 2]],
+        "tokens": ["a", "b"],
+        "context_tokens": ["a", "b"],
+    }
+    run(record)
+    out = here("compute", "given.json", "--steps").out
+    assert "Q = X and K = V = the context" in out and "itself" not in out
+
+
+def test_the_same_labels_on_keys_and_values_are_no_conflict(at):
+    (at / "Q.csv").write_text("she,1,0\n")
+    (at / "K.csv").write_text("ate,1,0\ndrank,0,1\n")
+    (at / "V.csv").write_text("ate,1\ndrank,2\n")
+    assert here("compute", "Q.csv", "K.csv", "V.csv").code == 0
+    (at / "V.csv").write_text("ate,1\nslept,2\n")
+    ran = here("compute", "Q.csv", "K.csv", "V.csv")
+    assert ran.code == 65 and "context_tokens is not what was given before" in ran.err
+
+
+def test_a_mask_that_there_is_not_is_refused_with_the_file_s_name(refused):
+    assert "given.json: There is no mask 'foo'" in refused({"Q": X, "K": X, "V": X, "mask": "foo"})
+
+
+def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(at):
+    (at / "given.json").write_text(
+        '{"Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[1], [2]], "score": "scaled"}'
+    )
+    for env, options, score in (
+        ({"ATTN_SCORE": "dot"}, [], "scaled"),
+        ({"ATTN_SCORE": "dot"}, ["--score", "cosine"], "cosine"),
+    ):
+        ran = here("compute", "given.json", *options, "-f", "json", env=env)
+        assert json.loads(ran.out)["score"] == score
+    (at / "a.json").write_text('{"weights": [[0.33, 0.67]]}')
+    for env in ({}, {"ATTN_SCORE": "dot", "ATTN_MASK": "causal", "ATTN_TEMPERATURE": "3"}):
+        assert here("check", "a.json", "--expect", "given.json", env=env).code == 0
+
+
+def test_given_position_scores_leave_no_temperature_to_tell(run):
+    record = run({"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1], [2]], "position_scores": [[0.5, 0.1]]})
+    assert record["diagnostics"][0]["temperature_95"] is None

@@ -393,3 +393,10 @@ def test_config_fits_its_terminal_and_cuts_nothing(columns, place):
     ran = terminal("config", columns=columns)
     assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= columns
     assert "/vectors.txt" in "".join(ran.out.split()) and "attn.toml,line1" in "".join(ran.out.split())
+
+
+def test_keys_nested_beyond_reason_are_one_line_and_78(at):
+    (at / "attn.toml").write_text("a." * 800 + "a = 1\n")
+    for more in ([], ["-f", "json"]):
+        ran = here("self", "cat", *more)
+        assert ran.code == 78 and "attn.toml" in ran.err and ran.err.count("\n") == 1

@@ -113,3 +113,22 @@ def test_ctrl_c_stops_with_its_exit_code_and_no_traceback():
     child.expect(pexpect.EOF)
     assert child.wait() == 130
     assert "Traceback" not in child.before
+
+
+def test_a_step_that_is_not_there_is_told_to_be_missing_and_why():
+    assert "no mask is on" in explain("--only", "mask")
+    assert "--positions sinusoidal" in explain("--only", "positions")
+    assert "no mask is on" not in explain("--from", "scores")
+
+
+def test_a_standing_format_gives_way_to_a_pause(at):
+    (at / "attn.toml").write_text('format = "csv"\n')
+    ran = here("explain", TEXT, "--pause")
+    assert ran.code == 0 and "One row by hand" in ran.out
+    ran = here("explain", TEXT, "--pause", env={"ATTN_FORMAT": "markdown"})
+    assert ran.code == 78 and "ATTN_FORMAT" in ran.err
+
+
+def test_a_temperature_is_shown_as_it_was_typed_and_divides_a_learned_position_too():
+    out = explain("-t", "0.00964")
+    assert "softmax((q·k / √32 + position) / 0.00964)" in out

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from attn_cli.trace import Trace
 
 LONGEST_LINE = 1 << 20  # bytes
+MOST_TOKENS = 5_000  # of a line: its weights are the square
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UTF_8 = b"\xef\xbb\xbf"
 PROBE = "x"  # a text for what is wrong with every text
@@ -150,8 +151,11 @@ def _opened(file: str | None) -> Iterator[Source]:
 
     name = visible(str(file))
     with regular(str(file)).open("rb") as raw:
-        packed = packing(raw.read(6))
-        raw.seek(0)
+        try:
+            packed = packing(raw.read(6))
+            raw.seek(0)
+        except OSError as error:
+            raise FileError(f"Cannot read {name}: {error.strerror or error}.") from None
         stream: IO[bytes] = io.BufferedReader(_Unpacked(pieces(raw, packed, name))) if packed else raw
         yield Source(stream, raw, os.path.getsize(str(file)), name)
 
@@ -217,6 +221,7 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     from attn_cli.files import looks_like_file
     from attn_cli.inputs import opened
     from attn_cli.pipeline import trace_text  # NumPy is loaded once there is something to compute
+    from attn_cli.tokens import tokenize
 
     if kind == "masked" and settings.mask is None:
         settings = replace(settings, mask="causal")
@@ -226,6 +231,10 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
         if line is None:
             raise InputError(
                 f"This line is longer than {LONGEST_LINE:,} bytes.", "Break it into sentences, one a line."
+            )
+        if len(line) > MOST_TOKENS and len(tokenize(line, settings.tokenizer, True).tokens) > MOST_TOKENS:
+            raise InputError(
+                f"This line has more than {MOST_TOKENS:,} tokens.", "Break it into sentences, one a line."
             )
         if kind != "cross":
             return trace_text(kind, line, None, settings, shared=shared)

@@ -160,7 +160,8 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
         from attn_cli.render import told
 
         if view.format != "table" or view.output not in (None, "-"):
-            raise UsageError("--pause goes with the screen alone.", "Leave out -f and -o.", "--pause")
+            option = "--format" if view.output in (None, "-") else "--pause"
+            raise UsageError("--pause goes with the screen alone.", "Leave out -f and -o.", option)
         view = replace(view, width=terminal.width)
         paced(told(trace, view, walk), view, terminal)
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import deliver, ready, settled, show
+from attn_cli.commands.common import deliver, ready, settled, show, terminal_for
 from attn_cli.errors import UsageError
 from attn_cli.examples import EXAMPLES, load
 from attn_cli.options import offers, stated_first, takes
@@ -80,6 +80,8 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
 
 
 def _listing(view: View) -> str:
+    from attn_cli.render.text import wrapped
+
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
     about = {name: load(name).about for name in EXAMPLES}
@@ -88,4 +90,10 @@ def _listing(view: View) -> str:
 
         listed = [{"name": name, "about": text} for name, text in about.items()]
         return dumps({"schema": "attn/1", "kind": "examples", "examples": listed}, view.format == "jsonl")
-    return "".join(f"{name:<16} {text}\n" for name, text in about.items())
+    terminal = terminal_for(view)
+    lines = [
+        line
+        for name, text in about.items()
+        for line in wrapped(f"{name:<16} {text}", terminal.width, hanging=17)
+    ]
+    return terminal.paint(lines)

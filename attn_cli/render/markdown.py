@@ -23,7 +23,7 @@ from attn_cli.view import View
 from attn_cli.visible import visible
 
 MOST_COLUMNS = 12
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|~:.@])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|~:.@$])")
 
 
 def markdown(blocks: Iterable[Block], view: View) -> str:

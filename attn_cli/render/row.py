@@ -110,6 +110,8 @@ def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
         between = len(pairs) - FIRST_FACTORS - 1
         terms = [*terms[:FIRST_FACTORS], f"({between} more: {plain(rest)})", terms[-1]]
     total = sum(q * k for q, k in pairs)
+    if not math.isfinite(total):
+        return f"q·k is more than can be written out; the score is {plain(row.scores[j])}"
     text = f"q·k = {' + '.join(terms)} = {plain(total)}"
     if trace.score == "cosine":
         lengths = [plain(math.hypot(*side)) for side in zip(*pairs, strict=True)]
