@@ -39,7 +39,7 @@ def one(verdict: Verdict, right: Right) -> Iterator[Block]:
     """Yield the screen of one answer: every step, the first difference, and the likely mistake."""
     yield Heading(f"{verdict.file}: {'right' if verdict.ok else 'not right'}", 1)
     rows = [_step(step) for step in verdict.compared]
-    yield Columns(["", "step", "largest difference", "cells that differ"], rows)
+    yield Columns(["step", "", "off by up to", "cells that differ"], rows)
     for sentence in sentences(verdict, right):
         yield Say(sentence)
     given = {step.step for step in verdict.compared}
@@ -52,7 +52,7 @@ def one(verdict: Verdict, right: Right) -> Iterator[Block]:
 def _step(step: Compared) -> list[str]:
     largest = "-" if step.largest is None else plain(step.largest)
     wrong = "all: the shape" if step.shapes else f"{step.wrong} of {step.cells}"
-    return [step.status, step.step, largest, wrong]
+    return [step.step, step.status, largest, wrong]
 
 
 def several(verdicts: Sequence[Verdict], right: Right, width: int | None = None) -> Iterator[Block]:
