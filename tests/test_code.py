@@ -212,7 +212,7 @@ def test_a_layer_is_recomputed_where_w_o_is_small():
 def records(draw):
     """Matrices of any small shape, whose tokens are any text at all."""
     n_q, n_k, d_k, d_v = (draw(st.integers(1, 4)) for _ in range(4))
-    text = st.text(st.characters(), max_size=6)
+    text = st.text(st.characters(), min_size=1, max_size=6)
     seed = draw(st.integers(0, 99))
     size = draw(st.sampled_from([1e-200, 1e-3, 1.0, 30.0]))
     record = {

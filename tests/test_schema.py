@@ -799,11 +799,20 @@ def good(which: str, capsys: pytest.CaptureFixture[str]) -> Record:
     return printed(capsys, *GOOD[which], "-f", "json")
 
 
+def short(value: Any) -> Any:
+    """Keep two rows of each large matrix: what the schema says of one row it says of all."""
+    if isinstance(value, dict):
+        return {key: short(inner) for key, inner in value.items()}
+    if isinstance(value, list) and len(value) > 9 and isinstance(value[0], list):
+        return value[:2]
+    return [short(inner) for inner in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize("which", [*GOOD, "error"])
 def test_every_required_key_is_missed_and_an_added_one_is_not(
     which: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = good(which, capsys)
+    whole = short(good(which, capsys))
     assert complaints(whole) == []
     for key in whole.keys() - {"acts"}:
         assert complaints({k: v for k, v in whole.items() if k != key}), f"{key} is not missed"
