@@ -241,10 +241,18 @@ def _cells(
 
 
 def _unfilled(problem: Problem, step: str, given: Array) -> Bools:
-    """Return which cells hold nothing yet, in a matrix that holds something, where nothing can mean masked."""
+    """Return which cells hold nothing yet, in a matrix that holds something.
+
+    Under a mask, nothing may mean masked: there it takes a whole row of nothing, of a query that may look at something.
+    """
     empty: Bools = np.isnan(given)
-    may_mean_masked = problem.mask is not None and step in (*SCORES, "weights")
-    return empty if not (may_mean_masked or empty.all()) else np.zeros_like(empty)
+    if empty.all():
+        return np.zeros_like(empty)
+    if problem.mask is None or step not in (*SCORES, "weights"):
+        return empty
+    if given.shape[-2:] != problem.mask.shape:
+        return np.zeros_like(empty)
+    return empty & empty.all(axis=-1, keepdims=True) & problem.mask.any(axis=-1, keepdims=True)
 
 
 def _shut(problem: Problem, plan: Plan, step: str, shape: tuple[int, ...]) -> tuple[Bools, Bools]:

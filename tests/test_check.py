@@ -650,7 +650,7 @@ def test_a_key_that_contradicts_itself_is_refused():
     assert check("a.json").code == 0
     save("right.json", Q=Q, K=K, V=V, weights=UNDIVIDED)
     ran = check("a.json")
-    assert ran.code == 65 and "right.json contradicts itself: its weights" in ran.err
+    assert ran.code == 65 and "right.json contradicts itself: its inputs do not give its weights" in ran.err
     assert check("a.json", "--score", "scaled").code == 0
 
 
@@ -684,3 +684,23 @@ def test_heads_one_above_the_other_under_a_mask_are_named_and_hide_no_other_answ
     heads = json.loads(ran.out)["heads"]
     save("a.json", output=np.concatenate([np.array(head["output"]) for head in heads]).round(3))
     assert told("a.json")["likely"] == "heads-not-averaged"
+
+
+def test_rows_that_are_not_filled_in_under_a_mask_are_no_inverted_mask():
+    exercise = {"Q": Q, "K": K[:3], "V": V[:3], "mask": "causal"}
+    save("right.json", **exercise)
+    masked = np.where(np.tri(3, dtype=bool), SCALED[:, :3], np.nan)
+    exps = np.where(np.tri(3, dtype=bool), np.exp(SCALED[:, :3]), 0)
+    weights = exps / exps.sum(axis=1, keepdims=True)
+
+    def begun(matrix):
+        rows = [[None if math.isnan(x) else round(x, 3) for x in row] for row in matrix.tolist()]
+        return [*rows[:2], [None] * 3]
+
+    for name, step, matrix in (("a.json", "scaled_scores", masked), ("b.json", "weights", weights)):
+        record = told(save(name, **{step: begun(matrix)}))
+        assert (record["ok"], record["likely"], record["candidates"]) == (False, None, [])
+        assert record["compared"][0]["unfilled"] == record["compared"][0]["wrong"] == 3
+        assert "What is filled in is right." in record["message"]
+    lines = check("a.json", "b.json").out.splitlines()
+    assert sum("unfinished" in line for line in lines) == 2

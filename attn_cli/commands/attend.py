@@ -137,6 +137,13 @@ def explain(
     """
     view = settled(view)
     parts = chosen_steps(only, start)
+    if parts.only and view.format not in ("table", "markdown", "latex", "html", "svg", "json", "jsonl"):
+        option = "--only" if only is not None else "--from"
+        raise UsageError(
+            f"{option} goes with the walk, and {view.format} has none.",
+            "Use table, markdown, latex, html or svg; json holds every step.",
+            "--format",
+        )
     if context == "-" and (not texts or texts == ["-"]):
         raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
     text = one_text(texts, "explain")

@@ -93,9 +93,11 @@ def _refuse_contradiction(expect: str, right: Right, tol: float) -> None:
     except InputError:  # inputs alone
         return
     first = grade(handed, right, tol).first
-    if first is not None and handed.head is None:  # attn's own JSON is computed anew from further back
+    if (
+        first is not None and not first.is_unfinished and handed.head is None
+    ):  # attn's own JSON is computed anew from further back
         raise InputError(
-            f"{visible(expect)} contradicts itself: its {first.step} is not what its inputs give.",
+            f"{visible(expect)} contradicts itself: its inputs do not give its {first.step}.",
             "Is a mask, a score or a number of heads missing in it?",
         )
 

@@ -62,9 +62,18 @@ def several(verdicts: Sequence[Verdict], right: Right, width: int | None = None)
     rows = []
     for n, verdict in enumerate(verdicts, 1):
         first = verdict.first
-        said = "unreadable" if verdict.error else "right" if verdict.ok else "differs"
+        unfinished = first is not None and first.is_unfinished
+        said = (
+            "unreadable"
+            if verdict.error
+            else "right"
+            if verdict.ok
+            else "unfinished"
+            if unfinished
+            else "differs"
+        )
         where = "-" if first is None else first.step + ("" if first.cell is None else f" {list(first.cell)}")
-        guess = verdict.likely or ("-" if verdict.ok or verdict.error else "?")
+        guess = verdict.likely or ("-" if verdict.ok or verdict.error or unfinished else "?")
         guess = "several" if len(verdict.candidates) > 1 else guess
         rows.append([str(n), visible(_ends(verdict.file, width or LONGEST)), said, where, guess])
     yield Columns(["", "file", "verdict", "first difference", "likely"], rows)
@@ -206,6 +215,7 @@ def record(verdict: Verdict, right: Right, tolerance: float) -> dict[str, object
                 "status": step.status,
                 "largest": step.largest,
                 "wrong": None if step.shapes else step.wrong,
+                "unfilled": step.unfilled,
             }
             for step in verdict.compared
         ],

@@ -205,7 +205,7 @@ def _why(trace: Trace) -> str:
     """Say what the division does."""
     if trace.temperature != 1:
         return "a temperature below 1 sharpens the softmax, above 1 flattens it"
-    if trace.score != "scaled":
+    if trace.score != "scaled" or trace.scale == 1:
         return "nothing is divided: the scores go to the softmax as they are"
     return f"all are divided by the same {plain(1 / trace.scale)}: the order stays, the weights come closer together"
 
