@@ -213,15 +213,14 @@ def rounded(inputs: Inputs, digits: int) -> Inputs:
     """Round the vectors, and what was added to them for their places, to so many digits after the point."""
     if inputs.x_query is None or inputs.x_key is None:
         return inputs
-    if inputs.placed is not None:
-        before = Placed(*(to_digits(M, digits) for M in inputs.placed))
-        x_query = to_digits(before.words_query + before.encodings_query, digits)
-        x_key = to_digits(before.words_key + before.encodings_key, digits)
-        is_self = inputs.x_key is inputs.x_query
-        return inputs._replace(x_query=x_query, x_key=x_query if is_self else x_key, placed=before)
-    x_query = to_digits(inputs.x_query, digits)
+    before = inputs.placed and Placed(*(to_digits(M, digits) for M in inputs.placed))
+    sums = (inputs.x_query, inputs.x_key)
+    if before is not None:  # a sum of rounded numbers: rounding it takes away what floats add at the end
+        sums = (before.words_query + before.encodings_query, before.words_key + before.encodings_key)
     is_self = inputs.x_key is inputs.x_query
-    return inputs._replace(x_query=x_query, x_key=x_query if is_self else to_digits(inputs.x_key, digits))
+    x_query = to_digits(sums[0], digits)
+    x_key = x_query if is_self else to_digits(sums[1], digits)
+    return inputs._replace(x_query=x_query, x_key=x_key, placed=before)
 
 
 def phrased(query: str, keys: Sequence[str], settings: Settings, report: Report | None = None) -> Inputs:

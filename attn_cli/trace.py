@@ -266,16 +266,22 @@ class Trace(Frozen):
         scores, scaled = head.scores[at].tolist(), head.scaled_scores[at].tolist()
         return Row(i, scores, scaled, position, masked, shift, exps, sum(exps), head.weights[at].tolist())
 
-    def diagnoses(self, rows: Sequence[int] | None = None) -> list[Diagnosis]:
-        """Return what each listed row (or each of `rows`) tells of itself, for the shown head."""
+    def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
+        """Return what each listed row (or each of `rows`) tells of itself, for the shown head.
+
+        Without `heated`, no temperature is looked for: that is the larger part of the work.
+        """
         from attn_cli.diagnostics import diagnose  # only those who ask pay for it
 
         head = self.shown
         held = [self.held(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
-        if head.position_scores is not None and head.position_vectors is None:
-            masked = None  # given, and so not divided by the temperature: another one does not scale the sum
+        is_given = head.position_scores is not None and head.position_vectors is None
+        if (
+            is_given or not heated
+        ):  # what is given is not divided by the temperature: another does not scale the sum
+            masked = None
         plain = head.k is not None and self.score != "cosine" and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None
         return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)

@@ -44,9 +44,8 @@ class Work(NamedTuple):
             return None if head.bias is None else head.bias[rows]
         return head.position.scores(head.q[rows], rows, len(head.k), self.position_factor)
 
-    def steps(self, head: Ready, rows: Ints, allowed: Bools | None) -> Steps:
-        """Return every step of these rows."""
-        bias = self.position(head, rows)
+    def steps(self, head: Ready, rows: Ints, allowed: Bools | None, bias: Array | None) -> Steps:
+        """Return every step of these rows, to whose scores `bias` (their position) is added."""
         return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
 
     def sweep(self, n_q: int, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
@@ -60,7 +59,7 @@ class Work(NamedTuple):
             total = np.zeros((len(rows), n_k)) if with_mean else None
             outputs = []
             for head in self.heads:
-                block = self.steps(head, rows, allowed)
+                block = self.steps(head, rows, allowed, self.position(head, rows))
                 kept.setdefault(head.name, []).append((strongest(block.weights, k, allowed), block.output))
                 if total is not None:
                     total += block.weights
@@ -77,8 +76,8 @@ class Work(NamedTuple):
         return [self._head(ready, rows, k, swept.get(ready.name)) for ready in self.heads]
 
     def _head(self, ready: Ready, rows: Ints, k: int, swept: Swept | None) -> Head:
-        allowed = self.allowed(rows)
-        steps = self.steps(ready, rows, allowed)
+        allowed, position = self.allowed(rows), self.position(ready, rows)
+        steps = self.steps(ready, rows, allowed, position)
         links = swept.links if swept else strongest(steps.weights, k, allowed)
         W = ready.weights
         return Head(
@@ -96,7 +95,7 @@ class Work(NamedTuple):
             position_biases=ready.position.b if ready.position else None,
             scores=steps.scores,
             scaled_scores=steps.scaled_scores,
-            position_scores=self.position(ready, rows),
+            position_scores=position,
             masked_scores=steps.masked_scores,
             weights=steps.weights,
             output=swept.output if swept else steps.output,

@@ -45,7 +45,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
             yield Heading(f"Head {head.name}", 2)
         yield from _weights(trace, head, view)
     if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
-        told = list(zip(trace.listed, trace.diagnoses(), strict=True))
+        told = list(zip(trace.listed, trace.diagnoses(heated=False), strict=True))
         for remark in remarks(trace, told, least=max(2, len(told) // 2)):
             yield Say(remark)
     yield from closing(trace, with_learned=len(drawn) == 1)
