@@ -7,14 +7,14 @@ Rows are queries, columns are keys. Leading axes, where there are any, are heads
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attn_cli import fast
 from attn_cli.errors import InputError
-from attn_cli.masks import named
+from attn_cli.masks import Mask, named
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -178,36 +178,130 @@ def attend(
     (..., n_q, d_v), in the dtype of the inputs (integers become float64). Leading axes are heads.
     `mask` is boolean, True = may attend, or "causal", "causal-bottom-right", "window:N"; `bias` is added
     to the scaled scores; `scale` None is 1/sqrt(d_k). With return_weights=False, weights is None and
-    the work goes by blocks of rows, `threads` of them at a time, without an n_q x n_k matrix.
+    no n_q x n_k matrix is made. Large work goes to `threads` threads, None being one a processor; the
+    results do not depend on how many.
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
     >>> weights, output = attend([[1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[2.0], [4.0]])
     >>> weights.tolist(), output.tolist()
     ([[0.5, 0.5]], [[3.0]])
     """
+    if mask is None and bias is None and return_weights:
+        done = fast.at_once(Q, K, V, scale)
+        if done is not None:
+            return done
+    heads, lead, factor = _heads(Q, K, V, mask, bias, scale)
+    _check_threads(threads)
+    weights: Array | None
+    if heads[0].cells > fast.SMALL and all(fast.fits(head.Q, head.K, head.V, head.bias) for head in heads):
+        tiles = [fast.tiled(head.Q, head.K, factor, head.mask, head.bias) for head in heads]
+        values = [head.V for head in heads]
+        if return_weights:
+            weights, output = fast.attended(tiles, values, threads)
+        else:
+            weights, output = None, fast.output(tiles, values, threads)
+    else:
+        found = [_by_rows(head, factor, return_weights) for head in heads]
+        output = np.stack([output for _, output in found])
+        weights = (
+            np.stack([weights for weights, _ in found if weights is not None]) if return_weights else None
+        )
+    weights = None if weights is None else weights.reshape(*lead, *weights.shape[1:])
+    return weights, output.reshape(*lead, *output.shape[1:])
+
+
+def strongest_links(
+    Q: ArrayLike,
+    K: ArrayLike,
+    V: ArrayLike,
+    k: int,
+    mask: ArrayLike | str | None = None,
+    bias: ArrayLike | None = None,
+    scale: float | None = None,
+    threads: int | None = None,
+) -> tuple[Links, Array]:
+    """Return each query's k strongest links and the output, of one head, without an n_q x n_k matrix.
+
+    Everything else is as in `attend`; Q is (n_q, d_k), K (n_k, d_k), V (n_k, d_v). Ties go to the lowest key.
+
+    >>> links, output = strongest_links([[1.0], [0.0]], [[2.0], [2.0], [9.0]], [[1.0], [1.0], [4.0]], k=1)
+    >>> links.keys.tolist(), output.shape
+    ([[2], [0]], (2, 1))
+    """
+    (head, *_), lead, factor = _heads(Q, K, V, mask, bias, scale)
+    _check_threads(threads)
+    if lead or k < 1:
+        raise InputError("Give one head, matrices without leading axes, and k of 1 or more.")
+    if head.cells > fast.SMALL and fast.fits(head.Q, head.K, head.V, head.bias):
+        tiles = fast.tiled(head.Q, head.K, factor, head.mask, head.bias)
+        found = fast.survey(tiles, head.V, k, threads=threads)
+        return Links(found.keys, found.weights), found.output
+    links, outputs = [], []
+    for steps, allowed in _blocks(head, factor):
+        links.append(strongest(steps.weights, k, allowed))
+        outputs.append(steps.output)
+    return Links(*(np.concatenate(column) for column in zip(*links, strict=True))), np.concatenate(outputs)
+
+
+class _Head(NamedTuple):
+    """One head, ready to attend."""
+
+    Q: Array
+    K: Array
+    V: Array
+    mask: Mask | None
+    bias: Array | None
+
+    @property
+    def cells(self) -> int:
+        return len(self.Q) * len(self.K)
+
+
+def _heads(
+    Q: ArrayLike, K: ArrayLike, V: ArrayLike,
+    mask: ArrayLike | str | None, bias: ArrayLike | None, scale: float | None,
+) -> tuple[list[_Head], tuple[int, ...], float]:  # fmt: skip
+    """Return what was given as single heads, the leading axes that they had, and the scale."""
     Q, K, V = _matrices(Q, K, V)
-    n_q, n_k = Q.shape[-2], K.shape[-2]
-    shape = (*np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2]), n_q, n_k)
-    scale = 1 / np.sqrt(Q.shape[-1]) if scale is None else scale
-    rows_of_mask = _mask_rows(mask, shape)
-    shift = None if bias is None else _fitting_bias(bias, shape, Q.dtype)
+    lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
+    shape = (*lead, Q.shape[-2], K.shape[-2])
+    Q, K, V = (np.broadcast_to(M, (*lead, *M.shape[-2:])) for M in (Q, K, V))
+    masks = _masks(mask, shape)
+    biases = None if bias is None else _fitting_bias(bias, shape, Q.dtype)
+    heads = [
+        _Head(Q[at], K[at], V[at], masks(at), None if biases is None else biases[at])
+        for at in np.ndindex(*lead)
+    ]
+    return heads, lead, float(1 / np.sqrt(Q.shape[-1]) if scale is None else scale)
 
-    def rows(start: int, stop: int) -> Steps:
-        part = None if shift is None else shift[..., start:stop, :]
-        return attention_steps(Q[..., start:stop, :], K, V, rows_of_mask(start, stop), part, scale)
 
-    if return_weights:
-        steps = rows(0, n_q)
+def _by_rows(head: _Head, scale: float, with_weights: bool) -> tuple[Array | None, Array]:
+    """Return one head's weights, where they are wanted, and its output, as the formula has them."""
+    if head.cells <= fast.SMALL and head.bias is None:
+        allowed = None if head.mask is None else head.mask.rows(range(len(head.Q)))
+        done = fast.small(head.Q, head.K, head.V, scale, allowed)
+        if done is not None:
+            return done
+    if with_weights:
+        (steps,) = (steps for steps, _ in _blocks(head, scale, len(head.Q)))
         return steps.weights, steps.output
+    return None, np.concatenate([steps.output for steps, _ in _blocks(head, scale)])
+
+
+def _blocks(head: _Head, scale: float, size: int | None = None) -> Iterator[tuple[Steps, Bools | None]]:
+    """Yield the steps of some rows after the other, and whom these may look at."""
+    n_q = len(head.Q)
+    size = size or max(1, BLOCK_CELLS // len(head.K))
+    for start in range(0, n_q, size):
+        rows = slice(start, min(start + size, n_q))
+        allowed = None if head.mask is None else head.mask.rows(range(rows.start, rows.stop))
+        bias = None if head.bias is None else head.bias[rows]
+        yield attention_steps(head.Q[rows], head.K, head.V, allowed, bias, scale), _allowed(allowed, bias)
+
+
+def _check_threads(threads: int | None) -> None:
     if threads is not None and threads < 1:
         raise InputError(f"threads cannot be {threads}.", "Give 1 or more.")
-    # Loads the logging package: only those who ask for output alone pay for it.
-    from concurrent.futures import ThreadPoolExecutor
-
-    size = max(1, BLOCK_CELLS * n_q // math.prod(shape))
-    with ThreadPoolExecutor(threads or 1) as pool:
-        blocks = pool.map(lambda start: rows(start, start + size).output, range(0, n_q, size))
-        return None, np.concatenate(list(blocks), axis=-2)
 
 
 def _matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
@@ -249,13 +343,14 @@ def _broadcasts(*shapes: tuple[int, ...]) -> bool:
     return True
 
 
-def _mask_rows(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[int, int], Bools | None]:
-    *_, n_q, n_k = shape
+def _masks(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], Mask | None]:
+    """Return what gives the mask of one head of `shape`, by its place among the leading axes."""
+    *lead, n_q, n_k = shape
     if mask is None:
-        return lambda start, stop: None
+        return lambda at: None
     if isinstance(mask, str):
         rule = named(mask, n_q, n_k)
-        return lambda start, stop: None if rule is None else rule.rows(np.arange(start, min(stop, n_q)))
+        return lambda at: rule
     try:
         array = np.asarray(mask)
     except ValueError:
@@ -265,9 +360,10 @@ def _mask_rows(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable
             f"The mask must be boolean, True = may attend; this one holds {array.dtype}.",
             "Numbers that are added to the scores go into `bias`.",
         )
-    if array.shape[-2:] != (n_q, n_k) or not _broadcasts(array.shape[:-2], shape[:-2]):
+    if array.shape[-2:] != (n_q, n_k) or not _broadcasts(array.shape[:-2], tuple(lead)):
         raise InputError(f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
-    return lambda start, stop: array[..., start:stop, :]
+    whole = np.broadcast_to(array, (*lead, n_q, n_k))
+    return lambda at: Mask("given", n_q, n_k, whole[at])
 
 
 def _fitting_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -41,25 +41,70 @@ class Mask(NamedTuple):
         names = [] if self.name == "none" else [self.name]
         return ", ".join(names + ["padding"] * bool(self.padding))
 
-    def rows(self, rows: Sequence[int] | Ints) -> Bools:
-        """Return the mask of these queries, shape (len(rows), n_k)."""
-        allowed = self._by_rule(np.asarray(rows, dtype=np.intp))
-        allowed[:, self.padding.start : self.padding.stop] = False
+    def rows(self, rows: Sequence[int] | Ints, low: int = 0, high: int | None = None) -> Bools:
+        """Return the mask of these queries over the keys from `low` up to `high`, else over all n_k."""
+        high = self.n_k if high is None else high
+        allowed = self._by_rule(np.asarray(rows, dtype=np.intp), low, high)
+        allowed[:, max(0, self.padding.start - low) : max(0, self.padding.stop - low)] = False
         return allowed
 
-    def _by_rule(self, rows: Ints) -> Bools:
+    def _by_rule(self, rows: Ints, low: int, high: int) -> Bools:
         if self.array is not None:
-            return self.array[rows]
+            return self.array[rows, low:high]
         i = rows[:, np.newaxis]
-        j = np.arange(self.n_k)
+        j = np.arange(low, high)
         if self.name == "none":
-            return np.ones((len(rows), self.n_k), dtype=np.bool_)
+            return np.ones((len(rows), high - low), dtype=np.bool_)
         if self.name == "causal":
             return j <= i
         if self.name == "causal-bottom-right":
             return j <= i + (self.n_k - self.n_q)
         near: Bools = np.abs(i - j) <= window_size(self.name)
         return near
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the keys, from and up to, outside which the queries from `start` up to `stop` see nothing."""
+        left, right = self._reach()
+        low = 0 if left is None else max(0, start - left)
+        high = self.n_k if right is None else min(self.n_k, stop + right)
+        if self.padding.start <= low < self.padding.stop:
+            low = self.padding.stop
+        if self.padding.start < high <= self.padding.stop:
+            high = self.padding.start
+        return low, max(low, high)
+
+    def cuts(self, start: int, stop: int) -> tuple[int, ...]:
+        """Return the keys at which, for the queries from `start` up to `stop`, a part that all of them see may end."""
+        left, right = self._reach()
+        found = [self.padding.start, self.padding.stop] if self.padding else []
+        if left is not None:
+            found.append(stop - left - 1)
+        if right is not None:
+            found.append(start + right + 1)
+        return tuple(found)
+
+    def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
+        """Return what is hidden of a tile, the queries from `start` up to `stop` by the keys from `low` up to `high`.
+
+        None where nothing is. True = may not attend, the other way round than everywhere else.
+        """
+        if self.array is None and not (self.padding.start < high and low < self.padding.stop):
+            left, right = self._reach()
+            is_seen_left = left is None or low >= stop - 1 - left
+            if is_seen_left and (right is None or high - 1 <= start + right):
+                return None
+        hidden: Bools = ~self.rows(range(start, stop), low, high)
+        return hidden if hidden.any() else None
+
+    def _reach(self) -> tuple[int | None, int | None]:
+        """Return how far a query sees to the left and to the right of its own number; None is without end."""
+        if self.array is not None or self.name == "none":
+            return None, None
+        if self.name == "causal":
+            return None, 0
+        if self.name == "causal-bottom-right":
+            return None, self.n_k - self.n_q
+        return window_size(self.name), window_size(self.name)
 
 
 def is_window(name: str) -> bool:

@@ -33,8 +33,11 @@ LEVELS = [
     {"learned"},
     {"stack", "retold"},
     {"vectors", "model", "saved"},
-    {"attention", "fast", "positions", "labels", "axes", "zeros"},
-    {"masks", "tokens", "spelling", "matrices", "pieces", "pairs"},
+    {"attention", "positions", "labels", "axes", "zeros"},
+    {"fast"},
+    {"streams"},
+    {"tiles"},
+    {"masks", "pool", "tokens", "spelling", "matrices", "pieces", "pairs"},
     {"tensors", "checks", "config", "csvs"},
     {"files", "plain", "written"},
     {"packed"},
@@ -107,10 +110,15 @@ def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
 
 
 def test_the_core_needs_numpy_masks_and_the_record_and_nothing_else():
-    for name in ("attention", "fast"):
-        if name in TREES:
-            assert foreign(TREES[name]) == {"numpy"}
-            assert own(TREES[name]) <= {"masks", "trace", "errors", "arrays", "fast"}
+    large = {"fast", "streams", "tiles", "pool"}
+    for name in ("attention", "fast", "streams", "tiles"):
+        assert foreign(TREES[name]) == {"numpy"}
+        assert own(TREES[name]) <= {"masks", "trace", "errors", "arrays", *large}
+
+
+def test_threads_need_no_more_than_what_holds_blas_to_one():
+    assert foreign(TREES["pool"]) == {"threadpoolctl"}
+    assert not own(TREES["pool"])
 
 
 def test_only_the_commands_their_options_and_the_app_know_typer():
@@ -147,7 +155,7 @@ def test_pytorch_is_imported_in_one_function_of_learning_alone_and_never_with_a_
 
 
 def test_what_is_imported_is_a_stated_dependency():
-    known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz"}
+    known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz", "threadpoolctl"}
     assert set().union(*map(foreign, TREES.values())) == known | {"torch"}
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]

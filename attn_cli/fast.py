@@ -1,0 +1,160 @@
+"""The attention of attention.py for small and for large work: the same results, in an order that processors like.
+
+Three answers: weights and output; output alone; and a survey, each row's strongest links and what a map needs. The
+last two never hold an n_q x n_k array. tiles.py has the trick, streams.py the loops, pool.py the threads; those who
+compute little load none of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Bools
+    from attn_cli.masks import Mask
+    from attn_cli.streams import Survey
+    from attn_cli.tiles import Tiles
+
+    Report = Callable[[float], None]
+
+SMALL = 128 * 128  # cells of a head: up to here whole matrices are quickest
+PAYS = 2048 * 2048  # cells of all heads: from here a second thread pays
+MODEST = 60.0  # e to this is far from both ends of float32
+NARROW = 16
+LARGEST = {
+    4: 1e15,
+    8: 1e140,
+}  # of a number's bytes: products of numbers up to here, and their sums, are finite
+
+
+def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array, Array] | None:
+    """Return (weights, output) of one small head in NumPy's own hands; None where anything is to be looked at."""
+    if not (type(Q) is type(K) is type(V) is np.ndarray and Q.dtype is K.dtype is V.dtype):
+        return None
+    if not Q.ndim == K.ndim == V.ndim == 2:
+        return None
+    (n_q, d_k), (n_k, d) = Q.shape, K.shape
+    if d != d_k or len(V) != n_k or not 0 < n_q * n_k <= SMALL or not d_k * V.shape[1]:
+        return None
+    return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else float(scale))
+
+
+def small(
+    Q: Array, K: Array, V: Array, scale: float, allowed: Bools | None = None
+) -> tuple[Array, Array] | None:
+    """Return (weights, output) of one head of up to about 128 x 128; None where the readable core must do it.
+
+    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v), all of one dtype. Scores that are modest need no shift before exp,
+    and the sum of their squares tells that they are, and that all are finite.
+    """
+    if Q.dtype.char not in "fd":
+        return None
+    weights = np.dot(Q, K.T)
+    weights *= scale
+    if not np.vdot(weights, weights) < MODEST * MODEST and not np.abs(weights).max() < MODEST:
+        return None
+    np.exp(weights, out=weights)
+    if allowed is not None:
+        weights *= allowed
+    n_k = weights.shape[1]
+    total = np.dot(weights, _ones(n_k, n_k if n_k <= NARROW else 1, weights.dtype.char))
+    if allowed is not None:
+        total[total == 0] = 1
+    weights /= total
+    output = np.dot(weights, V)
+    return (weights, output) if np.vdot(output, output) < math.inf else None
+
+
+@cache
+def _ones(n: int, m: int, char: str) -> Array:
+    """Return ones: a product with a column of them sums rows, and one with a square saves stretching the sums."""
+    return np.ones((n, m), char)
+
+
+def fits(Q: Array, K: Array, V: Array, *terms: Array | None) -> bool:
+    """Tell whether the quick way gives what the core does: float32 or float64, all finite and far from the end.
+
+    A term may hold -inf, which masks.
+    """
+    if Q.dtype.char not in "fd":
+        return False
+    most = LARGEST[Q.dtype.itemsize]
+    whole = all(-most < float(M.min()) and float(M.max()) < most for M in (Q, K, V))
+    return whole and all(_is_sound(term, most) for term in terms if term is not None)
+
+
+def _is_sound(term: Array, most: float) -> bool:
+    """Tell whether a term's numbers are all far from the end, or -inf."""
+    if not float(term.max()) < most:  # NaN is not
+        return False
+    return float(term.min()) > -most or bool(((term > -most) | np.isneginf(term)).all())
+
+
+def tiled(
+    Q: Array, K: Array, scale: float, mask: Mask | None = None,
+    bias: Array | None = None, by_distance: Array | None = None,
+) -> Tiles:  # fmt: skip
+    """Return one head, Q (n_q, d_k) and K (n_k, d_k), ready to be gone over by tiles.
+
+    To the scaled scores is added `bias` (n_q, n_k), in which -inf masks, and what depends on the clipped distance
+    alone: `by_distance` is (n_q, 2 reach + 1), from `reach` or more keys to the left to `reach` or more to the right.
+    """
+    from attn_cli.tiles import Tiles
+
+    return Tiles(Q, K, scale, mask, bias, by_distance)
+
+
+def attended(
+    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None,
+    into: Array | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v); the weights go `into` zeros that are given."""
+    from attn_cli.streams import weigh
+
+    one = heads[0]
+    shape = (len(heads), one.n_q, one.n_k)
+    make = np.empty if all(head.mask is None for head in heads) else np.zeros
+    weights = make(shape, one.Q.dtype) if into is None else into
+    output = np.empty((len(heads), one.n_q, values[0].shape[1]), one.Q.dtype)
+    weigh(heads, values, weights, output, _threads(threads, math.prod(shape)), report)
+    return weights, output
+
+
+def output(
+    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None
+) -> Array:
+    """Return the output (heads, n_q, d_v) alone."""
+    from attn_cli.streams import stream
+
+    one = heads[0]
+    filled = np.empty((len(heads), one.n_q, values[0].shape[1]), one.Q.dtype)
+    stream(heads, values, filled, _threads(threads, len(heads) * one.n_q * one.n_k), report)
+    return filled
+
+
+def survey(
+    head: Tiles, V: Array, k: int, blocks: int = 0, with_entropy: bool = False,
+    threads: int | None = None, report: Report | None = None,
+) -> Survey:  # fmt: skip
+    """Return each row's k strongest links, the output, and where wanted entropy and a map of blocks x blocks."""
+    from attn_cli.streams import Wanted
+    from attn_cli.streams import survey as surveyed
+
+    wanted = Wanted(k, with_entropy, blocks)
+    return surveyed(head, V, wanted, _threads(threads, head.n_q * head.n_k), report)
+
+
+def _threads(wanted: int | None, cells: int) -> int:
+    """Return how many threads to work with: all processors' where that pays and nobody chose."""
+    if wanted is not None:
+        return wanted
+    if cells < PAYS:
+        return 1
+    from attn_cli.pool import processors
+
+    return processors()

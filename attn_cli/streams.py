@@ -1,0 +1,275 @@
+"""Going over all rows of one head or several, block by block: what of the tiles is kept, and in what.
+
+Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", and Dao et al. 2022, "FlashAttention", stream so
+too; with a bound on the scores no running maximum is needed. Blocks depend on shapes alone, so the results do not
+depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.pool import Report, run
+from attn_cli.tiles import LOWEST, Block, Tiles
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Ints
+
+TILE = 1 << 19  # bytes of a tile of scores
+WIDE = 512  # keys in it
+WHOLE = 1 << 21  # bytes of a block of whole rows
+MOST_ROWS, FEWEST_ROWS = 256, 64
+Task = tuple[int, int]  # a head, and where a block of its rows starts
+
+
+def weigh(
+    heads: Sequence[Tiles], values: Sequence[Array], weights: Array, output: Array, threads: int, report: Report | None
+) -> None:  # fmt: skip
+    """Fill weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v)."""
+    _, n_q, n_k = weights.shape
+    rows = min(MOST_ROWS, max(FEWEST_ROWS, WHOLE // (n_k * weights.itemsize)), n_q)
+
+    def worker() -> Callable[[Task], None]:
+        ones = np.ones(n_k, weights.dtype)
+        spare = np.empty((rows, min(WIDE, n_k)), weights.dtype)
+
+        def do(task: Task) -> None:
+            head, start = task
+            block = heads[head].block(start, min(start + rows, n_q))
+            held = weights[head, start : block.stop]
+
+            def fill() -> Array:
+                for piece in block.pieces():
+                    part = held[:, piece.low : piece.high]
+                    block.power(part, part, block.scores(piece, part))
+                total: Array = held[:, block.low : block.high] @ ones[block.low : block.high]
+                return total
+
+            total = fill()
+            if block.recentred(total, spare):
+                total = fill()
+            held = held[:, block.low : block.high]
+            held *= _inverse(total)
+            np.matmul(held, values[head][block.low : block.high], out=output[head, start : block.stop])
+
+        return do
+
+    run(_tasks(len(heads), n_q, rows), worker, threads, report)
+
+
+def stream(
+    heads: Sequence[Tiles], values: Sequence[Array], output: Array, threads: int, report: Report | None
+) -> None:
+    """Fill output (heads, n_q, d_v), in memory for a tile alone."""
+    _, n_q, d_v = output.shape
+    rows, wide = _tile(n_q, output.itemsize)
+
+    def worker() -> Callable[[Task], None]:
+        tile, part = np.empty((rows, wide), output.dtype), np.empty((rows, d_v), output.dtype)
+        ones = np.ones(wide, output.dtype)
+
+        def do(task: Task) -> None:
+            head, start = task
+            block = heads[head].block(start, min(start + rows, n_q))
+            total = _pour(block, values[head], output[head, start : block.stop], tile, part, ones)
+            if block.recentred(total, tile):
+                total = _pour(block, values[head], output[head, start : block.stop], tile, part, ones)
+            output[head, start : block.stop] *= _inverse(total)
+
+        return do
+
+    run(_tasks(len(heads), n_q, rows), worker, threads, report)
+
+
+def _pour(block: Block, V: Array, output: Array, tile: Array, part: Array, ones: Array) -> Array:
+    """Add to output (rows, d_v), from zero, exponentials times values; return the sums of the exponentials."""
+    rows = len(output)
+    total = np.zeros(rows, output.dtype)
+    output[:] = 0
+    for piece in block.pieces(tile.shape[1]):
+        exps = tile[:rows, : piece.high - piece.low]
+        block.power(exps, exps, block.scores(piece, exps))
+        np.matmul(exps, V[piece.low : piece.high], out=part[:rows])
+        output += part[:rows]
+        total += exps @ ones[: exps.shape[1]]
+    return total
+
+
+class Wanted(NamedTuple):
+    """What a survey is to look for: the k strongest links of each row, its entropy, a map of `blocks` a side."""
+
+    k: int
+    entropy: bool = False
+    blocks: int = 0
+
+
+class Survey(NamedTuple):
+    """What streaming leaves of one head: everything but the matrix.
+
+    keys and weights are (n_q, k), strongest first, key -1 and weight 0 where there is none; output (n_q, d_v);
+    entropy (n_q,) in bits, 0 in a row that may see nothing. sums and counts (blocks, blocks) are the weights in each
+    block of the map together, and how many links are allowed there; key j lies in block j * blocks // n_k.
+    """
+
+    keys: Ints
+    weights: Array
+    output: Array
+    entropy: Array
+    sums: Array
+    counts: Array
+
+
+class Room(NamedTuple):
+    """One thread's room: for a tile of scores, for its exponentials (the same, but for entropy), for outputs."""
+
+    scores: Array
+    exps: Array
+    part: Array
+
+
+class Found(NamedTuple):
+    """What streaming over one block of rows finds, before it is divided by the rows' sums."""
+
+    keys: Ints  # (rows, k)
+    scores: Array  # (rows, k)
+    spread: Array  # (rows,), exponentials times scores
+    sums: Array  # (rows, blocks), exponentials
+    counts: Array  # (rows, blocks)
+
+    @property
+    def total(self) -> Array:
+        """The sums of the exponentials, (rows,)."""
+        total: Array = self.sums.sum(axis=1)
+        return total
+
+
+def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report | None) -> Survey:
+    """Return what is wanted of one head, in memory for a tile and what is returned."""
+    n_q, n_k, d_v, dtype = tiles.n_q, tiles.n_k, V.shape[1], V.dtype
+    rows, wide = _tile(n_q, dtype.itemsize)
+    k, blocks = min(wanted.k, n_k), max(1, wanted.blocks)
+    kept = Survey(
+        np.empty((n_q, k), np.intp),
+        np.empty((n_q, k), dtype),
+        np.empty((n_q, d_v), dtype),
+        np.zeros(n_q if wanted.entropy else 0),
+        np.zeros((blocks, blocks)),
+        np.zeros((blocks, blocks)),
+    )
+    parts: dict[int, tuple[Array, Array]] = {}
+
+    def worker() -> Callable[[Task], None]:
+        scores = np.empty((rows, wide), dtype)
+        exps = np.empty((rows, wide), dtype) if wanted.entropy else scores
+        room = Room(scores, exps, np.empty((rows, d_v), dtype))
+
+        def do(task: Task) -> None:
+            start = task[1]
+            block = tiles.block(start, min(start + rows, n_q))
+            output = kept.output[start : block.stop]
+            found = _found(block, V, wanted, output, room)
+            if block.recentred(found.total, room.scores):
+                found = _found(block, V, wanted, output, room)
+            parts[start] = _put(found, block, kept)
+
+        return do
+
+    run(_tasks(1, n_q, rows), worker, threads, report)
+    for start in sorted(parts):  # in order, so that the sums are the same whichever thread was first
+        first = start * blocks // n_q
+        for whole, part in zip((kept.sums, kept.counts), parts[start], strict=True):
+            whole[first : first + len(part)] += part
+    return kept
+
+
+def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) -> Found:
+    n_k, rows, blocks = block.tiles.n_k, len(output), max(1, wanted.blocks)
+    k = min(wanted.k, n_k)
+    found = Found(
+        np.full((rows, k), -1, np.intp),
+        np.full((rows, k), LOWEST, V.dtype),
+        np.zeros(rows),
+        np.zeros((rows, blocks)),
+        np.zeros((rows, blocks)),
+    )
+    output[:] = 0
+    for piece in block.pieces(room.scores.shape[1]):
+        low, high, _ = piece
+        scores, exps = room.scores[:rows, : high - low], room.exps[:rows, : high - low]
+        hidden = block.scores(piece, scores)
+        if k:
+            if hidden is not None:
+                np.copyto(scores, LOWEST, where=hidden)
+            _keep_strongest(scores, low, found)
+        block.power(scores, exps, hidden)
+        np.matmul(exps, V[low:high], out=room.part[:rows])
+        output += room.part[:rows]
+        in_block = np.arange(low, high) * blocks // n_k
+        first, last = int(in_block[0]), int(in_block[-1]) + 1
+        which = (in_block[:, np.newaxis] == np.arange(first, last)).astype(V.dtype)
+        found.sums[:, first:last] += exps @ which
+        if wanted.blocks:
+            found.counts[:, first:last] += which.sum(axis=0) if hidden is None else ~hidden @ which
+        if wanted.entropy:
+            scores *= exps
+            found.spread[:] += scores.sum(axis=1)
+    return found
+
+
+def _keep_strongest(scores: Array, low: int, found: Found) -> None:
+    """Put those of a tile's scores among each row's strongest that are stronger; on a tie the earlier key stays."""
+    places = scores.argmax(axis=1)
+    rows = np.flatnonzero(scores[np.arange(len(scores)), places] > found.scores[:, -1])
+    places, left = places[rows], scores[rows]
+    k = found.scores.shape[1]
+    for _ in range(k):
+        if not len(rows):
+            return
+        at = np.arange(len(rows))
+        beside = np.column_stack((found.scores[rows], left[at, places]))
+        keys = np.column_stack((found.keys[rows], low + places))
+        order = np.argsort(-beside, axis=1, kind="stable")[:, :k]
+        found.scores[rows] = np.take_along_axis(beside, order, axis=1)
+        found.keys[rows] = np.take_along_axis(keys, order, axis=1)
+        left[at, places] = LOWEST
+        places = left.argmax(axis=1)
+        more = left[at, places] > found.scores[rows, -1]
+        rows, places, left = rows[more], places[more], left[more]
+
+
+def _put(found: Found, block: Block, kept: Survey) -> tuple[Array, Array]:
+    """Divide by the rows' sums, and put into `kept`; return the map's rows that this block touches."""
+    start, stop, power = block.start, block.stop, block.tiles.power
+    inverse = _inverse(found.total)
+    kept.output[start:stop] *= inverse
+    kept.keys[start:stop] = found.keys
+    none = found.keys < 0
+    kept.weights[start:stop] = np.where(none, 0, power.of(np.where(none, 0, found.scores)) * inverse)
+    if len(kept.entropy):
+        # -sum w log w, where w = e^s / total, is log total - sum e^s s / total
+        total = found.total
+        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * power.bits
+        kept.entropy[start:stop] = np.maximum(log, 0)
+    blocks = len(kept.sums)
+    in_block = np.arange(start, stop) * blocks // block.tiles.n_q
+    which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
+    return which @ (found.sums * inverse), which @ found.counts
+
+
+def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
+    """Return the rows and keys of a tile: few rows leave room for more keys."""
+    rows = min(n_q, TILE // (WIDE * itemsize))
+    return rows, TILE // (rows * itemsize)
+
+
+def _tasks(heads: int, n_q: int, rows: int) -> list[Task]:
+    return [(head, start) for head in range(heads) for start in range(0, n_q, rows)]
+
+
+def _inverse(total: Array) -> Array:
+    """Return 1 / total as a column; 0 where a row may see nothing."""
+    inverse: Array = np.divide(1, total, out=np.zeros_like(total), where=total > 0)
+    return inverse[:, np.newaxis]

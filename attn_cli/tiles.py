@@ -1,0 +1,194 @@
+"""One head's exponentials of scores, a tile at a time: what streams through a processor's cache in fast.py.
+
+softmax does not change when a number is taken from all scores of a row. So the length of the query times that of
+the longest key, which no score exceeds (Cauchy and Schwarz), is taken from a row before anybody has looked for its
+largest score, and in the same matrix product: Q gets a column that holds minus that bound, K one of ones. A row whose
+scores all lie so far below the bound that their exponentials vanish is done again with its own largest score.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.masks import Mask
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Bools
+
+LOWEST = -1e30  # the score of what is masked, while strongest links are looked for
+QUICKER = 1.25  # so much quicker exp2 must be than exp to be taken
+FAINT = {4: 1e-20, 8: 1e-150}  # bytes of a number: a row whose exponentials sum to less is done again
+HIGHEST = {
+    4: 1e30,
+    8: 1e250,
+}  # numbers beyond, and the scores of vectors so long, are left to the readable core
+DEEPEST = {
+    4: -87.0,
+    8: -708.0,
+}  # e to this is the smallest normal number; smaller ones take a hundred times as long
+SAMPLE, ROUNDS = 4096, 5
+
+
+class Power(NamedTuple):
+    """An exponential to work with: `of` raises its base to a score times `unit`; exp 1, exp2 log2 e."""
+
+    of: np.ufunc
+    unit: float
+
+    @property
+    def bits(self) -> float:
+        """How many bits one unit of its scores is."""
+        return math.log2(math.e) / self.unit
+
+
+@cache
+def quickest(itemsize: int) -> Power:
+    """Return exp, or exp2 where this process runs it clearly quicker, for numbers of so many bytes.
+
+    Which kernels NumPy has for a processor does not tell: the same exp2 on the same machine was seen to run at 5.0
+    or at 1.4 numbers a nanosecond, from one process to the next, with exp at 2.7. A race of 50 microseconds does.
+    """
+    x = np.linspace(-20, 0, SAMPLE).astype(np.float32 if itemsize == 4 else np.float64)
+    room = np.empty_like(x)
+
+    def best(power: np.ufunc) -> float:
+        times = []
+        for _ in range(ROUNDS):
+            start = time.perf_counter()
+            power(x, room)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    natural = Power(np.exp, 1.0)
+    return Power(np.exp2, math.log2(math.e)) if best(np.exp2) * QUICKER < best(np.exp) else natural
+
+
+class Piece(NamedTuple):
+    """Keys from `low` up to `high`, and where they lie from a block of queries: far left -1, near 0, far right 1."""
+
+    low: int
+    high: int
+    side: int
+
+
+class Tiles:
+    """What all blocks of rows of one head share: K beside a column of ones, and how long its keys are."""
+
+    def __init__(
+        self,
+        Q: Array,
+        K: Array,
+        scale: float,
+        mask: Mask | None,
+        bias: Array | None,
+        by_distance: Array | None,
+    ) -> None:
+        self.Q, self.mask, self.bias, self.by_distance = Q, mask, bias, by_distance
+        self.n_q, self.n_k = len(Q), len(K)
+        self.power = quickest(Q.dtype.itemsize)
+        self.factor = Q.dtype.type(scale * self.power.unit)
+        self.unit = Q.dtype.type(self.power.unit)
+        self.K = np.empty((self.n_k, K.shape[1] + 1), Q.dtype)
+        self.K[:, :-1] = K
+        self.K[:, -1] = 1
+        self.longest = np.sqrt(np.einsum("ij,ij->i", K, K).max()) * abs(self.factor)
+
+    def block(self, start: int, stop: int) -> Block:
+        """Return the rows from `start` up to `stop`, ready for the scores of any keys."""
+        return Block(self, start, stop)
+
+
+class Block:
+    """Some rows of one head; `scores` and `power` fill a tile of them."""
+
+    def __init__(self, tiles: Tiles, start: int, stop: int) -> None:
+        self.tiles, self.start, self.stop = tiles, start, stop
+        q = tiles.Q[start:stop]
+        self.q = np.empty((len(q), q.shape[1] + 1), q.dtype)
+        np.multiply(q, tiles.factor, out=self.q[:, :-1])
+        self.shift = np.sqrt(np.einsum("ij,ij->i", q, q)) * tiles.longest
+        bias, by_distance = tiles.bias, tiles.by_distance
+        self.by_distance = None if by_distance is None else by_distance[start:stop] * tiles.unit
+        if self.by_distance is not None:
+            self.shift += self.by_distance.max(axis=1)
+        if bias is not None:
+            self.shift += np.maximum(bias[start:stop].max(axis=1), LOWEST) * tiles.unit
+        self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize] * tiles.unit)
+        self.is_deep = bool(2 * self.shift.max() > -self.deepest)
+        self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
+
+    def pieces(self, width: int | None = None) -> Iterator[Piece]:
+        """Yield the keys that these rows may see, in order, at most `width` at a time."""
+        ends = {self.low, self.high}
+        if self.tiles.mask is not None:
+            ends |= set(self.tiles.mask.cuts(self.start, self.stop))
+        left, right = self.low, self.high
+        if self.by_distance is not None:
+            reach = self.by_distance.shape[1] // 2
+            left, right = self.start - reach + 1, self.stop - 1 + reach
+            ends |= {left, right}
+        inner = sorted(end for end in ends if self.low <= end <= self.high)
+        for low, high in pairwise(inner):
+            side = 0 if self.by_distance is None else -1 if high <= left else 1 if low >= right else 0
+            for at in range(low, high, width or high - low):
+                yield Piece(at, min(high, at + (width or high - low)), side)
+
+    def scores(self, piece: Piece, out: Array) -> Bools | None:
+        """Fill `out` (rows, keys) with scores less the rows' shift; return what the mask hides, None for nothing."""
+        low, high, side = piece
+        np.negative(self.shift, out=self.q[:, -1])
+        if self.by_distance is not None and side:
+            self.q[:, -1] += self.by_distance[:, 0 if side < 0 else -1]
+        np.matmul(self.q, self.tiles.K[low:high].T, out=out)
+        if self.by_distance is not None and not side:
+            reach = self.by_distance.shape[1] // 2
+            distance = np.arange(low, high) - np.arange(self.start, self.stop)[:, np.newaxis]
+            out += np.take_along_axis(self.by_distance, np.clip(distance, -reach, reach) + reach, axis=1)
+        mask, bias = self.tiles.mask, self.tiles.bias
+        hidden = None if mask is None else mask.hidden(self.start, self.stop, low, high)
+        if bias is None:
+            return hidden
+        part = bias[self.start : self.stop, low:high]
+        out += part * self.tiles.unit
+        shut = np.isneginf(part)
+        if not shut.any():
+            return hidden
+        return shut if hidden is None else shut | hidden
+
+    def power(self, scores: Array, out: Array, hidden: Bools | None) -> None:
+        """Fill `out`, which may be the same tile, with the exponentials of what `scores` made; 0 where masked."""
+        if hidden is not None:
+            np.copyto(scores, 0, where=hidden)
+        if self.is_deep:
+            scores = np.maximum(scores, self.deepest, out=out)
+        self.tiles.power.of(scores, out=out)
+        if hidden is not None:
+            np.copyto(out, 0, where=hidden)
+
+    def recentred(self, total: Array, tile: Array) -> bool:
+        """Take from rows whose exponentials sum to nearly nothing their largest score instead; tell whether any did.
+
+        `tile` is room for scores, with a column for each key of a piece. A row that may see nothing keeps its zeros.
+        """
+        faint = np.flatnonzero(total < FAINT[tile.dtype.itemsize])
+        if not len(faint):
+            return False
+        self.shift[faint] = 0
+        largest = np.full(len(self.q), LOWEST, tile.dtype)
+        for piece in self.pieces(tile.shape[1]):
+            part = tile[: len(self.q), : piece.high - piece.low]
+            hidden = self.scores(piece, part)
+            if hidden is not None:
+                np.copyto(part, LOWEST, where=hidden)
+            np.maximum(largest, part.max(axis=1), out=largest)
+        seen = faint[largest[faint] > LOWEST / 2]
+        self.shift[seen] = largest[seen]
+        self.is_deep = True
+        return bool(len(seen))
