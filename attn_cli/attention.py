@@ -62,11 +62,12 @@ def to_digits(M: Array, digits: int) -> Array:
 def compare(Q: Array, K: Array, score: str = "scaled") -> Array:
     """Return the scores (n_q, n_k): dot products q.k, or their cosines (0 where a vector is zero)."""
     if score == "cosine":
-        Q, K = _unit(Q), _unit(K)
+        Q, K = unit(Q), unit(K)
     return Q @ np.swapaxes(K, -1, -2)
 
 
-def _unit(X: Array) -> Array:
+def unit(X: Array) -> Array:
+    """Return each row divided by its length; a row of zeros stays one."""
     X = X / np.where((largest := np.abs(X).max(axis=-1, keepdims=True)) == 0, 1, largest)
     length = np.sqrt((X * X).sum(axis=-1, keepdims=True))
     return X / np.where(length == 0, 1, length)

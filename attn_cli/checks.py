@@ -18,6 +18,7 @@ CHOICES = {
     "mask_true": ("allowed", "blocked"),
     "pad_side": ("right", "left"),
     "positions": ("none", "sinusoidal"),
+    "dtype": ("float64", "float32"),
 }
 LEAST_MOST = {
     "dim": (1, 100_000),
@@ -27,6 +28,7 @@ LEAST_MOST = {
     "top": (1, 1_000_000),
     "pad": (1, 10_000),
     "round": (0, 4),
+    "threads": (1, 1024),
 }
 
 

@@ -16,7 +16,7 @@ from attn_cli.trace import Settings, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.work import Report
+    from attn_cli.fast import Report
 
 SAME = 1e-12  # two weights that differ by less are one
 SHOWN_ONLY = ("query", "top", "full")  # they choose rows and links, and change no number

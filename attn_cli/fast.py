@@ -111,17 +111,18 @@ def tiled(
 
 def attended(
     heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None,
-    into: Array | None = None,
+    rows: range | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v); the weights go `into` zeros that are given."""
+    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v), of these rows where not all are wanted."""
     from attn_cli.streams import weigh
 
     one = heads[0]
-    shape = (len(heads), one.n_q, one.n_k)
+    rows = range(one.n_q) if rows is None else rows
+    shape = (len(heads), len(rows), one.n_k)
     make = np.empty if all(head.mask is None for head in heads) else np.zeros
-    weights = make(shape, one.Q.dtype) if into is None else into
-    output = np.empty((len(heads), one.n_q, values[0].shape[1]), one.Q.dtype)
-    weigh(heads, values, weights, output, _threads(threads, math.prod(shape)), report)
+    weights = make(shape, one.Q.dtype)
+    output = np.empty((len(heads), len(rows), values[0].shape[1]), one.Q.dtype)
+    weigh(heads, values, weights, output, _threads(threads, math.prod(shape)), report, rows.start)
     return weights, output
 
 
@@ -138,10 +139,10 @@ def output(
 
 
 def survey(
-    head: Tiles, V: Array, k: int, blocks: int = 0, with_entropy: bool = False,
+    head: Tiles, V: Array, k: int, blocks: tuple[int, int] | None = None, with_entropy: bool = False,
     threads: int | None = None, report: Report | None = None,
 ) -> Survey:  # fmt: skip
-    """Return each row's k strongest links, the output, and where wanted entropy and a map of blocks x blocks."""
+    """Return each row's k strongest links, the output, and where wanted entropy and a map (rows, columns)."""
     from attn_cli.streams import Wanted
     from attn_cli.streams import survey as surveyed
 

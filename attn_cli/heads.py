@@ -38,6 +38,12 @@ class Ready(NamedTuple):
     bias: Array | None = None
     position: model.Position | None = None
 
+    def in_numbers(self, dtype: str) -> Ready:
+        """Return the head with its matrices in float32 or float64."""
+        q, k, v = (M.astype(dtype, copy=False) for M in (self.q, self.k, self.v))
+        bias = None if self.bias is None else self.bias.astype(dtype, copy=False)
+        return self._replace(q=q, k=k, v=v, bias=bias)
+
 
 class Layer(NamedTuple):
     """The heads to attend with, where they came from, and the projection that joins them."""

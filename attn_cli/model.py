@@ -34,16 +34,21 @@ class Position(NamedTuple):
         """The distance up to which distances differ."""
         return len(self.b) // 2
 
-    def scores(self, q: Array, rows: Ints, n_k: int, factor: float = 1.0) -> Array:
-        """Return (q.r + b) * factor, (rows, n_k), for the queries q (rows, d_k) of the words at `rows`.
+    def by_distance(self, q: Array, factor: float = 1.0) -> Array:
+        """Return (q.r + b) * factor for each distance, (rows, 2 reach + 1), of the queries q (rows, d_k).
 
         Raises InputError where it is more than a number can hold: infinity would pass for a mask.
         """
-        reach = self.reach
         with np.errstate(over="ignore", invalid="ignore"):
-            by_distance = (q @ self.R.T + self.b) * factor
-        if not np.isfinite(by_distance).all():
+            added = ((q @ self.R.T + self.b) * factor).astype(q.dtype, copy=False)
+        if not np.isfinite(added).all():
             raise InputError("The position term is more than a number can hold.", "Scale R and b down.")
+        return added
+
+    def scores(self, q: Array, rows: Ints, n_k: int, factor: float = 1.0) -> Array:
+        """Return what `by_distance` adds to each key's score, (rows, n_k), for the queries of the words at `rows`."""
+        reach = self.reach
+        by_distance = self.by_distance(q, factor)
         distance = np.clip(np.arange(n_k) - rows[:, np.newaxis], -reach, reach)
         return np.take_along_axis(by_distance, distance + reach, axis=1)
 

@@ -179,6 +179,14 @@ OPTIONS: dict[str, Any] = {
     "full": Annotated[
         bool, _option("--full/--no-full", help="Keep the whole matrix, even above a million weights.")
     ],
+    "dtype": Annotated[
+        Literal["float64", "float32"],
+        _option("--dtype", help="Numbers to attend with; float32 is quicker and takes half the memory."),
+    ],
+    "threads": Annotated[
+        int | None,
+        _option("--threads", metavar="N", help="Threads for large work.  [default: one a processor]"),
+    ],
     # How to show it
     "format": Annotated[
         Literal[

@@ -30,10 +30,11 @@ from attn_cli.record import attended, output_words, recorded
 from attn_cli.tokens import tokenize
 from attn_cli.trace import LARGE, Embedding, Projected, Settings, Trace
 from attn_cli.visible import visible
-from attn_cli.work import ReadyWeights, Report
+from attn_cli.work import ReadyWeights
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
+    from attn_cli.fast import Report
     from attn_cli.matrices import Given
     from attn_cli.saved import Saved
     from attn_cli.shown import Shaping

@@ -14,10 +14,11 @@ from attn_cli.heads import Layer
 from attn_cli.inputs import Inputs
 from attn_cli.trace import LARGE, Head, Settings, Trace
 from attn_cli.visible import visible
-from attn_cli.work import ReadyWeights, Report, Work, mean_head
+from attn_cli.work import ReadyWeights, Work, mean_head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
+    from attn_cli.fast import Report
 
 LINKS = 5
 NAMED_WORDS = 3
@@ -48,7 +49,9 @@ def attended(
     scale = root if score == "scaled" else 1.0
     # A learned position term goes with the dot product: it is divided as that is, and as trained beside cosines.
     beside = root if score == "cosine" else scale
-    work = Work(layer.heads, mask, scale / settings.temperature, score, beside / settings.temperature)
+    heads = tuple(head.in_numbers(settings.dtype) for head in layer.heads)
+    factors = scale / settings.temperature, score, beside / settings.temperature
+    work = Work(heads, mask, *factors, settings.threads)
     return recorded(kind, inputs, layer, settings, work, (score, scale), report)
 
 
@@ -69,7 +72,7 @@ def recorded(
     wanted = max(LINKS, settings.top or 0)
     rows, focus, swept, notes = np.arange(n_q), asked, {}, list(inputs.notes)
     if condensed := n_q * n_k > LARGE and not settings.full:
-        swept = work.sweep(n_q, wanted, shown == "mean", report)
+        swept = work.sweep(wanted, shown == "mean", report)
         focus = asked or (_telling(swept[shown].links, inputs),)
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)
@@ -120,6 +123,8 @@ def recorded(
         apart=inputs.apart,
         pad_queries=inputs.pad_queries,
         pad_keys=inputs.pad_keys,
+        long_view=swept[shown].view if condensed else None,
+        source=work,
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli import fast
 from attn_cli.attention import Steps, attention_steps, project
 from attn_cli.errors import InputError
 from attn_cli.masks import Mask
@@ -85,12 +86,22 @@ def taught_weights(head: HeadWeights, X: Array) -> Array:
 
 def _attended(X: Array, head: HeadWeights, mask: Mask | None) -> Array:
     """Return one head's output (n, d_v); there is never an n x n array."""
+    Q, K, V, scale = _made(X, head)
+    by_distance = None if head.position is None else head.position.by_distance(Q, scale)
+    if len(X) ** 2 > fast.SMALL and fast.fits(Q, K, V, by_distance):
+        output: Array = fast.output([fast.tiled(Q, K, scale, mask, by_distance=by_distance)], [V])[0]
+        return output
     return np.concatenate([steps.output for steps in _by_blocks(X, head, mask)])
 
 
-def _by_blocks(X: Array, head: HeadWeights, mask: Mask | None) -> Iterator[Steps]:
+def _made(X: Array, head: HeadWeights) -> tuple[Array, Array, Array, float]:
+    """Return Q, K, V and the scale."""
     Q, K, V = (make(X, "in-out") for make in (head.queries, head.keys, head.values))
-    scale = float(1 / np.sqrt(Q.shape[1]))
+    return Q, K, V, float(1 / np.sqrt(Q.shape[1]))
+
+
+def _by_blocks(X: Array, head: HeadWeights, mask: Mask | None) -> Iterator[Steps]:
+    Q, K, V, scale = _made(X, head)
     size = max(1, BLOCK_CELLS // len(X))
     for start in range(0, len(X), size):
         rows = np.arange(start, min(start + size, len(X)))

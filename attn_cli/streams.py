@@ -26,9 +26,13 @@ Task = tuple[int, int]  # a head, and where a block of its rows starts
 
 
 def weigh(
-    heads: Sequence[Tiles], values: Sequence[Array], weights: Array, output: Array, threads: int, report: Report | None
+    heads: Sequence[Tiles], values: Sequence[Array], weights: Array, output: Array, threads: int,
+    report: Report | None, first: int = 0,
 ) -> None:  # fmt: skip
-    """Fill weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v)."""
+    """Fill weights (heads, rows, n_k), zeros where nothing is allowed, and output (heads, rows, d_v).
+
+    The rows are those from `first` on.
+    """
     _, n_q, n_k = weights.shape
     rows = min(MOST_ROWS, max(FEWEST_ROWS, WHOLE // (n_k * weights.itemsize)), n_q)
 
@@ -38,8 +42,9 @@ def weigh(
 
         def do(task: Task) -> None:
             head, start = task
-            block = heads[head].block(start, min(start + rows, n_q))
-            held = weights[head, start : block.stop]
+            stop = min(start + rows, n_q)
+            block = heads[head].block(first + start, first + stop)
+            held = weights[head, start:stop]
 
             def fill() -> Array:
                 for piece in block.pieces():
@@ -53,7 +58,7 @@ def weigh(
                 total = fill()
             held = held[:, block.low : block.high]
             held *= _inverse(total)
-            np.matmul(held, values[head][block.low : block.high], out=output[head, start : block.stop])
+            np.matmul(held, values[head][block.low : block.high], out=output[head, start:stop])
 
         return do
 
@@ -99,25 +104,27 @@ def _pour(block: Block, V: Array, output: Array, tile: Array, part: Array, ones:
 
 
 class Wanted(NamedTuple):
-    """What a survey is to look for: the k strongest links of each row, its entropy, a map of `blocks` a side."""
+    """What a survey is to look for: each row's k strongest links, its entropy, a map of blocks (of rows, of keys)."""
 
     k: int
     entropy: bool = False
-    blocks: int = 0
+    blocks: tuple[int, int] | None = None
 
 
 class Survey(NamedTuple):
     """What streaming leaves of one head: everything but the matrix.
 
     keys and weights are (n_q, k), strongest first, key -1 and weight 0 where there is none; output (n_q, d_v);
-    entropy (n_q,) in bits, 0 in a row that may see nothing. sums and counts (blocks, blocks) are the weights in each
-    block of the map together, and how many links are allowed there; key j lies in block j * blocks // n_k.
+    entropy (n_q,) in bits, 0 in a row that may see nothing; allowed (n_q,), how many keys each may see. sums and
+    counts, of the map's shape, are the weights in each of its blocks together, and how many links are allowed there;
+    key j lies in the column of blocks j * columns // n_k, and rows likewise.
     """
 
     keys: Ints
     weights: Array
     output: Array
     entropy: Array
+    allowed: Array
     sums: Array
     counts: Array
 
@@ -150,14 +157,15 @@ def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report 
     """Return what is wanted of one head, in memory for a tile and what is returned."""
     n_q, n_k, d_v, dtype = tiles.n_q, tiles.n_k, V.shape[1], V.dtype
     rows, wide = _tile(n_q, dtype.itemsize)
-    k, blocks = min(wanted.k, n_k), max(1, wanted.blocks)
+    k, blocks = min(wanted.k, n_k), wanted.blocks or (1, 1)
     kept = Survey(
         np.empty((n_q, k), np.intp),
         np.empty((n_q, k), dtype),
         np.empty((n_q, d_v), dtype),
         np.zeros(n_q if wanted.entropy else 0),
-        np.zeros((blocks, blocks)),
-        np.zeros((blocks, blocks)),
+        np.zeros(n_q if wanted.blocks else 0),
+        np.zeros(blocks),
+        np.zeros(blocks),
     )
     parts: dict[int, tuple[Array, Array]] = {}
 
@@ -179,14 +187,15 @@ def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report 
 
     run(_tasks(1, n_q, rows), worker, threads, report)
     for start in sorted(parts):  # in order, so that the sums are the same whichever thread was first
-        first = start * blocks // n_q
+        first = start * blocks[0] // n_q
         for whole, part in zip((kept.sums, kept.counts), parts[start], strict=True):
             whole[first : first + len(part)] += part
     return kept
 
 
 def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) -> Found:
-    n_k, rows, blocks = block.tiles.n_k, len(output), max(1, wanted.blocks)
+    n_k, rows = block.tiles.n_k, len(output)
+    _, blocks = wanted.blocks or (1, 1)
     k = min(wanted.k, n_k)
     found = Found(
         np.full((rows, k), -1, np.intp),
@@ -253,10 +262,17 @@ def _put(found: Found, block: Block, kept: Survey) -> tuple[Array, Array]:
         total = found.total
         log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * power.bits
         kept.entropy[start:stop] = np.maximum(log, 0)
-    blocks = len(kept.sums)
-    in_block = np.arange(start, stop) * blocks // block.tiles.n_q
-    which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
+    if len(kept.allowed):
+        kept.allowed[start:stop] = found.counts.sum(axis=1)
+    which = rows_of_map(start, stop, block.tiles.n_q, len(kept.sums))
     return which @ (found.sums * inverse), which @ found.counts
+
+
+def rows_of_map(start: int, stop: int, n_q: int, blocks: int) -> Array:
+    """Return which of the map's rows, from the first touched on, each of these queries lies in: ones and zeros."""
+    in_block = np.arange(start, stop) * blocks // n_q
+    which: Array = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
+    return which
 
 
 def _tile(n_q: int, itemsize: int) -> tuple[int, int]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from attn_cli.arrays import Array, Bools, Ints
     from attn_cli.diagnostics import Diagnosis
@@ -46,6 +46,8 @@ class Settings:
     query: str | None = None
     top: int | None = None
     full: bool = False
+    dtype: str = "float64"
+    threads: int | None = None  # one a processor, where the work is large
 
 
 class Embedding(NamedTuple):
@@ -93,6 +95,10 @@ class Frozen:
                 object.__setattr__(self, name, _own(value))
             elif isinstance(value, Placed):
                 object.__setattr__(self, name, Placed(*map(_own, value)))
+            elif isinstance(value, LongView):
+                entropy, allowed, means = map(_own, (value.entropy, value.allowed, value.means))
+                owned = value._replace(entropy=entropy, allowed=allowed, means=means)
+                object.__setattr__(self, name, owned)
 
 
 def _own(array: Array) -> Array:
@@ -137,6 +143,20 @@ class Head(Frozen):
         return total
 
 
+class LongView(NamedTuple):
+    """What is kept of the shown head's weights where they are too many to hold.
+
+    The map cuts queries and keys into blocks of (nearly) equal size: block i of the rows holds the queries from
+    `query_edges[i]` up to `query_edges[i + 1]`. A mean is that of a block's allowed links, NaN where none is.
+    """
+
+    entropy: Array  # (n_q,) bits; 0 where nothing may be looked at
+    allowed: Array  # (n_q,) how many keys each query may look at
+    means: Array  # (rows of the map, columns)
+    query_edges: tuple[int, ...]
+    key_edges: tuple[int, ...]
+
+
 class Placed(NamedTuple):
     """What X is the sum of: word vectors, and an encoding of each token's place."""
 
@@ -162,6 +182,14 @@ class Row(NamedTuple):
     exps: list[float]
     total: float
     weights: list[float]
+
+
+class Source(Protocol):
+    """What computes a head's weights again, a block of rows at a time."""
+
+    def blocks(self, name: str) -> Iterator[tuple[int, Array]]:
+        """Yield the number of a block's first row, and its weights (rows, n_k)."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,6 +231,8 @@ class Trace(Frozen):
     apart: bool = False  # whether keys come from a second text or a second X
     pad_queries: range = range(0)  # the queries that are padding
     pad_keys: range = range(0)
+    long_view: LongView | None = None  # of the shown head, where the trace is condensed
+    source: Source | None = None  # what gives weights that are too many to hold
 
     @property
     def weights(self) -> Array:
@@ -243,6 +273,13 @@ class Trace(Frozen):
     def whole(self) -> bool:
         """Whether the weights are to be shown as a matrix, and not as each row's strongest links."""
         return not self.condensed and self.settings.top is None
+
+    def weight_blocks(self) -> Iterator[tuple[int, Array]]:
+        """Yield the shown head's weights over all n_q queries by blocks: the first row's number, and (rows, n_k)."""
+        if not self.condensed or self.source is None:
+            yield 0, self.weights
+        else:
+            yield from self.source.blocks(self.shown.name)
 
     def place(self, i: int) -> int:
         """Return where query i stands among the text's own tokens; padding before them does not count."""

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli import masks
-from attn_cli.attention import Links, Steps, attention_steps, strongest
+from attn_cli import fast, masks
+from attn_cli.attention import Steps, attention_steps, strongest, unit
 from attn_cli.heads import Ready
+from attn_cli.surveys import Gathering, Swept, by_tiles
 from attn_cli.trace import LARGE, Head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.fast import Report
+    from attn_cli.tiles import Tiles
 
-Report = Callable[[float], None]
-
-
-class Swept(NamedTuple):
-    """What is kept of one head after a sweep: each row's strongest links, and the output."""
-
-    links: Links
-    output: Array | None
+BLOCK = 1 << 22  # weights that are held at once while all heads are gone over by rows
 
 
 class Work(NamedTuple):
@@ -33,6 +29,7 @@ class Work(NamedTuple):
     factor: float
     score: str
     position_factor: float = 1.0
+    threads: int | None = None
 
     def allowed(self, rows: Ints) -> Bools | None:
         """Return whom these rows may look at, or None where there is no mask."""
@@ -48,28 +45,68 @@ class Work(NamedTuple):
         """Return every step of these rows, to whose scores `bias` (their position) is added."""
         return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
 
-    def sweep(self, n_q: int, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
-        """Go over all rows in blocks, and keep of each head (and of their mean) links and outputs alone."""
-        n_k = len(self.heads[0].k)
-        size = max(1, (LARGE // 2) // (n_k * len(self.heads)))
-        kept: dict[str, list[tuple[Links, Array]]] = {}
-        for start in range(0, n_q, size):
-            rows = np.arange(start, min(start + size, n_q))
-            allowed = self.allowed(rows)
-            total = np.zeros((len(rows), n_k)) if with_mean else None
-            outputs = []
-            for head in self.heads:
-                block = self.steps(head, rows, allowed, self.position(head, rows))
-                kept.setdefault(head.name, []).append((strongest(block.weights, k, allowed), block.output))
-                if total is not None:
-                    total += block.weights
-                    outputs.append(block.output)
-            if total is not None:
-                links = strongest(total / len(self.heads), k, allowed)
-                kept.setdefault("mean", []).append((links, np.mean(outputs, axis=0)))
+    def tiles(self, head: Ready) -> Tiles | None:
+        """Return the head ready to be gone over by tiles; None where only the readable core will do."""
+        q, k = (unit(head.q), unit(head.k)) if self.score == "cosine" else (head.q, head.k)
+        position = head.position
+        by_distance = None if position is None else position.by_distance(head.q, self.position_factor)
+        if not fast.fits(q, k, head.v, head.bias, by_distance):
+            return None
+        return fast.tiled(q, k, self.factor, self.mask, head.bias, by_distance)
+
+    def sweep(self, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
+        """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
+        found: dict[str, Swept] = {}
+        parts = len(self.heads) * (1 + with_mean)
+        for done, head in enumerate(self.heads):
+            tell = _share(report, done, parts)
+            tiles = self.tiles(head)
+            if tiles is None:
+                found[head.name] = self._gathered(head.name, k, tell)
+            else:
+                found[head.name] = by_tiles(tiles, head.v, k, self.threads, tell)
+        if with_mean:
+            tell = _share(report, 1, 2)
+            mean = self._gathered("mean", k, tell)
+            outputs = [swept.output for swept in found.values() if swept.output is not None]
+            alike = len({output.shape for output in outputs}) == 1
+            found["mean"] = mean._replace(output=np.mean(outputs, axis=0) if alike else None)
+        return found
+
+    def _gathered(self, name: str, k: int, report: Report | None) -> Swept:
+        n_q, n_k = len(self.heads[0].q), len(self.heads[0].k)
+        found = Gathering(n_q, n_k, k)
+        for rows, weights, output in self._weighed(name):
+            found.add(rows.start, weights, output, self.allowed(np.array(rows)))
             if report:
-                report((start + len(rows)) / n_q)
-        return {name: _joined(parts) for name, parts in kept.items()}
+                report(rows.stop / n_q)
+        return found.swept()
+
+    def blocks(self, name: str) -> Iterator[tuple[int, Array]]:
+        """Yield the weights (rows, n_k) of a head, or of the mean, by blocks: the first row's number, and they."""
+        for rows, weights, _ in self._weighed(name):
+            yield rows.start, weights
+
+    def _weighed(self, name: str) -> Iterator[tuple[range, Array, Array | None]]:
+        """Yield some rows after the other, with their weights (rows, n_k) and, of one head, the output."""
+        heads = [head for head in self.heads if name in (head.name, "mean")]
+        tiles = [self.tiles(head) for head in heads]
+        n_q, n_k = len(heads[0].q), len(heads[0].k)
+        size = max(1, (BLOCK if all(tiles) else LARGE // 2) // n_k)
+        for start in range(0, n_q, size):
+            rows = range(start, min(start + size, n_q))
+            weights, output = self._weigh(heads[0], tiles[0], rows)
+            for head, ready in zip(heads[1:], tiles[1:], strict=True):
+                weights = weights + self._weigh(head, ready, rows)[0]
+            yield rows, weights / len(heads), output if len(heads) == 1 else None
+
+    def _weigh(self, head: Ready, tiles: Tiles | None, rows: range) -> tuple[Array, Array]:
+        if tiles is not None:
+            weights, output = fast.attended([tiles], [head.v], self.threads, rows=rows)
+            return weights[0], output[0]
+        numbers = np.array(rows)
+        steps = self.steps(head, numbers, self.allowed(numbers), self.position(head, numbers))
+        return steps.weights, steps.output
 
     def records(self, rows: Ints, k: int, swept: Mapping[str, Swept]) -> list[Head]:
         """Return the record of each head, with the rows that are to be held."""
@@ -115,13 +152,21 @@ class ReadyWeights(NamedTuple):
         """Return whom these rows may look at, or None where there is no mask."""
         return None if self.mask is None else self.mask.rows(rows)
 
-    def sweep(self, n_q: int, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
-        """Return the strongest links of each head, and of their mean, over all rows."""
-        allowed = self.allowed(np.arange(n_q))
+    def blocks(self, name: str) -> Iterator[tuple[int, Array]]:
+        """Yield the weights (n_q, n_k) of a head, or of the mean, and 0, the first row's number."""
         found = dict(zip(self.names, self.weights, strict=True))
-        if with_mean:
-            found["mean"] = self.weights.mean(axis=0)
-        return {name: Swept(strongest(weights, k, allowed), None) for name, weights in found.items()}
+        yield 0, found[name] if name in found else self.weights.mean(axis=0)
+
+    def sweep(self, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
+        """Return the strongest links and the long view of each head, and of their mean."""
+        found = {}
+        _, n_q, n_k = self.weights.shape
+        for name in (*self.names, *["mean"] * with_mean):
+            gathering = Gathering(n_q, n_k, k)
+            for start, weights in self.blocks(name):
+                gathering.add(start, weights, None, self.allowed(np.arange(n_q)))
+            found[name] = gathering.swept()
+        return found
 
     def records(self, rows: Ints, k: int, swept: Mapping[str, Swept]) -> list[Head]:
         """Return the record of each head, with the rows that are to be held."""
@@ -155,6 +200,6 @@ def _mean_output(heads: list[Head]) -> Array | None:
     return np.mean(outputs, axis=0) if len({output.shape for output in outputs}) == 1 else None
 
 
-def _joined(parts: list[tuple[Links, Array]]) -> Swept:
-    links = Links(*(np.concatenate(column) for column in zip(*(part[0] for part in parts), strict=True)))
-    return Swept(links, np.concatenate([part[1] for part in parts]))
+def _share(report: Report | None, done: int, parts: int) -> Report | None:
+    """Return a report of one part's work, as a share of all parts'."""
+    return None if report is None else lambda part: report((done + part) / parts)

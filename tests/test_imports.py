@@ -31,7 +31,7 @@ LEVELS = [
     {"heads"},
     {"inputs"},
     {"learned"},
-    {"stack", "retold"},
+    {"stack", "retold", "surveys"},
     {"vectors", "model", "saved"},
     {"attention", "positions", "labels", "axes", "zeros"},
     {"fast"},

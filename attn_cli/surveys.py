@@ -1,0 +1,87 @@
+"""What is kept of weights that are too many to hold: found by tiles where that is possible, else by blocks of rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli import fast
+from attn_cli.attention import Links, strongest
+from attn_cli.diagnostics import entropy
+from attn_cli.trace import LongView
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Bools
+    from attn_cli.fast import Report
+    from attn_cli.tiles import Tiles
+
+MAP = 40  # blocks a side
+
+
+class Swept(NamedTuple):
+    """What is kept of one head: each row's strongest links, the output if there is one, and the long view."""
+
+    links: Links
+    output: Array | None
+    view: LongView
+
+
+def by_tiles(tiles: Tiles, V: Array, k: int, threads: int | None, report: Report | None) -> Swept:
+    """Go over a head by tiles."""
+    shape = _blocks(tiles.n_q, tiles.n_k)
+    found = fast.survey(tiles, V, k, shape, True, threads, report)
+    view = _view(found.entropy, found.allowed, found.sums, found.counts, tiles.n_k)
+    return Swept(Links(found.keys, found.weights), found.output, view)
+
+
+class Gathering:
+    """The same, filled from the weights of one block of rows after the other."""
+
+    def __init__(self, n_q: int, n_k: int, k: int) -> None:
+        self.n_k, self.k = n_k, k
+        rows, columns = _blocks(n_q, n_k)
+        self.row_block = np.arange(n_q) * rows // n_q
+        self.column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
+        self.sums, self.counts = np.zeros((rows, columns)), np.zeros((rows, columns))
+        self.links: list[Links] = []
+        self.outputs: list[Array] = []
+        self.entropy: list[Array] = []
+        self.allowed: list[Array] = []
+
+    def add(self, start: int, weights: Array, output: Array | None, allowed: Bools | None) -> None:
+        """Take in the weights (rows, n_k) and the output (rows, d_v) of the rows from `start` on."""
+        self.links.append(strongest(weights, self.k, allowed))
+        self.entropy.append(entropy(weights))
+        if output is not None:
+            self.outputs.append(output)
+        columns = self.column_block.astype(weights.dtype)
+        may = np.ones((len(weights), self.n_k), np.bool_) if allowed is None else allowed
+        counts = may @ columns
+        self.allowed.append(counts.sum(axis=1))
+        rows = self.row_block[start : start + len(weights)]
+        np.add.at(self.sums, rows, weights @ columns)
+        np.add.at(self.counts, rows, counts)
+
+    def swept(self) -> Swept:
+        """Return what was gathered."""
+        links = Links(*(np.concatenate(column) for column in zip(*self.links, strict=True)))
+        output = np.concatenate(self.outputs) if self.outputs else None
+        found, allowed = np.concatenate(self.entropy), np.concatenate(self.allowed)
+        return Swept(links, output, _view(found, allowed, self.sums, self.counts, self.n_k))
+
+
+def _blocks(n_q: int, n_k: int) -> tuple[int, int]:
+    """Return how many blocks of queries and of keys the map has."""
+    return min(MAP, n_q), min(MAP, n_k)
+
+
+def _view(entropies: Array, allowed: Array, sums: Array, counts: Array, n_k: int) -> LongView:
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    rows, columns = means.shape
+    return LongView(entropies, allowed, means, _edges(len(entropies), rows), _edges(n_k, columns))
+
+
+def _edges(n: int, blocks: int) -> tuple[int, ...]:
+    """Return where each block starts, and n: item j lies in block j * blocks // n."""
+    return tuple(-(-i * n // blocks) for i in range(blocks + 1))
