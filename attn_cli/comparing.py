@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attn_cli.fast import Report
 
 SAME = 1e-12  # two weights that differ by less are one
-SHOWN_ONLY = ("query", "top", "full")  # they choose rows and links, and change no number
+SHOWN_ONLY = ("query", "top", "full", "threads")  # they choose rows and links, and change no number
 MOST_MOVERS = 100  # that are kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 

@@ -190,7 +190,7 @@ OPTIONS: dict[str, Any] = {
     # How to show it
     "format": Annotated[
         Literal[
-            *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg"),
+            *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),
             *("code:numpy", "code:torch", "code:keras"),
         ]
         | None,

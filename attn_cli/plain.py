@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from attn_cli.errors import WriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Buffer = bytes | memoryview
 
 
 def put_plain(text: str) -> int:
@@ -20,9 +26,27 @@ def put_plain(text: str) -> int:
         encoding = sys.stdout.encoding or "ascii"
         return put_plain(text.encode(encoding, "backslashreplace").decode(encoding))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise WriteError(f"Cannot write to standard output: {reason}.", "Write to a file with -o.") from None
+        raise _unwritten(error) from None
     return 0
+
+
+def put_bytes(parts: Iterable[Buffer]) -> None:
+    """Write bytes to standard output, one part after the other; raise WriteError if they cannot be written."""
+    if sys.stdout is None:
+        raise WriteError("Standard output is closed.", "Write to a file with -o.")
+    for part in parts:
+        try:
+            sys.stdout.buffer.write(part)
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError) as error:
+            raise _unwritten(error) from None
+    put_plain("")
+
+
+def _unwritten(error: Exception) -> WriteError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return WriteError(f"Cannot write to standard output: {reason}.", "Write to a file with -o.")
 
 
 def say(text: str) -> None:

@@ -274,13 +274,6 @@ class Trace(Frozen):
         """Whether the weights are to be shown as a matrix, and not as each row's strongest links."""
         return not self.condensed and self.settings.top is None
 
-    def weight_blocks(self) -> Iterator[tuple[int, Array]]:
-        """Yield the shown head's weights over all n_q queries by blocks: the first row's number, and (rows, n_k)."""
-        if not self.condensed or self.source is None:
-            yield 0, self.weights
-        else:
-            yield from self.source.blocks(self.shown.name)
-
     def place(self, i: int) -> int:
         """Return where query i stands among the text's own tokens; padding before them does not count."""
         return i - (len(self.pad_queries) if self.pad_queries.start == 0 else 0)

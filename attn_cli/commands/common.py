@@ -165,6 +165,9 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
         view = replace(view, width=terminal.width)
         paced(told(trace, view, walk), view, terminal)
         return
+    if view.format == "npy":
+        _deliver_npy(trace, view)
+        return
     text = render(trace, replace(view, width=terminal.width), terminal, walk)
     deliver(text, view)
     if view.format in ("csv", "tsv"):
@@ -172,6 +175,28 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
             say(f"attn: {line}")
         if view.steps or walk is not None:
             say("attn: csv and tsv hold the weights alone; the steps show in table, markdown and json.")
+
+
+def _deliver_npy(trace: Trace, view: View) -> None:
+    """Write the weights as a NumPy file; a terminal cannot take it."""
+    from attn_cli.plain import put_bytes, say
+    from attn_cli.render.about import talk
+    from attn_cli.render.npy import npy
+
+    with Progress("Writing") as progress:
+        parts = npy(trace, progress)
+        if view.output not in (None, "-"):
+            from attn_cli.files import written
+
+            with written(str(view.output)) as stream:
+                for part in parts:
+                    stream.write(part)
+        elif sys.stdout is not None and sys.stdout.isatty():
+            raise UsageError("-f npy is not text.", "Write it to a file: -o weights.npy", "--format")
+        else:
+            put_bytes(parts)
+    for line in talk(trace):
+        say(f"attn: {line}")
 
 
 def deliver(text: str, view: View) -> None:

@@ -60,9 +60,9 @@ def compare(
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
     view = settled(view)
-    if str(view.format).startswith("code:"):
+    if str(view.format).startswith(("code:", "npy")):
         raise UsageError(
-            f"compare has no {view.format} form.", "attn self TEXT -f code:numpy has one.", "--format"
+            f"compare has no {view.format} form.", f"attn self TEXT -f {view.format} has one.", "--format"
         )
     option, values = _varied(context, texts or [], vary or [])
     if second == "-" and (not texts or texts == ["-"]):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attn_cli.steps import Walk
 
 FORMATS = (
-    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg"),
+    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),
     *("code:numpy", "code:torch", "code:keras"),
 )
 SCREENS = ("table", "bars", "markdown", "latex", "html", "svg")  # made of blocks
@@ -29,6 +29,7 @@ SUFFIXES = {
     ".tex": "latex",
     ".html": "html",
     ".svg": "svg",
+    ".npy": "npy",
     ".py": "code:numpy",
 }
 

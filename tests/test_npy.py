@@ -1,0 +1,104 @@
+"""-f npy: the whole matrix as a NumPy file, however long the text."""
+
+import io
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.errors import UsageError
+from attn_cli.render.npy import npy
+from tests.shell import COMMAND, attn, surroundings, terminal
+
+TEXT = "The quick brown fox jumped over the lazy dog"
+LONG = " ".join(f"w{i % 97}" for i in range(1100))  # a little more than a million weights
+
+
+def loaded(trace):
+    return np.load(io.BytesIO(b"".join(npy(trace))), allow_pickle=False)
+
+
+def test_the_file_holds_the_weights_of_the_shown_head():
+    trace = trace_self(TEXT)
+    np.testing.assert_array_equal(loaded(trace), trace.weights)
+    trace = trace_cross(TEXT, "a cat", Settings(head="mean"))
+    np.testing.assert_array_equal(loaded(trace), trace.weights)
+
+
+def test_all_heads_are_an_axis_of_their_own():
+    trace = trace_self(TEXT, Settings(head="all"))
+    np.testing.assert_array_equal(loaded(trace), [head.weights for head in trace.heads])
+
+
+def test_rows_that_are_asked_for_are_all_that_is_written():
+    trace = trace_self(TEXT, Settings(query="the"))
+    np.testing.assert_array_equal(loaded(trace), trace.weights[[6]])
+
+
+def test_the_numbers_are_those_that_were_computed_with():
+    assert loaded(trace_self(TEXT, Settings(dtype="float32"))).dtype == np.float32
+    assert loaded(trace_self(TEXT)).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(),
+        Settings(mask="causal"),
+        Settings(mask="window:3", embedding="random"),
+        Settings(embedding="random", heads=2, head="mean", dtype="float32"),
+        Settings(score="cosine", threads=2),
+    ],
+)
+def test_a_long_text_has_all_its_weights_in_the_file_although_none_are_kept(settings):
+    trace = trace_self(LONG, settings)
+    assert trace.condensed
+    found = loaded(trace)
+    whole = trace_self(LONG, replace(settings, full=True))
+    np.testing.assert_allclose(
+        found, whole.weights, rtol=0, atol=1e-12 if settings.dtype == "float64" else 1e-6
+    )
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_rows_of_a_long_text():
+    trace = trace_masked(LONG, Settings(query="700"))
+    found = loaded(trace)
+    assert found.shape == (1, 1100)
+    assert found[0, 701:].max() == 0
+    assert found.sum() == pytest.approx(1)
+
+
+def test_the_suffix_of_a_file_chooses_it_and_attn_show_reads_it(at):
+    assert attn("self", TEXT, "--head", "all", "-o", "weights.npy", cwd=at).code == 0
+    shown = attn("show", "weights.npy", "--head", "0", "-f", "json", cwd=at)
+    assert shown.code == 0
+    assert '"head": "0"' in shown.out
+
+
+def test_it_goes_down_a_pipe(at):
+    done = subprocess.run(
+        [*COMMAND, "self", TEXT, "-f", "npy"], capture_output=True, env=surroundings(), cwd=at, check=True
+    )
+    assert np.load(io.BytesIO(done.stdout)).shape == (9, 9)
+
+
+def test_a_terminal_is_spared():
+    ran = terminal("self", TEXT, "-f", "npy")
+    assert ran.code == 2
+    assert "-o weights.npy" in ran.out
+
+
+def test_links_alone_are_no_matrix():
+    with pytest.raises(UsageError, match="--top"):
+        loaded(trace_self(TEXT, Settings(top=2)))
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(at):
+    ran = attn("self", LONG, "-f", "npy", "-o", "/dev/full", cwd=at)
+    assert ran.code == 74
+    ran = attn("self", TEXT, "-o", "no/such/place.npy", cwd=at)
+    assert ran.code == 73
+    assert not list(at.iterdir())
