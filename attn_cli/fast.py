@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 SMALL = 128 * 128  # cells of a head: up to here whole matrices are quickest
 PAYS = 2048 * 2048  # cells of all heads: from here a second thread pays
 MODEST = 60.0  # e to this is far from both ends of float32
+MODEST_SQUARES = MODEST**2
 NARROW = 16
-LARGEST = {
-    4: 1e15,
-    8: 1e140,
-}  # of a number's bytes: products of numbers up to here, and their sums, are finite
+# of numbers of so many bytes: products of numbers up to here, and their sums, are finite
+LARGEST = {4: 1e15, 8: 1e140}
 
 
 def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array, Array] | None:
@@ -52,28 +51,33 @@ def small(
     Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v), all of one dtype. Scores that are modest need no shift before exp,
     and the sum of their squares tells that they are, and that all are finite.
     """
-    if Q.dtype.char not in "fd":
+    char = Q.dtype.char
+    if char not in "fd":
         return None
-    weights = np.dot(Q, K.T)
-    weights *= scale
-    if not np.vdot(weights, weights) < MODEST * MODEST and not np.abs(weights).max() < MODEST:
+    weights: Array = Q.dot(K.T)
+    n_k = weights.shape[1]
+    factor, ones = _constants(scale, n_k, char)
+    weights *= factor
+    if not np.vdot(weights, weights) < MODEST_SQUARES and not np.abs(weights).max() < MODEST:
         return None
     np.exp(weights, out=weights)
     if allowed is not None:
         weights *= allowed
-    n_k = weights.shape[1]
-    total = np.dot(weights, _ones(n_k, n_k if n_k <= NARROW else 1, weights.dtype.char))
+    total = weights.dot(ones)
     if allowed is not None:
         total[total == 0] = 1
     weights /= total
-    output = np.dot(weights, V)
+    output: Array = weights.dot(V)
     return (weights, output) if np.vdot(output, output) < math.inf else None
 
 
-@cache
-def _ones(n: int, m: int, char: str) -> Array:
-    """Return ones: a product with a column of them sums rows, and one with a square saves stretching the sums."""
-    return np.ones((n, m), char)
+@lru_cache
+def _constants(scale: float, n_k: int, char: str) -> tuple[Array, Array]:
+    """Return the scale as an array, which NumPy multiplies by sooner than by a number of Python's, and ones.
+
+    A product with a column of ones sums rows; one with a square of them saves stretching few sums to a row each.
+    """
+    return np.array(scale, char), np.ones((n_k, n_k if n_k <= NARROW else 1), char)
 
 
 def fits(Q: Array, K: Array, V: Array, *terms: Array | None) -> bool:
