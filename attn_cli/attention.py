@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli import fast
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, NotFinite
 from attn_cli.masks import Mask, named
 
 if TYPE_CHECKING:
@@ -127,10 +127,7 @@ def _check_scores(scores: Array, allowed: Bools | None) -> None:
         bad &= allowed
     if bad.any():
         *_, i, j = (int(x) for x in np.argwhere(bad)[0])
-        raise InputError(
-            f"The score of query {i} and key {j} is not a finite number.",
-            "Look for NaN, infinity or numbers beyond 1e150 in what was given.",
-        )
+        raise NotFinite(i, j)
 
 
 def _weighted_sum(weights: Array, V: Array) -> Array:
@@ -141,7 +138,7 @@ def _weighted_sum(weights: Array, V: Array) -> Array:
     seen = (weights > 0) & bad[..., np.newaxis, :]
     if seen.any():
         j = int(np.argwhere(seen)[0][-1])
-        raise InputError(f"The value vector of key {j} holds NaN or infinity, and it is attended to.")
+        raise NotFinite(None, j)
     return weights @ np.where(bad[..., np.newaxis], 0, V)
 
 
@@ -297,7 +294,11 @@ def _blocks(head: _Head, scale: float, size: int | None = None) -> Iterator[tupl
         rows = slice(start, min(start + size, n_q))
         allowed = None if head.mask is None else head.mask.rows(range(rows.start, rows.stop))
         bias = None if head.bias is None else head.bias[rows]
-        yield attention_steps(head.Q[rows], head.K, head.V, allowed, bias, scale), _allowed(allowed, bias)
+        try:
+            steps = attention_steps(head.Q[rows], head.K, head.V, allowed, bias, scale)
+        except NotFinite as error:
+            raise error.among(range(rows.start, rows.stop)) from None
+        yield steps, _allowed(allowed, bias)
 
 
 def _check_threads(threads: int | None) -> None:

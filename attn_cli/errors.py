@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 FINE, DIFFERENT, USAGE, INPUT, NO_FILE, NO_EXTRA = 0, 1, 2, 65, 66, 69
 BUG, CANNOT_CREATE, CANNOT_WRITE, CONFIG, INTERRUPTED = 70, 73, 74, 78, 130
 
@@ -61,6 +66,31 @@ class InputError(AttnError, ValueError):
     """Input refused (exit 65): no tokens, a bad matrix, shapes that do not fit."""
 
     code = INPUT
+
+
+class NotFinite(InputError):
+    """A score, or a value that is attended to (then `query` is None), is NaN or infinity (exit 65).
+
+    `queries` and `keys` are their tokens as they are to be shown, where there are any.
+    """
+
+    def __init__(
+        self, query: int | None, key: int, queries: Sequence[str] = (), keys: Sequence[str] = ()
+    ) -> None:
+        self.query, self.key = query, key
+        k = f"key {key} ({keys[key]})" if keys else f"key {key}"
+        if query is None:
+            super().__init__(f"The value vector of {k} holds NaN or infinity, and it is attended to.")
+            return
+        q = f"query {query} ({queries[query]})" if queries else f"query {query}"
+        super().__init__(
+            f"The score of {q} and {k} is not a finite number.",
+            "Look for NaN, infinity or numbers beyond 1e150 (in float32, 1e18) in what was given.",
+        )
+
+    def among(self, rows: Sequence[int]) -> NotFinite:
+        """Return the error of a block of rows that are, in the whole, `rows`."""
+        return NotFinite(None if self.query is None else rows[self.query], self.key)
 
 
 class FileError(AttnError, OSError):

@@ -40,8 +40,11 @@ class Ready(NamedTuple):
 
     def in_numbers(self, dtype: str) -> Ready:
         """Return the head with its matrices in float32 or float64."""
-        q, k, v = (M.astype(dtype, copy=False) for M in (self.q, self.k, self.v))
-        bias = None if self.bias is None else self.bias.astype(dtype, copy=False)
+        with np.errstate(
+            over="ignore"
+        ):  # what float32 cannot hold is found, and named, where it is attended to
+            q, k, v = (M.astype(dtype, copy=False) for M in (self.q, self.k, self.v))
+            bias = None if self.bias is None else self.bias.astype(dtype, copy=False)
         return self._replace(q=q, k=k, v=v, bias=bias)
 
 
@@ -127,8 +130,9 @@ def stacked(
     notes = []
     is_self = inputs.x_key is inputs.x_query
     below = mask if is_self else None
-    x_query = stack.input(inputs.x_query, layer, below, report)
-    x_key = x_query if is_self else stack.input(inputs.x_key, layer, _hidden(inputs), report)
+    threads = settings.threads
+    x_query = stack.input(inputs.x_query, layer, below, report, threads)
+    x_key = x_query if is_self else stack.input(inputs.x_key, layer, _hidden(inputs), report, threads)
     if inputs.placed is not None and x_query is not inputs.x_query:
         notes.append(f"The positions were added to the word vectors, below what {stack.name} shows here.")
         inputs = inputs._replace(placed=None)

@@ -9,7 +9,7 @@ import numpy as np
 from attn_cli import masks
 from attn_cli.attention import Links
 from attn_cli.checks import find_rows
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, NotFinite
 from attn_cli.heads import Layer
 from attn_cli.inputs import Inputs
 from attn_cli.trace import LARGE, Head, Settings, Trace
@@ -52,7 +52,11 @@ def attended(
     heads = tuple(head.in_numbers(settings.dtype) for head in layer.heads)
     factors = scale / settings.temperature, score, beside / settings.temperature
     work = Work(heads, mask, *factors, settings.threads)
-    return recorded(kind, inputs, layer, settings, work, (score, scale), report)
+    try:
+        return recorded(kind, inputs, layer, settings, work, (score, scale), report)
+    except NotFinite as error:
+        names = [tuple(map(visible, tokens)) for tokens in (inputs.query_tokens, inputs.key_tokens)]
+        raise NotFinite(error.query, error.key, *names) from None
 
 
 def recorded(

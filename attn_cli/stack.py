@@ -70,9 +70,9 @@ class Encoder(NamedTuple):
     b_2: Array
     norm_2: Norm
 
-    def of(self, X: Array, mask: Mask | None) -> Array:
+    def of(self, X: Array, mask: Mask | None, threads: int | None = None) -> Array:
         """Return what the layer makes of X (n, d): the next layer's input."""
-        attended = self.attention.joined([_attended(X, head, mask) for head in self.attention.heads])
+        attended = self.attention.joined([_attended(X, head, mask, threads) for head in self.attention.heads])
         assert attended is not None  # these layers have a W_o
         X = self.norm_1.of(X + attended)
         hidden = np.maximum(project(X, self.W_1, self.b_1), 0)
@@ -84,12 +84,13 @@ def taught_weights(head: HeadWeights, X: Array) -> Array:
     return np.concatenate([steps.weights for steps in _by_blocks(X, head, None)])
 
 
-def _attended(X: Array, head: HeadWeights, mask: Mask | None) -> Array:
+def _attended(X: Array, head: HeadWeights, mask: Mask | None, threads: int | None) -> Array:
     """Return one head's output (n, d_v); there is never an n x n array."""
     Q, K, V, scale = _made(X, head)
     by_distance = None if head.position is None else head.position.by_distance(Q, scale)
     if len(X) ** 2 > fast.SMALL and fast.fits(Q, K, V, by_distance):
-        output: Array = fast.output([fast.tiled(Q, K, scale, mask, by_distance=by_distance)], [V])[0]
+        tiles = fast.tiled(Q, K, scale, mask, by_distance=by_distance)
+        output: Array = fast.output([tiles], [V], threads)[0]
         return output
     return np.concatenate([steps.output for steps in _by_blocks(X, head, mask)])
 
@@ -138,14 +139,15 @@ class Stack(NamedTuple):
         return self.encoders[layer].attention if layer < len(self.encoders) else self.last
 
     def input(
-        self, X: Array, layer: int, mask: Mask | None, report: Callable[[float], None] | None = None
-    ) -> Array:
+        self, X: Array, layer: int, mask: Mask | None,
+        report: Callable[[float], None] | None = None, threads: int | None = None,
+    ) -> Array:  # fmt: skip
         """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
         with np.errstate(over="ignore", invalid="ignore"):
             if self.W_in is not None:
                 X = project(X, self.W_in, self.b_in)
             for done, encoder in enumerate(self.encoders[:layer], 1):
-                X = encoder.of(X, mask)
+                X = encoder.of(X, mask, threads)
                 if report:
                     report(done / (layer + 1))
         if not np.isfinite(X).all():

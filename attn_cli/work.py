@@ -9,13 +9,14 @@ import numpy as np
 
 from attn_cli import fast, masks
 from attn_cli.attention import Steps, attention_steps, strongest, unit
+from attn_cli.errors import NotFinite
 from attn_cli.heads import Ready
-from attn_cli.surveys import Gathering, Swept, by_tiles
 from attn_cli.trace import LARGE, Head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints
     from attn_cli.fast import Report
+    from attn_cli.surveys import Swept
     from attn_cli.tiles import Tiles
 
 BLOCK = 1 << 22  # weights that are held at once while all heads are gone over by rows
@@ -43,7 +44,10 @@ class Work(NamedTuple):
 
     def steps(self, head: Ready, rows: Ints, allowed: Bools | None, bias: Array | None) -> Steps:
         """Return every step of these rows, to whose scores `bias` (their position) is added."""
-        return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
+        try:
+            return attention_steps(head.q[rows], head.k, head.v, allowed, bias, self.factor, self.score)
+        except NotFinite as error:
+            raise error.among(rows.tolist()) from None
 
     def tiles(self, head: Ready) -> Tiles | None:
         """Return the head ready to be gone over by tiles; None where only the readable core will do."""
@@ -56,6 +60,8 @@ class Work(NamedTuple):
 
     def sweep(self, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
+        from attn_cli.surveys import by_tiles  # only long texts need it
+
         found: dict[str, Swept] = {}
         parts = len(self.heads) * (1 + with_mean)
         for done, head in enumerate(self.heads):
@@ -74,6 +80,8 @@ class Work(NamedTuple):
         return found
 
     def _gathered(self, name: str, k: int, report: Report | None) -> Swept:
+        from attn_cli.surveys import Gathering
+
         n_q, n_k = len(self.heads[0].q), len(self.heads[0].k)
         found = Gathering(n_q, n_k, k)
         for rows, weights, output in self._weighed(name):
@@ -159,6 +167,8 @@ class ReadyWeights(NamedTuple):
 
     def sweep(self, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
         """Return the strongest links and the long view of each head, and of their mean."""
+        from attn_cli.surveys import Gathering
+
         found = {}
         _, n_q, n_k = self.weights.shape
         for name in (*self.names, *["mean"] * with_mean):
