@@ -16,7 +16,7 @@ from attn_cli.pool import Report, run
 from attn_cli.tiles import LOWEST, Block, Tiles
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.arrays import Array, Bools, Ints
 
 TILE = 1 << 19  # bytes of a tile of scores
 WIDE = 512  # keys in it
@@ -135,6 +135,7 @@ class Room(NamedTuple):
     scores: Array
     exps: Array
     part: Array
+    ones: Array
 
 
 class Found(NamedTuple):
@@ -172,7 +173,7 @@ def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report 
     def worker() -> Callable[[Task], None]:
         scores = np.empty((rows, wide), dtype)
         exps = np.empty((rows, wide), dtype) if wanted.entropy else scores
-        room = Room(scores, exps, np.empty((rows, d_v), dtype))
+        room = Room(scores, exps, np.empty((rows, d_v), dtype), np.ones(wide, dtype))
 
         def do(task: Task) -> None:
             start = task[1]
@@ -216,16 +217,22 @@ def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) ->
         block.power(scores, exps, hidden)
         np.matmul(exps, V[low:high], out=room.part[:rows])
         output += room.part[:rows]
-        in_block = np.arange(low, high) * blocks // n_k
-        first, last = int(in_block[0]), int(in_block[-1]) + 1
-        which = (in_block[:, np.newaxis] == np.arange(first, last)).astype(V.dtype)
-        found.sums[:, first:last] += exps @ which
         if wanted.blocks:
-            found.counts[:, first:last] += which.sum(axis=0) if hidden is None else ~hidden @ which
+            _add_to_map(exps, hidden, low * blocks // n_k, np.arange(low, high) * blocks // n_k, found)
+        else:
+            found.sums[:, 0] += exps @ room.ones[: high - low]
         if wanted.entropy:
             scores *= exps
-            found.spread[:] += scores.sum(axis=1)
+            found.spread[:] += scores @ room.ones[: high - low]
     return found
+
+
+def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, found: Found) -> None:
+    """Add a tile to the map's columns, from the `first` one it touches on; its keys lie `in_block`."""
+    columns = slice(first, int(in_block[-1]) + 1)
+    which = (in_block[:, np.newaxis] == np.arange(columns.start, columns.stop)).astype(exps.dtype)
+    found.sums[:, columns] += exps @ which
+    found.counts[:, columns] += which.sum(axis=0) if hidden is None else ~hidden @ which
 
 
 def _keep_strongest(scores: Array, low: int, found: Found) -> None:
@@ -238,8 +245,8 @@ def _keep_strongest(scores: Array, low: int, found: Found) -> None:
         if not len(rows):
             return
         at = np.arange(len(rows))
-        beside = np.column_stack((found.scores[rows], left[at, places]))
-        keys = np.column_stack((found.keys[rows], low + places))
+        beside = np.concatenate((found.scores[rows], left[at, places, np.newaxis]), axis=1)
+        keys = np.concatenate((found.keys[rows], low + places[:, np.newaxis]), axis=1)
         order = np.argsort(-beside, axis=1, kind="stable")[:, :k]
         found.scores[rows] = np.take_along_axis(beside, order, axis=1)
         found.keys[rows] = np.take_along_axis(keys, order, axis=1)

@@ -121,7 +121,8 @@ class Block:
         if bias is not None:
             self.shift += np.maximum(bias[start:stop].max(axis=1), LOWEST) * tiles.unit
         self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize] * tiles.unit)
-        self.is_deep = bool(2 * self.shift.max() > -self.deepest)
+        self.is_deep = bias is not None or bool(2 * self.shift.max() > -self.deepest)
+        self.side: int | None = None  # for which side the last column of q is set
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 
     def pieces(self, width: int | None = None) -> Iterator[Piece]:
@@ -143,9 +144,8 @@ class Block:
     def scores(self, piece: Piece, out: Array) -> Bools | None:
         """Fill `out` (rows, keys) with scores less the rows' shift; return what the mask hides, None for nothing."""
         low, high, side = piece
-        np.negative(self.shift, out=self.q[:, -1])
-        if self.by_distance is not None and side:
-            self.q[:, -1] += self.by_distance[:, 0 if side < 0 else -1]
+        if side != self.side:
+            self._turn(side)
         np.matmul(self.q, self.tiles.K[low:high].T, out=out)
         if self.by_distance is not None and not side:
             reach = self.by_distance.shape[1] // 2
@@ -161,6 +161,13 @@ class Block:
         if not shut.any():
             return hidden
         return shut if hidden is None else shut | hidden
+
+    def _turn(self, side: int) -> None:
+        """Set what is added to each row's scores: minus its shift, and the term of keys that are far to one side."""
+        np.negative(self.shift, out=self.q[:, -1])
+        if self.by_distance is not None and side:
+            self.q[:, -1] += self.by_distance[:, 0 if side < 0 else -1]
+        self.side = side
 
     def power(self, scores: Array, out: Array, hidden: Bools | None) -> None:
         """Fill `out`, which may be the same tile, with the exponentials of what `scores` made; 0 where masked."""
@@ -181,6 +188,7 @@ class Block:
         if not len(faint):
             return False
         self.shift[faint] = 0
+        self.side = None
         largest = np.full(len(self.q), LOWEST, tile.dtype)
         for piece in self.pieces(tile.shape[1]):
             part = tile[: len(self.q), : piece.high - piece.low]
@@ -190,5 +198,5 @@ class Block:
             np.maximum(largest, part.max(axis=1), out=largest)
         seen = faint[largest[faint] > LOWEST / 2]
         self.shift[seen] = largest[seen]
-        self.is_deep = True
+        self.side, self.is_deep = None, True
         return bool(len(seen))
