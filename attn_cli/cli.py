@@ -25,6 +25,7 @@ COMMANDS = {
     "vectors": ("vectors", "app"),
     "learn": ("learn", "app"),
     "batch": ("batch", "batch"),
+    "bench": ("bench", "bench"),
     "config": ("config", "config"),
     "schema": ("schema", "schema"),
 }

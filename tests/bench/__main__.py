@@ -1,14 +1,49 @@
-"""Run every benchmark and print one table: `python -m tests.bench`."""
+"""Every benchmark in one table: `python -m tests.bench [startup] [attention] [PART...] [--all] [--pairs N]`.
 
-from tests.bench import drawing, startup
+A part is one of `attn bench --only`; `attention` is all of them. With --all long texts are measured too.
+"""
+
+import argparse
+import os
+
+from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
+from attn_cli.terminal import Terminal
+from attn_cli.view import View
+from tests.bench import startup
 
 
 def main() -> None:
-    print(f"{'what':<36}{'against':<30}{'ratio':>8}{'to reach':>10}")
-    for row in (*startup.rows(), *drawing.rows()):
-        name, against, ratio, limit = row
-        verdict = "" if ratio <= limit else "  missed"
-        print(f"{name:<36}{against:<30}{ratio:>8.3f}{limit:>10.3f}{verdict}")
+    """Measure what was asked for, and print it; nothing depends on what comes out."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--pairs", type=int, default=7)
+    asked = parser.parse_args()
+    parts = asked.parts or ["startup", "attention"]
+    if unknown := set(parts) - {"startup", "attention", *GROUPS}:
+        parser.error(f"no such part: {', '.join(unknown)}; parts are startup, attention, {', '.join(GROUPS)}")
+    os.environ.update(ONE_BLAS_THREAD)
+    from attn_cli.render.draw import draw
+
+    terminal = Terminal(width=100)
+    if "startup" in parts:
+        print(terminal.paint(draw(startup.blocks(2 * asked.pairs + 1), View(), terminal)), flush=True)
+    groups = [part for part in parts if part in GROUPS]
+    if groups or "attention" in parts:
+        print(terminal.paint(draw(_attention(groups, asked.all, asked.pairs), View(), terminal)), flush=True)
+
+
+def _attention(groups, everything, pairs):
+    """Return the screen that attn bench shows."""
+    from attn_cli.bench.machine import machine
+    from attn_cli.bench.run import measure
+    from attn_cli.bench.sides import RACES
+    from attn_cli.render.against_rich import drawing
+    from attn_cli.render.bench import bench
+
+    here = machine()
+    cases = chosen(here.torch is not None, groups, everything)
+    return bench(here, list(measure(cases, pairs, races={**RACES, RICH: drawing})))
 
 
 main()

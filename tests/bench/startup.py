@@ -5,26 +5,29 @@ import resource
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 
+from attn_cli.bench.timing import quartiles
+from attn_cli.render.blocks import Block, Columns, Heading
 from tests.bench.opponents import NOTHING, NUMPY
 
 ATTN = [sys.executable, "-m", "attn_cli"]
 CASES = [
-    ("attn self, 6 words", [*ATTN, "self", "The cat sat on the mat", "--color", "always"], NUMPY, 1.6),
+    ("self", [*ATTN, "self", "The cat sat on the mat", "--color", "always"], NUMPY, 1.6),
     (
-        "attn explain, 9 words",
+        "explain",
         [*ATTN, "explain", "The quick brown fox jumped over the lazy dog", "--color", "always"],
         NUMPY,
         2.0,
     ),
     (
-        "attn self, 6 words, five layers",
+        "self, deep",
         [*ATTN, "self", "The cat sat on the mat", "-p", "roles-deep", "--color", "always"],
         NUMPY,
         1.3 * 1.6,
     ),
     (
-        "attn explain, 9 words, five layers",
+        "explain deep",
         [
             *[*ATTN, "explain", "The quick brown fox jumped over the lazy dog"],
             *["-p", "roles-deep", "--color", "always"],
@@ -32,8 +35,8 @@ CASES = [
         NUMPY,
         1.3 * 2.0,
     ),
-    ("attn --help", [*ATTN, "--help"], NUMPY, 1.5),
-    ("attn --version", [*ATTN, "--version"], NOTHING, 2.0),
+    ("--help", [*ATTN, "--help"], NUMPY, 1.5),
+    ("--version", [*ATTN, "--version"], NOTHING, 2.0),
 ]
 
 
@@ -47,12 +50,15 @@ def cpu(command: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def rows(pairs: int = 15) -> list[tuple[str, str, float, float]]:
-    """Return (case, opponent, median ratio, ratio to reach) for each case."""
-    found = []
+def blocks(pairs: int = 15) -> Iterator[Block]:
+    """Yield a table: each command's CPU seconds over those of its opponent, the median of pairs."""
+    yield Heading("Start-up, in processor time of whole processes", 1)
+    rows = []
     for name, command, opponent, limit in CASES:
         cpu(command), cpu(opponent)
         ratios = [cpu(command) / cpu(opponent) for _ in range(pairs)]
-        against = " ".join(opponent[1:])
-        found.append((name, f"python {against}", statistics.median(ratios), limit))
-    return found
+        ratio, (low, high) = statistics.median(ratios), quartiles(ratios)
+        reached = "yes" if ratio <= limit else "no"
+        against = " ".join(["python", *opponent[1:]])
+        rows.append([name, against, f"{ratio:.3f}", f"{low:.2f}-{high:.2f}", f"{limit:.2f} {reached}"])
+    yield Columns(["attn", "against", "ratio", "quartiles", "to reach"], rows)

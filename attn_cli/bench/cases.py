@@ -1,0 +1,102 @@
+"""The cases as data: what is measured, against whom, how large, and the ratio to reach.
+
+A ratio is attn's seconds over the other's (or bytes over bytes), both on one thread unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from attn_cli.bench.records import Case, When
+
+EXPLICIT, FUSED, TEXTBOOK, FLOOR = "torch-explicit", "torch-sdpa", "numpy-textbook", "floor"
+OUTPUT_ONLY, ONE_THREAD, RETURNED, LINEAR, RICH = (
+    *("output-only", "one-thread", "weights-returned", "linear", "rich-table"),
+)
+GROUPS = ("weights", "causal", "output", "small", "links", "memory", "threads", "drawing")
+TOP = 5  # links of each row
+# What the memory of output alone may be, above Q, K and V: so much for a token, and so much in any case.
+A_TOKEN, IN_ANY_CASE = 1024, 16 << 20
+LONG = 100_000
+# Whatever multiplies matrices, held to one thread, also in a child; to be set before NumPy is loaded.
+ONE_BLAS_THREAD = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+Limits = Mapping[str, float | None]
+
+
+def _rows(
+    group: str, job: str, tokens: int, heads: int, limits: Limits, causal: bool = False, when: When = "always"
+) -> Iterator[Case]:
+    for against, to_reach in limits.items():
+        yield Case(group, job, against, to_reach, tokens, heads, causal=causal, when=when)
+
+
+def _textbook(group: str, job: str, tokens: int, heads: int, causal: bool, when: When) -> Iterator[Case]:
+    return _rows(group, job, tokens, heads, {TEXTBOOK: None}, causal, when)
+
+
+CASES: tuple[Case, ...] = (
+    *_rows("weights", "weights", 512, 8, {EXPLICIT: 0.8, TEXTBOOK: None, FLOOR: None}),
+    *_rows("weights", "weights", 2048, 1, {EXPLICIT: 0.7, TEXTBOOK: None, FLOOR: None}),
+    *_rows("weights", "weights", 2048, 8, {EXPLICIT: 0.6, TEXTBOOK: None, FLOOR: None}),
+    *_rows("weights", "weights", 8192, 1, {EXPLICIT: 0.8, FLOOR: None}),
+    *_textbook("weights", "weights", 8192, 1, False, "all"),
+    *_rows("causal", "weights", 2048, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
+    *_textbook("causal", "weights", 2048, 1, True, "without-torch"),
+    *_rows("causal", "weights", 2048, 8, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
+    *_textbook("causal", "weights", 2048, 8, True, "without-torch"),
+    *_rows("causal", "weights", 8192, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
+    *_rows("output", "output", 512, 8, {FUSED: 1.45, FLOOR: None}),
+    *_rows("output", "output", 2048, 1, {FUSED: 1.25, FLOOR: None}),
+    *_textbook("output", "output", 2048, 1, False, "without-torch"),
+    *_rows("output", "output", 2048, 8, {FUSED: 1.25, FLOOR: None}),
+    *_textbook("output", "output", 2048, 8, False, "without-torch"),
+    *_rows("output", "output", 8192, 1, {FUSED: 1.25, FLOOR: None}),
+    *_rows("output", "output", 512, 8, {FUSED: None}, causal=True),
+    *_rows("output", "output", 2048, 1, {FUSED: None}, causal=True),
+    *_rows("output", "output", 2048, 8, {FUSED: None}, causal=True),
+    *_rows("output", "output", 8192, 1, {FUSED: None}, causal=True),
+    Case("small", "weights", EXPLICIT, 0.7, 8, 1, 50),
+    Case("small", "weights", TEXTBOOK, None, 8, 1, 50),
+    Case("small", "output", FUSED, 1.1, 8, 1, 50),
+    Case("links", "links", OUTPUT_ONLY, None, 8192),
+    Case("links", "links", OUTPUT_ONLY, 1.6, LONG, when="all"),
+    Case("memory", "weights", RETURNED, 1.05, 2048, 8),
+    Case("memory", "weights", RETURNED, 1.05, 8192),
+    Case("memory", "output", LINEAR, 1.0, 8192),
+    Case("memory", "output", LINEAR, 1.0, LONG, when="all"),
+    Case("threads", "output", ONE_THREAD, 1 / 1.75, 2048, 8),
+    Case("threads", "weights", ONE_THREAD, None, 2048, 8),
+    Case("drawing", "drawing", RICH, 1 / 40, 100, 1, 0),
+)
+
+
+def chosen(
+    has_torch: bool,
+    groups: Sequence[str] = (),
+    everything: bool = False,
+    tokens: int | None = None,
+    threads: int = 1,
+) -> list[Case]:
+    """Return the cases of a run: what takes about a minute, or all, or all of some groups.
+
+    At another number of tokens nothing is long, and a drawing keeps its size. The ratios to reach are those of the
+    sizes named above, with one thread.
+    """
+    whens = {"always", *(() if has_torch else ("without-torch",))}
+    every = everything or bool(groups) or tokens is not None
+    cases: Iterable[Case] = (
+        case for case in CASES if (not groups or case.group in groups) and (every or case.when in whens)
+    )
+    if tokens is not None:
+        cases = (_at(case, tokens) for case in cases)
+    if threads != 1:
+        cases = (case._replace(to_reach=None) for case in cases)
+    return list(dict.fromkeys(cases))
+
+
+def _at(case: Case, tokens: int) -> Case:
+    if case.group == "drawing":
+        return case
+    return case._replace(tokens=tokens, to_reach=None, when="always")

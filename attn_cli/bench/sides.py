@@ -1,0 +1,122 @@
+"""The sides of a race: attn, and what it is measured against, each at its best, on the same numbers.
+
+A side is a function without arguments. Q, K and V are (heads, n, d) float32, (n, d) where there is one head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.attention import attend, strongest_links
+from attn_cli.bench.agree import agree, links_agree
+from attn_cli.bench.cases import EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
+from attn_cli.bench.floor import floor
+from attn_cli.bench.machine import pytorch
+from attn_cli.bench.records import Case
+from attn_cli.bench.timing import Side
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+
+
+class Sides(NamedTuple):
+    """Both sides of a case, and what compares their answers before anything is timed; None for no answer."""
+
+    ours: Side
+    theirs: Side
+    check: Callable[[], None] | None
+
+
+def numbers(case: Case) -> tuple[Array, Array, Array]:
+    """Return Q, K and V of a case, drawn from the standard normal distribution."""
+    shape = (case.heads, case.tokens, case.dim) if case.heads > 1 else (case.tokens, case.dim)
+    draw = np.random.default_rng(0)
+    Q, K, V = (draw.standard_normal(shape, dtype=np.float32) for _ in range(3))
+    return Q, K, V
+
+
+def ours(case: Case, threads: int) -> Side:
+    """Return attn's side."""
+    Q, K, V = numbers(case)
+    mask = "causal" if case.causal else None
+    if case.job == "links":
+        return lambda: strongest_links(Q, K, V, TOP, mask, threads=threads)
+    wanted = case.job == "weights"
+    return lambda: attend(Q, K, V, mask, return_weights=wanted, threads=threads)
+
+
+def textbook(case: Case, threads: int) -> Sides:
+    """Return attn and the formula as it is written down, in NumPy; the dtype is kept, the mask ready made."""
+    Q, K, V = numbers(case)
+    root = np.float32(math.sqrt(case.dim))
+    hidden = np.triu(np.ones((case.tokens, case.tokens), bool), 1) if case.causal else None
+
+    def theirs() -> tuple[Array, Array]:
+        scores = Q @ np.swapaxes(K, -1, -2) / root
+        if hidden is not None:
+            scores[..., hidden] = -np.inf
+        exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = exps / exps.sum(axis=-1, keepdims=True)
+        return weights, weights @ V
+
+    return _checked(ours(case, threads), theirs)
+
+
+def explicit(case: Case, threads: int) -> Sides:
+    """Return attn and PyTorch's softmax(Q K^T) V, which gives the weights: the scale in Q, the mask in place."""
+    torch = pytorch()
+    Q, K, V = (torch.from_numpy(M) for M in numbers(case))
+    scale = 1 / math.sqrt(case.dim)
+    hidden = torch.ones(case.tokens, case.tokens, dtype=torch.bool).triu(1) if case.causal else None
+
+    def theirs() -> tuple[object, object]:
+        scores = (Q * scale) @ K.mT
+        if hidden is not None:
+            scores.masked_fill_(hidden, -math.inf)
+        weights = torch.softmax(scores, -1)
+        return weights, weights @ V
+
+    return _checked(ours(case, threads), theirs)
+
+
+def fused(case: Case, threads: int) -> Sides:
+    """Return attn and PyTorch's scaled_dot_product_attention on (1, heads, n, d), for which it is quickest."""
+    torch = pytorch()
+    shape = (1, case.heads, case.tokens, case.dim)
+    Q, K, V = (torch.from_numpy(M).view(shape) for M in numbers(case))
+    call, causal = torch.nn.functional.scaled_dot_product_attention, case.causal
+    return _checked(ours(case, threads), lambda: call(Q, K, V, is_causal=causal))
+
+
+def output_only(case: Case, threads: int) -> Sides:
+    """Return the strongest links of each row, and attn's output alone."""
+    check = links_agree(case, numbers(case))
+    return Sides(ours(case, threads), ours(case._replace(job="output"), threads), check)
+
+
+def one_thread(case: Case, threads: int) -> Sides:
+    """Return attn with two threads, and with one."""
+    return _checked(ours(case, 2), ours(case, 1))
+
+
+def floor_of(case: Case, threads: int) -> Sides:
+    """Return attn, and what no way through NumPy avoids: the two matrix products and the exponential, alone."""
+    return Sides(ours(case, 1), floor(case, *numbers(case)), None)
+
+
+def _checked(mine: Side, theirs: Side) -> Sides:
+    return Sides(mine, theirs, lambda: agree(mine(), theirs()))
+
+
+RACES: dict[str, Callable[[Case, int], Sides]] = {
+    EXPLICIT: explicit,
+    FUSED: fused,
+    TEXTBOOK: textbook,
+    FLOOR: floor_of,
+    OUTPUT_ONLY: output_only,
+    ONE_THREAD: one_thread,
+}

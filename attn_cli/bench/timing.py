@@ -1,0 +1,82 @@
+"""Two sides timed in pairs: one call of each in turn, so that what the machine does meanwhile meets both."""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import repeat
+
+from attn_cli.bench.records import Timing
+
+Side = Callable[[], object]
+SAMPLE = 0.02  # seconds: what takes less is called several times for one figure
+QUICK, MORE = 0.1, 3  # a pair of fewer seconds is measured so many times as often
+
+
+def race(ours: Side, theirs: Side, pairs: int, told: Callable[[float], None] | None = None) -> Timing:
+    """Time both sides in `pairs` rounds at least, which begin with each side in turn, and compare round by round.
+
+    Both must have been called before. `told` gets the part that is done, 0 to 1.
+    """
+    sides = (ours, theirs)
+    with _no_collection():
+        once = [_seconds(side, 1) for side in sides]
+        is_quick = once[0][0] + once[1][0] < QUICK
+        numbers = [1, 1]
+        for which in (0, 1, 0, 1) if is_quick else ():  # the first calls are slow, and so would make for few
+            seconds = _seconds(sides[which], numbers[which])[0]
+            numbers[which] = max(1, math.ceil(SAMPLE / max(seconds, 1e-9)))
+        # Nobody waits for a long pair twice: the one that told how long it takes is the first.
+        samples: list[list[tuple[float, float]]]
+        samples = [[], []] if is_quick else [[once[0]], [once[1]]]
+        rounds = MORE * pairs if is_quick else pairs
+        for n in range(len(samples[0]), rounds):
+            for which in (0, 1) if n % 2 == 0 else (1, 0):
+                samples[which].append(_seconds(sides[which], numbers[which]))
+            if told is not None:
+                told((n + 1) / rounds)
+    (wall, cpu), (their_wall, their_cpu) = (list(zip(*side, strict=True)) for side in samples)
+    ratios = [one / other for one, other in zip(wall, their_wall, strict=True)]
+    cpu_ratio = None
+    if all(their_cpu):
+        cpu_ratio = statistics.median(one / other for one, other in zip(cpu, their_cpu, strict=True))
+    ratio = statistics.median(ratios)
+    medians = statistics.median(wall), statistics.median(their_wall)
+    return Timing(*medians, ratio, quartiles(ratios), cpu_ratio, rounds)
+
+
+def quartiles(values: list[float]) -> tuple[float, float]:
+    """Return the first and the third quartile.
+
+    >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0]), quartiles([7.0])
+    ((2.0, 4.0), (7.0, 7.0))
+    """
+    if len(values) == 1:
+        return values[0], values[0]
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
+    return first, third
+
+
+def _seconds(side: Side, number: int) -> tuple[float, float]:
+    """Return the seconds of one call, by the clock and of the processor, as the mean of `number` calls."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    for _ in repeat(None, number):
+        side()
+    return (time.perf_counter() - wall) / number, (time.process_time() - cpu) / number
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python from looking for garbage: it would meet one side and not the other."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,113 @@
+"""attn bench: this machine's speed beside textbook NumPy and, where it is installed, PyTorch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
+from attn_cli.commands.common import Progress, deliver, settled, terminal_for
+from attn_cli.errors import UsageError
+from attn_cli.options import offers, takes
+from attn_cli.view import View
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.bench.records import Case, Measured, Missing
+
+FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
+PAIRS, MOST_PAIRS, MOST_THREADS = 7, 1000, 64
+MOST_TOKENS = 8192  # beyond, the textbook's matrices take gigabytes
+
+
+@takes(View, without=("tidy", "steps", "precision", "palette"))
+def bench(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Everything, 100,000 tokens too: a quarter of an hour.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="PART",
+            help=f"One part, all of it: {', '.join(GROUPS)}; may be given again.",
+            autocompletion=offers(*GROUPS),
+        ),
+    ] = None,
+    pairs: Annotated[
+        int, typer.Option("--pairs", metavar="N", help="Pairs of calls for each ratio, at least.")
+    ] = PAIRS,
+    threads: Annotated[
+        int, typer.Option("--threads", metavar="N", help="Threads for attn and for PyTorch.")
+    ] = 1,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", metavar="N", help="Measure at N tokens, up to 8,192, instead.")
+    ] = None,
+    *,
+    view: View,
+) -> None:
+    """The speed of this machine beside textbook NumPy and, where it is installed, PyTorch.
+
+    Both sides take turns, on the same numbers, and their answers are compared before they are timed. Takes a minute
+    or two. The table says which ratios are to be reached; nothing depends on whether they are.
+
+    Example: attn bench --only weights
+    """
+    for option, value, most in (
+        ("--pairs", pairs, MOST_PAIRS),
+        ("--threads", threads, MOST_THREADS),
+        ("--tokens", 1 if tokens is None else tokens, MOST_TOKENS),
+    ):
+        if not 1 <= value <= most:
+            raise UsageError(f"{option} cannot be {value}.", f"Give 1 to {most:,}.", option)
+    for group in only or []:
+        if group not in GROUPS:
+            raise UsageError(
+                f"There is no part {visible(group[:60])!r}.", f"Parts are {', '.join(GROUPS)}.", "--only"
+            )
+    view = settled(view)
+    if view.format not in FORMS:
+        raise UsageError(f"bench has no {view.format} form.", f"Use -f {', '.join(FORMS)}.", "--format")
+    os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
+    from attn_cli.bench.machine import pytorch
+
+    has_torch = pytorch() is not None
+    cases = chosen(has_torch, only or [], everything, tokens, threads)
+    rows, is_whole = _measured(cases, pairs, threads)
+    asides = []
+    if not is_whole:
+        asides.append("Interrupted: the other rows are missing.")
+    if not has_torch:
+        asides.append("With PyTorch installed (pip install torch), attn is measured beside it too.")
+    if len(cases) < len(chosen(has_torch, everything=True)) and not only and tokens is None:
+        asides.append("attn bench --all measures the rest: 100,000 tokens, in a quarter of an hour.")
+    deliver(_written(rows, threads, is_whole, asides, view), view)
+    if not is_whole:
+        raise KeyboardInterrupt
+
+
+def _measured(cases: list[Case], pairs: int, threads: int) -> tuple[list[Measured | Missing], bool]:
+    from attn_cli.bench.run import measure, until_interrupted
+    from attn_cli.bench.sides import RACES
+    from attn_cli.render.against_rich import drawing
+
+    with Progress("Measuring") as progress:
+        return until_interrupted(measure(cases, pairs, threads, progress, {**RACES, RICH: drawing}))
+
+
+def _written(
+    rows: list[Measured | Missing], threads: int, is_whole: bool, asides: list[str], view: View
+) -> str:
+    from attn_cli.bench.machine import machine
+    from attn_cli.render import screen
+    from attn_cli.render.bench import bench as blocks
+    from attn_cli.render.bench import record
+    from attn_cli.render.json import dumps
+
+    terminal = terminal_for(view)
+    if view.format in ("json", "jsonl"):
+        return dumps(record(machine(), rows, threads, is_whole), view.format == "jsonl", not terminal.unicode)
+    return screen(blocks(machine(), rows, threads, asides), replace(view, width=terminal.width), terminal)
