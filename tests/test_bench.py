@@ -261,6 +261,11 @@ def test_wrong_usage_is_told_at_once(args: list[str], said: str):
     assert said in ran.err and ran.err.count("\n") == 1
 
 
+def test_a_place_where_nothing_can_be_written_is_told_before_anything_is_measured(tmp_path):
+    ran = here("bench", "--all", "-o", str(tmp_path / "none" / "speed.json"))  # which would take ten minutes
+    assert (ran.code, ran.out) == (73, "")
+
+
 def test_help_needs_neither_numpy_nor_pytorch(tmp_path):
     assert attn("bench", "--help", env=blocked(tmp_path, "numpy", "torch", "rich")).code == 0
 
@@ -314,7 +319,7 @@ def test_no_number_is_cut_on_a_narrow_screen(width: int):
 
 def test_what_is_not_reached_is_said_with_the_floor_beside_it():
     text = " ".join(shown(80).split())
-    assert "Reached: 2 of 4 ratios." in text
+    assert "Reached: 2 of 4." in text
     assert (
         "Weights and output at 2,048 x 8, against PyTorch: 0.803, and 0.60 is wanted; the floor would be 0.500."
         in text

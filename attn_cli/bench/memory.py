@@ -27,12 +27,12 @@ STATUS, CLEAR = "/proc/self/status", "/proc/self/clear_refs"
 def peak_in_child(case: Case) -> int:
     """Return the bytes that a case takes at its peak, in a process of its own.
 
-    Raises OSError where the system does not tell, and CalledProcessError where the process dies.
+    Raises CalledProcessError where the system does not tell, or the process dies, and OSError where there is none.
     """
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     sizes = [str(size) for size in (case.tokens, case.heads, case.dim)]
-    command = [sys.executable, "-c", CHILD, case.job, *sizes]
+    command = [sys.executable, "-P", "-c", CHILD, case.job, *sizes]
     env = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     return int(subprocess.check_output(command, env=env, stderr=subprocess.DEVNULL))
 

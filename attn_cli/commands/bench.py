@@ -11,6 +11,7 @@ import typer
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
 from attn_cli.commands.common import Progress, deliver, settled, terminal_for
 from attn_cli.errors import UsageError
+from attn_cli.files import creatable
 from attn_cli.options import offers, takes
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -56,21 +57,8 @@ def bench(
 
     Example: attn bench --only weights
     """
-    for option, value, most in (
-        ("--pairs", pairs, MOST_PAIRS),
-        ("--threads", threads, MOST_THREADS),
-        ("--tokens", 1 if tokens is None else tokens, MOST_TOKENS),
-    ):
-        if not 1 <= value <= most:
-            raise UsageError(f"{option} cannot be {value}.", f"Give 1 to {most:,}.", option)
-    for group in only or []:
-        if group not in GROUPS:
-            raise UsageError(
-                f"There is no part {visible(group[:60])!r}.", f"Parts are {', '.join(GROUPS)}.", "--only"
-            )
     view = settled(view)
-    if view.format not in FORMS:
-        raise UsageError(f"bench has no {view.format} form.", f"Use -f {', '.join(FORMS)}.", "--format")
+    _check(only or [], pairs, threads, tokens, view)
     os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
     from attn_cli.bench.machine import pytorch
 
@@ -87,6 +75,26 @@ def bench(
     deliver(_written(rows, threads, is_whole, asides, view), view)
     if not is_whole:
         raise KeyboardInterrupt
+
+
+def _check(only: list[str], pairs: int, threads: int, tokens: int | None, view: View) -> None:
+    """Refuse what cannot be measured or written, before anything is measured."""
+    for option, value, most in (
+        ("--pairs", pairs, MOST_PAIRS),
+        ("--threads", threads, MOST_THREADS),
+        ("--tokens", 1 if tokens is None else tokens, MOST_TOKENS),
+    ):
+        if not 1 <= value <= most:
+            raise UsageError(f"{option} cannot be {value}.", f"Give 1 to {most:,}.", option)
+    for group in only:
+        if group not in GROUPS:
+            raise UsageError(
+                f"There is no part {visible(group[:60])!r}.", f"Parts are {', '.join(GROUPS)}.", "--only"
+            )
+    if view.format not in FORMS:
+        raise UsageError(f"bench has no {view.format} form.", f"Use -f {', '.join(FORMS)}.", "--format")
+    if view.output not in (None, "-"):
+        creatable(str(view.output))
 
 
 def _measured(cases: list[Case], pairs: int, threads: int) -> tuple[list[Measured | Missing], bool]:

@@ -129,7 +129,7 @@ def _verdict(measured: Sequence[Measured]) -> Iterator[str]:
     if not judged:
         return
     missed = [row for row in judged if not row.reached]
-    yield f"Reached: {len(judged) - len(missed)} of {count(len(judged), 'ratio', 'ratios')}."
+    yield f"Reached: {len(judged) - len(missed)} of {len(judged)}."
     floors = {_work(row.case): row for row in measured if row.case.against == FLOOR}
     for row in missed:
         at = "" if row.case.group == "small" else f" at {_size(row.case)}"
