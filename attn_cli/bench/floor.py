@@ -1,4 +1,4 @@
-"""The floor: what no way through NumPy avoids, the two matrix products and the exponential, and nothing else.
+"""The floor: what attention in NumPy does not get round, the two matrix products and the exponential, alone.
 
 No row is shifted, summed or divided, nothing is masked, and the tile is always the same memory.
 """

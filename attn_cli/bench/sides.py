@@ -104,7 +104,7 @@ def one_thread(case: Case, threads: int) -> Sides:
 
 
 def floor_of(case: Case, threads: int) -> Sides:
-    """Return attn, and what no way through NumPy avoids: the two matrix products and the exponential, alone."""
+    """Return attn, and the two matrix products and the exponential alone."""
     return Sides(ours(case, 1), floor(case, *numbers(case)), None)
 
 

@@ -27,7 +27,7 @@ OPPONENTS = {
     "numpy-textbook": ("NumPy", "the formula as a textbook has it"),
     "floor": (
         "floor",
-        "the two matrix products and the exponential alone, in NumPy: nothing can be quicker there",
+        "the two matrix products and the exponential alone, in NumPy, in attn's tiles",
     ),
     "output-only": ("output alone", "attn without the links"),
     "one-thread": ("one thread", "attn with one instead of two"),
