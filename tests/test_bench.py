@@ -321,7 +321,7 @@ def test_what_is_not_reached_is_said_with_the_floor_beside_it():
     text = " ".join(shown(80).split())
     assert "Reached: 2 of 4." in text
     assert (
-        "Weights and output at 2,048 x 8, against PyTorch: 0.803, and 0.60 is wanted; the floor would be 0.500."
+        "Weights and output at 2,048 x 8, against PyTorch: 0.803, and 0.60 is wanted; the floor would be 0.442."
         in text
     )
     assert "There is one processor. 1 row is left out." in text

@@ -135,7 +135,7 @@ def _verdict(measured: Sequence[Measured]) -> Iterator[str]:
         at = "" if row.case.group == "small" else f" at {_size(row.case)}"
         wanted = f"{row.ratio:.3f}, and {_limit(row.case.to_reach or 0)} is wanted"
         floor = floors.get(_work(row.case))
-        beside = f"; the floor would be {floor.theirs / row.theirs:.3f}" if floor else ""
+        beside = f"; the floor would be {row.ratio / floor.ratio:.3f}" if floor else ""
         yield f"Not reached: {_title(row)}{at}, against {OPPONENTS[row.case.against][0]}: {wanted}{beside}."
 
 
