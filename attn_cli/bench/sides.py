@@ -58,7 +58,7 @@ def textbook(case: Case, threads: int) -> Sides:
     def theirs() -> tuple[Array, Array]:
         scores = Q @ np.swapaxes(K, -1, -2) / root
         if hidden is not None:
-            scores[..., hidden] = -np.inf
+            np.copyto(scores, -np.inf, where=hidden)
         exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights = exps / exps.sum(axis=-1, keepdims=True)
         return weights, weights @ V
