@@ -184,10 +184,10 @@ def attend(
     >>> weights.tolist(), output.tolist()
     ([[0.5, 0.5]], [[3.0]])
     """
-    if mask is None and bias is None and return_weights:
+    if mask is None and bias is None:
         done = fast.at_once(Q, K, V, scale)
         if done is not None:
-            return done
+            return done if return_weights else (None, done[1])
     heads, lead, factor = _heads(Q, K, V, mask, bias, scale)
     _check_threads(threads)
     weights: Array | None
@@ -279,7 +279,7 @@ def _by_rows(head: _Head, scale: float, with_weights: bool) -> tuple[Array | Non
         allowed = None if head.mask is None else head.mask.rows(range(len(head.Q)))
         done = fast.small(head.Q, head.K, head.V, scale, allowed)
         if done is not None:
-            return done
+            return done if with_weights else (None, done[1])
     if with_weights:
         (steps,) = (steps for steps, _ in _blocks(head, scale, len(head.Q)))
         return steps.weights, steps.output

@@ -7,7 +7,9 @@ depend on the number of threads.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -62,7 +64,7 @@ def weigh(
 
         return do
 
-    run(_tasks(len(heads), n_q, rows), worker, threads, report)
+    _run(heads, n_q, rows, worker, threads, report)
 
 
 def stream(
@@ -86,7 +88,7 @@ def stream(
 
         return do
 
-    run(_tasks(len(heads), n_q, rows), worker, threads, report)
+    _run(heads, n_q, rows, worker, threads, report)
 
 
 def _pour(block: Block, V: Array, output: Array, tile: Array, part: Array, ones: Array) -> Array:
@@ -186,7 +188,7 @@ def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report 
 
         return do
 
-    run(_tasks(1, n_q, rows), worker, threads, report)
+    _run([tiles], n_q, rows, worker, threads, report)
     for start in sorted(parts):  # in order, so that the sums are the same whichever thread was first
         first = start * blocks[0] // n_q
         for whole, part in zip((kept.sums, kept.counts), parts[start], strict=True):
@@ -288,8 +290,29 @@ def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
     return rows, TILE // (rows * itemsize)
 
 
-def _tasks(heads: int, n_q: int, rows: int) -> list[Task]:
-    return [(head, start) for head in range(heads) for start in range(0, n_q, rows)]
+def _run(
+    heads: Sequence[Tiles], n_q: int, rows: int, worker: Callable[[], Callable[[Task], None]],
+    threads: int, report: Report | None,
+) -> None:  # fmt: skip
+    """Do all blocks of rows of all heads, one head after the other; each gives back its room after its last block."""
+    tasks = [(head, start) for head in range(len(heads)) for start in range(0, n_q, rows)]
+    left = Counter(head for head, _ in tasks)
+    counting = Lock()
+
+    def tidy_worker() -> Callable[[Task], None]:
+        do = worker()
+
+        def do_and_tidy(task: Task) -> None:
+            do(task)
+            head = task[0]
+            with counting:
+                left[head] -= 1
+            if not left[head]:
+                heads[head].release()
+
+        return do_and_tidy
+
+    run(tasks, tidy_worker, threads, report)
 
 
 def _inverse(total: Array) -> Array:

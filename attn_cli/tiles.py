@@ -79,7 +79,7 @@ class Piece(NamedTuple):
 
 
 class Tiles:
-    """What all blocks of rows of one head share: K beside a column of ones, and how long its keys are."""
+    """What all blocks of rows of one head share; `keys`, K beside a column of ones, are made at their first use."""
 
     def __init__(
         self,
@@ -92,13 +92,27 @@ class Tiles:
     ) -> None:
         self.Q, self.mask, self.bias, self.by_distance = Q, mask, bias, by_distance
         self.n_q, self.n_k = len(Q), len(K)
+        self._given = K
+        self._beside_ones: Array | None = None
         self.power = quickest(Q.dtype.itemsize)
         self.factor = Q.dtype.type(scale * self.power.unit)
         self.unit = Q.dtype.type(self.power.unit)
-        self.K = np.empty((self.n_k, K.shape[1] + 1), Q.dtype)
-        self.K[:, :-1] = K
-        self.K[:, -1] = 1
         self.longest = np.sqrt(np.einsum("ij,ij->i", K, K).max()) * abs(self.factor)
+
+    @property
+    def keys(self) -> Array:
+        """The keys and a column of ones, (n_k, d_k + 1); two threads that both make it make the same."""
+        made = self._beside_ones
+        if made is None:
+            made = np.empty((self.n_k, self._given.shape[1] + 1), self.Q.dtype)
+            made[:, :-1] = self._given
+            made[:, -1] = 1
+            self._beside_ones = made
+        return made
+
+    def release(self) -> None:
+        """Give back the room that `keys` take, until it is used again."""
+        self._beside_ones = None
 
     def block(self, start: int, stop: int) -> Block:
         """Return the rows from `start` up to `stop`, ready for the scores of any keys."""
@@ -110,6 +124,7 @@ class Block:
 
     def __init__(self, tiles: Tiles, start: int, stop: int) -> None:
         self.tiles, self.start, self.stop = tiles, start, stop
+        self.keys = tiles.keys
         q = tiles.Q[start:stop]
         self.q = np.empty((len(q), q.shape[1] + 1), q.dtype)
         np.multiply(q, tiles.factor, out=self.q[:, :-1])
@@ -146,7 +161,7 @@ class Block:
         low, high, side = piece
         if side != self.side:
             self._turn(side)
-        np.matmul(self.q, self.tiles.K[low:high].T, out=out)
+        np.matmul(self.q, self.keys[low:high].T, out=out)
         if self.by_distance is not None and not side:
             reach = self.by_distance.shape[1] // 2
             distance = np.arange(low, high) - np.arange(self.start, self.stop)[:, np.newaxis]
