@@ -48,10 +48,11 @@ class Terminal(NamedTuple):
         painted = []
         for line in lines:
             for text, style, _ in line:
-                found = codes.get(id(style))
-                if found is None:
-                    found = codes[id(style)] = (*self._codes(style), style)
-                painted.append(f"{found[0]}{text}{found[1]}")
+                try:
+                    before, after, _ = codes[id(style)]
+                except KeyError:
+                    before, after, _ = codes[id(style)] = (*self._codes(style), style)
+                painted.append(f"{before}{text}{after}")
             painted.append("\n")
         return "".join(painted)
 

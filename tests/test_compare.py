@@ -237,7 +237,7 @@ def test_a_variable_yields_to_what_is_varied_and_is_not_blamed_for_it():
 
 
 def test_every_setting_that_changes_a_number_can_be_varied_and_no_other():
-    assert set(VARIED) == set(Settings.__dataclass_fields__) - {"query", "top", "full"}
+    assert set(VARIED) == set(Settings.__dataclass_fields__) - {"query", "top", "full", "threads"}
     with pytest.raises(UsageError, match="cannot vary 'top'"):
         compare("a", None, Settings(), "top", (1, 2))
 

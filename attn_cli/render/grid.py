@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -53,8 +55,7 @@ class Grid(NamedTuple):
     def fits(self, terminal: Terminal) -> bool:
         """Tell whether all columns stand beside each other, with their labels whole."""
         pages = self._fitted(self._shade(), terminal)[1]
-        rows = self._row_names(pages[0].numbered, terminal)
-        return len(pages) == 1 and pages[0].edge >= max([len(self.corner), *map(cells, rows)])
+        return len(pages) == 1 and pages[0].edge >= max([len(self.corner), *map(cells, pages[0].rows)])
 
     def body(self, terminal: Terminal) -> Iterator[Line]:
         """Yield the matrix alone."""
@@ -142,7 +143,7 @@ class Grid(NamedTuple):
             stop = min(start + across, n)
             names = labels(self.column_labels[start:stop], terminal, LABEL)
             widths = [least] * len(names) if numbered else _widths(names, matrix, room - edge - tail)
-            pages.append(_Page(start, stop, edge, widths, room, numbered))
+            pages.append(_Page(start, stop, edge, widths, room, numbered, rows, names))
         return pages
 
     def _needs_numbers(self, matrix: Drawn, terminal: Terminal) -> bool:
@@ -166,19 +167,20 @@ class Grid(NamedTuple):
     def _page(
         self, matrix: Drawn, page: _Page, shade: Ints, styles: Sequence[Style | None], terminal: Terminal
     ) -> Iterator[Line]:
-        yield from self._head_lines(self._headers(matrix, page, terminal), matrix, page)
-        names = [cut(name, page.edge) for name in self._row_names(page.numbered, terminal)]
+        yield from self._head_lines(self._headers(matrix, page), matrix, page)
+        names = [cut(name, page.edge) for name in page.rows]
         masked = "–" if terminal.unicode else "-"
         full = [width + matrix.gap for width in page.widths]
+        inked = [*styles, None]  # the last, -1, is what is masked
         span = slice(page.start, page.stop)
         tail = self._tail()
         for i, name in enumerate(names):
+            places = shade[i, span].tolist()
+            texts = matrix.texts[i][span]
+            if -1 in places:
+                texts = [text if place >= 0 else masked for text, place in zip(texts, places, strict=True)]
             line = [Segment(padded(name, page.edge) + matrix.margin, BOLD)]
-            for text, place, width in zip(matrix.texts[i][span], shade[i, span].tolist(), full, strict=True):
-                if place >= 0:
-                    line.append(Segment(text.rjust(width), styles[place]))
-                else:
-                    line.append(Segment(masked.rjust(width)))
+            line += _segments(map(str.rjust, texts, full), [inked[place] for place in places])
             if self.sums:
                 line.append(Segment("  " + padded_left(self.sums[i], tail)))
             yield line
@@ -190,11 +192,9 @@ class Grid(NamedTuple):
             end = "  " + padded_left(self.sums_label, self._tail()) if last and self.sums else ""
             yield [Segment(edge), Segment(header, BOLD), Segment(end)]
 
-    def _headers(self, matrix: Drawn, page: _Page, terminal: Terminal) -> list[str]:
+    def _headers(self, matrix: Drawn, page: _Page) -> list[str]:
         """Return the header lines: labels, or numbers, cut into pieces as wide as their columns."""
-        names = labels(self.column_labels[page.start : page.stop], terminal, LABEL)
-        if page.numbered:
-            names = [str(j) for j in range(page.start, page.stop)]
+        names = [str(j) for j in range(page.start, page.stop)] if page.numbered else page.names
         most = 4 if min(page.widths) > 2 else LABEL
         stacks = [_stacked(name, width, most) for name, width in zip(names, page.widths, strict=True)]
         height = max(map(len, stacks))
@@ -242,6 +242,11 @@ class Grid(NamedTuple):
             yield from wrapped(f"shades: {low} to {high}", terminal.width)
 
 
+def _segments(texts: Iterable[str], styles: Iterable[Style | None]) -> Iterator[Segment]:
+    """Return segments of these texts and styles; a named tuple's own constructor is Python, and takes twice as long."""
+    return map(partial(tuple.__new__, Segment), zip(texts, styles, repeat(None)))
+
+
 class _Page(NamedTuple):
     start: int
     stop: int
@@ -249,6 +254,8 @@ class _Page(NamedTuple):
     widths: list[int]
     room: int
     numbered: bool
+    rows: list[str]
+    names: list[str]
 
 
 def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:
@@ -268,6 +275,8 @@ def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:
 
 def _stacked(name: str, width: int, most: int) -> list[str]:
     """Cut a label into pieces of `width` cells, one below the other, `most` at the most."""
+    if cells(name) <= width:
+        return [name]
     pieces, piece = [], ""
     for char in name:
         if cells(piece + char) > width and piece:

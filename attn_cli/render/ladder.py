@@ -106,7 +106,7 @@ def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
     texts = [rung.format.row(row) for row in values.tolist()]
     has_masked = bool(np.isnan(values).any())
     widths = [
-        max(map(len, row))
+        len(max(row, key=len))
         if not has_masked
         else max([len(t) for t in row if not t.endswith("nan")], default=1)
         for row in texts

@@ -32,7 +32,8 @@ class Format(NamedTuple):
             text = text.replace("\x000.", "\x00.")
             if "+" in self.template:
                 text = text.replace("\x00+0.", "\x00+.").replace("\x00-0.", "\x00-.")
-            return [self._one(item) for item in text[1:].split("\0")]
+            items = text[1:].split("\0")
+            return items if text.count("\x00.") == len(items) else [self._one(item) for item in items]
         return [_unsigned_zero(item) for item in text[1:].split("\0")]
 
     def _one(self, text: str) -> str:
