@@ -205,6 +205,7 @@ def test_a_query_narrows_both_sides_and_the_sentence():
         ("scor=scaled,dot", "is no option. Did you mean score?"),
         ("query=cat,sat", "changes what is shown"),
         ("format=json,csv", "changes what is shown"),
+        ("threads=1,2", "changes how long it takes"),
         ("palette=blues,greys", "changes what is shown"),
         ("\x1b[31m=1,2", "'^[[31m'"),
         ("head=all,mean", "One head is compared at a time"),

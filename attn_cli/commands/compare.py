@@ -145,7 +145,7 @@ def _parameter(context: typer.Context, name: str) -> Any:
         if parameter.name in SETTINGS:
             by_name |= {written.lstrip("-"): parameter for written in parameter.opts}
             by_name[str(parameter.name)] = parameter
-    if name in by_name and by_name[name].name not in ("query", "top", "full"):
+    if name in by_name and by_name[name].name not in ("query", "top", "full", "threads"):
         return by_name[name]
     import difflib  # only for help with a mistake
 
@@ -155,7 +155,8 @@ def _parameter(context: typer.Context, name: str) -> Any:
     near = difflib.get_close_matches(name, options, 1)
     meant = f"Did you mean {near[0]}? " if near else ""
     others = {written.lstrip("-") for parameter in context.command.params for written in parameter.opts}
-    why = "changes what is shown, and no number" if name in others else "is no option"
+    what = "how long it takes" if name == "threads" else "what is shown"
+    why = f"changes {what}, and no number" if name in others else "is no option"
     raise UsageError(
         f"--vary cannot vary {visible(name[:40])!r}: it {why}.",
         f"{meant}Options are {', '.join(options)}.",
