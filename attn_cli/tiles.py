@@ -52,8 +52,8 @@ class Power(NamedTuple):
 def quickest(itemsize: int) -> Power:
     """Return exp, or exp2 where this process runs it clearly quicker, for numbers of so many bytes.
 
-    Which kernels NumPy has for a processor does not tell: the same exp2 on the same machine was seen to run at 5.0
-    or at 1.4 numbers a nanosecond, from one process to the next, with exp at 2.7. A race of 50 microseconds does.
+    Which kernels NumPy has for a processor does not tell: on one machine the same exp2 ran, from one process to the
+    next, at 4 numbers a nanosecond or at 1.3, with exp at 2.5. A race of 50 microseconds tells.
     """
     x = np.linspace(-20, 0, SAMPLE).astype(np.float32 if itemsize == 4 else np.float64)
     room = np.empty_like(x)
