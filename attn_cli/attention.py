@@ -176,8 +176,8 @@ def attend(
     (..., n_q, d_v), in the dtype of the inputs (integers become float64). Leading axes are heads.
     `mask` is boolean, True = may attend, or "causal", "causal-bottom-right", "window:N"; `bias` is added
     to the scaled scores; `scale` None is 1/sqrt(d_k). With return_weights=False, weights is None and
-    no n_q x n_k matrix is made. Large work goes to `threads` threads, None being one a processor; the
-    results do not depend on how many.
+    no n_q x n_k matrix is made. Large work goes to at most `threads` threads, None being one a processor;
+    the results do not depend on how many.
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
     >>> weights, output = attend([[1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[2.0], [4.0]])

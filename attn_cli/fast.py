@@ -155,11 +155,11 @@ def survey(
 
 
 def _threads(wanted: int | None, cells: int) -> int:
-    """Return how many threads to work with: all processors' where that pays and nobody chose."""
-    if wanted is not None:
-        return wanted
+    """Return how many threads to work with: one where more would not pay, else those wanted, or one a processor."""
     if cells < PAYS:
         return 1
+    if wanted is not None:
+        return wanted
     from attn_cli.pool import processors
 
     return processors()
