@@ -185,7 +185,9 @@ OPTIONS: dict[str, Any] = {
     ],
     "threads": Annotated[
         int | None,
-        _option("--threads", metavar="N", help="Threads for large work, at most.  [default: one a processor]"),
+        _option(
+            "--threads", metavar="N", help="Threads for large work, at most.  [default: one a processor]"
+        ),
     ],
     # How to show it
     "format": Annotated[

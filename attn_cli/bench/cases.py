@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attn_cli.bench.records import Case, When
 
 EXPLICIT, FUSED, TEXTBOOK, FLOOR = "torch-explicit", "torch-sdpa", "numpy-textbook", "floor"
-OUTPUT_ONLY, ONE_THREAD, RETURNED, LINEAR, RICH = (
-    *("output-only", "one-thread", "weights-returned", "linear", "rich-table"),
-)
+OUTPUT_ONLY, RETURNED, LINEAR, RICH = "output-only", "weights-returned", "linear", "rich-table"
+ONE_THREAD, BESIDE = "one-thread", "one-thread-beside-a-neighbour"
 GROUPS = ("weights", "causal", "output", "small", "links", "memory", "threads", "drawing")
 TOP = 5  # links of each row
 # What the memory of output alone may be, above Q, K and V: so much for a token, and so much in any case.
@@ -67,7 +66,9 @@ CASES: tuple[Case, ...] = (
     Case("memory", "output", LINEAR, 1.0, 8192),
     Case("memory", "output", LINEAR, 1.0, LONG, when="all"),
     Case("threads", "output", ONE_THREAD, 1 / 1.75, 2048, 8),
+    Case("threads", "output", BESIDE, 1.1, 2048, 8),
     Case("threads", "weights", ONE_THREAD, None, 2048, 8),
+    Case("threads", "weights", BESIDE, 1.1, 2048, 8),
     Case("drawing", "drawing", RICH, 1 / 40, 100, 1, 0),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from subprocess import CalledProcessError
 
-from attn_cli.bench.cases import A_TOKEN, EXPLICIT, FUSED, IN_ANY_CASE, LINEAR, ONE_THREAD, RETURNED
+from attn_cli.bench.cases import A_TOKEN, BESIDE, EXPLICIT, FUSED, IN_ANY_CASE, LINEAR, ONE_THREAD, RETURNED
 from attn_cli.bench.machine import pytorch, pytorch_at_its_best
 from attn_cli.bench.memory import peak_in_child
 from attn_cli.bench.records import Case, Measured, Missing
@@ -60,13 +60,14 @@ def _measured(case: Case, pairs: int, threads: int, told: Told, races: Races) ->
         sides = races[case.against](case, threads)
         if sides.check is not None:
             sides.check()
-        return Measured(case, "seconds", *race(sides.ours, sides.theirs, pairs, told))
+        with sides.around():
+            return Measured(case, "seconds", *race(sides.ours, sides.theirs, pairs, told))
 
 
 def _hindrance(case: Case) -> str:
     if case.against in (EXPLICIT, FUSED) and pytorch() is None:
         return "PyTorch is not installed."
-    if case.against == ONE_THREAD and processors() < 2:
+    if case.against in (ONE_THREAD, BESIDE) and processors() < 2:
         return "There is one processor."
     return ""
 

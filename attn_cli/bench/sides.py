@@ -6,14 +6,17 @@ A side is a function without arguments. Q, K and V are (heads, n, d) float32, (n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.attention import attend, strongest_links
 from attn_cli.bench.agree import agree, links_agree
-from attn_cli.bench.cases import EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
+from attn_cli.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
 from attn_cli.bench.floor import floor
 from attn_cli.bench.machine import pytorch
 from attn_cli.bench.records import Case
@@ -24,11 +27,15 @@ if TYPE_CHECKING:
 
 
 class Sides(NamedTuple):
-    """Both sides of a case, and what compares their answers before anything is timed; None for no answer."""
+    """Both sides of a case, and what compares their answers before anything is timed; None for no answer.
+
+    `around` is entered while they are timed.
+    """
 
     ours: Side
     theirs: Side
     check: Callable[[], None] | None
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def numbers(case: Case) -> tuple[Array, Array, Array]:
@@ -103,6 +110,20 @@ def one_thread(case: Case, threads: int) -> Sides:
     return _checked(ours(case, 2), ours(case, 1))
 
 
+def beside(case: Case, threads: int) -> Sides:
+    """Return the same beside a neighbour, a process that does nothing and always."""
+    return one_thread(case, threads)._replace(around=_neighbour)
+
+
+@contextmanager
+def _neighbour() -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+        try:
+            yield
+        finally:
+            neighbour.kill()
+
+
 def floor_of(case: Case, threads: int) -> Sides:
     """Return attn, and the two matrix products and the exponential alone."""
     return Sides(ours(case, 1), floor(case, *numbers(case)), None)
@@ -119,4 +140,5 @@ RACES: dict[str, Callable[[Case, int], Sides]] = {
     FLOOR: floor_of,
     OUTPUT_ONLY: output_only,
     ONE_THREAD: one_thread,
+    BESIDE: beside,
 }

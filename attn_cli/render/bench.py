@@ -31,6 +31,7 @@ OPPONENTS = {
     ),
     "output-only": ("output alone", "attn without the links"),
     "one-thread": ("one thread", "attn with one instead of two"),
+    "one-thread-beside-a-neighbour": ("one, busy", "the same, beside a process that keeps a processor busy"),
     "weights-returned": ("the weights", "the bytes of the weights that are returned"),
     "linear": ("1 KiB/token", "1 KiB for each token, and 16 MiB"),
     "rich-table": ("rich.table", "rich.table.Table of Text cells, the same numbers and colours"),
