@@ -71,6 +71,14 @@ class Gathering:
         return Swept(links, output, _view(found, allowed, self.sums, self.counts, self.n_k))
 
 
+def by_weights(weights: Array, allowed: Bools | None) -> LongView:
+    """Return the long view of weights (n_q, n_k) that are all at hand."""
+    n_q, n_k = weights.shape
+    found = Gathering(n_q, n_k, 1)
+    found.add(0, weights, None, allowed)
+    return found.swept().view
+
+
 def _blocks(n_q: int, n_k: int) -> tuple[int, int]:
     """Return how many blocks of queries and of keys the map has."""
     return min(MAP, n_q), min(MAP, n_k)
@@ -79,7 +87,7 @@ def _blocks(n_q: int, n_k: int) -> tuple[int, int]:
 def _view(entropies: Array, allowed: Array, sums: Array, counts: Array, n_k: int) -> LongView:
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     rows, columns = means.shape
-    return LongView(entropies, allowed, means, _edges(len(entropies), rows), _edges(n_k, columns))
+    return LongView(entropies, allowed, means, counts, _edges(len(entropies), rows), _edges(n_k, columns))
 
 
 def _edges(n: int, blocks: int) -> tuple[int, ...]:

@@ -96,8 +96,8 @@ class Frozen:
             elif isinstance(value, Placed):
                 object.__setattr__(self, name, Placed(*map(_own, value)))
             elif isinstance(value, LongView):
-                entropy, allowed, means = map(_own, (value.entropy, value.allowed, value.means))
-                owned = value._replace(entropy=entropy, allowed=allowed, means=means)
+                entropy, allowed, means, counts = map(_own, value[:4])
+                owned = LongView(entropy, allowed, means, counts, *value[4:])
                 object.__setattr__(self, name, owned)
 
 
@@ -153,6 +153,7 @@ class LongView(NamedTuple):
     entropy: Array  # (n_q,) bits; 0 where nothing may be looked at
     allowed: Array  # (n_q,) how many keys each query may look at
     means: Array  # (rows of the map, columns)
+    counts: Array  # (rows of the map, columns), how many links of each block are allowed
     query_edges: tuple[int, ...]
     key_edges: tuple[int, ...]
 
@@ -363,6 +364,7 @@ class Trace(Frozen):
             "diagnostics": None if self.condensed else self._diagnostics(listed),
             "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
             "condensed": not self.whole,
+            "long_view": self._long_view(listed),
         }
         steps = steps and self.is_scored
         if steps:
@@ -411,6 +413,24 @@ class Trace(Frozen):
         if self.output_words is None:
             return None
         return [[{"word": w, "cosine": cosine} for w, cosine in self.output_words[i]] for i in listed]
+
+    def _long_view(self, listed: list[int]) -> dict[str, object] | None:
+        view = self.long_view
+        if view is None:
+            return None
+        allowed = view.allowed[listed].astype(int).tolist()
+        bits = view.entropy[listed].tolist()
+        return {
+            "entropy": [entropy if n else None for entropy, n in zip(bits, allowed, strict=True)],
+            "allowed": allowed,
+            "map": {
+                "of": "mean weight of a block's allowed links",
+                "query_edges": list(view.query_edges),
+                "key_edges": list(view.key_edges),
+                "values": [[None if mean != mean else mean for mean in row] for row in view.means.tolist()],
+                "allowed": view.counts.astype(int).tolist(),
+            },
+        }
 
     def _numbered_links(self, listed: list[int]) -> list[tuple[int, int, float]]:
         place = {i: n for n, i in enumerate(listed)}

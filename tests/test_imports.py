@@ -37,7 +37,7 @@ LEVELS = [
     {"fast"},
     {"streams"},
     {"tiles"},
-    {"masks", "pool", "tokens", "spelling", "matrices", "pieces", "pairs"},
+    {"overview", "masks", "pool", "tokens", "spelling", "matrices", "pieces", "pairs"},
     {"tensors", "checks", "config", "csvs"},
     {"files", "plain", "written"},
     {"packed"},

@@ -90,7 +90,10 @@ class Bars(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """Small multiples: a small map of shades for each head, side by side. NaN is masked; shades run from 0."""
+    """Small multiples: a small map of shades for each head, side by side. NaN is masked.
+
+    Where rows and columns are blocks of queries and of keys, they are named by the first of each block.
+    """
 
     names: Sequence[str]
     rows: Sequence[str]
@@ -98,6 +101,10 @@ class Maps(NamedTuple):
     values: Sequence[Array]
     largest: float
     row_numbers: Sequence[int]
+    column_numbers: Sequence[int] | None = (
+        None  # the keys' places in the text, where columns are blocks of them
+    )
+    least: float = 0.0  # shades run from here to the largest
 
 
 Block = Heading | Say | Formula | Matrix | Beside | Maps | Columns | Links | Bars

@@ -16,6 +16,7 @@ from attn_cli.render.sheets import (
     is_coloured,
     label,
     map_columns,
+    map_matrix,
     map_scale,
     map_sheets,
     scale,
@@ -207,19 +208,24 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
     """Yield small maps, as many beside each other as the window has room for."""
     if view.color == "never":
         for name, values in zip(block.names, block.values, strict=True):
-            yield from _lines(Heading(f"Head {name}"), view)
-            yield from _matrix(Matrix(block.rows, block.columns, values, "query\\key", is_weights=True), view)
+            if name:
+                yield from _lines(Heading(f"Head {name}"), view)
+            yield from _matrix(map_matrix(block, values), view)
         return
     yield '<div class="maps">'
     for sheet in map_sheets(block):
         heads = "".join(f'<th scope="col">{int(name) % 10}</th>' for name in sheet.columns)
-        yield f"<table><caption>{_label(sheet.told)}</caption><thead><tr><td></td>{heads}</tr></thead><tbody>"
+        if block.column_numbers is not None:
+            heads = "".join(f'<th scope="col" class="up"><span>{name}</span></th>' for name in sheet.columns)
+        caption = f"<caption>{_label(sheet.told)}</caption>" if sheet.told else ""
+        yield f"<table>{caption}<thead><tr><td></td>{heads}</tr></thead><tbody>"
         for name, texts, places in zip(sheet.rows, sheet.texts, sheet.shades, strict=True):
             cells = [_cell(text, place, True, True) for text, place in zip(texts, places, strict=True)]
             yield f'<tr><th scope="row">{_label(name)}</th>{"".join(cells)}</tr>'
         yield "</tbody></table>"
     yield "</div>"
-    yield f"<p>{_text(map_columns(block))}</p>"
+    if told := map_columns(block):
+        yield f"<p>{_text(told)}</p>"
     yield _legend(map_scale(block))
 
 

@@ -15,6 +15,7 @@ from attn_cli.render.sheets import (
     is_coloured,
     label,
     map_columns,
+    map_matrix,
     map_scale,
     map_sheets,
     scale,
@@ -209,15 +210,18 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
     """Yield small maps that stand beside each other, as many as the line takes."""
     if view.color == "never":
         for name, values in zip(block.names, block.values, strict=True):
-            yield from _lines(Heading(f"Head {name}"), view)
-            yield from _matrix(Matrix(block.rows, block.columns, values, "query\\key", is_weights=True), view)
+            if name:
+                yield from _lines(Heading(f"Head {name}"), view)
+            yield from _matrix(map_matrix(block, values), view)
         return
     colours = ramp(page_ramp(view.palette))
     yield r"{\lineskip8pt\lineskiplimit8pt"
     for sheet in map_sheets(block):
         heads = [rf"\tiny {int(name) % 10}" for name in sheet.columns]
+        if block.column_numbers is not None:
+            heads = [rf"\attnturn{{\tiny {name}}}" for name in sheet.columns]
         lines = [rf"& \multicolumn{{{len(heads)}}}{{l@{{}}}}{{\bfseries {_label(sheet.told)}}} \\"]
-        lines.append(_row(["", *heads]))
+        lines = [*(lines if sheet.told else []), _row(["", *heads])]
         for i, name in enumerate(sheet.rows):
             cells = [_cell("", place, True, colours) for place in sheet.shades[i]]
             lines.append(_row([rf"\scriptsize {_label(name)}", *cells]))
@@ -228,7 +232,8 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
             f"\n{body}\n"
             r"\end{tabular}}\quad"
         )
-    yield rf"\par}}{{\small {prose(map_columns(block))}\par}}"
+    told = map_columns(block)
+    yield r"\par}" + (rf"{{\small {prose(told)}\par}}" if told else "")
     yield _legend(map_scale(block), colours)
 
 

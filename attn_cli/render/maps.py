@@ -11,7 +11,7 @@ from rich.segment import Segment
 from attn_cli.render.blocks import Maps
 from attn_cli.render.grid import Grid
 from attn_cli.render.ladder import BARS, DIGITS, shading
-from attn_cli.render.numbers import weight
+from attn_cli.render.numbers import Format, significant, weight
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, wrapped
 from attn_cli.terminal import Line, Terminal
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
 LABEL, SHORT, LONGEST, GAP, UNLIMITED = 10, 5, 16, 3, 100
+APART = (5, 10, 20)  # columns between two numbers above a map of blocks
 
 
 def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
@@ -53,9 +54,10 @@ def _layout(block: Maps, terminal: Terminal) -> _Layout | None:
     width = terminal.width or UNLIMITED
     n = len(block.columns)
     digits = len(str(max([*block.row_numbers, n - 1])))
-    for cell, most in ((2, LABEL), (1, LABEL), (1, SHORT)):
+    ways = ((2, LABEL), (1, LABEL), (1, SHORT))
+    for cell, most in ways if block.column_numbers is None else ways[1:]:
         names = labels(block.rows, terminal, most)
-        rows = [f"{i:>{digits}} {name}" for i, name in zip(block.row_numbers, names, strict=True)]
+        rows = [f"{i:>{digits}} {name}".rstrip() for i, name in zip(block.row_numbers, names, strict=True)]
         edge = max(map(cells, rows))
         if edge + GAP + cell * n <= width:
             name = max(cells(terminal.text(name)) for name in block.names)
@@ -72,10 +74,11 @@ def _band(
     cell, wide, spare = layout.cell, layout.wide, layout.wide - layout.cell * len(block.columns)
     names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
     margin = " " * layout.edge
-    yield [Segment((margin + "".join(f"{'':{GAP}}{name}" for name in names)).rstrip(), BOLD)]
-    numbers = "".join(str(j % 10).rjust(cell) for j in range(len(block.columns)))
+    if any(block.names):
+        yield [Segment((margin + "".join(f"{'':{GAP}}{name}" for name in names)).rstrip(), BOLD)]
+    numbers = _numbers(block, cell)
     yield [Segment(margin + "".join(" " * GAP + numbers + " " * spare for _ in span).rstrip())]
-    shade = [shading(block.values[m], 0.0, block.largest).tolist() for m in span]
+    shade = [shading(block.values[m], block.least, block.largest).tolist() for m in span]
     for i, label in enumerate(layout.rows):
         line = [Segment(padded(label, layout.edge), BOLD)]
         for m, places in enumerate(shade):
@@ -88,18 +91,31 @@ def _band(
         yield line
 
 
+def _numbers(block: Maps, cell: int) -> str:
+    """Return the line above a map: each column's number, or the numbers of as many blocks as there is room for."""
+    if block.column_numbers is None:
+        return "".join(str(j % 10).rjust(cell) for j in range(len(block.columns)))
+    wide = len(str(block.column_numbers[-1]))
+    apart = next((n for n in APART if n >= wide + 2), wide + 2)
+    line = ""
+    for j in range(0, len(block.column_numbers), apart):
+        if j + wide <= len(block.column_numbers):
+            line = f"{line:{j}}{block.column_numbers[j]}"
+    return f"{line:{len(block.column_numbers)}}"
+
+
 def _legend(
     block: Maps, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
 ) -> Iterator[Line]:
-    if list(block.rows) == list(block.columns):
-        told = "Columns are numbered as the rows are."
-    else:
+    if block.column_numbers is None:
         named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
         told = f"columns: {', '.join(named)}"
-    yield from wrapped(told, terminal.width)
+        if list(block.rows) == list(block.columns):
+            told = "Columns are numbered as the rows are."
+        yield from wrapped(told, terminal.width)
     ramp = BARS if terminal.unicode else DIGITS
     steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
-    low, high = weight(3).row([0.0, block.largest])
+    low, high = map_format(block).row([block.least, block.largest])
     masked = (
         f"   {'–' if terminal.unicode else '-'} masked"
         if any(np.isnan(v).any() for v in block.values)
@@ -111,6 +127,11 @@ def _legend(
     line = [Segment(f"shades: {low} ")]
     line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
     yield [*line, Segment(f" {high}{masked}")]
+
+
+def map_format(block: Maps) -> Format:
+    """Return how a map's numbers are written, where they are: a block's mean may be far smaller than a weight."""
+    return weight(3) if block.column_numbers is None else significant(2)
 
 
 def _matrices(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:

@@ -19,6 +19,7 @@ from attn_cli.render.blocks import (
     digits_of,
 )
 from attn_cli.render.ladder import rungs
+from attn_cli.render.sheets import map_sheets
 from attn_cli.view import View
 from attn_cli.visible import visible
 
@@ -62,6 +63,11 @@ def _lines(block: Block, view: View) -> Iterator[str]:
                 yield f"### {prose(title)}"
                 yield ""
                 yield from _matrix(part, view)
+        case Maps() if block.column_numbers is not None:
+            for sheet in map_sheets(block):
+                texts = [["–" if text == "nan" else text for text in row] for row in sheet.texts]
+                rows = [[name, *row] for name, row in zip(sheet.rows, texts, strict=True)]
+                yield from _table(["query\\key", *sheet.columns], rows)
         case Maps():
             for name, values in zip(block.names, block.values, strict=True):
                 yield f"### {prose(name)}"

@@ -15,6 +15,7 @@ from attn_cli.attention import softmax
 from attn_cli.plain import count
 from attn_cli.render.about import closing, told_apart
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
+from attn_cli.render.long_view import block_map
 from attn_cli.render.numbers import share
 from attn_cli.trace import Trace
 from attn_cli.view import View
@@ -50,18 +51,22 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     yield Heading("In words")
     for sentence in _words(trace, rows, allowed):
         yield Say(sentence)
-    shown = allowed[:, :MOST_COLUMNS]
-    if len(rows) < len(trace.listed) or shown.shape[1] < n_k:
+    columns = _columns(trace, rows, allowed)
+    if len(rows) < len(trace.listed) or len(columns) < n_k:
+        which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
         yield Say(
-            f"These are {len(rows):,} of {len(trace.listed):,} rows, and below {shown.shape[1]:,} of {n_k:,} columns; "
-            "-q WORD shows any row."
+            f"These are {len(rows):,} of {len(trace.listed):,} rows, and below {len(columns):,} of {n_k:,} "
+            f"columns{which}; -q WORD shows any row."
         )
-    yield from _booleans(trace, rows, shown)
+    if trace.long_view is not None and trace.mask is not None:
+        yield Heading("As a map")
+        yield from block_map(trace, trace.long_view, view, is_mask=True)
+    yield from _booleans(trace, rows, columns, allowed[:, _slice(columns)])
     yield Heading("As numbers that are added to the scores")
-    yield _square(trace, rows, shown.astype(float), marks=ADDED)
+    yield _square(trace, rows, columns, allowed[:, _slice(columns)].astype(float), marks=ADDED)
     yield Say("Adding -inf hides a key, for exp(-inf) is 0; adding 0 changes nothing.")
-    yield from _before_and_after(trace, rows)
-    yield from _corners(trace)
+    yield from _before_and_after(trace, rows, columns)
+    yield from _corners(trace, columns)
     yield from _shut(trace, rows, allowed)
     yield from closing(trace, with_learned=False)
     idle = [name for name, is_set in (("--steps", view.steps), ("--top", trace.settings.top)) if is_set]
@@ -79,6 +84,21 @@ def _allowed(trace: Trace, rows: Sequence[int]) -> Bools:
     if trace.mask is None:
         return np.ones((len(rows), len(trace.key_tokens)), dtype=np.bool_)
     return trace.mask[[trace.held(i) for i in rows]]
+
+
+def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
+    """Return the keys to show: the first ones; of a long text those where the first row's mask has its end."""
+    n_k = len(trace.key_tokens)
+    if not trace.condensed:
+        return range(min(MOST_COLUMNS, n_k))
+    open_keys = np.flatnonzero(allowed[0])
+    middle = int(open_keys[-1]) if 0 < len(open_keys) < n_k else rows[0]
+    start = max(0, min(middle - MOST_COLUMNS // 2, n_k - MOST_COLUMNS))
+    return range(start, min(start + MOST_COLUMNS, n_k))
+
+
+def _slice(columns: range) -> slice:
+    return slice(columns.start, columns.stop)
 
 
 def _rules(trace: Trace) -> list[str]:
@@ -121,19 +141,25 @@ def _sentence(trace: Trace, i: int, may: Bools) -> str:
     return f"{query} may look at {', '.join(names)} ({len(open_keys):,} of {len(may):,})."
 
 
-def _square(trace: Trace, rows: Sequence[int], values: Array, marks: tuple[str, str] | None = None) -> Matrix:
+def _square(
+    trace: Trace, rows: Sequence[int], columns: range, values: Array, marks: tuple[str, str] | None = None
+) -> Matrix:
+    """Return these rows and columns as a matrix; columns from the middle of a text are named by their numbers."""
+    names = [trace.query_tokens[i] for i in rows]
+    if columns.start:
+        names = [f"{i} {name}" for i, name in zip(rows, names, strict=True)]
     return Matrix(
-        [trace.query_tokens[i] for i in rows],
-        trace.key_tokens[: values.shape[1]],
+        names,
+        list(map(str, columns)) if columns.start else trace.key_tokens[_slice(columns)],
         values,
         corner="query\\key",
         shaded=True,
-        row_numbers=rows,
+        row_numbers=None if columns.start else rows,
         marks=marks,
     )
 
 
-def _booleans(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Block]:
+def _booleans(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools) -> Iterator[Block]:
     yield Heading("As booleans: what True means differs")
     polarities = (
         ("torch SDPA: T may attend", allowed),
@@ -142,13 +168,19 @@ def _booleans(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Blo
     )
     yield Beside(
         [name for name, _ in polarities],
-        [_square(trace, rows, values.astype(float), marks=TRUE_FALSE) for _, values in polarities],
+        [_square(trace, rows, columns, values.astype(float), marks=TRUE_FALSE) for _, values in polarities],
     )
     yield Formula("scaled_dot_product_attention(query=q, key=k, value=v, attn_mask=mask)", "torch SDPA:")
     yield Formula("MultiheadAttention(...)(query=q, key=k, value=v, attn_mask=~mask)", "torch MHA:")
     yield Formula("MultiHeadAttention(...)(query=q, value=v, key=k, attention_mask=mask)", "Keras:")
-    if trace.pad_keys:
-        places = ["T" if j in trace.pad_keys else "F" for j in range(allowed.shape[1])]
+    if trace.pad_keys and trace.condensed:
+        first, last = trace.pad_keys[0], trace.pad_keys[-1]
+        yield Say(
+            f"torch MHA takes padding by itself, too: key_padding_mask has {len(trace.key_tokens):,} booleans, and is "
+            f"True from {first:,} to {last:,}."
+        )
+    elif trace.pad_keys:
+        places = ["T" if j in trace.pad_keys else "F" for j in columns]
         yield Formula(
             f"key_padding_mask = [{' '.join(places)}], True = padding",
             "torch MHA takes padding by itself, too:",
@@ -158,7 +190,7 @@ def _booleans(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Blo
     )
 
 
-def _before_and_after(trace: Trace, rows: Sequence[int]) -> Iterator[Block]:
+def _before_and_after(trace: Trace, rows: Sequence[int], columns: range) -> Iterator[Block]:
     """Yield scores before and after the mask, and the weights that the softmax makes of them."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     assert head.scaled_scores is not None
@@ -170,17 +202,17 @@ def _before_and_after(trace: Trace, rows: Sequence[int]) -> Iterator[Block]:
     if head.position_scores is not None:
         scores = scores + head.position_scores[held]
     allowed = _allowed(trace, rows)
-    few = slice(0, MOST_COLUMNS)
+    few = _slice(columns)
     names = [f"scaled{' + position' if head.position_scores is not None else ''}", "masked"]
     sides = [scores[:, few], np.where(allowed, scores, np.nan)[:, few]]
     if trace.mask is None:
         names, sides = names[:1], sides[:1]
-    yield Beside(names, [_square(trace, rows, side) for side in sides])
+    yield Beside(names, [_square(trace, rows, columns, side) for side in sides])
     yield Heading("After the softmax")
     weights = head.weights[held]
     shown = np.where(allowed, weights, np.nan)[:, few]
     sums = [f"{total:.3f}" for total in weights.sum(axis=1)]
-    yield _square(trace, rows, shown)._replace(is_weights=True, sums=sums)
+    yield _square(trace, rows, columns, shown)._replace(is_weights=True, sums=sums)
     yield from _too_late(trace, rows, scores, allowed)
 
 
@@ -197,7 +229,7 @@ def _too_late(trace: Trace, rows: Sequence[int], scores: Array, allowed: Bools) 
     )
 
 
-def _corners(trace: Trace) -> Iterator[Block]:
+def _corners(trace: Trace, columns: range) -> Iterator[Block]:
     """Yield both causal masks where there are not as many queries as keys."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
     if n_q == n_k:
@@ -214,7 +246,8 @@ def _corners(trace: Trace) -> Iterator[Block]:
     for name in ("causal", "causal-bottom-right"):
         mask = masks.named(name, n_q, n_k)
         assert mask is not None
-        parts.append(_square(trace, rows, mask.rows(rows)[:, :MOST_COLUMNS].astype(float), marks=TRUE_FALSE))
+        corner = mask.rows(rows)[:, _slice(columns)].astype(float)
+        parts.append(_square(trace, rows, columns, corner, marks=TRUE_FALSE))
     yield Beside(["top-left: --mask causal", "bottom-right: --mask causal-bottom-right"], parts)
     if trace.pad_keys:
         yield Say("Here padding counts as keys, and is not hidden yet.", quiet=True)

@@ -102,6 +102,15 @@ def scientific(digits: int) -> Format:
     return Format(f"%.{digits}e")
 
 
+def significant(digits: int) -> Format:
+    """Return the format of any number with that many digits that count.
+
+    >>> significant(2).row([0.0, 0.000481, 0.7])
+    ['0', '0.00048', '0.7']
+    """
+    return Format(f"%.{digits}g")
+
+
 def share(weight: float) -> str:
     """Return a weight for a sentence or a list: three decimals, or two digits that say something.
 

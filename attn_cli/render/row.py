@@ -170,7 +170,8 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
             line += [FOUR(row.position[j]), "masked" if shut else FOUR(row.masked[j])]
         line += ["masked", "–"] if shut else [_weight(row.exps[j]), _weight(row.weights[j])]
         rows.append(line)
-    others = [j for j in range(len(row.weights)) if j not in set(keys)]
+    listed = set(keys)
+    others = [j for j in range(len(row.weights)) if j not in listed]
     blank = [""] * (len(header) - 3)
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))

@@ -8,6 +8,7 @@ import numpy as np
 
 from attn_cli.render.about import closing, formula, learned, quoted, short, title
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.long_view import asked_rows, long_view, row_links, strongest_named
 from attn_cli.render.numbers import share
 from attn_cli.render.row import one_row
 from attn_cli.render.sharpness import remarks, sharpness
@@ -18,6 +19,7 @@ from attn_cli.view import View
 
 MOST_CELLS = 20_000
 MOST_ROWS = 40
+FEW_ROWS = 8  # of a long text, as bars
 MOST_FOCUS = 3
 MOST_MAPPED = 60
 MOST_FOUND = 4
@@ -103,7 +105,7 @@ def _asked_rows(trace: Trace) -> Iterator[Block]:
         )
         return
     for i in trace.focus[:MOST_FOCUS]:
-        yield from one_row(trace, i, every_product=True)
+        yield from one_row(trace, i, every_product=not trace.condensed)
     if len(trace.focus) > MOST_FOCUS:
         yield Say(
             f"{len(trace.focus) - MOST_FOCUS} more rows match: their weights follow, without arithmetic."
@@ -120,7 +122,7 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     is_bounded = view.width is not None or view.format in PAGES
     crowded = is_bounded and cells > MOST_CELLS and view.precision is None
     if not trace.whole or crowded:
-        yield from _links(trace, head)
+        yield from _too_large(trace, head, view)
         return
     held = [trace.held(i) for i in listed]
     values = head.weights[held]
@@ -138,36 +140,30 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     )
 
 
-def _links(trace: Trace, head: Head) -> Iterator[Block]:
-    """Yield the strongest links of each row: so many as --top asks, else a few of the first rows."""
-    top = trace.settings.top
-    rows = trace.listed if top is not None else trace.listed[:MOST_ROWS]
-    k = top or 3
-    found: dict[int, list[tuple[int, float]]] = {i: [] for i in rows}
-    for i, j, weight in trace.links(head):
-        if i in found and len(found[i]) < k:
-            found[i].append((j, weight))
-    if top is not None:
-        yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
+def _too_large(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+    """Yield what is shown instead of a matrix that is too large to draw, or that --top leaves no room for."""
+    if trace.asked:
+        yield from asked_rows(trace, head)
+    elif trace.whole or trace.condensed:
+        yield from long_view(trace, head, view)
     else:
-        n_q, n_k = len(trace.listed), len(trace.key_tokens)
-        yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw: the strongest {k} links of each row.")
-    lines = [(trace.query_tokens[i], [(trace.key_tokens[j], share(w)) for j, w in found[i]]) for i in rows]
-    yield Links(lines)
-    if len(rows) < len(trace.listed):
-        yield Say(
-            f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one, --top {k} lists all, "
-            "-o FILE.json keeps them."
-        )
+        yield from row_links(trace, head, trace.listed, trace.settings.top or 1)
 
 
 def bars(trace: Trace, view: View) -> Iterator[Block]:
     """Yield, for each query, a bar and a number for every word it may attend to."""
     rows = trace.listed if trace.asked or len(trace.listed) <= MOST_ROWS else trace.listed[:MOST_ROWS]
-    largest = _largest(trace, rows)
-    for head in _drawn_heads(trace):
-        if len(_drawn_heads(trace)) > 1:
+    strongest: list[list[tuple[str, float]]] = [[] for _ in _drawn_heads(trace)]
+    if trace.condensed and not trace.asked:
+        rows = rows[:FEW_ROWS]
+        strongest = [strongest_named(trace, head) for head in _drawn_heads(trace)]
+    largest = max([_largest(trace, rows), *(weight for items in strongest for _, weight in items)])
+    for head, items in zip(_drawn_heads(trace), strongest, strict=True):
+        if len(strongest) > 1:
             yield Heading(f"Head {head.name}", 2)
+        if items:
+            yield Bars("The strongest links to another word:", items, largest)
+            yield Say("")
         for i in rows:
             if i != rows[0]:
                 yield Say("")
@@ -246,7 +242,7 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
         for sentence in learned(trace):
             yield Say(sentence)
         for i in trace.focus[:MOST_FOCUS]:
-            yield from one_row(trace, i, every_product=trace.asked)
+            yield from one_row(trace, i, every_product=trace.asked and not trace.condensed)
     if not trace.asked or parts.only:
         if parts.by_hand:
             yield Heading("The whole matrix, step by step")
@@ -259,7 +255,9 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     yield from sharpness(trace)
     for head in _drawn_heads(trace):
         yield Heading(f"Who attends to whom{_of_head(trace, head)}")
-        yield from _who(trace, head)
+        yield from (
+            long_view(trace, head, view) if trace.condensed and not trace.asked else _who(trace, head)
+        )
     yield from closing(trace, with_learned=False)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from attn_cli.render.blocks import Maps, Matrix, digits_of
 from attn_cli.render.ladder import Rung, largest, rungs, shading
-from attn_cli.render.numbers import Format, weight
+from attn_cli.render.maps import map_format
+from attn_cli.render.numbers import Format
 from attn_cli.render.text import cut
 from attn_cli.view import View
 from attn_cli.visible import visible
@@ -204,21 +205,29 @@ def scale(block: Matrix) -> Scale:
 def map_scale(block: Maps) -> Scale:
     """Return what the shades of small multiples run from and to."""
     has_masked = any(bool(np.isnan(values).any()) for values in block.values)
-    low, high = weight(3).row([0.0, block.largest])
+    low, high = map_format(block).row([block.least, block.largest])
     return Scale(low, high, has_masked)
+
+
+def map_matrix(block: Maps, values: Array) -> Matrix:
+    """Return one of the small maps as a matrix of numbers, for where there are no shades."""
+    if block.column_numbers is None:
+        return Matrix(block.rows, block.columns, values, "query\\key", is_weights=True)
+    sheet = map_sheets(block)[0]
+    return Matrix(sheet.rows, sheet.columns, values, "query\\key")
 
 
 def map_sheets(block: Maps) -> list[Sheet]:
     """Return each small map as a sheet: columns are numbered, rows have their numbers and labels."""
-    form = weight(3)
-    rows = [f"{i} {name}" for i, name in zip(block.row_numbers, block.rows, strict=True)]
-    columns = [str(j) for j in range(len(block.columns))]
+    form = map_format(block)
+    rows = [f"{i} {name}".rstrip() for i, name in zip(block.row_numbers, block.rows, strict=True)]
+    columns = [str(j) for j in block.column_numbers or range(len(block.columns))]
     return [
         Sheet(
             rows,
             columns,
             [form.row(row) for row in values.tolist()],
-            shading(values, 0.0, block.largest).tolist(),
+            shading(values, block.least, block.largest).tolist(),
             told=name,
         )
         for name, values in zip(block.names, block.values, strict=True)
@@ -226,7 +235,9 @@ def map_sheets(block: Maps) -> list[Sheet]:
 
 
 def map_columns(block: Maps) -> str:
-    """Return a sentence that says which key each numbered column of the small maps is."""
+    """Return a sentence that says which key each numbered column of the small maps is; "" where blocks are numbered."""
+    if block.column_numbers is not None:
+        return ""
     if list(block.rows) == list(block.columns):
         return "Columns are numbered as the rows are."
     return "Columns: " + ", ".join(f"{j} {label(name)}" for j, name in enumerate(block.columns)) + "."

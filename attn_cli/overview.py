@@ -1,0 +1,108 @@
+"""What is told of attention that is too large to draw: blocks merged, the rows that stand out, the strongest links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.trace import Head, LongView, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Ints
+
+
+class Spread(NamedTuple):
+    """How far the rows spread their attention: entropies in bits, of the rows that may look at two keys or more."""
+
+    lowest: float
+    median: float
+    highest: float
+    ranked: Ints  # these rows: first the one whose entropy is the least share of the most that it could be
+
+
+class Strongest(NamedTuple):
+    """The strongest links; `is_sure` unless a link that was not kept could be stronger than the last of them."""
+
+    links: list[tuple[int, int, float]]  # query, key, weight
+    is_sure: bool
+
+
+def merged(view: LongView, rows: int, columns: int) -> LongView:
+    """Return the view with a map of at most `rows` x `columns` blocks, each of neighbouring ones of like number.
+
+    A mean of several blocks is that of all their allowed links: each block counts as often as it has such links.
+    """
+    sums = np.where(view.counts > 0, view.means * view.counts, 0.0)
+    counts, edges = view.counts, []
+    for axis, most, old in ((0, rows, view.query_edges), (1, columns, view.key_edges)):
+        starts = _starts(len(old) - 1, most)
+        sums, counts = (np.add.reduceat(blocks, starts, axis=axis) for blocks in (sums, counts))
+        edges.append((*(old[start] for start in starts), old[-1]))
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    return view._replace(means=means, counts=counts, query_edges=edges[0], key_edges=edges[1])
+
+
+def _starts(blocks: int, most: int) -> list[int]:
+    """Return the first of each group of blocks, so that there are at most so many groups, as alike as they can be."""
+    groups = blocks // -(-blocks // max(1, most))
+    return [group * blocks // groups for group in range(groups)]
+
+
+def spread(trace: Trace, view: LongView) -> Spread | None:
+    """Return how far the rows spread their attention; None where no row has a choice. Padding does not count."""
+    counted = view.allowed > 1
+    counted[list(trace.pad_queries)] = False
+    rows = np.flatnonzero(counted)
+    if not len(rows):
+        return None
+    bits = view.entropy[rows]
+    ranked = rows[np.argsort(bits / np.log2(view.allowed[rows]), kind="stable")]
+    return Spread(float(bits.min()), float(np.median(bits)), float(bits.max()), ranked)
+
+
+def first_of_each(tokens: Sequence[str], places: Sequence[int], most: int) -> list[int]:
+    """Return the first so many of these places that hold different words, however they are written."""
+    found: dict[str, int] = {}
+    for place in places:
+        found.setdefault(tokens[place].casefold(), int(place))
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
+    """Return a head's strongest links between differently written words, each pair of words at its strongest.
+
+    They are looked for among the links that are kept of each row.
+    """
+    numbers: dict[str, int] = {}
+    queries, keys = (_numbered(tokens, numbers) for tokens in (trace.query_tokens, trace.key_tokens))
+    top, weights = head.top_keys, head.top_weights
+    is_other = (top >= 0) & (keys[top] != queries[:, np.newaxis])
+    is_other[list(trace.pad_queries)] = False
+    at = np.nonzero(is_other)
+    found: dict[tuple[int, int], tuple[int, int, float]] = {}
+    for place in np.argsort(-weights[at], kind="stable"):
+        i, rank = int(at[0][place]), int(at[1][place])
+        j = int(top[i, rank])
+        found.setdefault((int(queries[i]), int(keys[j])), (i, j, float(weights[i, rank])))
+        if len(found) == most:
+            break
+    links = list(found.values())
+    return Strongest(links, _unseen(trace, top, weights) <= (links[-1][2] if len(links) == most else 0.0))
+
+
+def _numbered(tokens: Sequence[str], numbers: dict[str, int]) -> Ints:
+    """Return a number for each token, the same for words that differ in capitals alone."""
+    return np.array([numbers.setdefault(token.casefold(), len(numbers)) for token in tokens], np.intp)
+
+
+def _unseen(trace: Trace, top: Ints, weights: Array) -> float:
+    """Return the most that a link can have which is not kept: what the last one has that is kept of its row."""
+    if top.shape[1] >= len(trace.key_tokens):
+        return 0.0
+    full = top[:, -1] >= 0
+    full[list(trace.pad_queries)] = False
+    return float(weights[full, -1].max(initial=0.0))
