@@ -102,14 +102,16 @@ def compare(
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.head == "all" or (option == "head" and "all" in values):
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
-    traces = tuple(_traced(text, context, settings, option, value, report) for value in values)
-    for trace in traces:
+    traces: list[Trace] = []
+    for value in values:
+        trace = _traced(text, context, settings, option, value, report)
+        traces.append(trace)
         if trace.condensed:
             raise InputError(
                 f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
                 "Give a shorter text, or insist with --full.",
             )
-    comparison = Comparison(option, tuple(values), traces, tuple(map(mean_entropy, traces)), ())
+    comparison = Comparison(option, tuple(values), tuple(traces), tuple(map(mean_entropy, traces)), ())
     if not comparison.same_tokens:
         return comparison
     changes = tuple(_change(traces[0], trace, to) for to, trace in enumerate(traces[1:], 1))

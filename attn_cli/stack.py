@@ -7,7 +7,7 @@ its named heads alone, and their X are the word vectors themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +23,7 @@ from attn_cli.trace import Learned
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
+    from attn_cli.fast import Report
 
 NEARLY_ZERO = 1e-5
 BLOCK_CELLS = 1 << 19
@@ -70,9 +71,15 @@ class Encoder(NamedTuple):
     b_2: Array
     norm_2: Norm
 
-    def of(self, X: Array, mask: Mask | None, threads: int | None = None) -> Array:
+    def of(
+        self, X: Array, mask: Mask | None, report: Report | None = None, threads: int | None = None
+    ) -> Array:
         """Return what the layer makes of X (n, d): the next layer's input."""
-        attended = self.attention.joined([_attended(X, head, mask, threads) for head in self.attention.heads])
+        heads = self.attention.heads
+        shares = [_share_of(report, n, len(heads)) for n in range(len(heads))]
+        attended = self.attention.joined(
+            [_attended(X, head, mask, share, threads) for head, share in zip(heads, shares, strict=True)]
+        )
         assert attended is not None  # these layers have a W_o
         X = self.norm_1.of(X + attended)
         hidden = np.maximum(project(X, self.W_1, self.b_1), 0)
@@ -84,13 +91,20 @@ def taught_weights(head: HeadWeights, X: Array) -> Array:
     return np.concatenate([steps.weights for steps in _by_blocks(X, head, None)])
 
 
-def _attended(X: Array, head: HeadWeights, mask: Mask | None, threads: int | None) -> Array:
+def _share_of(report: Report | None, done: int, parts: int) -> Report | None:
+    """Return a report of one of several like parts."""
+    return None if report is None else lambda part: report((done + part) / parts)
+
+
+def _attended(
+    X: Array, head: HeadWeights, mask: Mask | None, report: Report | None, threads: int | None
+) -> Array:
     """Return one head's output (n, d_v); there is never an n x n array."""
     Q, K, V, scale = _made(X, head)
     by_distance = None if head.position is None else head.position.by_distance(Q, scale)
     if len(X) ** 2 > fast.SMALL and fast.fits(Q, K, V, by_distance):
         tiles = fast.tiled(Q, K, scale, mask, by_distance=by_distance)
-        output: Array = fast.output([tiles], [V], threads)[0]
+        output: Array = fast.output([tiles], [V], threads, report)[0]
         return output
     return np.concatenate([steps.output for steps in _by_blocks(X, head, mask)])
 
@@ -139,17 +153,14 @@ class Stack(NamedTuple):
         return self.encoders[layer].attention if layer < len(self.encoders) else self.last
 
     def input(
-        self, X: Array, layer: int, mask: Mask | None,
-        report: Callable[[float], None] | None = None, threads: int | None = None,
-    ) -> Array:  # fmt: skip
+        self, X: Array, layer: int, mask: Mask | None, report: Report | None = None, threads: int | None = None
+    ) -> Array:
         """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
         with np.errstate(over="ignore", invalid="ignore"):
             if self.W_in is not None:
                 X = project(X, self.W_in, self.b_in)
-            for done, encoder in enumerate(self.encoders[:layer], 1):
-                X = encoder.of(X, mask, threads)
-                if report:
-                    report(done / (layer + 1))
+            for done, encoder in enumerate(self.encoders[:layer]):
+                X = encoder.of(X, mask, _share_of(report, done, layer + 1), threads)
         if not np.isfinite(X).all():
             raise InputError(f"{self.name}: what its layers make is more than a number can hold.")
         return X

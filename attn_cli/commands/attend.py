@@ -46,7 +46,9 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
     from attn_cli.pipeline import trace_self  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
-    _show(trace_self(text, settings, Progress("Attending")), view, part)
+    with Progress("Attending") as progress:
+        trace = trace_self(text, settings, progress)
+    _show(trace, view, part)
 
 
 @takes(Settings, View)
@@ -62,7 +64,9 @@ def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: 
     from attn_cli.pipeline import trace_masked  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
-    _show(trace_masked(text, settings, Progress("Attending")), view, part)
+    with Progress("Attending") as progress:
+        trace = trace_masked(text, settings, progress)
+    _show(trace, view, part)
 
 
 @takes(Settings, View)
@@ -103,7 +107,9 @@ def cross(
 
     second = read_text(context, "cross")
     ready(settings.embedding, "random, ")
-    _show(trace_cross(text, second, settings, Progress("Attending")), view, part)
+    with Progress("Attending") as progress:
+        trace = trace_cross(text, second, settings, progress)
+    _show(trace, view, part)
 
 
 @takes(Settings, View)
@@ -153,7 +159,8 @@ def explain(
 
     kind = "cross" if second is not None else "masked" if is_masked else "self"
     ready(settings.embedding, "random, ")
-    trace = trace_text(kind, text, second, settings, Progress("Attending"), name_outputs=True)
+    with Progress("Attending") as progress:
+        trace = trace_text(kind, text, second, settings, progress, name_outputs=True)
     show(trace, view, parts, pause)
 
 

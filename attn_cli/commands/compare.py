@@ -73,7 +73,8 @@ def compare(
 
     for embedding in values if option == "embedding" else (settings.embedding,):
         ready(None if embedding is None else str(embedding), "random, ")
-    comparison = compared(text, other, settings, option, values, Progress("Attending"))
+    with Progress("Attending") as progress:
+        comparison = compared(text, other, settings, option, values, progress)
     _show(comparison, view)
 
 

@@ -51,7 +51,9 @@ def compute(
     )
     from attn_cli.pipeline import trace_matrices  # NumPy is loaded once there is something to compute
 
-    show(trace_matrices("compute", given, settings, Progress("Attending")), view)
+    with Progress("Attending") as progress:
+        trace = trace_matrices("compute", given, settings, progress)
+    show(trace, view)
 
 
 def _piped() -> bool:

@@ -76,7 +76,8 @@ def lookup(
     from attn_cli.lookups import look_up  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
-    found = look_up(text, pairs, replace(settings, projection=own_projection), Progress("Looking"))
+    with Progress("Looking") as progress:
+        found = look_up(text, pairs, replace(settings, projection=own_projection), progress)
     from attn_cli.render.lookup import lookup as screen
 
     _show(found, screen(found, view), view)
