@@ -59,7 +59,7 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
     kept = merged(kept, *_size(trace, view))
     starts, columns = kept.query_edges[:-1], kept.key_edges[:-1]
     sizes = np.outer(np.diff(kept.query_edges), np.diff(kept.key_edges))
-    values = kept.counts / sizes if is_mask else kept.means
+    values = np.where(kept.counts > 0, kept.counts / sizes, np.nan) if is_mask else kept.means
     is_roomy = view.width is None or view.width >= WORDED
     yield Maps(
         [""],

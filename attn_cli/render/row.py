@@ -13,6 +13,7 @@ from attn_cli.trace import Head, Row, Trace
 ALL_FACTORS = 8
 FIRST_FACTORS = 4
 MOST_KEYS = 12
+SHORT_COUNT = 10_000
 FOUR = number(4)
 
 
@@ -175,7 +176,8 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     blank = [""] * (len(header) - 3)
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
-        rows.append([f"{len(others):,} others", *(["…"] * len(blank)), _weight(exps), _weight(weights)])
+        name = f"{len(others):,} {'others' if len(others) < SHORT_COUNT else 'more'}"  # a label is cut, a number never
+        rows.append([name, *(["…"] * len(blank)), _weight(exps), _weight(weights)])
     rows.append(["sum", *(["…"] * len(blank)), _weight(row.total), FOUR(sum(row.weights))])
     return Columns(header, rows)
 

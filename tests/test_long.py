@@ -1,0 +1,549 @@
+"""A long text: what stands in for its matrix is what the whole matrix says, fits every screen, and can be stopped."""
+
+import json
+import math
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from rich.cells import cell_len
+
+import attn_cli
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.matrices import Given
+from attn_cli.overview import merged, spread, strongest_links
+from attn_cli.pipeline import trace_matrices
+from attn_cli.render import render
+from attn_cli.render.numbers import share
+from attn_cli.steps import Walk
+from attn_cli.terminal import Terminal
+from attn_cli.trace import LARGE
+from attn_cli.view import View
+from tests.shell import COMMAND, here, surroundings
+from tests.test_hostile import TOKENS
+
+N = 1010
+CHANCE = np.random.default_rng(5)
+WORDS = [f"w{i}" for i in CHANCE.integers(0, 300, N)]
+TEXT = " ".join(WORDS)
+RANDOM = Settings(embedding="random", tokenizer="whitespace")
+SCHEMA = json.loads((Path(attn_cli.__file__).parent / "schema.json").read_text(encoding="utf-8"))
+BARS = "▁▂▃▄▅▆▇█"
+MANY = [f"x{i}" for i in range(1300)]
+CASES = {
+    "self": (trace_self, (TEXT,), RANDOM),
+    "causal": (trace_masked, (TEXT,), RANDOM),
+    "window": (trace_masked, (TEXT,), replace(RANDOM, mask="window:20")),
+    "padding": (trace_masked, (TEXT,), replace(RANDOM, pad=60, pad_side="left")),
+    "mean": (trace_self, (TEXT,), replace(RANDOM, heads=2, head="mean")),
+    "shut": (
+        trace_cross,
+        (" ".join(MANY), " ".join(MANY[:900])),
+        replace(RANDOM, mask="causal-bottom-right"),
+    ),
+    "learned": (trace_self, (TEXT,), Settings(tokenizer="whitespace")),
+}
+
+
+@cache
+def traced(case, **options):
+    make, texts, settings = CASES[case]
+    return make(*texts, replace(settings, **options))
+
+
+def allowed_of(whole):
+    return np.ones(whole.weights.shape, bool) if whole.mask is None else np.asarray(whole.mask)
+
+
+def screen(trace, format="table", width=80, **more):
+    encoding = more.pop("encoding", "utf-8")
+    view = View(format=format, width=width, **more)
+    return render(trace, view, Terminal(width=width, encoding=encoding))
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+# The numbers, against the whole matrix
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_block_of_the_map_is_the_mean_weight_of_its_allowed_links(case):
+    view, whole = traced(case).long_view, traced(case, full=True)
+    allowed, weights = allowed_of(whole), np.asarray(whole.weights)
+    n_q, n_k = weights.shape
+    assert view.means.shape == view.counts.shape == (40, 40)
+    for edges, n in ((view.query_edges, n_q), (view.key_edges, n_k)):
+        sizes = [stop - start for start, stop in pairwise(edges)]
+        assert (edges[0], edges[-1], len(edges)) == (0, n, 41) and max(sizes) - min(sizes) <= 1
+    for r, rows in enumerate(pairwise(view.query_edges)):
+        for c, columns in enumerate(pairwise(view.key_edges)):
+            block = np.s_[slice(*rows), slice(*columns)]
+            links = weights[block][allowed[block]]
+            assert view.counts[r, c] == len(links)
+            if len(links):
+                assert view.means[r, c] == pytest.approx(
+                    sum(links.tolist()) / len(links), rel=1e-9, abs=1e-15
+                )
+            else:
+                assert math.isnan(view.means[r, c])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_row_of_the_map_gives_away_as_much_as_its_queries_do(case):
+    view = traced(case).long_view
+    for r, (start, stop) in enumerate(pairwise(view.query_edges)):
+        seeing = sum(n > 0 for n in view.allowed[start:stop])
+        assert np.nansum(view.means[r] * view.counts[r]) == pytest.approx(seeing)
+    assert view.counts.sum() == view.allowed.sum()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_entropies_and_keys_allowed_are_those_of_the_rows(case):
+    view, whole = traced(case).long_view, traced(case, full=True)
+    allowed = allowed_of(whole)
+    assert view.allowed.tolist() == allowed.sum(axis=1).tolist()
+    for i in range(0, len(whole.query_tokens), 97):
+        expected = -sum(w * math.log2(w) for w in whole.weights[i].tolist() if w > 0)
+        assert view.entropy[i] == pytest.approx(expected, abs=1e-9)
+        assert expected <= math.log2(max(1, view.allowed[i])) + 1e-9
+
+
+@pytest.mark.parametrize("case", ["self", "causal", "shut"])
+@pytest.mark.parametrize("shape", [(20, 40), (7, 13), (1, 1), (99, 99)])
+def test_merged_blocks_are_means_of_all_their_links(case, shape):
+    whole = traced(case, full=True)
+    view = merged(traced(case).long_view, *shape)
+    assert view.means.shape[0] <= shape[0] and view.means.shape[1] <= shape[1]
+    allowed, weights = allowed_of(whole), np.asarray(whole.weights)
+    for r, rows in enumerate(pairwise(view.query_edges)):
+        for c, columns in enumerate(pairwise(view.key_edges)):
+            links = weights[slice(*rows), slice(*columns)][allowed[slice(*rows), slice(*columns)]]
+            assert view.counts[r, c] == len(links)
+            if len(links):
+                assert view.means[r, c] == pytest.approx(links.mean())
+            else:
+                assert math.isnan(view.means[r, c])
+
+
+def strongest_by_hand(whole, most):
+    """The strongest of every link between differently written words, each pair of words once."""
+    found = {}
+    order = np.argsort(-np.where(allowed_of(whole), whole.weights, -1), axis=None, kind="stable").tolist()
+    for i, j in (divmod(cell, len(whole.key_tokens)) for cell in order):
+        pair = whole.query_tokens[i].casefold(), whole.key_tokens[j].casefold()
+        if pair[0] != pair[1] and i not in whole.pad_queries:
+            found.setdefault(pair, float(whole.weights[i, j]))
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+@pytest.mark.parametrize("case", ["causal", "learned", "padding"])
+def test_the_strongest_links_are_the_strongest_of_the_whole_matrix(case):
+    part, whole = traced(case), traced(case, full=True)
+    found = strongest_links(part, part.shown, 10)
+    assert found.is_sure
+    assert [weight for _, _, weight in found.links] == pytest.approx(strongest_by_hand(whole, 10))
+    for i, j, weight in found.links:
+        assert part.query_tokens[i].casefold() != part.key_tokens[j].casefold()
+        assert whole.weights[i, j] == pytest.approx(weight)
+
+
+def test_strongest_links_that_may_not_be_all_are_not_said_to_be():
+    """A word that comes hundreds of times fills what is kept of its rows: weaker links to others are not seen."""
+    settings = replace(RANDOM, projection="identity", dim=64)
+    trace = trace_self("once " + "often " * 600 + "seldom " * 450, settings)
+    found = strongest_links(trace, trace.shown, 10)
+    assert not found.is_sure
+    assert "Of 5 links kept a row, the strongest to a differently written word" in flat(screen(trace))
+    same = trace_self("Word word " * 600, settings)
+    assert strongest_links(same, same.shown, 10) == ([], False)
+    assert "None of the 5 links kept of each row leads to a differently written word." in flat(screen(same))
+
+
+@pytest.mark.parametrize("case", ["self", "causal", "shut", "padding"])
+def test_the_entropies_told_are_the_lowest_the_median_and_the_highest(case):
+    trace, whole = traced(case), traced(case, full=True)
+    bits = {}
+    for i, row in enumerate(whole.weights.tolist()):
+        keys = int(allowed_of(whole)[i].sum())
+        if keys > 1 and i not in whole.pad_queries:
+            bits[i] = -sum(w * math.log2(w) for w in row if w > 0), math.log2(keys)
+    ordered = sorted(entropy for entropy, _ in bits.values())
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    found = spread(trace, trace.long_view)
+    assert (found.lowest, found.median, found.highest) == pytest.approx((ordered[0], middle, ordered[-1]))
+    assert set(found.ranked.tolist()) == set(bits)
+    shares = [bits[i][0] / bits[i][1] for i in found.ranked.tolist()]
+    assert all(before <= after + 1e-9 for before, after in pairwise(shares))
+    told = f"between {ordered[0]:.2f} and {ordered[-1]:.2f} bits, with the median at {middle:.2f}"
+    assert told in flat(screen(trace))
+    most = max(keys for _, keys in bits.values())
+    assert f"it could be {most:.2f} at most, log2 of {2**most:,.0f} keys" in flat(screen(trace))
+
+
+# The screen
+
+
+def drawn_map(text, ramp=BARS):
+    """The rows of a map's cells, as they stand on the screen."""
+    cells = f"[{ramp}–-]"
+    return [found[1] for found in re.finditer(rf"^ *\d+ (?:.*\s)?\s*({cells}{{10,40}})$", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize(
+    ("width", "shape"), [(80, (20, 40)), (60, (20, 40)), (40, (10, 20)), (20, (10, 10)), (None, (20, 40))]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("case", ["self", "window"])
+def test_a_map_fits_the_terminal_whole(case, encoding, width, shape):
+    trace = traced(case)
+    text = screen(trace, width=width, encoding=encoding)
+    assert encoding == "utf-8" or text.isascii()
+    assert all(cell_len(line) <= (width or 10_000) for line in text.splitlines())
+    rows = drawn_map(text, BARS if encoding == "utf-8" else "0-9")
+    assert (len(rows), {len(row) for row in rows}) == (shape[0], {shape[1]})
+    means = merged(trace.long_view, *shape).means
+    dash = "–" if encoding == "utf-8" else "-"
+    assert [[cell == dash for cell in row] for row in rows] == np.isnan(means).tolist()
+    darkest, lightest = (BARS[-1], BARS[0]) if encoding == "utf-8" else ("9", "0")
+    flat_means = means.ravel()
+    cells = "".join(rows)
+    assert (
+        cells[int(np.nanargmax(flat_means))] == darkest and cells[int(np.nanargmin(flat_means))] == lightest
+    )
+    low, high = np.nanmin(means), np.nanmax(means)
+    for cell, mean in zip(cells, flat_means.tolist(), strict=True):
+        if cell != dash:
+            step = (BARS if encoding == "utf-8" else "0123456789").index(cell)
+            steps = 8 if encoding == "utf-8" else 10
+            assert abs((mean - low) / (high - low) * steps - (step + 0.5)) <= 0.65
+    assert re.search(rf"shades: {low:.2g} \S+ {high:.2g}", flat(text))
+
+
+def test_the_screen_says_what_a_cell_is_and_where_the_rest_is():
+    text = flat(screen(traced("self")))
+    assert "1,010 x 1,010 weights are too many to draw." in text
+    assert "Each cell is the mean weight of about 50 queries x 25 keys." in text
+    assert "998 more rows: -q WORD shows one, --top 3 lists all; -o FILE.json keeps" in text
+    assert "that may be looked at" in flat(screen(traced("causal")))
+    even = trace_matrices("compute", Given("m", {"X": CHANCE.normal(size=(1200, 3))}), Settings())
+    assert "Each cell is the mean weight of 60 queries x 30 keys." in flat(screen(even))
+
+
+def test_numbers_beside_the_map_and_the_links_are_places_in_the_text():
+    text = screen(traced("learned"))
+    for place in (0, 253, 505, 758):
+        assert re.search(rf"^ +.*\b{place}\b", text, re.MULTILINE)
+    trace, whole = traced("learned"), traced("learned", full=True)
+    links = re.findall(r"^(\d+) (\S+) +(\d+) (\S+) +(0\.\d+|1\.000)$", text, re.MULTILINE)
+    assert len(links) == 10
+    for i, query, j, key, weight in links:
+        assert (trace.query_tokens[int(i)], trace.key_tokens[int(j)]) == (query, key)
+        assert share(float(whole.weights[int(i), int(j)])) == weight
+
+
+@pytest.mark.parametrize("width", [20, 39])
+def test_on_a_narrow_terminal_no_place_of_a_link_is_cut(width):
+    text = flat(screen(traced("learned"), width=width))
+    for i, j, weight in strongest_links(traced("learned"), traced("learned").shown, 10).links:
+        assert f"{i} {WORDS[i]} -> {j} {WORDS[j]} {share(weight)}" in text
+
+
+def test_the_map_of_equal_weights_is_of_one_shade():
+    trace = trace_self(" ".join(MANY[:1100]), replace(RANDOM, temperature=1e300))
+    assert {cell for row in drawn_map(screen(trace)) for cell in row} == {"█"}
+    assert "shades: 0 ▁▂▃▄▅▆▇█ 0.00091" in screen(trace)
+
+
+def test_every_head_has_its_strongest_links_and_the_main_one_the_map():
+    trace = traced("learned", head="all")
+    text = screen(trace)
+    assert text.count("shades:") == 1 and text.count("too many to draw") == 1
+    for name in trace.head_names:
+        assert f"\nHead {name}\n" in text
+    assert text.count("to a differently written word") == len(trace.head_names)
+
+
+def test_top_lists_every_row():
+    text = screen(traced("self", top=2))
+    assert "shades:" in text and "The 2 strongest keys of each query:" in text
+    assert len(re.findall(r"^w\d+ .*\d$", text, re.MULTILINE)) == N
+
+
+@pytest.mark.parametrize("format", ["table", "bars", "markdown", "latex", "html", "svg"])
+@pytest.mark.parametrize("case", ["self", "shut"])
+@pytest.mark.parametrize("walk", [None, Walk()])
+def test_every_format_of_a_long_text_is_bounded(format, case, walk):
+    trace = traced(case)
+    for colour in ("auto", "never") if format in ("html", "latex") else ("auto",):
+        text = render(trace, View(format=format, width=80, color=colour), Terminal(width=80), walk)
+        assert len(text) < 400_000 and len(text.splitlines()) < 6_000
+        assert "nan" not in re.sub(r"[a-z]*nan[a-z]+", "", text)
+        if format not in ("latex", "html", "svg"):
+            assert len(text.splitlines()) < (500 if walk else 120)
+
+
+def test_pages_have_the_map_with_every_block_and_its_mean():
+    means = traced("self").long_view.means
+    page = screen(traced("self"), "html")
+    ET.fromstring(page.partition("\n")[2])
+    titles = re.findall(r'<td class="heat s\d+" title="([^"]+)"></td>', page)
+    assert titles == [f"{mean:.2g}" for mean in means.ravel().tolist()]
+    latex = screen(traced("self"), "latex")
+    assert latex.count(r"\attnheat{") >= 1600
+    ten = merged(traced("self").long_view, 10, 10).means
+    table = [
+        line.split(" | ")
+        for line in screen(traced("self"), "markdown").splitlines()
+        if re.match(r"\| \d+ w", line)
+    ]
+    assert [[*cells[1:-1], cells[-1].rstrip(" |")] for cells in table[:10]] == [
+        [f"{mean:.2g}" for mean in row] for row in ten.tolist()
+    ]
+
+
+@pytest.mark.parametrize("format", ["table", "bars", "markdown", "latex", "html", "svg", "csv", "json"])
+def test_hostile_words_are_shown_in_a_long_view_and_not_obeyed(format):
+    tokens = tuple((list(TOKENS) * 200)[:1100])
+    arrays = {name: CHANCE.normal(size=(1100, 3)) for name in "QKV"}
+    trace = trace_matrices("compute", Given("m", arrays, tokens=tokens, context_tokens=tokens), Settings())
+    for width in (20, 80):
+        text = screen(trace, format, width)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b\u2028]", text)
+        if format in ("html", "svg"):
+            ET.fromstring(text.partition("\n")[2] if format == "html" else text)
+        if format == "table":
+            assert all(cell_len(line) <= width for line in text.splitlines())
+
+
+# One row
+
+
+@pytest.mark.parametrize("case", ["self", "causal"])
+def test_a_row_on_request_is_told_by_hand_in_a_few_lines(case):
+    place = 700
+    whole = traced(case, full=True)
+    trace = traced(case, query=str(place))
+    text = screen(trace)
+    assert len(text.splitlines()) < 60 and text.count("q·k =") <= 2
+    row = whole.weights[place].tolist()
+    bits = -sum(w * math.log2(w) for w in row if w > 0)
+    keys = int(allowed_of(whole)[place].sum())
+    assert f"has an entropy of {bits:.2f} bits, as {2**bits:.0f} keys have that share alike" in flat(text)
+    assert f"of {keys:,} keys it could be log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
+    best = sorted(range(N), key=lambda j: -row[j])[:5]
+    told = flat(text.partition("The 5 strongest keys of each query:")[2])
+    assert told.startswith(f"{place} {WORDS[place]} " + " ".join(f"{WORDS[j]} {share(row[j])}" for j in best))
+
+
+def test_a_row_that_sees_nothing_says_so():
+    text = flat(screen(traced("shut", query="3")))
+    assert '"x3" may look at nothing' in text and '"x3" (3) may look at nothing.' in text
+
+
+def test_rows_without_a_choice_have_no_entropies_to_tell():
+    assert "No row may look at more than one key." in screen(
+        trace_masked(TEXT, replace(RANDOM, mask="window:0"))
+    )
+
+
+def test_many_rows_on_request_are_counted():
+    common = "a " * 600 + " ".join(MANY[:500])
+    text = screen(trace_self(common, replace(RANDOM, query="a")))
+    assert "560 more rows: -q NUMBER shows one" in flat(text) and len(text.splitlines()) < 260
+
+
+# JSON
+
+
+@pytest.mark.parametrize("options", [{}, {"query": "700"}, {"query": "w7", "top": 2}])
+@pytest.mark.parametrize("case", ["self", "window"])
+def test_the_json_of_a_long_text_has_the_long_view(case, options):
+    trace = traced(case, **options)
+    record = json.loads(json.dumps(trace.to_dict(), allow_nan=False))
+    assert not list(Draft202012Validator(SCHEMA).iter_errors(record))
+    view, told = trace.long_view, record["long_view"]
+    rows = record["query_rows"] or range(N)
+    assert told["entropy"] == [view.entropy[i] for i in rows]
+    assert told["allowed"] == [view.allowed[i] for i in rows]
+    values = [[math.nan if mean is None else mean for mean in row] for row in told["map"]["values"]]
+    np.testing.assert_array_equal(values, view.means)
+    assert told["map"]["allowed"] == view.counts.tolist()
+    assert told["map"]["query_edges"] == list(view.query_edges)
+    assert told["map"]["key_edges"] == list(view.key_edges)
+    assert told["map"]["of"] == "mean weight of a block's allowed links"
+
+
+def test_a_query_that_sees_nothing_has_no_entropy_in_json():
+    told = traced("shut").to_dict()["long_view"]
+    assert told["allowed"][:400] == [0] * 400 and told["allowed"][400] == 1
+    assert told["entropy"][:400] == [None] * 400 and told["entropy"][400] == 0
+    assert told["map"]["values"][0] == [None] * 40 and not any(told["map"]["allowed"][0])
+
+
+def test_a_short_text_has_no_long_view_and_neither_has_a_whole_matrix():
+    assert trace_self("a b", RANDOM).to_dict()["long_view"] is None
+    assert trace_self("a b", replace(RANDOM, top=1)).to_dict()["long_view"] is None
+    assert traced("self", full=True).long_view is None
+
+
+def test_a_long_record_is_refused_by_show_with_the_way_round(tmp_path):
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(traced("self").to_dict()))
+    ran = here("show", str(path))
+    assert (ran.code, ran.out) == (65, "") and "--full" in ran.err and ran.err.count("\n") == 1
+
+
+def test_a_comparison_of_long_texts_is_refused_before_the_second_is_computed():
+    ran = here("compare", TEXT, "-e", "random", "--vary", "score=scaled,dot")
+    assert ran.code == 65 and "too many to lay side by side" in ran.err
+
+
+# Other shapes
+
+
+@pytest.mark.parametrize("few", [9, 40])
+def test_a_few_queries_have_a_row_each_however_many_keys_there_are(few):
+    keys = LARGE // few + few
+    arrays = {"Q": CHANCE.normal(size=(few, 2)), "K": CHANCE.normal(size=(keys, 2)), "V": np.ones((keys, 1))}
+    trace = trace_matrices("compute", Given("m", arrays), Settings())
+    text = screen(trace)
+    rows = drawn_map(text)
+    assert (len(rows), {len(row) for row in rows}) == (few, {40})
+    weights = trace_matrices("compute", Given("m", arrays), Settings(full=True)).weights
+    edges = trace.long_view.key_edges
+    expected = [[weights[i, a:b].mean() for a, b in pairwise(edges)] for i in range(few)]
+    np.testing.assert_allclose(trace.long_view.means, expected)
+
+
+@pytest.mark.parametrize("few", [20, 40])
+def test_a_few_keys_have_a_column_each_however_many_queries_there_are(few):
+    queries = LARGE // few + few
+    arrays = {
+        "Q": CHANCE.normal(size=(queries, 2)),
+        "K": CHANCE.normal(size=(few, 2)),
+        "V": np.ones((few, 1)),
+    }
+    trace = trace_matrices("compute", Given("m", arrays), Settings())
+    assert trace.long_view.means.shape == (40, few)
+    assert trace.long_view.key_edges == tuple(range(few + 1))
+    text = screen(trace)
+    assert f"{few - 1} k{few - 1}" in flat(text) and re.search(
+        r"mean weight of (about )?[\d,]+ queries x 1 key", flat(text)
+    )
+
+
+def test_weights_from_elsewhere_have_a_long_view_too(tmp_path):
+    weights = CHANCE.dirichlet(np.full(1100, 0.1), 1100)
+    np.save(tmp_path / "w.npy", weights)
+    ran = here("show", str(tmp_path / "w.npy"), "-f", "json")
+    values = np.array(json.loads(ran.out)["long_view"]["map"]["values"])
+    edges = [-(-i * 1100 // 40) for i in range(41)]
+    expected = [[weights[a:b, c:d].mean() for c, d in pairwise(edges)] for a, b in pairwise(edges)]
+    np.testing.assert_allclose(values, expected)
+    shown = here("show", str(tmp_path / "w.npy"), "--width", "80").out
+    assert len(drawn_map(shown)) == 20 and not [word for word in ("softmax", "scale") if word in shown]
+
+
+def test_a_text_of_some_hundred_words_has_the_same_screen_of_all_its_weights():
+    text = " ".join(MANY[:300])
+    trace = trace_self(text, RANDOM)
+    shown = screen(trace)
+    assert trace.long_view is None and not trace.condensed
+    edges = [-(-i * 300 // 40) for i in range(41)]
+    means = [[trace.weights[a:b, c:d].mean() for c, d in pairwise(edges)] for a, b in pairwise(edges[::2])]
+    cells = "".join(drawn_map(shown))
+    assert len(cells) == 800
+    assert cells[int(np.argmax(means))] == "█" and cells[int(np.argmin(means))] == "▁"
+    assert "288 more rows" in shown
+
+
+@pytest.mark.parametrize("mask", ["causal", "window:5"])
+def test_the_mask_of_a_long_text_is_shown_where_it_ends(mask):
+    ran = here("masked", TEXT, "-e", "random", "--mask", mask, "--show", "mask", "-q", "700", "--width", "80")
+    assert ran.code == 0 and len(ran.out.splitlines()) < 160
+    last = 700 if mask == "causal" else 705
+    assert f"({last - 20} to {last + 19})" in ran.out
+    row = re.search(r"^700 \S+ +([TF]{40})$", ran.out, re.MULTILINE)[1]
+    low = 0 if mask == "causal" else 695
+    assert row == "".join("T" if low <= j <= last else "F" for j in range(last - 20, last + 20))
+    assert "Each cell is the share of about 50 queries x 25 keys that may be looked at." in flat(ran.out)
+    rows = [-(-i * N // 40) for i in range(0, 41, 2)]
+    columns = [-(-i * N // 40) for i in range(41)]
+    beyond = 0 if mask == "causal" else 5
+    for drawn, (a, b) in zip(drawn_map(ran.out)[:20], pairwise(rows), strict=True):
+        is_shut = [
+            c - (b - 1) > beyond or (mask != "causal" and a - (d - 1) > 5) for c, d in pairwise(columns)
+        ]
+        assert [cell == "–" for cell in drawn] == is_shut
+
+
+# The bar
+
+
+def watched(*args, input, stop_at=None):
+    """Run attn with its standard error on a terminal; interrupt it when the bar shows `stop_at` percent."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=its, env=surroundings()
+    )
+    os.close(its)
+    said, out = b"", b""
+    try:
+        process.stdin.write(input.encode())
+        process.stdin.close()
+        os.set_blocking(process.stdout.fileno(), False)
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            ready, _, _ = select.select([ours], [], [], 0.05)
+            out += process.stdout.read() or b""
+            if ready:
+                try:
+                    said += os.read(ours, 65536)
+                except OSError:  # the last process on the terminal has left
+                    break
+            if stop_at is not None and any(int(done) >= stop_at for done in re.findall(rb"(\d+) %", said)):
+                process.send_signal(signal.SIGINT)
+                stop_at = None
+        out += process.stdout.read() or b""
+        return process.wait(timeout=10), out.decode(), said.decode()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        os.close(ours)
+
+
+def test_a_bar_moves_and_is_taken_away():
+    code, out, said = watched("self", "-", "-e", "random", input="the cat saw a dog " * 600)
+    done = [int(part) for part in re.findall(r"(\d+) %", said)]
+    assert code == 0 and "3,000 x 3,000 weights" in out
+    assert len(done) > 5 and done == sorted(done)
+    assert re.search(r"\r +\r$", said)
+
+
+@pytest.mark.parametrize(
+    ("options", "stop_at"), [(("--threads", "2"), 5), (("--threads", "1", "--head", "mean"), 40)]
+)
+def test_an_interrupt_while_the_bar_moves_is_130_without_a_trace(options, stop_at):
+    words = "the cat saw a dog " * 2400
+    code, out, said = watched(
+        "self", "-", "-e", "random", "--heads", "2", *options, input=words, stop_at=stop_at
+    )
+    assert (code, out) == (130, "") and "Traceback" not in said
+    assert re.search(r"\r +\r$", said)
