@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attn_cli.tiles import Tiles
 
 MAP = 40  # blocks a side
+ROOM = 1 << 20  # weights that are worked on at once, where all are at hand
 
 
 class Swept(NamedTuple):
@@ -52,7 +53,7 @@ class Gathering:
     def add(self, start: int, weights: Array, output: Array | None, allowed: Bools | None) -> None:
         """Take in the weights (rows, n_k) and the output (rows, d_v) of the rows from `start` on."""
         self.links.append(strongest(weights, self.k, allowed))
-        self.entropy.append(entropy(weights))
+        self.entropy.append(np.maximum(entropy(weights), 0))  # given weights may be a little above 1
         if output is not None:
             self.outputs.append(output)
         columns = self.column_block.astype(weights.dtype)
@@ -71,12 +72,15 @@ class Gathering:
         return Swept(links, output, _view(found, allowed, self.sums, self.counts, self.n_k))
 
 
-def by_weights(weights: Array, allowed: Bools | None) -> LongView:
-    """Return the long view of weights (n_q, n_k) that are all at hand."""
+def by_weights(weights: Array, allowed: Bools | None, k: int) -> Swept:
+    """Go over weights (n_q, n_k) that are all at hand, some rows at a time: what is worked out of them is no larger."""
     n_q, n_k = weights.shape
-    found = Gathering(n_q, n_k, 1)
-    found.add(0, weights, None, allowed)
-    return found.swept().view
+    found = Gathering(n_q, n_k, k)
+    size = max(1, ROOM // n_k)
+    for start in range(0, n_q, size):
+        rows = slice(start, start + size)
+        found.add(start, weights[rows], None, None if allowed is None else allowed[rows])
+    return found.swept()
 
 
 def _blocks(n_q: int, n_k: int) -> tuple[int, int]:

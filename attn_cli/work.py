@@ -167,15 +167,13 @@ class ReadyWeights(NamedTuple):
 
     def sweep(self, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
         """Return the strongest links and the long view of each head, and of their mean."""
-        from attn_cli.surveys import Gathering
+        from attn_cli.surveys import by_weights
 
         found = {}
-        _, n_q, n_k = self.weights.shape
+        allowed = self.allowed(np.arange(self.weights.shape[1]))
         for name in (*self.names, *["mean"] * with_mean):
-            gathering = Gathering(n_q, n_k, k)
-            for start, weights in self.blocks(name):
-                gathering.add(start, weights, None, self.allowed(np.arange(n_q)))
-            found[name] = gathering.swept()
+            for _, weights in self.blocks(name):  # one block
+                found[name] = by_weights(weights, allowed, k)
         return found
 
     def records(self, rows: Ints, k: int, swept: Mapping[str, Swept]) -> list[Head]:

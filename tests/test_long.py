@@ -264,6 +264,14 @@ def test_on_a_narrow_terminal_no_place_of_a_link_is_cut(width):
         assert f"{i} {WORDS[i]} -> {j} {WORDS[j]} {share(weight)}" in text
 
 
+@pytest.mark.parametrize(("width", "columns"), [(8, 1), (12, 2), (19, 9)])
+def test_even_where_nothing_else_fits_there_is_a_map(width, columns):
+    rows = re.findall(r"^ *\d+ +([▁-█–]+)$", screen(traced("self"), width=width), re.MULTILINE)
+    assert [len(row) for row in rows] == [
+        len(merged(traced("self").long_view, 10, columns).key_edges) - 1
+    ] * 10
+
+
 def test_the_map_of_equal_weights_is_of_one_shade():
     trace = trace_self(" ".join(MANY[:1100]), replace(RANDOM, temperature=1e300))
     assert {cell for row in drawn_map(screen(trace)) for cell in row} == {"█"}

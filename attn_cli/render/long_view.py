@@ -40,7 +40,7 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         return
     level = 3 if trace.settings.head == "all" else 2
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
-    kept = trace.long_view or by_weights(head.weights, trace.mask)
+    kept = trace.long_view or by_weights(head.weights, trace.mask, 1).view
     yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw.")
     yield from block_map(trace, kept, view)
     yield Heading("How spread out the rows are", level)
@@ -88,7 +88,7 @@ def _size(trace: Trace, view: View) -> tuple[int, int]:
     if view.format in ("html", "latex"):
         return MAP, MAP  # squares
     room = MAP if view.width is None else view.width - (EDGES if view.width >= WORDED else BARE)
-    across = next((size for size in (MAP, MAP // 2) if size <= room), NUMERIC)
+    across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
     # A character is twice as tall as it is wide; and where each row is one query, all are shown.
     return MAP if len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2), across
 
@@ -189,18 +189,23 @@ def first_rows(trace: Trace, head: Head) -> Iterator[Block]:
     k = top or FEW_LINKS
     yield from row_links(trace, head, rows, k)
     if len(rows) < len(trace.listed):
+        kept = "each row's strongest links, -o FILE.npy every weight" if trace.condensed else "every weight"
         yield Say(
             f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one, --top {k} lists all; -o FILE.json keeps "
-            f"each row's strongest links, -o FILE.npy every weight."
+            f"{kept}."
         )
 
 
 def row_links(trace: Trace, head: Head, rows: Sequence[int], k: int) -> Iterator[Block]:
     """Yield the k strongest links of some rows."""
-    found: dict[int, list[tuple[str, str]]] = {i: [] for i in rows}
-    for i, j, weight in trace.links(head):
-        if i in found and len(found[i]) < k:
-            found[i].append((trace.key_tokens[j], share(weight)))
+    found = {
+        i: [
+            (trace.key_tokens[j], share(weight))
+            for j, weight in zip(head.top_keys[i, :k].tolist(), head.top_weights[i, :k].tolist(), strict=True)
+            if j >= 0
+        ]
+        for i in rows
+    }
     yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
     numbered = trace.condensed and trace.asked
     yield Links(

@@ -137,7 +137,8 @@ def map_format(block: Maps) -> Format:
 def _matrices(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
     for name, values in zip(block.names, block.values, strict=True):
         yield []
-        yield from wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
+        if name:
+            yield from wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
         grid = Grid(
             block.rows, block.columns, values, corner="query\\key", palette=view.palette,
             row_numbers=block.row_numbers,
