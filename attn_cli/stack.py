@@ -153,7 +153,12 @@ class Stack(NamedTuple):
         return self.encoders[layer].attention if layer < len(self.encoders) else self.last
 
     def input(
-        self, X: Array, layer: int, mask: Mask | None, report: Report | None = None, threads: int | None = None
+        self,
+        X: Array,
+        layer: int,
+        mask: Mask | None,
+        report: Report | None = None,
+        threads: int | None = None,
     ) -> Array:
         """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
         with np.errstate(over="ignore", invalid="ignore"):
