@@ -151,7 +151,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def exit_codes() -> str:
     """Return the table of exit codes."""
-    codes = {name: value for name, value in vars(errors).items() if isinstance(value, int)}
+    codes = {name: value for name, value in vars(errors).items() if type(value) is int}
     if set(codes) != set(MEANINGS):
         raise DocsError(f"Explain in MEANINGS: {', '.join(set(codes) ^ set(MEANINGS))}.")
     rows = ["| code | means |", "|---|---|"]
