@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
+_LIMITING = RLock()
 Report = Callable[[float], None]
 Task = TypeVar("Task")
 
@@ -40,15 +42,18 @@ def run(
     waiting = deque(tasks)
 
     def work(tell: Report | None) -> None:
-        do = worker()
-        while waiting:
-            try:
-                task = waiting.popleft()
-            except IndexError:  # another thread was quicker
-                return
-            do(task)
-            if tell:
-                tell(1 - len(waiting) / len(tasks))
+        try:
+            do = worker()
+            while waiting:
+                try:
+                    task = waiting.popleft()
+                except IndexError:  # another thread was quicker
+                    return
+                do(task)
+                if tell:
+                    tell(1 - len(waiting) / len(tasks))
+        finally:
+            waiting.clear()  # after an error the other threads stop, too
 
     threads = min(threads, len(tasks))
     with _one_blas_thread():
@@ -58,14 +63,13 @@ def run(
         from concurrent.futures import ThreadPoolExecutor  # loads the logging package, for large work alone
 
         with ThreadPoolExecutor(threads - 1) as pool:
-            others = [pool.submit(work, None) for _ in range(threads - 1)]
             try:
+                others = [pool.submit(work, None) for _ in range(threads - 1)]
                 work(report)
                 for other in others:
                     other.result()
-            except BaseException:
-                waiting.clear()
-                raise
+            finally:
+                waiting.clear()  # an interrupt may come before this thread has begun to work
 
 
 @contextmanager
@@ -73,7 +77,8 @@ def _one_blas_thread() -> Iterator[None]:
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as the program sets it, before NumPy is loaded
         yield
         return
-    with _controller().limit(limits=1):
+    # One caller at a time: the number is everybody's, and who came second would give back the first one's 1.
+    with _LIMITING, _controller().limit(limits=1, user_api="blas"):
         yield
 
 
