@@ -99,6 +99,7 @@ def attention_steps(
     Q is (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v); mask and bias are (..., n_q, n_k), True =
     may attend. The bias is added to the scaled scores, and -inf in it masks.
     A row with nothing allowed is zeros.
+    Raises InputError, which names query and key, when an allowed score is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         scores = compare(Q, K, score)
@@ -184,14 +185,14 @@ def attend(
     >>> weights.tolist(), output.tolist()
     ([[0.5, 0.5]], [[3.0]])
     """
+    _check_threads(threads)
     if mask is None and bias is None:
         done = fast.at_once(Q, K, V, scale)
         if done is not None:
             return done if return_weights else (None, done[1])
     heads, lead, factor = _heads(Q, K, V, mask, bias, scale)
-    _check_threads(threads)
     weights: Array | None
-    if heads[0].cells > fast.SMALL and all(fast.fits(head.Q, head.K, head.V, head.bias) for head in heads):
+    if heads[0].cells > fast.SMALL and all(_is_fast(head, factor) for head in heads):
         tiles = [fast.tiled(head.Q, head.K, factor, head.mask, head.bias) for head in heads]
         values = [head.V for head in heads]
         if return_weights:
@@ -230,7 +231,7 @@ def strongest_links(
     _check_threads(threads)
     if lead or k < 1:
         raise InputError("Give one head, matrices without leading axes, and k of 1 or more.")
-    if head.cells > fast.SMALL and fast.fits(head.Q, head.K, head.V, head.bias):
+    if head.cells > fast.SMALL and _is_fast(head, factor):
         tiles = fast.tiled(head.Q, head.K, factor, head.mask, head.bias)
         found = fast.survey(tiles, head.V, k, threads=threads)
         return Links(found.keys, found.weights), found.output
@@ -271,6 +272,10 @@ def _heads(
         for at in np.ndindex(*lead)
     ]
     return heads, lead, float(1 / np.sqrt(Q.shape[-1]) if scale is None else scale)
+
+
+def _is_fast(head: _Head, scale: float) -> bool:
+    return fast.fits(head.Q, head.K, head.V, head.bias, scale=scale)
 
 
 def _by_rows(head: _Head, scale: float, with_weights: bool) -> tuple[Array | None, Array]:
@@ -345,6 +350,11 @@ def _broadcasts(*shapes: tuple[int, ...]) -> bool:
     return True
 
 
+def _stretches(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Tell whether an array of the given shape can serve as one of `shape`."""
+    return _broadcasts(given, shape) and np.broadcast_shapes(given, shape) == shape
+
+
 def _masks(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], Mask | None]:
     """Return what gives the mask of one head of `shape`, by its place among the leading axes."""
     *lead, n_q, n_k = shape
@@ -362,7 +372,7 @@ def _masks(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[tu
             f"The mask must be boolean, True = may attend; this one holds {array.dtype}.",
             "Numbers that are added to the scores go into `bias`.",
         )
-    if array.shape[-2:] != (n_q, n_k) or not _broadcasts(array.shape[:-2], tuple(lead)):
+    if array.shape[-2:] != (n_q, n_k) or not _stretches(array.shape, shape):
         raise InputError(f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
     whole = np.broadcast_to(array, (*lead, n_q, n_k))
     return lambda at: Mask("given", n_q, n_k, whole[at])
@@ -371,6 +381,6 @@ def _masks(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[tu
 def _fitting_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     *_, n_q, n_k = shape
     array = np.asarray(bias, dtype=dtype)
-    if not _broadcasts(array.shape, shape) or np.broadcast_shapes(array.shape, shape) != shape:
+    if not _stretches(array.shape, shape):
         raise InputError(f"The bias has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
     return np.broadcast_to(array, shape)

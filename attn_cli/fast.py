@@ -27,8 +27,9 @@ PAYS = 2048 * 2048  # cells of all heads: from here a second thread pays
 MODEST = 60.0  # e to this is far from both ends of float32
 MODEST_SQUARES = MODEST**2
 NARROW = 16
-# of numbers of so many bytes: products of numbers up to here, and their sums, are finite
-LARGEST = {4: 1e15, 8: 1e140}
+# By a number's bytes:
+LARGEST = {4: 1e13, 8: 1e140}  # products of numbers up to here, and their sums, are finite
+FARTHEST = {4: 1e6, 8: 1e14}  # scores beyond, or what is added to them, leave their exponential no digit
 
 
 def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array, Array] | None:
@@ -77,19 +78,29 @@ def _constants(scale: float, n_k: int, char: str) -> tuple[Array, Array]:
 
     A product with a column of ones sums rows; one with a square of them saves stretching few sums to a row each.
     """
-    return np.array(scale, char), np.ones((n_k, n_k if n_k <= NARROW else 1), char)
+    with np.errstate(over="ignore"):  # a scale that is infinite in float32 is refused like its scores
+        factor = np.array(scale, char)
+    return factor, np.ones((n_k, n_k if n_k <= NARROW else 1), char)
 
 
-def fits(Q: Array, K: Array, V: Array, *terms: Array | None) -> bool:
+def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0) -> bool:
     """Tell whether the quick way gives what the core does: float32 or float64, all finite and far from the end.
 
-    A term may hold -inf, which masks.
+    A term is what is added to the scores of Q and K times `scale`, and may hold -inf, which masks.
     """
     if Q.dtype.char not in "fd":
         return False
-    most = LARGEST[Q.dtype.itemsize]
-    whole = all(-most < float(M.min()) and float(M.max()) < most for M in (Q, K, V))
-    return whole and all(_is_sound(term, most) for term in terms if term is not None)
+    most, farthest = LARGEST[Q.dtype.itemsize], FARTHEST[Q.dtype.itemsize]
+    q, k = _largest(Q), _largest(K)
+    if not (_largest(V) < most and max(q, k) * max(1, abs(scale)) < most):  # NaN is not less
+        return False
+    near = q * k * Q.shape[1] * abs(scale) < farthest
+    return near and all(_is_sound(term, farthest) for term in terms if term is not None)
+
+
+def _largest(M: Array) -> float:
+    """Return the largest magnitude, or NaN where there is one."""
+    return max(-float(M.min()), float(M.max()))
 
 
 def _is_sound(term: Array, most: float) -> bool:

@@ -102,7 +102,7 @@ def _attended(
     """Return one head's output (n, d_v); there is never an n x n array."""
     Q, K, V, scale = _made(X, head)
     by_distance = None if head.position is None else head.position.by_distance(Q, scale)
-    if len(X) ** 2 > fast.SMALL and fast.fits(Q, K, V, by_distance):
+    if len(X) ** 2 > fast.SMALL and fast.fits(Q, K, V, by_distance, scale=scale):
         tiles = fast.tiled(Q, K, scale, mask, by_distance=by_distance)
         output: Array = fast.output([tiles], [V], threads, report)[0]
         return output

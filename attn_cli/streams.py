@@ -303,7 +303,8 @@ def _run(
         do = worker()
 
         def do_and_tidy(task: Task) -> None:
-            do(task)
+            with np.errstate(under="ignore"):  # exponentials vanish, and may, whatever is raised elsewhere
+                do(task)
             head = task[0]
             with counting:
                 left[head] -= 1

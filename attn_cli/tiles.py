@@ -1,9 +1,10 @@
 """One head's exponentials of scores, a tile at a time: what streams through a processor's cache in fast.py.
 
-softmax does not change when a number is taken from all scores of a row. So the length of the query times that of
-the longest key, which no score exceeds (Cauchy and Schwarz), is taken from a row before anybody has looked for its
-largest score, and in the same matrix product: Q gets a column that holds minus that bound, K one of ones. A row whose
-scores all lie so far below the bound that their exponentials vanish is done again with its own largest score.
+softmax does not change when a number is taken from all scores of a row, and no score exceeds the length of the query
+times that of the longest key (Cauchy and Schwarz). So as much as would make exponentials too large is taken from a
+row before anybody has looked for its largest score, and in the same matrix product: Q gets a column that holds minus
+that number, K one of ones. It is mostly 0: what is taken costs a score its last digits. A row whose scores all lie so
+far below the bound that their exponentials vanish is done again with its own largest score.
 """
 
 from __future__ import annotations
@@ -24,15 +25,10 @@ if TYPE_CHECKING:
 
 LOWEST = -1e30  # the score of what is masked, while strongest links are looked for
 QUICKER = 1.25  # so much quicker exp2 must be than exp to be taken
-FAINT = {4: 1e-20, 8: 1e-150}  # bytes of a number: a row whose exponentials sum to less is done again
-HIGHEST = {
-    4: 1e30,
-    8: 1e250,
-}  # numbers beyond, and the scores of vectors so long, are left to the readable core
-DEEPEST = {
-    4: -87.0,
-    8: -708.0,
-}  # e to this is the smallest normal number; smaller ones take a hundred times as long
+# By a number's bytes:
+FAINT = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is done again
+ROOM = {4: 40.0, 8: 300.0}  # e to this, times a value, times as many keys as there are, is still finite
+DEEPEST = {4: -87.0, 8: -708.0}  # e to less is no normal number, and takes a hundred times as long
 SAMPLE, ROUNDS = 4096, 5
 
 
@@ -128,15 +124,18 @@ class Block:
         q = tiles.Q[start:stop]
         self.q = np.empty((len(q), q.shape[1] + 1), q.dtype)
         np.multiply(q, tiles.factor, out=self.q[:, :-1])
-        self.shift = np.sqrt(np.einsum("ij,ij->i", q, q)) * tiles.longest
+        highest = np.sqrt(np.einsum("ij,ij->i", q, q)) * tiles.longest
+        lowest = -highest
         bias, by_distance = tiles.bias, tiles.by_distance
         self.by_distance = None if by_distance is None else by_distance[start:stop] * tiles.unit
         if self.by_distance is not None:
-            self.shift += self.by_distance.max(axis=1)
+            highest += self.by_distance.max(axis=1)
+            lowest += self.by_distance.min(axis=1)
         if bias is not None:
-            self.shift += np.maximum(bias[start:stop].max(axis=1), LOWEST) * tiles.unit
+            highest += np.maximum(bias[start:stop].max(axis=1), LOWEST) * tiles.unit
+        self.shift = highest - np.clip(highest, 0, ROOM[q.dtype.itemsize])
         self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize] * tiles.unit)
-        self.is_deep = bias is not None or bool(2 * self.shift.max() > -self.deepest)
+        self.is_deep = bias is not None or bool((lowest - self.shift).min() < self.deepest)
         self.side: int | None = None  # for which side the last column of q is set
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 

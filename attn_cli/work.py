@@ -54,7 +54,7 @@ class Work(NamedTuple):
         q, k = (unit(head.q), unit(head.k)) if self.score == "cosine" else (head.q, head.k)
         position = head.position
         by_distance = None if position is None else position.by_distance(head.q, self.position_factor)
-        if not fast.fits(q, k, head.v, head.bias, by_distance):
+        if not fast.fits(q, k, head.v, head.bias, by_distance, scale=self.factor):
             return None
         return fast.tiled(q, k, self.factor, self.mask, head.bias, by_distance)
 
