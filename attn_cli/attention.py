@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WHOLE = 2.0**52
 BLOCK_CELLS = 1 << 20
+TIED = 2 / 3  # weights tie that differ by less than this power of what a number's last bit is to it
 
 
 class Steps(NamedTuple):
@@ -144,21 +145,38 @@ def _weighted_sum(weights: Array, V: Array) -> Array:
 
 
 def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
-    """Return the k strongest links of each row of weights (n_q, n_k); ties go to the lowest key."""
+    """Return the k strongest links of each row of weights (n_q, n_k); ties go to the lowest key.
+
+    BLAS adds up in other orders here and there in a product, so keys that are the same get weights that differ in
+    some last bits. What is that close is a tie.
+    """
     n_q, n_k = weights.shape
     k = min(k, n_k)
     kept = np.where(mask, weights, -1) if mask is not None else weights
     if k < n_k // 4:
-        # The k-th largest weight bounds the candidates; a stable sort of those alone keeps ties in order.
-        bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k, np.newaxis]
+        # The k-th largest weight bounds the candidates; sorting those alone is quicker.
+        bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
+        bound -= np.abs(bound) * np.finfo(bound.dtype).eps ** TIED
         keys = np.empty((n_q, k), dtype=np.intp)
         for i, row in enumerate(kept):
             candidates = np.flatnonzero(row >= bound[i])
-            keys[i] = candidates[np.argsort(-row[candidates], kind="stable")[:k]]
+            keys[i] = candidates[_in_order(row[candidates])[:k]]
     else:
-        keys = np.argsort(-kept, axis=-1, kind="stable")[:, :k]
+        keys = _in_order(kept)[:, :k]
     found = np.take_along_axis(kept, keys, axis=-1)
     return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(weights.dtype))
+
+
+def _in_order(weights: Array) -> Ints:
+    """Return the places of the weights along the last axis, strongest first; of those that tie the lowest first."""
+    order: Ints = np.argsort(-weights, axis=-1, kind="stable")
+    found = np.take_along_axis(weights, order, axis=-1)
+    apart = found[..., 1:] < found[..., :-1] * (1 - np.finfo(weights.dtype).eps ** TIED)
+    if not (~apart & (order[..., 1:] < order[..., :-1])).any():
+        return order
+    group = np.zeros(order.shape, np.intp)
+    np.cumsum(apart, axis=-1, out=group[..., 1:])
+    return np.take_along_axis(order, np.lexsort((order, group), axis=-1), axis=-1)
 
 
 def attend(

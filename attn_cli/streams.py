@@ -24,6 +24,7 @@ TILE = 1 << 19  # bytes of a tile of scores
 WIDE = 512  # keys in it
 WHOLE = 1 << 21  # bytes of a block of whole rows
 MOST_ROWS, FEWEST_ROWS = 256, 64
+TIED = 8  # scores differ by more than so many of their last bits, or they are ties
 Task = tuple[int, int]  # a head, and where a block of its rows starts
 
 
@@ -215,7 +216,7 @@ def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) ->
         if k:
             if hidden is not None:
                 np.copyto(scores, LOWEST, where=hidden)
-            _keep_strongest(scores, low, found)
+            _keep_strongest(scores, low, found, block.shift)
         block.power(scores, exps, hidden)
         np.matmul(exps, V[low:high], out=room.part[:rows])
         output += room.part[:rows]
@@ -237,25 +238,44 @@ def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, f
     found.counts[:, columns] += which.sum(axis=0) if hidden is None else ~hidden @ which
 
 
-def _keep_strongest(scores: Array, low: int, found: Found) -> None:
-    """Put those of a tile's scores among each row's strongest that are stronger; on a tie the earlier key stays."""
-    places = scores.argmax(axis=1)
-    rows = np.flatnonzero(scores[np.arange(len(scores)), places] > found.scores[:, -1])
-    places, left = places[rows], scores[rows]
-    k = found.scores.shape[1]
-    for _ in range(k):
+def _keep_strongest(scores: Array, low: int, found: Found, shift: Array) -> None:
+    """Put those of a tile's scores among each row's strongest that are stronger; on a tie the earlier key stays.
+
+    BLAS adds up in other orders here and there in a product, so keys that are the same come out unlike by some last
+    bits. What is that close is a tie.
+    """
+    best = scores[np.arange(len(scores)), scores.argmax(axis=1)]  # quicker than max
+    rows = np.flatnonzero(best > found.scores[:, -1])
+    best, left = best[rows], scores[rows]
+    close = TIED * np.finfo(scores.dtype).eps * (1 + np.abs(best) + np.abs(shift[rows]))
+    for _ in range(found.scores.shape[1]):
+        more = best > found.scores[rows, -1] + close
+        if not more.all():
+            rows, best, left, close = rows[more], best[more], left[more], close[more]
         if not len(rows):
             return
         at = np.arange(len(rows))
-        beside = np.concatenate((found.scores[rows], left[at, places, np.newaxis]), axis=1)
-        keys = np.concatenate((found.keys[rows], low + places[:, np.newaxis]), axis=1)
-        order = np.argsort(-beside, axis=1, kind="stable")[:, :k]
-        found.scores[rows] = np.take_along_axis(beside, order, axis=1)
-        found.keys[rows] = np.take_along_axis(keys, order, axis=1)
+        places = (left >= (best - close)[:, np.newaxis]).argmax(axis=1)
+        _insert(found, rows, low + places, left[at, places], close)
         left[at, places] = LOWEST
-        places = left.argmax(axis=1)
-        more = left[at, places] > found.scores[rows, -1]
-        rows, places, left = rows[more], places[more], left[more]
+        best = left[at, left.argmax(axis=1)]
+
+
+def _insert(found: Found, rows: Ints, keys: Ints, scores: Array, close: Array) -> None:
+    """Put one key into each of these rows, behind those that are stronger or tie; the last one drops out.
+
+    A score that ties with the one ahead is not kept as more than that: strongest stays first.
+    """
+    held_keys, held = found.keys[rows], found.scores[rows]
+    weaker = held < (scores - close)[:, np.newaxis]
+    moved_keys, moved = np.empty_like(held_keys), np.empty_like(held)
+    moved_keys[:, 1:], moved[:, 1:] = held_keys[:, :-1], held[:, :-1]
+    moved[:, 0] = np.inf
+    is_here = weaker.copy()
+    is_here[:, 1:] &= ~weaker[:, :-1]
+    np.copyto(moved_keys, keys[:, np.newaxis], where=is_here)
+    found.keys[rows] = np.where(weaker, moved_keys, held_keys)
+    found.scores[rows] = np.where(weaker, np.minimum(moved, scores[:, np.newaxis]), held)
 
 
 def _put(found: Found, block: Block, kept: Survey) -> tuple[Array, Array]:
