@@ -1,5 +1,7 @@
 """Masks: each rule against its definition, and what True means in a file."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.masks import Mask, from_array, named
+from attn_cli.masks import Mask, from_array, named, with_padding
 
 lengths = st.integers(1, 8)
 laws = settings(max_examples=50, deadline=None, derandomize=True)
@@ -49,6 +51,70 @@ def test_rows_can_be_had_in_any_order_without_the_rest(name):
     array = np.random.default_rng(0).random((5, 7)) > 0.5
     mask = Mask(name, 5, 7, array if name == "a file" else None)
     np.testing.assert_array_equal(mask.rows([4, 0, 2]), whole(mask)[[4, 0, 2]])
+
+
+# Some rows and some keys of a mask, for those who go over it tile by tile
+
+
+@st.composite
+def masks_and_rows(draw):
+    """A mask of any rule, with padding or without, and a block of its rows."""
+    n_q, n_k = draw(lengths), draw(lengths)
+    rule = draw(st.sampled_from(["none", "causal", "causal-bottom-right", "window", "array"]))
+    if rule == "array":
+        allowed = np.random.default_rng(draw(st.integers(0, 99))).random((n_q, n_k)) < draw(
+            st.sampled_from([0.1, 0.5, 1.0])
+        )
+        mask = Mask("given", n_q, n_k, allowed)
+    else:
+        mask = named(f"window:{draw(st.integers(0, 12))}" if rule == "window" else rule, n_q, n_k)
+    if mask is None or draw(st.booleans()):
+        start = draw(st.integers(0, n_k))
+        mask = with_padding(mask, n_q, n_k, range(start, draw(st.integers(start, n_k))))
+    start = draw(st.integers(0, n_q - 1))
+    return mask, start, draw(st.integers(start + 1, n_q))
+
+
+often = settings(max_examples=300, deadline=None, derandomize=True)
+
+
+@often
+@given(masks_and_rows())
+def test_outside_the_span_of_some_rows_they_see_nothing(given_mask):
+    mask, start, stop = given_mask
+    low, high = mask.span(start, stop)
+    assert 0 <= low <= high
+    seen = whole(mask)[start:stop]
+    assert not seen[:, :low].any() and not seen[:, high:].any()
+
+
+@often
+@given(masks_and_rows())
+def test_between_two_cuts_a_key_is_seen_by_all_of_the_rows_or_none_of_the_keys_is(given_mask):
+    mask, start, stop = given_mask
+    if mask.array is not None:
+        return  # an array may hide keys anywhere
+    low, high = mask.span(start, stop)
+    ends = sorted({low, high, *(cut for cut in mask.cuts(start, stop) if low <= cut <= high)})
+    by_all = whole(mask)[start:stop].all(axis=0)
+    for a, b in pairwise(ends):
+        assert by_all[a:b].all() or not by_all[a:b].any()
+
+
+@often
+@given(masks_and_rows(), st.data())
+def test_what_is_hidden_of_a_tile_is_what_its_rows_may_not_see_and_none_where_that_is_nothing(
+    given_mask, data
+):
+    mask, start, stop = given_mask
+    low = data.draw(st.integers(0, mask.n_k - 1))
+    high = data.draw(st.integers(low + 1, mask.n_k))
+    wanted = ~whole(mask)[start:stop, low:high]
+    hidden = mask.hidden(start, stop, low, high)
+    assert (hidden is None) == (not wanted.any())
+    if hidden is not None:
+        np.testing.assert_array_equal(hidden, wanted)
+    np.testing.assert_array_equal(mask.rows(range(start, stop), low, high), ~wanted)
 
 
 def test_the_mask_none_is_no_mask():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, attend, trace_self
+from attn_cli.attention import strongest_links
 from attn_cli.masks import named
 from attn_cli.matrices import given_from
 from attn_cli.model import HeadWeights, Position, Projection
@@ -149,6 +150,63 @@ def test_large_work_by_blocks_is_theirs(dtype, threads):
     Q, K, V, _ = made((2, 1100, 1200, 8, 8), dtype)
     _, output = attend(Q, K, V, "causal", return_weights=False, threads=threads)
     close(output, fused(Q, K, V, is_causal=True), dtype, largest_score(Q, K))
+
+
+# Past the size from which heads are worked on by tiles: no multiple of a tile, few and many queries, long vectors
+LARGE = pytest.mark.parametrize(
+    "shape", [(2, 260, 517, 64, 48), (700, 300, 16, 16), (1, 20_000, 64, 8), (300, 65, 600, 3)], ids=str
+)
+
+
+@DTYPES
+@LARGE
+@pytest.mark.parametrize("size", [1.0, 30.0])
+@pytest.mark.parametrize("mask", [None, "causal", "boolean"])
+def test_weights_and_outputs_of_large_work_are_theirs(mask, size, shape, dtype):
+    Q, K, V, bias = made(shape, dtype, size=size)
+    largest = largest_score(Q, K)
+    allowed = {"causal": np.tri(*bias.shape[-2:], dtype=bool), "boolean": bias > 0}.get(mask)
+    if mask == "boolean":
+        allowed[..., ::3, :] = False  # rows with nothing allowed, here and there
+    options = {"is_causal": True} if mask == "causal" else {}
+    if mask == "boolean":
+        options = {"attn_mask": torch.from_numpy(allowed)}
+    ours = attend(Q, K, V, allowed if mask == "boolean" else mask)
+    for one, theirs in zip(ours, explicit(Q, K, V, allowed), strict=True):
+        close(one, theirs, dtype, largest)
+    alone = attend(Q, K, V, allowed if mask == "boolean" else mask, return_weights=False)[1]
+    for output in (ours[1], alone):
+        close(output, fused(Q, K, V, **options), dtype, largest)
+
+
+@DTYPES
+@LARGE
+@pytest.mark.parametrize("shut", [False, True])
+def test_large_work_with_a_mask_of_numbers_is_theirs(shut, shape, dtype):
+    Q, K, V, bias = made(shape, dtype)
+    largest = largest_score(Q, K) + float(np.abs(bias).max())
+    if shut:
+        bias = np.where(bias > -0.5, bias, -np.inf).astype(dtype)
+        bias[..., -1, :] = -np.inf
+    theirs = fused(Q, K, V, attn_mask=torch.from_numpy(bias))
+    weights, output = attend(Q, K, V, bias=bias)
+    close(weights, explicit(Q, K, V, bias=bias)[0], dtype, largest)
+    for one in (output, attend(Q, K, V, bias=bias, return_weights=False)[1]):
+        close(one, theirs, dtype, largest)
+
+
+@DTYPES
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_the_strongest_links_of_large_work_are_their_topk(mask, dtype):
+    Q, K, V, _ = made((400, 700, 32, 8), dtype)
+    links, output = strongest_links(Q, K, V, 5, mask)
+    allowed = np.tri(400, 700, dtype=bool) if mask else None
+    weights, theirs = explicit(Q, K, V, allowed)
+    found = torch.topk(torch.from_numpy(weights), 5)
+    close(links.weights, found.values.numpy(), dtype, largest_score(Q, K))
+    close(output, theirs, dtype, largest_score(Q, K))
+    rows = slice(4, None)  # before, a causal row has fewer keys than five
+    assert (links.keys[rows] == found.indices.numpy()[rows]).mean() > 0.999, "equal but for ties"
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,0 +1,264 @@
+"""Problems of attention of every kind, and how near the fast ways come to the readable core.
+
+`made` makes one from a few words and a seed; `compared` solves it every way. Tests draw them with Hypothesis,
+`python -m tests.fuzz.attention` by the thousand.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from attn_cli import attend, fast, streams, tiles
+from attn_cli.attention import attention_steps, strongest_links
+from attn_cli.diagnostics import entropy
+from attn_cli.masks import named, with_padding
+
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12}  # times the largest score, where that is above 1
+DTYPES = tuple(TOLERANCE)
+SCORES = ("plain", "flat", "sharp", "huge", "aligned", "opposite", "outlier", "words", "one word", "denormal")
+RULES = (
+    "none",
+    "causal",
+    "causal-bottom-right",
+    "window:0",
+    "window:2",
+    "window:999999999",
+    "array",
+    "sparse",
+)
+PADDINGS = ("none", "right", "left", "all")
+BIASES = ("none", "normal", "shut", "low", "slopes", "numbers for a mask")
+DISTANCES = ("none", "0", "1", "3", "9", "strong")
+POWERS = {"exp": tiles.Power(np.exp, 1.0), "exp2": tiles.Power(np.exp2, math.log2(math.e))}
+CHECKED = 200  # rows, of which the order of links is checked
+TIES = 16  # equal keys may score unequal by so many last bits
+
+
+class Kind(NamedTuple):
+    """A kind of problem, in words; with `seed` it is one problem."""
+
+    n_q: int
+    n_k: int
+    d_k: int
+    d_v: int
+    dtype: str = "float64"
+    scores: str = "plain"
+    rule: str = "none"
+    padding: str = "none"
+    bias: str = "none"
+    distance: str = "none"
+    seed: int = 0
+
+
+class Problem(NamedTuple):
+    """One head; `added` (n_q, n_k) is what bias and distance add to the scores together."""
+
+    Q: np.ndarray
+    K: np.ndarray
+    V: np.ndarray
+    scale: float
+    mask: object
+    bias: np.ndarray | None
+    by_distance: np.ndarray | None
+
+    @property
+    def allowed(self):
+        return None if self.mask is None else self.mask.rows(range(len(self.Q)))
+
+    @property
+    def added(self):
+        if self.by_distance is None:
+            return self.bias
+        reach = self.by_distance.shape[1] // 2
+        i, j = np.indices((len(self.Q), len(self.K)))
+        far = self.by_distance[i, np.clip(j - i, -reach, reach) + reach]
+        return far if self.bias is None else far + self.bias
+
+    @property
+    def is_fast(self):
+        return fast.fits(self.Q, self.K, self.V, self.bias, self.by_distance, scale=self.scale)
+
+
+def made(kind):
+    """Return the problem of this kind."""
+    draw = np.random.default_rng([kind.seed, kind.n_q, kind.n_k, kind.d_k, kind.d_v])
+    Q, K = _queries_and_keys(draw, kind)
+    V = draw.standard_normal((kind.n_k, kind.d_v))
+    if kind.scores == "denormal":
+        V *= np.finfo(kind.dtype).tiny / 4
+    shape = (kind.n_q, kind.n_k)
+    by_distance = _by_distance(draw, kind)
+    made = [
+        None if M is None else M.astype(kind.dtype) for M in (Q, K, V, _bias(draw, kind, shape), by_distance)
+    ]
+    return Problem(*made[:3], 1 / math.sqrt(kind.d_k), _mask(draw, kind), *made[3:])
+
+
+def _queries_and_keys(draw, kind):
+    Q, K = draw.standard_normal((kind.n_q, kind.d_k)), draw.standard_normal((kind.n_k, kind.d_k))
+    if kind.scores in ("words", "one word"):
+        K = K[draw.integers(0, 1 if kind.scores == "one word" else min(5, kind.n_k), kind.n_k)]
+    if kind.scores == "aligned":
+        Q, K = np.abs(Q), np.abs(K)
+    if kind.scores == "opposite":  # every score is as far below the bound as can be
+        Q = np.abs(Q[:1]) * np.linspace(1, 20, kind.n_q)[:, np.newaxis]
+        K = -np.abs(Q[:1]) * np.linspace(1, 2, kind.n_k)[:, np.newaxis]
+    if kind.scores == "outlier":  # one long key, that half of the queries do not look at
+        K[kind.n_k // 2] = 0
+        K[kind.n_k // 2, 0] = 1e4
+        Q[::2, 0] = 0
+    largest = np.abs(Q @ K.T).max() / math.sqrt(kind.d_k)
+    wanted = {"flat": 1e-3, "sharp": 100.0, "huge": 1e4, "denormal": np.finfo(kind.dtype).tiny}
+    factor = math.sqrt(wanted[kind.scores] / largest) if kind.scores in wanted else 1.0
+    return Q * factor, K * factor
+
+
+def _mask(draw, kind):
+    shape = (kind.n_q, kind.n_k)
+    if kind.rule in ("array", "sparse"):
+        from attn_cli.masks import Mask
+
+        allowed = draw.random(shape) < (0.6 if kind.rule == "array" else 0.1)
+        allowed[draw.random(kind.n_q) < 0.2] = False
+        mask = Mask("given", *shape, allowed)
+    else:
+        mask = named(kind.rule, *shape)
+    if kind.padding == "none":
+        return mask
+    many = kind.n_k if kind.padding == "all" else int(draw.integers(0, kind.n_k + 1))
+    run = range(kind.n_k - many, kind.n_k) if kind.padding == "right" else range(many)
+    return with_padding(mask, *shape, run)
+
+
+def _bias(draw, kind, shape):
+    if kind.bias == "none":
+        return None
+    bias = draw.standard_normal(shape) * 3
+    shut = draw.random(shape) < 0.4
+    if kind.bias == "shut":
+        bias[shut | (draw.random(shape[0]) < 0.2)[:, np.newaxis]] = -np.inf
+    if kind.bias == "low":  # whole rows, with which the bound of the scores goes down
+        bias -= (draw.random(shape[0]) < 0.5)[:, np.newaxis] * draw.choice([50.0, 1e3])
+    if kind.bias == "slopes":  # as Press, Smith and Lewis 2022 (ALiBi) have them
+        i, j = np.indices(shape)
+        bias = -np.abs(i - j) * draw.choice([0.01, 0.5, 8.0])
+    if kind.bias == "numbers for a mask":
+        bias[shut] = draw.choice([-1e4, -1e9, -1e30])
+    return bias
+
+
+def _by_distance(draw, kind):
+    if kind.distance == "none":
+        return None
+    reach = 2 if kind.distance == "strong" else int(kind.distance)
+    return draw.standard_normal((kind.n_q, 2 * reach + 1)) * (60 if kind.distance == "strong" else 1)
+
+
+@contextmanager
+def tiled(rows=None, wide=None, power=None) -> Iterator[None]:
+    """Work by tiles of so many rows and keys, which makes small problems have many, and with this exponential."""
+    with pytest.MonkeyPatch.context() as patch:
+        if rows is not None:
+            patch.setattr(streams, "TILE", rows * wide * 8)
+            patch.setattr(streams, "WIDE", wide)
+            patch.setattr(streams, "WHOLE", 1)
+            patch.setattr(streams, "MOST_ROWS", rows)
+            patch.setattr(streams, "FEWEST_ROWS", 1)
+            patch.setattr(fast, "SMALL", 0)
+            patch.setattr(fast, "PAYS", 0)
+        if power is not None:
+            patch.setattr(tiles, "quickest", lambda itemsize: POWERS[power])
+        yield
+
+
+def compared(problem, k=3, blocks=(2, 3), threads=1):
+    """Yield (what, error as a share of the tolerance) for every way to solve the problem."""
+    Q, K, V, scale, mask, bias, by_distance = problem
+    added, allowed = problem.added, problem.allowed
+    with np.errstate(all="ignore"):
+        core = attention_steps(Q, K, V, allowed, added, scale)
+    seen = np.isfinite(core.masked_scores)
+    tolerance = TOLERANCE[Q.dtype.name] * max(1.0, float(np.abs(core.masked_scores[seen]).max(initial=0)))
+
+    def share(ours, theirs):
+        assert ours.shape == theirs.shape and ours.dtype == Q.dtype
+        return float(np.abs(ours - theirs).max()) / tolerance
+
+    weights, output = attend(Q, K, V, allowed, added, scale, threads=threads)
+    yield "attend: weights", share(weights, core.weights)
+    yield "attend: output", share(output, core.output)
+    alone = attend(Q, K, V, allowed, added, scale, return_weights=False, threads=threads)[1]
+    yield "attend: output alone", share(alone, core.output)
+    links, output = strongest_links(Q, K, V, k, allowed, added, scale, threads)
+    yield "strongest_links: output", share(output, core.output)
+    yield "strongest_links: weights", share(*_linked(links, core.weights, seen, k))
+    check_order(links, Q, K, scale, added, seen)
+    if added is None and (done := fast.small(Q, K, V, scale, allowed)):
+        yield "small: weights", share(done[0], core.weights)
+        yield "small: output", share(done[1], core.output)
+    if not problem.is_fast:
+        return
+    head = fast.tiled(Q, K, scale, mask, bias, by_distance)
+    weights, output = fast.attended([head], [V], threads)
+    yield "attended: weights", share(weights[0], core.weights)
+    yield "attended: output", share(output[0], core.output)
+    assert not weights[0][~seen].any(), "a masked cell is 0 and nothing else"
+    yield "output", share(fast.output([head], [V], threads)[0], core.output)
+    found = fast.survey(head, V, k, blocks, True, threads)
+    yield "survey: output", share(found.output, core.output)
+    yield "survey: weights", share(*_linked(found, core.weights, seen, k))
+    check_order(found, Q, K, scale, added, seen)
+    bits = entropy(core.weights.astype(np.float64))
+    yield "survey: entropy", float(np.abs(found.entropy - bits).max()) / tolerance / max(1, bits.max())
+    sums, counts = _map(core.weights, seen, *(blocks or (1, 1)))
+    yield "survey: sums", float(np.abs(found.sums - sums).max()) / tolerance / len(Q)
+    if blocks:
+        np.testing.assert_array_equal(found.counts, counts)
+        np.testing.assert_array_equal(found.allowed, seen.sum(axis=1))
+    rows = range(len(Q) // 3, len(Q) - len(Q) // 4)
+    weights, output = fast.attended([head], [V], threads, rows=rows)
+    yield "attended: weights of some rows", share(weights[0], core.weights[rows.start : rows.stop])
+    yield "attended: output of some rows", share(output[0], core.output[rows.start : rows.stop])
+
+
+def _linked(links, weights, seen, k):
+    """Return the weights of links, and what they are in the matrix."""
+    assert links.keys.shape == links.weights.shape == (len(weights), min(k, weights.shape[1]))
+    assert ((links.keys >= 0).sum(axis=1) == np.minimum(links.keys.shape[1], seen.sum(axis=1))).all()
+    assert (np.diff(links.weights, axis=1) <= 0).all(), "strongest first"
+    found = np.take_along_axis(weights, np.maximum(links.keys, 0), axis=1)
+    return links.weights, np.where(links.keys < 0, 0, found).astype(weights.dtype)
+
+
+def check_order(links, Q, K, scale, added, seen):
+    """Check that no stronger link was left out, and that of keys that are the same the lower one comes first."""
+    rows = slice(None, None, -(-len(Q) // CHECKED))
+    linked, seen, added = links.keys[rows], seen[rows], None if added is None else added[rows]
+    # Pair by pair, without BLAS: keys that are the same get the same bits.
+    scores = np.einsum("id,jd->ij", Q[rows].astype(np.float64), K.astype(np.float64)) * scale
+    scores = np.where(seen, scores if added is None else scores + added, -np.inf)
+    least = np.abs(np.where(seen, scores, 0)).max()
+    near = TIES * np.finfo(Q.dtype).eps * (100 + 2 * least)
+    for keys, row in zip(linked, scores, strict=True):
+        keys = keys[keys >= 0]
+        assert len(set(keys)) == len(keys)
+        counts = np.maximum(row, row.max() - 80)  # below, weights are all the same 0 in float32
+        best = np.sort(counts)[::-1][: len(keys)]
+        assert (np.abs(counts[keys] - best) <= near).all(), "a link that is stronger was left out"
+        for place, key in enumerate(keys):
+            same = np.flatnonzero(row[:key] == row[key])
+            assert np.isin(same, keys[:place]).all(), "of two that tie the lower key comes first"
+
+
+def _map(weights, seen, rows, columns):
+    """Return the sums of weights, and how many links are allowed, in each block of a map, cell by cell."""
+    sums, counts = np.zeros((rows, columns)), np.zeros((rows, columns))
+    n_q, n_k = weights.shape
+    i, j = np.indices(weights.shape)
+    np.add.at(sums, (i * rows // n_q, j * columns // n_k), weights)
+    np.add.at(counts, (i * rows // n_q, j * columns // n_k), seen)
+    return sums, counts

@@ -1,0 +1,593 @@
+"""The fast ways of attention: the readable core's results, whatever the tiles, the threads and the exponential.
+
+Most cases are small and worked on by tiny tiles, so that each has many borders; some have the real ones.
+"""
+
+import math
+import signal
+import threading
+import time
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import threadpoolctl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attn_cli import attend, attention, fast, pool, tiles
+from attn_cli.attention import attention_steps, strongest, strongest_links
+from attn_cli.errors import InputError
+from attn_cli.masks import named
+from attn_cli.model import Position
+from tests.problems import (
+    BIASES,
+    DISTANCES,
+    DTYPES,
+    PADDINGS,
+    POWERS,
+    RULES,
+    SCORES,
+    TOLERANCE,
+    Kind,
+    check_order,
+    compared,
+    made,
+    tiled,
+)
+
+laws = settings(max_examples=150, deadline=None, derandomize=True)
+few = settings(max_examples=40, deadline=None, derandomize=True)
+inf, nan = math.inf, math.nan
+lengths = st.integers(1, 13)
+KINDS = st.builds(
+    Kind,
+    lengths,
+    lengths,
+    st.sampled_from([1, 2, 3, 8, 65]),
+    st.integers(1, 5),
+    st.sampled_from(DTYPES),
+    st.sampled_from(SCORES),
+    st.sampled_from(RULES),
+    st.sampled_from(PADDINGS),
+    st.sampled_from(BIASES),
+    st.sampled_from(DISTANCES),
+    st.integers(0, 2**32 - 1),
+)
+TILINGS = st.tuples(st.integers(1, 5), st.integers(1, 6), st.sampled_from(list(POWERS)))
+
+
+def some(*shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def within(problem, **options):
+    """Check that every way to solve the problem keeps the tolerance."""
+    shares = dict(compared(problem, **options))
+    assert shares and max(shares.values()) <= 1, shares
+
+
+def ways(Q, K, V, mask=None, bias=None, **options):
+    """The outputs of attend, of attend without weights, and of strongest_links; the first with its weights."""
+    weights, output = attend(Q, K, V, mask, bias, **options)
+    alone = attend(Q, K, V, mask, bias, return_weights=False, **options)[1]
+    links, third = strongest_links(Q, K, V, 3, mask, bias, **options)
+    return weights, links, (output, alone, third)
+
+
+# The core's results
+
+
+@laws
+@given(KINDS, TILINGS, st.integers(1, 9), st.none() | st.tuples(st.integers(1, 15), st.integers(1, 15)))
+def test_every_way_gives_the_readable_cores_results_whatever_the_tiles(kind, tiling, k, blocks):
+    with tiled(*tiling):
+        within(made(kind), k=k, blocks=blocks)
+
+
+@few
+@given(KINDS)
+def test_small_work_is_done_without_tiles_to_the_same_results(kind):
+    within(made(kind))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [  # n_q, n_k: past SMALL and never a multiple of a tile
+        ((300, 200), {}),
+        ((300, 700), {"rule": "causal", "distance": "9"}),
+        ((700, 300), {"rule": "causal-bottom-right", "scores": "words"}),
+        ((400, 613), {"rule": "window:2", "padding": "right", "scores": "words", "distance": "3"}),
+        ((500, 513), {"rule": "array", "bias": "shut", "scores": "outlier"}),
+        ((513, 511), {"padding": "left", "scores": "huge"}),
+        ((260, 520), {"bias": "low", "scores": "opposite"}),
+        ((270, 600), {"scores": "one word", "distance": "9"}),
+        ((1, 20_000), {"scores": "words"}),
+        ((3, 9_000), {"bias": "slopes"}),
+        ((20_000, 1), {"rule": "causal"}),
+        ((9_000, 2), {"scores": "sharp"}),
+    ],
+    ids=str,
+)
+def test_tiles_of_the_real_size_give_the_readable_cores_results(shape, kind, dtype):
+    within(made(Kind(*shape, 20, 3, dtype, **kind)), k=4, blocks=(7, 9))
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d_k", [1, 64, 300, 2000])
+def test_long_vectors_lose_no_digits_to_the_bound(d_k, dtype, power):
+    with tiled(power=power):
+        within(made(Kind(5000, 4, d_k, 8, dtype)))
+
+
+@few
+@given(KINDS, TILINGS, st.sampled_from([2, 3]))
+def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
+    problem = made(kind)
+    if not problem.is_fast:
+        return
+    Q, K, V, scale, mask, bias, by_distance = problem
+    with tiled(*tiling):
+        heads = [fast.tiled(Q, K, scale, mask, bias, by_distance)] * 2
+        for way in (fast.attended, fast.output):
+            np.testing.assert_array_equal(way(heads, [V, -V], threads)[0], way(heads, [V, -V], 1)[0])
+        found, alone = (fast.survey(heads[0], V, 3, (3, 2), True, n) for n in (threads, 1))
+        for ours, theirs in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_threads_of_the_real_size_give_the_same_bits(mask):
+    Q, K, V = some(2, 900, 16, dtype=np.float32), some(2, 777, 16, seed=1, dtype=np.float32), some(777, 5)
+    one, three = (attend(Q, K, V.astype(np.float32), mask, threads=n) for n in (1, 3))
+    for ours, theirs in zip(one, three, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@few
+@given(
+    st.sampled_from([(), (1,), (3,), (2, 3)]),
+    st.sampled_from([(), (1,), (3,), (2, 1)]),
+    st.sampled_from(["none", "one", "each"]),
+    st.sampled_from(["none", "one", "each"]),
+    st.sampled_from(DTYPES),
+    st.integers(0, 99),
+)
+def test_heads_know_nothing_of_each_other_and_share_what_is_given_once(
+    axes, others, masks, biases, dtype, seed
+):
+    draw = np.random.default_rng(seed)
+    lead = np.broadcast_shapes(axes, others)
+    Q, K, V = (
+        draw.standard_normal(shape).astype(dtype) for shape in ((*axes, 7, 3), (*others, 5, 3), (5, 2))
+    )
+    mask = {"none": None, "one": draw.random((7, 5)) < 0.7, "each": draw.random((*lead, 7, 5)) < 0.7}[masks]
+    bias = {"none": None, "one": some(5, dtype=dtype), "each": some(*lead, 7, 5, dtype=dtype)}[biases]
+    with tiled(2, 2):
+        weights, output = attend(Q, K, V, mask, bias)
+        alone = attend(Q, K, V, mask, bias, return_weights=False)[1]
+    assert weights.shape == (*lead, 7, 5) and output.shape == alone.shape == (*lead, 7, 2)
+    full = [np.broadcast_to(M, (*lead, *M.shape[-2:])) for M in (Q, K)]
+    for at in np.ndindex(*lead):
+        allowed = mask[at] if masks == "each" else mask
+        added = None if bias is None else np.broadcast_to(bias, (*lead, 7, 5))[at]
+        core = attention_steps(full[0][at], full[1][at], V, allowed, added, 1 / math.sqrt(3))
+        for ours, theirs in ((weights, core.weights), (output, core.output), (alone, core.output)):
+            np.testing.assert_allclose(ours[at], theirs, rtol=0, atol=10 * TOLERANCE[dtype])
+
+
+# Types
+
+
+@pytest.mark.parametrize("n", [5, 200])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble"])
+def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
+    Q, bias = some(n, 4).astype(dtype), some(n, n).astype(dtype)
+    for scale in (None, np.float64(0.5), np.float64(1) / np.sqrt(np.int64(4))):
+        weights, links, outputs = ways(Q, Q, Q, "causal", bias, scale=scale)
+        for M in (weights, links.weights, *outputs):
+            assert M.dtype == dtype
+    head = attention_steps(Q, Q, Q, np.tri(n, dtype=bool), bias, 0.5)
+    np.testing.assert_allclose(attend(Q, Q, Q, "causal", bias, 0.5)[0], head.weights, rtol=0, atol=1e-5)
+
+
+def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
+    Q, V = some(200, 8, dtype=np.float32), some(200, 3, dtype=np.float32)
+    head = fast.tiled(Q, Q, np.float64(0.3), None, None, some(200, 7))
+    weights, output = fast.attended([head], [V])
+    found = fast.survey(head, V, 3)
+    for M in (weights, output, fast.output([head], [V]), found.weights, found.output):
+        assert M.dtype == np.float32
+
+
+@pytest.mark.parametrize("n", [5, 200])
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool"])
+def test_whole_numbers_become_float64(n, dtype):
+    Q = (np.arange(4 * n).reshape(n, 4) % 3).astype(dtype)
+    for ours, theirs in zip(attend(Q, Q, Q), attend(*[Q.astype(float)] * 3), strict=True):
+        assert ours.dtype == np.float64
+        np.testing.assert_array_equal(ours, theirs)
+
+
+LAYOUTS = {
+    "a transpose": lambda M: np.ascontiguousarray(M.T).T,
+    "rows from the end": lambda M: M[::-1].copy()[::-1],
+    "every second column": lambda M: np.repeat(M, 2, axis=-1)[:, ::2],
+    "columns from the end": lambda M: M[:, ::-1].copy()[:, ::-1],
+    "the other byte order": lambda M: M.astype(M.dtype.newbyteorder()),
+    "a subclass": lambda M: M.view(type("Mine", (np.ndarray,), {})),
+    "lists": lambda M: M.tolist(),
+}
+
+
+def read_only(M):
+    M = M.copy()
+    M.setflags(write=False)
+    return M
+
+
+@pytest.mark.parametrize("n", [6, 150])
+@pytest.mark.parametrize("layout", [*LAYOUTS, "read only", "np.matrix"])
+def test_how_an_array_lies_in_memory_does_not_matter(n, layout):
+    given = [some(n, 4), some(n + 1, 4, seed=1), some(n + 1, 3, seed=2)]
+    bias = some(n, n + 1, seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)  # np.matrix is on its way out, but about
+        lay = {"read only": read_only, "np.matrix": np.matrix}.get(layout) or LAYOUTS[layout]
+        laid, also = [lay(M) for M in given], lay(bias)
+    allowed = some(n, n + 1, seed=4) > -1
+    for masks in ({}, {"mask": allowed, "bias": bias}):
+        hidden = {"mask": np.asfortranarray(allowed), "bias": also} if masks else {}
+        weights, links, outputs = ways(*given, **masks)
+        ours = ways(*laid, **hidden)
+        assert type(ours[0]) is np.ndarray
+        np.testing.assert_allclose(ours[0], weights, rtol=0, atol=1e-13)
+        np.testing.assert_array_equal(ours[1].keys, links.keys)
+        np.testing.assert_allclose(ours[2], outputs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [6, 150])
+def test_one_row_that_stands_for_all_is_as_good_as_its_copies(n):
+    row, V = some(1, 4), some(n, 2)
+    stretched = np.broadcast_to(row, (n, 4))
+    allowed = np.broadcast_to(np.arange(n) < n // 2, (n, n))
+    weights, links, outputs = ways(stretched, stretched, V, allowed, np.broadcast_to(np.float64(3), (n, n)))
+    np.testing.assert_allclose(weights, np.where(allowed, 1 / (n // 2), 0), rtol=0, atol=1e-15)
+    assert links.keys.tolist() == [[0, 1, 2]] * n
+    np.testing.assert_allclose(
+        outputs, np.broadcast_to(V[: n // 2].mean(axis=0), (3, n, 2)), rtol=0, atol=1e-14
+    )
+
+
+# Corners
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_with_nothing_allowed_are_zeros_and_have_no_links(dtype):
+    n = 300
+    Q, V = some(n, 4, dtype=dtype), some(n, 2, dtype=dtype)
+    shut = np.arange(n) % 3 == 0
+    bias = np.where(shut[:, np.newaxis], -inf, some(n, n))
+    for mask, added in ((~shut[:, np.newaxis] & np.ones((n, n), bool), None), (None, bias)):
+        weights, links, outputs = ways(Q, Q, V, mask, added)
+        assert not weights[shut].any() and (links.keys[shut] == -1).all() and not links.weights[shut].any()
+        np.testing.assert_allclose(weights[~shut].sum(axis=1), 1, rtol=0, atol=1e-5)
+        for output in outputs:
+            assert not output[shut].any() and output[~shut].all()
+    found = fast.survey(fast.tiled(Q, Q, 0.5, None, bias.astype(dtype)), V, 3, (3, 3), True)
+    assert not found.entropy[shut].any()
+
+
+def test_rows_that_vanish_under_the_bound_are_done_again_beside_rows_that_do_not():
+    # Half of the queries look along a key a thousand times longer than the rest, half at right angles to it.
+    Q, K, V = some(300, 4, dtype=np.float32), some(200, 4, seed=1, dtype=np.float32), some(200, 2)
+    K[7] = [1e5, 0, 0, 0]
+    Q[::2, 0] = 0
+    head = fast.tiled(Q, K, 0.5)
+    block = head.block(0, 256)
+    faint = np.exp(-block.shift.astype(float) + 20) * len(K) < tiles.FAINT[4]
+    assert faint.all(), "the bound makes all rows vanish but those that look along the long key"
+    exact = attention_steps(*(M.astype(float) for M in (Q, K)), V, None, None, 0.5)
+    weights, _, outputs = ways(Q, K, V.astype(np.float32), scale=0.5)
+    np.testing.assert_allclose(weights[::2], exact.weights[::2], rtol=0, atol=2e-6)
+    assert (weights[1::2][:, 7] > 0.99).any() and (weights[1::2][:, 7] < 0.01).any()
+    for output in outputs:
+        np.testing.assert_allclose(output[::2], exact.output[::2], rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scale", [1e3, 1e6, 1e12, 1e25, -1e12, 0.0, 1e-30, 1e-46])
+def test_scores_of_any_size_give_weights_that_sum_to_one_and_the_winner_of_the_core(dtype, scale):
+    Q, K, V = (some(200, 8, seed=n, dtype=dtype) for n in range(3))
+    core = attention_steps(Q, K, V, scale=scale)
+    weights, links, outputs = ways(Q, K, V, scale=scale)
+    np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=0, atol=1e-5)
+    winner = core.weights.argmax(axis=1)
+    assert (core.weights.max(axis=1) - weights[np.arange(200), winner] <= 1e-3).all()
+    assert (np.abs(links.weights[:, 0] - core.weights.max(axis=1)) <= 1e-3).all()
+    for output in outputs:
+        np.testing.assert_allclose(output, core.output, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("low", [-1e4, -1e9, -1e30])
+@pytest.mark.parametrize("whole", [False, True])
+def test_large_negative_numbers_mask_as_they_do_in_the_core(dtype, low, whole):
+    Q, V = some(200, 8, dtype=dtype), some(200, 3, seed=1, dtype=dtype)
+    bias = np.where(some(200, 200) > 0, 0, low)
+    if whole:
+        bias[::3] = low
+    core = attention_steps(Q, Q, V, None, bias.astype(dtype), 0.3)
+    weights, _, outputs = ways(Q, Q, V, bias=bias, scale=0.3)
+    rows = slice(1, None, 3) if whole and dtype == "float32" else slice(None)  # 1e9 leaves float32 no digits
+    for ours, theirs in ((weights, core.weights), *((output, core.output) for output in outputs)):
+        assert np.isfinite(ours).all()
+        np.testing.assert_allclose(ours[rows], theirs[rows], rtol=0, atol=1e-5)
+
+
+def test_numbers_that_vanish_raise_nothing_where_numpy_is_told_to_raise():
+    Q = 30 * some(300, 8, dtype=np.float32)
+    bias = np.where(np.tri(300, dtype=bool), 0, -100).astype(np.float32)
+    with np.errstate(all="raise"):
+        for threads in (1, 2):
+            ways(Q, Q, Q, "causal", threads=threads)
+            ways(Q, Q, Q, bias=bias, threads=threads)
+
+
+def test_scores_far_below_are_as_quick_as_others():
+    # Exponentials that are no longer normal numbers took a hundred times as long.
+    n = 700
+    Q = some(n, 8, dtype=np.float32)
+    steps = -0.15 * np.abs(np.subtract.outer(np.arange(n), np.arange(n))).astype(np.float32)
+
+    def best(bias):
+        times = []
+        for _ in range(5):
+            start = time.process_time()
+            attend(Q, Q, Q, bias=bias, threads=1)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    with tiled(power="exp2"):
+        assert best(steps) < 4 * best(np.zeros_like(steps))
+
+
+# Ties
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("by_distance", [False, True])
+@pytest.mark.parametrize("shape", [(300, 700), (257, 1023), (1, 20_000), (700, 65)], ids=str)
+def test_of_words_that_are_repeated_the_first_ones_are_the_strongest_links(shape, by_distance, dtype):
+    kind = Kind(*shape, 50, 2, dtype, "words", rule="none", distance="3" if by_distance else "none")
+    problem = made(kind)
+    Q, K, V, scale, mask, bias, term = problem
+    found = fast.survey(fast.tiled(Q, K, scale, mask, bias, term), V, 9)
+    check_order(found, Q, K, scale, problem.added, np.ones(shape, bool))
+    assert (K[found.keys[:, 1:]] == K[found.keys[:, :-1]]).all(axis=-1).any(), "there are ties"
+
+
+@pytest.mark.parametrize("n", [3, 5, 17, 300])
+@pytest.mark.parametrize("d", [16, 50, 64, 100])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_core_too_lists_repeated_words_in_order_although_blas_adds_them_up_unlike(n, d, dtype):
+    words = some(4, d, dtype=dtype)
+    which = np.random.default_rng(n).integers(0, 4, n)
+    Q, K = some(n, d, seed=1, dtype=dtype), words[which]
+    scores = (Q[:, np.newaxis].astype(float) * words.astype(float)).sum(axis=-1)
+    weights = attention_steps(Q, K, K, scale=1 / math.sqrt(d)).weights
+    for k in (1, 2, n):
+        keys = strongest(weights, k).keys
+        for row, found in zip(scores, keys, strict=True):
+            wanted = sorted(range(n), key=lambda j, row=row: (-row[which[j]], j))[:k]
+            assert found.tolist() == wanted
+
+
+# What must not be seen, and what must be said
+
+
+@pytest.mark.parametrize("hidden", [nan, inf, -inf])
+@pytest.mark.parametrize("mask", ["causal", "array"])
+def test_what_hides_behind_a_mask_is_not_seen_in_large_work(hidden, mask):
+    n = 200
+    Q, K, V, bias = some(n, 4), some(n, 4, seed=1), some(n, 3, seed=2), some(n, n)
+    allowed = np.tri(n, dtype=bool) if mask == "causal" else some(n, n, seed=3) > 0
+    allowed[:, 150:] = False
+    wanted = ways(Q, K, V, allowed, bias)
+    K[160], V[170], bias[:, 180] = hidden, hidden, hidden
+    got = ways(Q, K, V, allowed, bias)
+    np.testing.assert_allclose(got[0], wanted[0], rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(got[1].keys, wanted[1].keys)
+    np.testing.assert_allclose(got[2], wanted[2], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("bad", [nan, inf, -inf])
+@pytest.mark.parametrize("where", ["Q", "K", "V", "bias"])
+@pytest.mark.parametrize("way", ["weights", "output", "links"])
+def test_what_is_not_finite_and_allowed_is_refused_in_the_words_of_the_core(bad, where, way, monkeypatch):
+    monkeypatch.setattr(attention, "BLOCK_CELLS", 1000)  # so that the rows come in many blocks
+    n = 150
+    given = {"Q": some(n, 4), "K": some(n, 4, seed=1), "V": some(n, 3, seed=2), "bias": some(n, n)}
+    given[where][120, 2] = bad
+    if where == "bias" and bad == -inf:
+        return  # that is a mask
+    with pytest.raises(InputError) as core:
+        attention_steps(**given, scale=0.5)
+    with pytest.raises(InputError) as refused:
+        if way == "links":
+            strongest_links(**given, k=2, scale=0.5)
+        else:
+            attend(**given, scale=0.5, return_weights=way == "weights")
+    assert refused.value.message == core.value.message
+    assert ("key 120" if where in "KV" else "query 120") in refused.value.message
+
+
+@pytest.mark.parametrize("scale", [nan, inf, -inf, 1e40, 1e300])
+def test_a_scale_with_which_no_score_is_finite_is_refused(scale):
+    Q = some(200, 4, dtype=np.float32)
+    for way in ({}, {"return_weights": False}):
+        with pytest.raises(InputError, match="query 0 and key 0"):
+            attend(Q, Q, Q, scale=scale, **way)
+    with pytest.raises(InputError, match="query 0 and key 0"):
+        strongest_links(Q, Q, Q, 2, scale=scale)
+
+
+@pytest.mark.parametrize("n", [4, 200])
+def test_a_mask_with_more_axes_than_there_are_heads_is_refused(n):
+    with pytest.raises(InputError, match=rf"mask has shape \(3, {n}, {n}\)"):
+        attend(*[some(n, 2)] * 3, np.ones((3, n, n), bool))
+
+
+@pytest.mark.parametrize("n", [4, 200])
+def test_no_threads_are_refused(n):
+    for threads in (0, -1):
+        with pytest.raises(InputError, match="threads"):
+            attend(*[some(n, 2)] * 3, threads=threads)
+        with pytest.raises(InputError, match="threads"):
+            strongest_links(*[some(n, 2)] * 3, 1, threads=threads)
+
+
+# Distance
+
+
+@pytest.mark.parametrize("shape", [(30, 30), (200, 150)])
+def test_a_learned_position_term_is_the_matrix_that_it_stands_for(shape):
+    (n_q, n_k), reach = shape, 4
+    Q, K, V = some(n_q, 6), some(n_k, 6, seed=1), some(n_k, 2, seed=2)
+    term = Position(some(2 * reach + 1, 6, seed=3), some(2 * reach + 1, seed=4))
+    core = attention_steps(Q, K, V, None, term.scores(Q, np.arange(n_q), n_k, 0.7), 0.4)
+    head = fast.tiled(Q, K, 0.4, by_distance=(Q @ term.R.T + term.b) * 0.7)
+    with tiled(7, 5):
+        weights, output = fast.attended([head], [V])
+        found = fast.survey(head, V, 3)
+    np.testing.assert_allclose(weights[0], core.weights, rtol=0, atol=1e-13)
+    for ours in (output[0], fast.output([head], [V])[0], found.output):
+        np.testing.assert_allclose(ours, core.output, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(found.keys, strongest(core.weights, 3).keys)
+
+
+# Memory
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "window:9"])
+@pytest.mark.parametrize("by_distance", [False, True])
+def test_output_and_survey_never_hold_an_array_of_queries_by_keys(mask, by_distance):
+    n = 3000
+    Q = some(n, 8, dtype=np.float32)
+    head = fast.tiled(Q, Q, 0.3, named(mask or "none", n, n), None, some(n, 9) if by_distance else None)
+    tracemalloc.start()
+    try:
+        fast.output([head], [Q], threads=1)
+        fast.survey(head, Q, 5, (20, 20), True, threads=1)
+        attend(Q, Q, Q, mask, return_weights=False, threads=1)
+        strongest_links(Q, Q, Q, 5, mask, threads=1)
+        assert tracemalloc.get_traced_memory()[1] < n * n * Q.itemsize / 6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_text_that_grows_word_by_word_leaves_nothing_behind():
+    Q, K, V = some(1, 2), some(3000, 2), some(3000, 1)
+    attend(Q, K, V)
+    tracemalloc.start()
+    try:
+        for n in range(1, 3000, 2):
+            attend(Q, K[:n], V[:n])
+        assert tracemalloc.get_traced_memory()[0] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+# Threads
+
+
+def blas():
+    libraries = threadpoolctl.threadpool_info()
+    return [one["num_threads"] for one in libraries if one["user_api"] == "blas"]
+
+
+@pytest.fixture
+def two_of_blas(monkeypatch):
+    """BLAS with as many threads as it has when nobody says anything, two where that can be."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with threadpoolctl.threadpool_limits(2):
+        yield
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_each_task_is_done_once_with_one_thread_of_blas_and_then_as_before(threads, two_of_blas):
+    before, done, seen, reports = blas(), [], set(), []
+
+    def worker():
+        seen.update(blas())
+        return done.append
+
+    pool.run(range(50), worker, threads, reports.append)
+    assert sorted(done) == list(range(50)) and seen == {1} and blas() == before
+    assert reports == sorted(reports) and all(0 < part <= 1 for part in reports)
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+@pytest.mark.parametrize("when", ["while making ready", "at a task"])
+def test_an_error_in_any_thread_ends_the_work_and_is_raised(where, when, two_of_blas):
+    before, done, main = blas(), [], threading.main_thread()
+
+    def fail():
+        if (threading.current_thread() is main) == (where == "here"):
+            raise ZeroDivisionError
+
+    def worker():
+        if when == "while making ready":
+            fail()
+
+        def do(task):
+            fail()
+            time.sleep(0.001)
+            done.append(task)
+
+        return do
+
+    with pytest.raises(ZeroDivisionError):
+        pool.run(range(2000), worker, 2)
+    assert len(done) < 1000 and blas() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_ends_the_work(threads, two_of_blas):
+    before, reports = blas(), []
+    Q = some(2000, 4)
+
+    def report(part):
+        reports.append(part)
+        signal.raise_signal(signal.SIGINT)
+
+    with tiled(4, 16), pytest.raises(KeyboardInterrupt):
+        fast.output([fast.tiled(Q, Q, 0.5)], [Q], threads, report)
+    assert len(reports) == 1 and blas() == before
+    assert threading.active_count() == 1 or not any("ThreadPool" in t.name for t in threading.enumerate())
+
+
+def test_two_who_work_at_once_leave_blas_as_it_was(monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    before, inside, seen = blas(), threading.Event(), []
+
+    def slow():
+        inside.set()
+        time.sleep(0.05)
+        return lambda task: seen.extend(blas())
+
+    other = threading.Thread(target=pool.run, args=(range(3), slow, 2))
+    other.start()
+    assert inside.wait(10)
+    pool.run(range(3), lambda: lambda task: seen.extend(blas()), 2)
+    other.join()
+    assert set(seen) <= {1} and blas() == before
+
+
+def test_a_report_may_itself_attend(two_of_blas):
+    Q, within = some(200, 4), []
+    fast.output([fast.tiled(Q, Q, 0.5)], [Q], 2, lambda part: within.append(attend(Q, Q, Q, "causal")))
+    assert within
