@@ -216,7 +216,7 @@ def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) ->
         if k:
             if hidden is not None:
                 np.copyto(scores, LOWEST, where=hidden)
-            _keep_strongest(scores, low, found, block.shift)
+            _keep_strongest(scores, low, found, block.blur)
         block.power(scores, exps, hidden)
         np.matmul(exps, V[low:high], out=room.part[:rows])
         output += room.part[:rows]
@@ -238,16 +238,15 @@ def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, f
     found.counts[:, columns] += which.sum(axis=0) if hidden is None else ~hidden @ which
 
 
-def _keep_strongest(scores: Array, low: int, found: Found, shift: Array) -> None:
+def _keep_strongest(scores: Array, low: int, found: Found, blur: Array) -> None:
     """Put those of a tile's scores among each row's strongest that are stronger; on a tie the earlier key stays.
 
-    BLAS adds up in other orders here and there in a product, so keys that are the same come out unlike by some last
-    bits. What is that close is a tie.
+    Keys that are the same come out unlike by some last bits, as `blur` (rows,) tells. What is that close is a tie.
     """
     best = scores[np.arange(len(scores)), scores.argmax(axis=1)]  # quicker than max
     rows = np.flatnonzero(best > found.scores[:, -1])
     best, left = best[rows], scores[rows]
-    close = TIED * np.finfo(scores.dtype).eps * (1 + np.abs(best) + np.abs(shift[rows]))
+    close = TIED * np.finfo(scores.dtype).eps * (np.abs(best) + blur[rows])
     for _ in range(found.scores.shape[1]):
         more = best > found.scores[rows, -1] + close
         if not more.all():

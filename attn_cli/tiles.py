@@ -49,9 +49,13 @@ def quickest(itemsize: int) -> Power:
     """Return exp, or exp2 where this process runs it clearly quicker, for numbers of so many bytes.
 
     Which kernels NumPy has for a processor does not tell: on one machine the same exp2 ran, from one process to the
-    next, at 4 numbers a nanosecond or at 1.3, with exp at 2.5. A race of 50 microseconds tells.
+    next, at 4 numbers a nanosecond or at 1.3, with exp at 2.5. A race of 50 microseconds tells. In float64 neither
+    was ever quicker: there it is exp, and a command gives the same digits each time that it is run.
     """
-    x = np.linspace(-20, 0, SAMPLE).astype(np.float32 if itemsize == 4 else np.float64)
+    natural = Power(np.exp, 1.0)
+    if itemsize == 8:
+        return natural
+    x = np.linspace(-20, 0, SAMPLE, dtype=np.float32)
     room = np.empty_like(x)
 
     def best(power: np.ufunc) -> float:
@@ -62,7 +66,6 @@ def quickest(itemsize: int) -> Power:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    natural = Power(np.exp, 1.0)
     return Power(np.exp2, math.log2(math.e)) if best(np.exp2) * QUICKER < best(np.exp) else natural
 
 
@@ -124,8 +127,8 @@ class Block:
         q = tiles.Q[start:stop]
         self.q = np.empty((len(q), q.shape[1] + 1), q.dtype)
         np.multiply(q, tiles.factor, out=self.q[:, :-1])
-        highest = np.sqrt(np.einsum("ij,ij->i", q, q)) * tiles.longest
-        lowest = -highest
+        self.length = np.sqrt(np.einsum("ij,ij->i", q, q)) * tiles.longest
+        highest, lowest = self.length.copy(), -self.length
         bias, by_distance = tiles.bias, tiles.by_distance
         self.by_distance = None if by_distance is None else by_distance[start:stop] * tiles.unit
         if self.by_distance is not None:
@@ -133,11 +136,21 @@ class Block:
             lowest += self.by_distance.min(axis=1)
         if bias is not None:
             highest += np.maximum(bias[start:stop].max(axis=1), LOWEST) * tiles.unit
-        self.shift = highest - np.clip(highest, 0, ROOM[q.dtype.itemsize])
+        self.shift = highest - np.clip(highest, 0, ROOM[q.dtype.itemsize] * tiles.unit)
         self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize] * tiles.unit)
         self.is_deep = bias is not None or bool((lowest - self.shift).min() < self.deepest)
         self.side: int | None = None  # for which side the last column of q is set
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
+
+    @property
+    def blur(self) -> Array:
+        """How many last bits of 1 the rows' scores of equal keys may differ by, beside those of their own size.
+
+        BLAS adds up in other orders here and there in a product. What is added up grows, where it goes up and down,
+        to about the length over the square root of how many numbers there are.
+        """
+        blur: Array = np.abs(self.shift) + 2 / math.sqrt(self.q.shape[1]) * self.length
+        return blur
 
     def pieces(self, width: int | None = None) -> Iterator[Piece]:
         """Yield the keys that these rows may see, in order, at most `width` at a time."""
