@@ -24,7 +24,6 @@ TILE = 1 << 19  # bytes of a tile of scores
 WIDE = 512  # keys in it
 WHOLE = 1 << 21  # bytes of a block of whole rows
 MOST_ROWS, FEWEST_ROWS = 256, 64
-TIED = 8  # scores differ by more than so many of their last bits, or they are ties
 Task = tuple[int, int]  # a head, and where a block of its rows starts
 
 
@@ -216,7 +215,7 @@ def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) ->
         if k:
             if hidden is not None:
                 np.copyto(scores, LOWEST, where=hidden)
-            _keep_strongest(scores, low, found, block.blur)
+            _keep_strongest(scores, low, found, block)
         block.power(scores, exps, hidden)
         np.matmul(exps, V[low:high], out=room.part[:rows])
         output += room.part[:rows]
@@ -238,16 +237,17 @@ def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, f
     found.counts[:, columns] += which.sum(axis=0) if hidden is None else ~hidden @ which
 
 
-def _keep_strongest(scores: Array, low: int, found: Found, blur: Array) -> None:
+def _keep_strongest(scores: Array, low: int, found: Found, block: Block) -> None:
     """Put those of a tile's scores among each row's strongest that are stronger; on a tie the earlier key stays.
 
-    Keys that are the same come out unlike by some last bits, as `blur` (rows,) tells. What is that close is a tie.
+    Scores tie that lie no further apart than those of keys that are the same may.
     """
-    best = scores[np.arange(len(scores)), scores.argmax(axis=1)]  # quicker than max
-    rows = np.flatnonzero(best > found.scores[:, -1])
-    best, left = best[rows], scores[rows]
-    close = TIED * np.finfo(scores.dtype).eps * (np.abs(best) + blur[rows])
+    places = scores.argmax(axis=1)
+    rows = np.flatnonzero(scores[np.arange(len(scores)), places] > found.scores[:, -1])
+    places, left = places[rows], scores[rows]
     for _ in range(found.scores.shape[1]):
+        best = left[np.arange(len(rows)), places]
+        close = block.blur(rows, low + places, best)
         more = best > found.scores[rows, -1] + close
         if not more.all():
             rows, best, left, close = rows[more], best[more], left[more], close[more]
@@ -257,7 +257,7 @@ def _keep_strongest(scores: Array, low: int, found: Found, blur: Array) -> None:
         places = (left >= (best - close)[:, np.newaxis]).argmax(axis=1)
         _insert(found, rows, low + places, left[at, places], close)
         left[at, places] = LOWEST
-        best = left[at, left.argmax(axis=1)]
+        places = left.argmax(axis=1)
 
 
 def _insert(found: Found, rows: Ints, keys: Ints, scores: Array, close: Array) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from attn_cli.masks import Mask
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.arrays import Array, Bools, Ints
 
 LOWEST = -1e30  # the score of what is masked, while strongest links are looked for
 QUICKER = 1.25  # so much quicker exp2 must be than exp to be taken
@@ -29,6 +29,7 @@ QUICKER = 1.25  # so much quicker exp2 must be than exp to be taken
 FAINT = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is done again
 ROOM = {4: 40.0, 8: 300.0}  # e to this, times a value, times as many keys as there are, is still finite
 DEEPEST = {4: -87.0, 8: -708.0}  # e to less is no normal number, and takes a hundred times as long
+LAST_BITS = 8  # that a score may lose
 SAMPLE, ROUNDS = 4096, 5
 
 
@@ -96,7 +97,8 @@ class Tiles:
         self.power = quickest(Q.dtype.itemsize)
         self.factor = Q.dtype.type(scale * self.power.unit)
         self.unit = Q.dtype.type(self.power.unit)
-        self.longest = np.sqrt(np.einsum("ij,ij->i", K, K).max()) * abs(self.factor)
+        self.lengths = np.sqrt(np.einsum("ij,ij->i", K, K)) * abs(self.factor)  # of the scaled keys
+        self.longest = self.lengths.max()
 
     @property
     def keys(self) -> Array:
@@ -127,8 +129,9 @@ class Block:
         q = tiles.Q[start:stop]
         self.q = np.empty((len(q), q.shape[1] + 1), q.dtype)
         np.multiply(q, tiles.factor, out=self.q[:, :-1])
-        self.length = np.sqrt(np.einsum("ij,ij->i", q, q)) * tiles.longest
-        highest, lowest = self.length.copy(), -self.length
+        self.length = np.sqrt(np.einsum("ij,ij->i", q, q))
+        highest = self.length * tiles.longest
+        lowest = -highest
         bias, by_distance = tiles.bias, tiles.by_distance
         self.by_distance = None if by_distance is None else by_distance[start:stop] * tiles.unit
         if self.by_distance is not None:
@@ -142,14 +145,15 @@ class Block:
         self.side: int | None = None  # for which side the last column of q is set
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 
-    @property
-    def blur(self) -> Array:
-        """How many last bits of 1 the rows' scores of equal keys may differ by, beside those of their own size.
+    def blur(self, rows: Ints, keys: Ints, scores: Array) -> Array:
+        """Return how far these scores, of one key a row, may lie from those of keys that are the same.
 
-        BLAS adds up in other orders here and there in a product. What is added up grows, where it goes up and down,
-        to about the length over the square root of how many numbers there are.
+        BLAS adds up in other orders here and there in a product, and loses last bits of what it has added up so far.
+        Where that goes up and down, it goes to about both lengths over the square root of how many numbers there are.
         """
-        blur: Array = np.abs(self.shift) + 2 / math.sqrt(self.q.shape[1]) * self.length
+        on_the_way = self.length[rows] * self.tiles.lengths[keys] * (2 / math.sqrt(self.q.shape[1]))
+        size = np.abs(scores) + np.abs(self.shift[rows]) + on_the_way
+        blur: Array = LAST_BITS * np.finfo(scores.dtype).eps * size
         return blur
 
     def pieces(self, width: int | None = None) -> Iterator[Piece]:

@@ -255,10 +255,8 @@ def check_order(links, Q, K, scale, added, seen):
 
 
 def _map(weights, seen, rows, columns):
-    """Return the sums of weights, and how many links are allowed, in each block of a map, cell by cell."""
-    sums, counts = np.zeros((rows, columns)), np.zeros((rows, columns))
+    """Return the sums of weights, and how many links are allowed, in each block of a map."""
     n_q, n_k = weights.shape
-    i, j = np.indices(weights.shape)
-    np.add.at(sums, (i * rows // n_q, j * columns // n_k), weights)
-    np.add.at(counts, (i * rows // n_q, j * columns // n_k), seen)
-    return sums, counts
+    above = np.arange(n_q) * rows // n_q == np.arange(rows)[:, np.newaxis]
+    beside = (np.arange(n_k) * columns // n_k)[:, np.newaxis] == np.arange(columns)
+    return above @ weights.astype(np.float64) @ beside, above.astype(float) @ seen @ beside
