@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from attn_cli.attention import attend as attend
+    from attn_cli.attention import strongest_links as strongest_links
     from attn_cli.errors import AttnError as AttnError
     from attn_cli.pipeline import trace_cross as trace_cross
     from attn_cli.pipeline import trace_masked as trace_masked
@@ -23,6 +24,7 @@ _WHERE = {
     "AttnError": "errors",
     "Settings": "trace",
     "Trace": "trace",
+    "strongest_links": "attention",
     "trace_cross": "pipeline",
     "trace_masked": "pipeline",
     "trace_self": "pipeline",

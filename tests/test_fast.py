@@ -37,8 +37,8 @@ from tests.problems import (
     tiled,
 )
 
-laws = settings(max_examples=150, deadline=None, derandomize=True)
-few = settings(max_examples=40, deadline=None, derandomize=True)
+laws = settings(max_examples=80, deadline=None, derandomize=True)
+few = settings(max_examples=25, deadline=None, derandomize=True)
 inf, nan = math.inf, math.nan
 lengths = st.integers(1, 13)
 KINDS = st.builds(
