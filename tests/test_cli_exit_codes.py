@@ -444,8 +444,8 @@ def test_no_value_of_any_key_of_a_projection_file_is_a_bug(at):
     ]
     values += [["a"], [["a"]], [[None]], [{}], [[{}]], [[[[1]]]]]
     weights = {"W_q": BODY, "W_k": BODY, "W_v": BODY}
-    for key in keys:
-        for value in values:
+    for n, key in enumerate(keys):
+        for value in values[n % 2 :: 2]:  # half of them for each key: all would take long
             own = {"schema": "attn/1", "heads": [weights | {key: value}], "projection": {"layout": "in-out"}}
             for record in (weights | {key: value}, own | ({} if key == "heads" else {key: value})):
                 Path("p.json").write_text(json.dumps(record))

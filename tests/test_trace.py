@@ -542,10 +542,10 @@ def test_links_of_a_query_count_the_rows_that_are_listed():
         (trace_self, changed(heads=2, head="mean", mask="window:3")),
         (trace_masked, changed(heads=3, head="all", query="word500")),
         (trace_masked, LEARNED),
-        (trace_self, dataclasses.replace(LEARNED, head="mean", mask="window:3", score="cosine")),
+        (trace_self, dataclasses.replace(LEARNED, head="next", mask="window:3", score="cosine")),
         (trace_self, dataclasses.replace(LEARNED, head="subject", query="word500", temperature=2)),
     ],
-    ids=["self", "masked top", "mean window", "all query", "learned", "learned mean", "learned query"],
+    ids=["self", "masked top", "mean window", "all query", "learned", "learned cosine", "learned query"],
 )
 def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings):
     part, whole = kind(LONG, settings), kind(LONG, dataclasses.replace(settings, full=True))

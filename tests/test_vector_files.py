@@ -345,7 +345,7 @@ def test_every_damaged_byte_of_an_index_is_noticed_or_harmless(file, own):
     sound = kept.read_bytes()
     wanted = vectors.find(["fox", "filling20000", "filling39999"])
     draw = np.random.default_rng(0)
-    places = [*range(60), *draw.integers(0, len(sound), 150).tolist()]
+    places = [*range(60), *draw.integers(0, len(sound), 60).tolist()]
     for place in places:
         kept.write_bytes(
             sound[:place] + bytes([sound[place] ^ (1 << int(draw.integers(8)))]) + sound[place + 1 :]
