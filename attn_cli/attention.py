@@ -300,7 +300,8 @@ def _by_rows(head: _Head, scale: float, with_weights: bool) -> tuple[Array | Non
     """Return one head's weights, where they are wanted, and its output, as the formula has them."""
     if head.cells <= fast.SMALL and head.bias is None:
         allowed = None if head.mask is None else head.mask.rows(range(len(head.Q)))
-        done = fast.small(head.Q, head.K, head.V, scale, allowed)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            done = fast.small(head.Q, head.K, head.V, scale, allowed)
         if done is not None:
             return done if with_weights else (None, done[1])
     if with_weights:
@@ -398,7 +399,8 @@ def _masks(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[tu
 
 def _fitting_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     *_, n_q, n_k = shape
-    array = np.asarray(bias, dtype=dtype)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is an infinity: -1e300 masks
+        array = np.asarray(bias, dtype=dtype)
     if not _stretches(array.shape, shape):
         raise InputError(f"The bias has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
     return np.broadcast_to(array, shape)

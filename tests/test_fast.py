@@ -390,14 +390,18 @@ def test_the_core_too_lists_repeated_words_in_order_although_blas_adds_them_up_u
 
 
 @pytest.mark.parametrize("hidden", [nan, inf, -inf])
+@pytest.mark.parametrize("n", [20, 200])
 @pytest.mark.parametrize("mask", ["causal", "array"])
-def test_what_hides_behind_a_mask_is_not_seen_in_large_work(hidden, mask):
-    n = 200
-    Q, K, V, bias = some(n, 4), some(n, 4, seed=1), some(n, 3, seed=2), some(n, n)
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_what_hides_behind_a_mask_is_not_seen_and_not_warned_of(hidden, n, mask, with_bias):
+    Q, K, V = some(n, 4), some(n, 4, seed=1), some(n, 3, seed=2)
+    bias = some(n, n) if with_bias else None
     allowed = np.tri(n, dtype=bool) if mask == "causal" else some(n, n, seed=3) > 0
-    allowed[:, 150:] = False
+    allowed[:, -6:] = False
     wanted = ways(Q, K, V, allowed, bias)
-    K[160], V[170], bias[:, 180] = hidden, hidden, hidden
+    K[-4], V[-2] = hidden, hidden
+    if with_bias:
+        bias[:, -3] = hidden
     got = ways(Q, K, V, allowed, bias)
     np.testing.assert_allclose(got[0], wanted[0], rtol=0, atol=1e-14)
     np.testing.assert_array_equal(got[1].keys, wanted[1].keys)
@@ -433,6 +437,15 @@ def test_a_scale_with_which_no_score_is_finite_is_refused(scale):
             attend(Q, Q, Q, scale=scale, **way)
     with pytest.raises(InputError, match="query 0 and key 0"):
         strongest_links(Q, Q, Q, 2, scale=scale)
+
+
+def test_a_bias_that_float32_cannot_hold_masks_where_it_is_low_and_is_refused_where_it_is_high():
+    for n in (4, 200):
+        Q, bias = some(n, 2, dtype=np.float32), np.where(np.tri(n, dtype=bool), 0, -1e300)
+        weights, _ = attend(Q, Q, Q, bias=bias)
+        np.testing.assert_allclose(weights, attend(Q, Q, Q, "causal")[0], rtol=0, atol=1e-6)
+        with pytest.raises(InputError, match="query 0 and key 1"):
+            attend(Q, Q, Q, bias=-bias)
 
 
 @pytest.mark.parametrize("n", [4, 200])
