@@ -41,7 +41,13 @@ def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array
     (n_q, d_k), (n_k, d) = Q.shape, K.shape
     if d != d_k or len(V) != n_k or not 0 < n_q * n_k <= SMALL or not d_k * V.shape[1]:
         return None
-    return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else float(scale))
+    try:
+        return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else float(scale))
+    except (
+        RuntimeWarning,
+        FloatingPointError,
+    ):  # where these are errors; quiet would take as long as the products
+        return None
 
 
 def small(
@@ -92,7 +98,7 @@ def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0)
         return False
     most, farthest = LARGEST[Q.dtype.itemsize], FARTHEST[Q.dtype.itemsize]
     q, k = _largest(Q), _largest(K)
-    if not (_largest(V) < most and max(q, k) * max(1, abs(scale)) < most):  # NaN is not less
+    if not (_largest(V) < most and max(q, k, 1) * max(1, abs(scale)) < most):  # NaN is not less
         return False
     near = q * k * Q.shape[1] * abs(scale) < farthest
     return near and all(_is_sound(term, farthest) for term in terms if term is not None)
@@ -128,7 +134,10 @@ def attended(
     heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None,
     rows: range | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v), of these rows where not all are wanted."""
+    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v), of these rows where not all are wanted.
+
+    Where they are not all, the heads keep what they made room for: more rows will follow.
+    """
     from attn_cli.streams import weigh
 
     one = heads[0]
@@ -137,7 +146,8 @@ def attended(
     make = np.empty if all(head.mask is None for head in heads) else np.zeros
     weights = make(shape, one.Q.dtype)
     output = np.empty((len(heads), len(rows), values[0].shape[1]), one.Q.dtype)
-    weigh(heads, values, weights, output, _threads(threads, math.prod(shape)), report, rows.start)
+    threads = _threads(threads, len(heads) * one.n_q * one.n_k)
+    weigh(heads, values, weights, output, threads, report, rows)
     return weights, output
 
 
@@ -163,6 +173,11 @@ def survey(
 
     wanted = Wanted(k, with_entropy, blocks)
     return surveyed(head, V, wanted, _threads(threads, head.n_q * head.n_k), report)
+
+
+def part_of(report: Report | None, done: int, parts: int) -> Report | None:
+    """Return a report of one of several like parts of a work, after so many that are done."""
+    return None if report is None else lambda part: report((done + part) / parts)
 
 
 def _threads(wanted: int | None, cells: int) -> int:

@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from threading import RLock
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-_LIMITING = RLock()
 Report = Callable[[float], None]
 Task = TypeVar("Task")
 
@@ -72,14 +71,33 @@ def run(
                 waiting.clear()  # an interrupt may come before this thread has begun to work
 
 
+class _Holding:
+    """How many callers work just now, and what gives BLAS back its threads after the last one."""
+
+    def __init__(self) -> None:
+        self.lock, self.callers = Lock(), 0
+        self.give_back: Callable[[], None] = lambda: None
+
+
+_holding = _Holding()
+
+
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as the program sets it, before NumPy is loaded
         yield
         return
-    # One caller at a time: the number is everybody's, and who came second would give back the first one's 1.
-    with _LIMITING, _controller().limit(limits=1, user_api="blas"):
+    with _holding.lock:  # the number is everybody's: the first one sets it, the last one sets it back
+        if not _holding.callers:
+            _holding.give_back = _controller().limit(limits=1, user_api="blas").restore_original_limits
+        _holding.callers += 1
+    try:
         yield
+    finally:
+        with _holding.lock:
+            _holding.callers -= 1
+            if not _holding.callers:
+                _holding.give_back()
 
 
 @cache

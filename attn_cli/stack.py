@@ -76,7 +76,7 @@ class Encoder(NamedTuple):
     ) -> Array:
         """Return what the layer makes of X (n, d): the next layer's input."""
         heads = self.attention.heads
-        shares = [_share_of(report, n, len(heads)) for n in range(len(heads))]
+        shares = [fast.part_of(report, n, len(heads)) for n in range(len(heads))]
         attended = self.attention.joined(
             [_attended(X, head, mask, share, threads) for head, share in zip(heads, shares, strict=True)]
         )
@@ -89,11 +89,6 @@ class Encoder(NamedTuple):
 def taught_weights(head: HeadWeights, X: Array) -> Array:
     """Return the weights (n, n) of a head over X (n, d) as it was taught: scaled dot product, no mask."""
     return np.concatenate([steps.weights for steps in _by_blocks(X, head, None)])
-
-
-def _share_of(report: Report | None, done: int, parts: int) -> Report | None:
-    """Return a report of one of several like parts."""
-    return None if report is None else lambda part: report((done + part) / parts)
 
 
 def _attended(
@@ -165,7 +160,7 @@ class Stack(NamedTuple):
             if self.W_in is not None:
                 X = project(X, self.W_in, self.b_in)
             for done, encoder in enumerate(self.encoders[:layer]):
-                X = encoder.of(X, mask, _share_of(report, done, layer + 1), threads)
+                X = encoder.of(X, mask, fast.part_of(report, done, layer + 1), threads)
         if not np.isfinite(X).all():
             raise InputError(f"{self.name}: what its layers make is more than a number can hold.")
         return X

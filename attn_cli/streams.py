@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 TILE = 1 << 19  # bytes of a tile of scores
 WIDE = 512  # keys in it
 WHOLE = 1 << 21  # bytes of a block of whole rows
-MOST_ROWS, FEWEST_ROWS = 256, 64
+MOST_ROWS, FEWEST_ROWS = 256, 32
 Task = tuple[int, int]  # a head, and where a block of its rows starts
 
 
 def weigh(
     heads: Sequence[Tiles], values: Sequence[Array], weights: Array, output: Array, threads: int,
-    report: Report | None, first: int = 0,
+    report: Report | None, wanted: range,
 ) -> None:  # fmt: skip
     """Fill weights (heads, rows, n_k), zeros where nothing is allowed, and output (heads, rows, d_v).
 
-    The rows are those from `first` on.
+    The rows are those that are `wanted`.
     """
     _, n_q, n_k = weights.shape
     rows = min(MOST_ROWS, max(FEWEST_ROWS, WHOLE // (n_k * weights.itemsize)), n_q)
@@ -45,7 +45,7 @@ def weigh(
         def do(task: Task) -> None:
             head, start = task
             stop = min(start + rows, n_q)
-            block = heads[head].block(first + start, first + stop)
+            block = heads[head].block(wanted.start + start, wanted.start + stop)
             held = weights[head, start:stop]
 
             def fill() -> Array:
@@ -64,7 +64,7 @@ def weigh(
 
         return do
 
-    _run(heads, n_q, rows, worker, threads, report)
+    _run(heads, n_q, rows, worker, threads, report, is_last=wanted.stop == heads[0].n_q)
 
 
 def stream(
@@ -311,7 +311,7 @@ def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
 
 def _run(
     heads: Sequence[Tiles], n_q: int, rows: int, worker: Callable[[], Callable[[Task], None]],
-    threads: int, report: Report | None,
+    threads: int, report: Report | None, is_last: bool = True,
 ) -> None:  # fmt: skip
     """Do all blocks of rows of all heads, one head after the other; each gives back its room after its last block."""
     tasks = [(head, start) for head in range(len(heads)) for start in range(0, n_q, rows)]
@@ -327,7 +327,7 @@ def _run(
             head = task[0]
             with counting:
                 left[head] -= 1
-            if not left[head]:
+            if is_last and not left[head]:
                 heads[head].release()
 
         return do_and_tidy

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attn_cli.surveys import Swept
     from attn_cli.tiles import Tiles
 
-BLOCK = 1 << 22  # weights that are held at once while all heads are gone over by rows
+BLOCK = 1 << 23  # weights that are held at once while all heads are gone over by rows
 
 
 class Work(NamedTuple):
@@ -65,14 +65,14 @@ class Work(NamedTuple):
         found: dict[str, Swept] = {}
         parts = len(self.heads) * (1 + with_mean)
         for done, head in enumerate(self.heads):
-            tell = _share(report, done, parts)
+            tell = fast.part_of(report, done, parts)
             tiles = self.tiles(head)
             if tiles is None:
                 found[head.name] = self._gathered(head.name, k, tell)
             else:
                 found[head.name] = by_tiles(tiles, head.v, k, self.threads, tell)
         if with_mean:
-            tell = _share(report, 1, 2)
+            tell = fast.part_of(report, 1, 2)
             mean = self._gathered("mean", k, tell)
             outputs = [swept.output for swept in found.values() if swept.output is not None]
             alike = len({output.shape for output in outputs}) == 1
@@ -206,8 +206,3 @@ def _bare(
 def _mean_output(heads: list[Head]) -> Array | None:
     outputs = [head.output for head in heads if head.output is not None]
     return np.mean(outputs, axis=0) if len({output.shape for output in outputs}) == 1 else None
-
-
-def _share(report: Report | None, done: int, parts: int) -> Report | None:
-    """Return a report of one part's work, as a share of all parts'."""
-    return None if report is None else lambda part: report((done + part) / parts)
