@@ -336,8 +336,8 @@ def _blocks(head: _Head, scale: float, size: int | None = None) -> Iterator[tupl
 
 
 def _check_threads(threads: int | None) -> None:
-    if threads is not None and threads < 1:
-        raise InputError(f"threads cannot be {threads}.", "Give 1 or more.")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise InputError(f"threads cannot be {threads!r}.", "Give a whole number, 1 or more.")
 
 
 def _matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:

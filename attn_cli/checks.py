@@ -95,7 +95,7 @@ def find_rows(query: str, tokens: Sequence[str]) -> tuple[int, ...]:
     import difflib  # only for help with a mistake
 
     shown = visible(query[:60])
-    near = difflib.get_close_matches(query, tokens[:2000], 1)
+    near = [] if query.isdigit() else difflib.get_close_matches(query, tokens[:2000], 1)
     meant = f"Did you mean {visible(near[0])}? " if near else ""
     raise UsageError(
         f"There is no token {shown!r} to look from.",

@@ -173,8 +173,13 @@ def _telling(links: Links, inputs: Inputs) -> int:
     return telling
 
 
+def kept_note(n_q: int, n_k: int) -> str:
+    """Return the note of a condensed trace on what it keeps."""
+    return f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."
+
+
 def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask | None) -> list[str]:
-    notes = [f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."]
+    notes = [kept_note(n_q, n_k)]
     if asked > kept:
         notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
     if mask is not None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from attn_cli import attend
-from attn_cli.attention import attention_steps, compare, project, softmax, strongest
+from attn_cli.attention import attention_steps, compare, project, softmax, strongest, strongest_links
 from attn_cli.errors import AttnError, InputError
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)
@@ -455,3 +455,25 @@ def test_a_mask_whose_rows_differ_in_length_is_refused():
 def test_a_mask_of_no_known_name_is_refused(name):
     with pytest.raises(AttnError, match="no mask"):
         attend(np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1)), name)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_chain_of_near_ties_is_in_order_of_weight(dtype):
+    K = np.linspace(0, 0.02, 1000).astype(dtype)[:, np.newaxis]
+    for n_q in (1, 100):  # few rows and many go different ways
+        links, _ = strongest_links(np.ones((n_q, 1), dtype), K, K, 300, scale=1.0)
+        assert abs(links.keys[0] - np.arange(999, 699, -1)).max() < 2
+        assert (np.diff(links.weights[0]) <= links.weights[0, 0] * 1e-5).all()
+
+
+@pytest.mark.parametrize("n", [20, 200])
+def test_a_scale_that_the_numbers_cannot_hold_is_refused_at_any_size(n):
+    Q = np.zeros((n, 4), np.float32)
+    with np.errstate(all="ignore"), pytest.raises(InputError, match="not a finite number"):
+        attend(Q, Q, Q, scale=1e39)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
+def test_threads_are_a_whole_number_above_zero(threads):
+    with pytest.raises(InputError, match="threads"):
+        attend(np.eye(2), np.eye(2), np.eye(2), threads=threads)

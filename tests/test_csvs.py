@@ -152,3 +152,15 @@ def test_an_archive_is_told_by_its_content_even_if_it_is_called_csv(at):
     np.savez(at / "m.npz", X=np.eye(2))
     (at / "m.npz").rename("m.csv")
     assert read_given("m.csv").arrays["X"].tolist() == [[1, 0], [0, 1]]
+
+
+def test_links_of_a_long_text_tell_their_places():
+    trace = trace_self(" ".join(["she likes tea"] * 340), Settings(embedding="random", top=1))
+    head, *rows = delimited(trace, ",").splitlines()
+    assert head == "query,key,weight,query_row,key_column"
+    for i, row in enumerate(rows):
+        query, key, weight, at, column = row.split(",")
+        assert int(at) == i and query == trace.query_tokens[i] and key == trace.key_tokens[int(column)]
+        assert float(weight) == trace.shown.top_weights[i, 0]
+    short = delimited(trace_self("she likes tea", Settings(embedding="random", top=1)), ",")
+    assert short.startswith("query,key,weight\n")

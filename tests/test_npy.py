@@ -10,7 +10,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.render.npy import npy
-from tests.shell import COMMAND, attn, surroundings, terminal
+from tests.shell import COMMAND, attn, here, surroundings, terminal
 
 TEXT = "The quick brown fox jumped over the lazy dog"
 LONG = " ".join(f"w{i % 97}" for i in range(1100))  # a little more than a million weights
@@ -89,6 +89,25 @@ def test_a_terminal_is_spared():
     ran = terminal("self", TEXT, "-f", "npy")
     assert ran.code == 2
     assert "-o weights.npy" in ran.out
+
+
+def test_what_it_cannot_write_is_refused_before_the_work(at):
+    ran = here(
+        "self", "no token of this is looked up", "-e", "no/such/vectors.txt", "-f", "npy", "--top", "2"
+    )
+    assert ran.code == 2
+    assert "--top" in ran.err
+
+
+def test_nothing_is_said_to_be_left_out_where_nothing_is(at):
+    ran = here("self", LONG, "-e", "random", "-o", "w.npy")
+    assert ran.code == 0
+    assert "strongest links" not in ran.err
+    assert "steps" in here("self", TEXT, "-o", "w.npy", "--steps").err
+
+
+def test_one_head_of_all_is_still_an_axis():
+    assert loaded(trace_self(TEXT, Settings(head="all", projection="identity"))).shape == (1, 9, 9)
 
 
 def test_links_alone_are_no_matrix():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -62,5 +61,5 @@ def _close(one: Array, other: Array, absolute: float) -> bool:
     return all(np.allclose(a, b, RELATIVE, absolute) for a, b in rows)
 
 
-def _slices(M: Any) -> Iterator[Any]:
-    yield from (M[start : start + ROWS] for start in range(0, math.ceil(len(M)), ROWS))
+def _slices(M: Array) -> Iterator[Array]:
+    yield from (M[start : start + ROWS] for start in range(0, len(M), ROWS))

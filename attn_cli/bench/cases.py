@@ -93,7 +93,8 @@ def chosen(
     if tokens is not None:
         cases = (_at(case, tokens) for case in cases)
     if threads != 1:
-        cases = (case._replace(to_reach=None) for case in cases)
+        # The floor has one thread, and attn beside it as well: that is another table.
+        cases = (case._replace(to_reach=None) for case in cases if case.against != FLOOR)
     return list(dict.fromkeys(cases))
 
 

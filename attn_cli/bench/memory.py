@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attn_cli.bench.cases import ONE_BLAS_THREAD
 from attn_cli.bench.records import Case
 from attn_cli.bench.sides import numbers, ours
 from attn_cli.tiles import quickest
@@ -33,7 +34,7 @@ def peak_in_child(case: Case) -> int:
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     sizes = [str(size) for size in (case.tokens, case.heads, case.dim)]
     command = [sys.executable, "-P", "-c", CHILD, case.job, *sizes]
-    env = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+    env = os.environ | {"PYTHONPATH": path, **ONE_BLAS_THREAD}
     return int(subprocess.check_output(command, env=env, stderr=subprocess.DEVNULL))
 
 

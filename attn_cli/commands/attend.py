@@ -41,7 +41,7 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
 
     Example: attn self "The cat sat on the mat"
     """
-    view = _settled(view, part)
+    view = _settled(view, part, settings)
     text = one_text(texts, "self")
     from attn_cli.pipeline import trace_self  # NumPy is loaded once there is something to compute
 
@@ -59,7 +59,7 @@ def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: 
 
     Example: attn masked "The cat sat on the mat"
     """
-    view = _settled(view, part)
+    view = _settled(view, part, settings)
     text = one_text(texts, "masked")
     from attn_cli.pipeline import trace_masked  # NumPy is loaded once there is something to compute
 
@@ -90,7 +90,7 @@ def cross(
 
     Example: attn cross "she" "likes coffee"
     """
-    view = _settled(view, part)
+    view = _settled(view, part, settings)
     texts = texts or []
     if len(texts) > 2:
         raise UsageError(
@@ -141,7 +141,7 @@ def explain(
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """
-    view = settled(view)
+    view = settled(view, settings)
     parts = chosen_steps(only, start)
     if parts.only and view.format not in ("table", "markdown", "latex", "html", "svg", "json", "jsonl"):
         option = "--only" if only is not None else "--from"
@@ -164,11 +164,11 @@ def explain(
     show(trace, view, parts, pause)
 
 
-def _settled(view: View, part: str | None) -> View:
+def _settled(view: View, part: str | None, settings: Settings) -> View:
     """Return the view with its format chosen, one that the part has."""
     from attn_cli.render import SCREENS
 
-    view = settled(view)
+    view = settled(view, settings)
     if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
         raise UsageError(
             f"--show {part} has no {view.format} form.",

@@ -20,7 +20,7 @@ from attn_cli.visible import as_utf8, visible
 if TYPE_CHECKING:
     from attn_cli.steps import Walk
     from attn_cli.terminal import Terminal
-    from attn_cli.trace import Trace
+    from attn_cli.trace import Settings, Trace
 
 # Options of the commands that answer with a small record.
 Vectors = Annotated[
@@ -111,8 +111,11 @@ def piped_in(most: int = -1) -> bytes:
     return _piped[1]
 
 
-def settled(view: View) -> View:
-    """Return the view with its format chosen: the one given, else the output file's suffix, else a table."""
+def settled(view: View, settings: Settings | None = None) -> View:
+    """Return the view with its format chosen: the one given, else the output file's suffix, else a table.
+
+    What a format cannot do is refused here, before there is work for minutes.
+    """
     from attn_cli.render import SUFFIXES
 
     if view.precision is not None and not 0 <= view.precision <= FINEST:
@@ -133,7 +136,17 @@ def settled(view: View) -> View:
         chosen = SUFFIXES.get(suffix)
     if view.tidy and (chosen or "table") not in ("csv", "tsv"):
         raise UsageError("--tidy goes with -f csv or -f tsv.", option="--tidy")
+    if chosen == "npy" and settings is not None:
+        _check_npy(settings, view)
     return replace(view, format=chosen or "table")
+
+
+def _check_npy(settings: Settings, view: View) -> None:
+    from attn_cli.render.npy import check
+
+    check(settings)
+    if view.output in (None, "-") and sys.stdout is not None and sys.stdout.isatty():
+        raise UsageError("-f npy is not text.", "Write it to a file: -o weights.npy", "--format")
 
 
 def _is_ordinary(path: str) -> bool:
@@ -180,6 +193,7 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
 def _deliver_npy(trace: Trace, view: View) -> None:
     """Write the weights as a NumPy file; a terminal cannot take it."""
     from attn_cli.plain import put_bytes, say
+    from attn_cli.record import kept_note
     from attn_cli.render.about import talk
     from attn_cli.render.npy import npy
 
@@ -191,12 +205,13 @@ def _deliver_npy(trace: Trace, view: View) -> None:
             with written(str(view.output)) as stream:
                 for part in parts:
                     stream.write(part)
-        elif sys.stdout is not None and sys.stdout.isatty():
-            raise UsageError("-f npy is not text.", "Write it to a file: -o weights.npy", "--format")
         else:
             put_bytes(parts)
     for line in talk(trace):
-        say(f"attn: {line}")
+        if line != kept_note(len(trace.query_tokens), len(trace.key_tokens)):  # here all are written
+            say(f"attn: {line}")
+    if view.steps:
+        say("attn: npy holds the weights alone; the steps show in table, markdown and json.")
 
 
 def deliver(text: str, view: View) -> None:

@@ -44,7 +44,7 @@ def compute(
 
     Example: attn compute matrices.json --score dot
     """
-    view = settled(view)
+    view = settled(view, settings)
     given = _given(files or (["-"] if _piped() else []))
     settings = stated_first(
         context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout

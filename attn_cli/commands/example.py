@@ -43,7 +43,7 @@ def example(
 
     Example: attn example coffee --mask causal
     """
-    view = settled(view)
+    view = settled(view, settings)
     if name is None:
         deliver(_listing(view), view)
         return

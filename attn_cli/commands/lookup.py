@@ -63,7 +63,7 @@ def lookup(
 
     Example: attn lookup colour brand=Porche model=Taycan color=black
     """
-    view = settled(view)
+    view = settled(view, settings)
     words = [as_utf8(word) for word in words or []]
     if not words and source is None:
         raise NoText("lookup")

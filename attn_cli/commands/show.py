@@ -87,7 +87,7 @@ def show_(
 
     Example: attn self "The cat sat" -f json --steps | attn show -
     """
-    view = settled(view)
+    view = settled(view, settings)
     if renormalize and not hide_special:
         raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
     data, name = _read(file)

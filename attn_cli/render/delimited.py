@@ -12,7 +12,8 @@ from attn_cli.visible import visible
 def delimited(trace: Trace, separator: str, tidy: bool = False) -> str:
     """Return the weights as delimited text: wide, empty where masked, or `query,key,weight` rows.
 
-    Several heads get a first column `head`. Where only the strongest links are kept, the rows are tidy.
+    Several heads get a first column `head`. Where only the strongest links are kept, the rows are tidy; those of a
+    long text, whose words come again and again, also tell the places of query and key.
     """
     heads = (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
     several = len(heads) > 1
@@ -20,6 +21,7 @@ def delimited(trace: Trace, separator: str, tidy: bool = False) -> str:
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     tidy = tidy or not trace.whole
     columns = ["query", "key", "weight"] if tidy else ["query", *map(cell, trace.key_tokens)]
+    columns += ["query_row", "key_column"] if trace.condensed else []
     writer.writerow(["head", *columns] if several else columns)
     for head in heads:
         for row in _tidy(trace, head) if tidy else _wide(trace, head):
@@ -45,7 +47,11 @@ def _wide(trace: Trace, head: Head) -> list[list[object]]:
 
 def _tidy(trace: Trace, head: Head) -> list[list[object]]:
     if not trace.whole:
-        return [[cell(trace.query_tokens[i]), cell(trace.key_tokens[j]), w] for i, j, w in trace.links(head)]
+        places = trace.condensed
+        return [
+            [cell(trace.query_tokens[i]), cell(trace.key_tokens[j]), w, *((i, j) if places else ())]
+            for i, j, w in trace.links(head)
+        ]
     return [
         [row[0], cell(key), weight]
         for row in _wide(trace, head)

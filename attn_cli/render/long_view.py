@@ -123,8 +123,10 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
         yield Say("No row may look at more than one key.")
         return
     most = int(kept.allowed[found.ranked].max())
+    own = len(trace.query_tokens) - len(trace.pad_queries)
+    whose = "of a row" if len(found.ranked) == own else "of a row that may look at several keys"
     yield Say(
-        f"The entropy of a row lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with the median at "
+        f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with the median at "
         f"{TWO(found.median)}; it could be {TWO(math.log2(most))} at most, log2 of {most:,} keys that share alike."
     )
     ends = _ends(trace, found.ranked.tolist())

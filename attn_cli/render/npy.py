@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import UsageError
-from attn_cli.trace import Head, Trace
+from attn_cli.trace import Head, Settings, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
+
+
+def check(settings: Settings) -> None:
+    """Raise UsageError for settings that leave no matrix to write."""
+    if settings.top is not None:
+        raise UsageError(
+            "--top does not go with -f npy: a matrix has all links.",
+            "Leave out --top, or use -f csv.",
+            "--top",
+        )
 
 
 def npy(trace: Trace, report: Callable[[float], None] | None = None) -> Iterator[memoryview]:
@@ -20,19 +30,14 @@ def npy(trace: Trace, report: Callable[[float], None] | None = None) -> Iterator
 
     `numpy.load(file, mmap_mode="r")` reads a row of it without the rest.
     """
-    if trace.settings.top is not None:
-        raise UsageError(
-            "--top does not go with -f npy: a matrix has all links.",
-            "Leave out --top, or use -f csv.",
-            "--top",
-        )
+    check(trace.settings)
     heads = trace.heads if trace.settings.head == "all" else (trace.shown,)
     rows = len(trace.listed)
     shape = (rows, len(trace.key_tokens))
     header = {
         "descr": np.lib.format.dtype_to_descr(trace.weights.dtype),
         "fortran_order": False,
-        "shape": (len(heads), *shape) if len(heads) > 1 else shape,
+        "shape": (len(heads), *shape) if trace.settings.head == "all" else shape,
     }
     opening = io.BytesIO()
     np.lib.format.write_array_header_1_0(opening, header)
