@@ -41,6 +41,7 @@ TEXT = " ".join(WORDS)
 RANDOM = Settings(embedding="random", tokenizer="whitespace")
 SCHEMA = json.loads((Path(attn_cli.__file__).parent / "schema.json").read_text(encoding="utf-8"))
 BARS = "▁▂▃▄▅▆▇█"
+PLAINLY = ("-e", "random", "--tokenizer", "whitespace")
 MANY = [f"x{i}" for i in range(1300)]
 CASES = {
     "self": (trace_self, (TEXT,), RANDOM),
@@ -342,6 +343,10 @@ def test_hostile_words_are_shown_in_a_long_view_and_not_obeyed(format):
 # One row
 
 
+def key_of(j):
+    return f"{j} {WORDS[j]}" if WORDS.count(WORDS[j]) > 1 else WORDS[j]
+
+
 @pytest.mark.parametrize("case", ["self", "causal"])
 def test_a_row_on_request_is_told_by_hand_in_a_few_lines(case):
     place = 700
@@ -356,7 +361,58 @@ def test_a_row_on_request_is_told_by_hand_in_a_few_lines(case):
     assert f"of {keys:,} keys it could be log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
     best = sorted(range(N), key=lambda j: -row[j])[:5]
     told = flat(text.partition("The 5 strongest keys of each query:")[2])
-    assert told.startswith(f"{place} {WORDS[place]} " + " ".join(f"{WORDS[j]} {share(row[j])}" for j in best))
+    assert told.startswith(
+        f"{place} {WORDS[place]} " + " ".join(f"{key_of(j)} {share(row[j])}" for j in best)
+    )
+
+
+@pytest.mark.parametrize("words", [WORDS, WORDS[:300]])
+def test_what_a_row_by_hand_does_not_list_is_either_other_or_masked(words):
+    trace = trace_masked(" ".join(words), replace(RANDOM, query="20"))
+    text = screen(trace)
+    others = re.search(r"^9 others .* (\S+)$", text, re.MULTILINE)[1]
+    weights = sorted(trace.weights[trace.held(20)].tolist()[:21])
+    assert float(others) == pytest.approx(sum(weights[:9]), abs=1e-4)
+    assert re.search(rf"^{len(words) - 21:,} masked .* masked +–$", text, re.MULTILINE)
+    early = screen(trace_masked(" ".join(words), replace(RANDOM, query="5")))
+    assert "others" not in early and f"\n{len(words) - 6:,} masked" in early
+
+
+def test_keys_of_a_long_text_that_are_written_alike_have_their_places():
+    trace = traced("self", query="700")
+    text = screen(trace)
+    table = text[text.index("\nkey ") : text.index(" others")]
+    listed = re.findall(r"^(\d+) (w\d+) ", table, re.MULTILINE)
+    assert listed and all(WORDS[int(j)] == word for j, word in listed)
+    assert all(WORDS.count(word) == 1 for word in re.findall(r"^(w\d+) ", table, re.MULTILINE))
+    assert '"w' in text and "with " + f"{int(trace.shown.top_keys[700, 0])} w" in flat(text)
+
+
+@pytest.mark.parametrize("command", ["self", "explain"])
+def test_a_row_of_some_hundred_words_is_told_in_the_long_form(command):
+    words = " ".join(MANY[:300])
+    text = here(command, words, *PLAINLY, "-q", "7", "--width", "80").out
+    assert len(text.splitlines()) < 80 and text.count("q·k =") <= 2 and "288 others" in text
+    short = here(command, " ".join(MANY[:30]), *PLAINLY, "-q", "7", "--width", "80").out
+    assert short.count("q·k =") == 30 and "others" not in short
+
+
+def test_a_row_of_few_keys_is_whole_however_many_queries_there_are():
+    trace = trace_cross(" ".join(MANY[:1300]), " ".join(MANY[:30]), replace(RANDOM, query="7"))
+    text = screen(trace)
+    assert text.count("q·k =") == 30 and "others" not in text and "strongest keys" not in text
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "html", "latex"])
+@pytest.mark.parametrize("width", [20, 80])
+def test_the_walk_of_a_long_text_shows_the_keys_that_its_sentences_speak_of(format, width):
+    trace = traced("causal")
+    row = trace.weights[trace.held(trace.focus[0])]
+    view = View(format=format, width=width)
+    text = render(trace, view, Terminal(width=width), Walk(("weights",), by_hand=False, ending=False))
+    at = f"{int(np.argmax(row))} {WORDS[int(np.argmax(row))]}"
+    assert re.search(re.escape(at) if width == 80 or format != "table" else at.split()[0][:3], text)
+    assert str(trace.focus[0]) in text and share(float(row.max())) in text
 
 
 def test_a_row_that_sees_nothing_says_so():
@@ -499,6 +555,25 @@ def test_the_mask_of_a_long_text_is_shown_where_it_ends(mask):
             c - (b - 1) > beyond or (mask != "causal" and a - (d - 1) > 5) for c, d in pairwise(columns)
         ]
         assert [cell == "–" for cell in drawn] == is_shut
+
+
+def test_the_mask_of_many_queries_is_shown_where_the_first_one_sees_something():
+    args = ("cross", " ".join(MANY[:900]), "a b", *PLAINLY, "--mask", "causal-bottom-right")
+    text = here(*args, "--show", "mask", "--width", "80").out
+    assert '"x898" may look at "a" (1 of 2).' in text and '"x894"' not in text
+    assert "5 of 900 rows (895 to 899)" in text
+    assert re.search(r"top-left: .*queries 0 to 7 and keys 0 to 1:\nquery.key +a b\nx0 +T F\nx1 +T T", text)
+    assert re.search(r"bottom-right: .*queries 892 to 899 and", text)
+    assert re.search(r"898 x898 T F\n899 x899 T T\nTop-left", text)
+
+
+def test_both_corners_of_a_long_mask_are_shown_where_they_are():
+    trace = ("cross", " ".join(MANY[:1010]), " ".join(MANY[:1200]), *PLAINLY)
+    text = here(*trace, "--mask", "causal-bottom-right", "--show", "mask", "--width", "80").out
+    part = text[text.index("which corner?") :]
+    rows = re.findall(r"^(?:\d+ )?x\d+((?: +[TF]){8}|  *[TF]{8})$", part, re.MULTILINE)
+    steps = ["".join("T" if j <= i else "F" for j in range(8)) for i in range(8)]
+    assert ["".join(row.split()) for row in rows] == 2 * steps
 
 
 # The bar

@@ -18,6 +18,8 @@ KINDS = {
     "cross": "cross-attention",
 }
 LONGEST = 24
+MOST_CELLS = 20_000  # of a matrix that is drawn
+FEW_KEYS = 36  # so many can always stand in a row, or a list
 
 
 def short(token: str) -> str:
@@ -33,6 +35,17 @@ def quoted(token: str) -> str:
 def told_apart(tokens: Sequence[str], i: int) -> str:
     """Return token i in quotation marks, with its place if it stands there more than once."""
     return quoted(tokens[i]) + (f" ({i})" if tokens.count(tokens[i]) > 1 else "")
+
+
+def placed(tokens: Sequence[str], i: int) -> str:
+    """Return token i for a label, after its place if it stands there more than once; a cut label keeps its start."""
+    return f"{i} {short(tokens[i])}" if tokens.count(tokens[i]) > 1 else short(tokens[i])
+
+
+def is_large(trace: Trace) -> bool:
+    """Tell whether a map stands for the weights, and a few strongest keys for a row."""
+    n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
+    return trace.condensed or (n_q * n_k > MOST_CELLS and n_k > FEW_KEYS)
 
 
 def title(trace: Trace) -> str:

@@ -53,6 +53,14 @@ class Matrix(NamedTuple):
     scale: tuple[float, float] | None = (
         None  # where shades run from other numbers than its own least and largest
     )
+    around: int | None = None  # the column to have in the middle of those that fit, if not the first ones
+
+
+def fitting_columns(block: Matrix, across: int) -> slice:
+    """Return which columns to show where there is room for so many."""
+    n = int(block.values.shape[1])
+    start = 0 if block.around is None else max(0, min(block.around - across // 2, n - across))
+    return slice(start, min(start + across, n))
 
 
 def digits_of(block: Matrix, precision: int | None) -> int | None:

@@ -20,6 +20,7 @@ from attn_cli.render.blocks import (
     Matrix,
     Say,
     digits_of,
+    fitting_columns,
 )
 from attn_cli.render.grid import LABEL
 from attn_cli.render.ladder import largest
@@ -76,7 +77,8 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
     if across < values.shape[1]:
         rest = f"{values.shape[1] - across:,} more columns"
         more = f"{rest}, {more}" if more else rest
-        values, columns = values[:, :across], columns[:across]
+        few = fitting_columns(block, across)
+        values, columns = values[:, few], columns[few]
     yield from grid_of(
         block._replace(columns=columns, values=values, corner=terminal.text(block.corner)), view
     ).lines(terminal)
@@ -85,13 +87,14 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
 
 
 def _across(block: Matrix, view: View, terminal: Terminal) -> int:
-    """Return how many of the first columns fit beside the labels with all their digits."""
+    """Return how many columns fit beside the labels with all their digits."""
     if terminal.width is None:
         return min(UNLIMITED_COLUMNS, int(block.values.shape[1]))
-    first = block.values[:, :64]
+    some = fitting_columns(block, 64)
+    first = block.values[:, some]
     show = fitting(largest(first), digits_of(block, view.precision))[0]
     widest = max(map(len, show.row(first.ravel().tolist())))
-    widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[:64]))
+    widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[some]))
     edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))
     tail = max(map(len, block.sums)) + 2 if block.sums else 0
     return max(1, (terminal.width - edge - tail) // (widest + 1))

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.overview import first_of_each, merged, spread, strongest_links
 from attn_cli.plain import count
-from attn_cli.render.about import quoted, short
+from attn_cli.render.about import is_large, placed, quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
 from attn_cli.render.numbers import number, share
 from attn_cli.surveys import MAP, by_weights
@@ -48,7 +48,7 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     yield Heading("The strongest links", level)
     yield from _strongest(trace, head, view, MOST_LINKS)
     yield Heading("The first rows" if trace.settings.top is None else "Every row", level)
-    yield from first_rows(trace, head)
+    yield from first_rows(trace, head, view)
 
 
 def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:
@@ -184,12 +184,12 @@ def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Bloc
         yield Say(f"{query} -> {key} {weight}")
 
 
-def first_rows(trace: Trace, head: Head) -> Iterator[Block]:
+def first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     """Yield the strongest links of the first rows, and how to get at the others; with --top, those of all rows."""
     top = trace.settings.top
     rows = trace.listed if top is not None else trace.listed[:FIRST_ROWS]
     k = top or FEW_LINKS
-    yield from row_links(trace, head, rows, k)
+    yield from row_links(trace, head, view, rows, k)
     if len(rows) < len(trace.listed):
         kept = "each row's strongest links, -o FILE.npy every weight" if trace.condensed else "every weight"
         yield Say(
@@ -198,31 +198,38 @@ def first_rows(trace: Trace, head: Head) -> Iterator[Block]:
         )
 
 
-def row_links(trace: Trace, head: Head, rows: Sequence[int], k: int) -> Iterator[Block]:
-    """Yield the k strongest links of some rows."""
+def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
+    """Yield the k strongest links of some rows; keys of a large text that are written alike have their places."""
+    has_room = view.width is None or view.width >= TABLED  # a label that is cut would lose its number
+    numbered = is_large(trace) and has_room
     found = {
         i: [
-            (trace.key_tokens[j], share(weight))
+            (placed(trace.key_tokens, j) if numbered else trace.key_tokens[j], share(weight))
             for j, weight in zip(head.top_keys[i, :k].tolist(), head.top_weights[i, :k].tolist(), strict=True)
             if j >= 0
         ]
         for i in rows
     }
     yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
-    numbered = trace.condensed and trace.asked
     yield Links(
-        [(_named(trace.query_tokens, i) if numbered else trace.query_tokens[i], found[i]) for i in rows]
+        [
+            (
+                _named(trace.query_tokens, i) if is_large(trace) and trace.asked else trace.query_tokens[i],
+                found[i],
+            )
+            for i in rows
+        ]
     )
 
 
-def asked_rows(trace: Trace, head: Head) -> Iterator[Block]:
+def asked_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     """Yield of the rows that were asked for how spread out they are, and their strongest links."""
     rows = trace.listed[:MOST_ASKED] if trace.settings.top is None else trace.listed
-    kept = trace.long_view if head.name == trace.shown.name else None
-    if kept is not None:
+    if is_large(trace) and head.name == trace.shown.name:
+        kept = trace.long_view or by_weights(head.weights, trace.mask, 1).view
         for i in rows[:EXTREMES]:
             yield Say(_of_row(trace, kept, i))
-    yield from row_links(trace, head, rows, trace.settings.top or 5)
+    yield from row_links(trace, head, view, rows, trace.settings.top or 5)
     if len(rows) < len(trace.listed):
         yield Say(
             f"{len(trace.listed) - len(rows):,} more rows: -q NUMBER shows one, -o FILE.json keeps them."

@@ -17,6 +17,7 @@ from attn_cli.render.blocks import (
     Matrix,
     Say,
     digits_of,
+    fitting_columns,
 )
 from attn_cli.render.ladder import rungs
 from attn_cli.render.sheets import map_sheets
@@ -94,10 +95,11 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
     show = rungs(block.values, block.is_weights, precision, block.is_difference, block.marks)[0].format
     assert show is not None  # the first rung has digits
     across = MOST_COLUMNS if block.fits and block.values.shape[1] > MOST_COLUMNS else block.values.shape[1]
+    few = fitting_columns(block, across)
     sums = list(block.sums)
-    header = [block.corner, *block.columns[:across], *(["sum"] if sums else [])]
+    header = [block.corner, *block.columns[few], *(["sum"] if sums else [])]
     rows = []
-    for i, (name, values) in enumerate(zip(block.rows, block.values[:, :across].tolist(), strict=True)):
+    for i, (name, values) in enumerate(zip(block.rows, block.values[:, few].tolist(), strict=True)):
         numbers = [show(value) if value == value else "–" for value in values]
         rows.append([name, *numbers, *(sums[i : i + 1])])
     yield from _table(header, rows)

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 MOST_ROWS, MOST_COLUMNS = 24, 40
 MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4
+BEFORE = 3  # rows that see nothing, above the first that sees something
+FEW = 8  # rows and columns at a corner
+CORNERS = (
+    ("causal", "top-left: --mask causal"),
+    ("causal-bottom-right", "bottom-right: --mask causal-bottom-right"),
+)
 TRUE_FALSE, ADDED = ("F", "T"), ("-inf", "0")
 SHUT = (
     "attn: weights and output are zeros, and a note says so.",
@@ -54,8 +60,9 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     columns = _columns(trace, rows, allowed)
     if len(rows) < len(trace.listed) or len(columns) < n_k:
         which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
+        those = f" ({rows[0]:,} to {rows[-1]:,})" if _are_moved(trace, rows) else ""
         yield Say(
-            f"These are {len(rows):,} of {len(trace.listed):,} rows, and below {len(columns):,} of {n_k:,} "
+            f"These are {len(rows):,} of {len(trace.listed):,} rows{those}, and below {len(columns):,} of {n_k:,} "
             f"columns{which}; -q WORD shows any row."
         )
     if trace.long_view is not None and trace.mask is not None:
@@ -66,7 +73,7 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     yield _square(trace, rows, columns, allowed[:, _slice(columns)].astype(float), marks=ADDED)
     yield Say("Adding -inf hides a key, for exp(-inf) is 0; adding 0 changes nothing.")
     yield from _before_and_after(trace, rows, columns)
-    yield from _corners(trace, columns)
+    yield from _corners(trace, rows, columns)
     yield from _shut(trace, rows, allowed)
     yield from closing(trace, with_learned=False)
     idle = [name for name, is_set in (("--steps", view.steps), ("--top", trace.settings.top)) if is_set]
@@ -75,9 +82,23 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
 
 
 def _rows(trace: Trace) -> list[int]:
-    """Return the queries to show: those whose mask is at hand, not too many."""
-    at_hand = [i for i in trace.listed if i in trace.focus] if trace.condensed else list(trace.listed)
-    return at_hand[:MOST_ROWS]
+    """Return the queries to show: those whose mask is at hand, not too many.
+
+    Where the first ones may look at nothing, they are those from just before the first that may.
+    """
+    if trace.condensed:
+        return [i for i in trace.listed if i in trace.focus][:MOST_ROWS]
+    listed = list(trace.listed)
+    if trace.asked or trace.mask is None or trace.mask[listed[:MOST_ROWS]].any():
+        return listed[:MOST_ROWS]
+    seeing = np.flatnonzero(trace.mask[listed].any(axis=1))
+    start = max(0, int(seeing[0]) - BEFORE) if len(seeing) else 0
+    return listed[start : start + MOST_ROWS]
+
+
+def _are_moved(trace: Trace, rows: Sequence[int]) -> bool:
+    """Tell whether these rows are not the first of all: then they are named by their places."""
+    return not trace.condensed and rows[0] != trace.listed[0]
 
 
 def _allowed(trace: Trace, rows: Sequence[int]) -> Bools:
@@ -146,7 +167,7 @@ def _square(
 ) -> Matrix:
     """Return these rows and columns as a matrix; columns from the middle of a text are named by their numbers."""
     names = [trace.query_tokens[i] for i in rows]
-    if columns.start:
+    if columns.start or _are_moved(trace, rows):
         names = [f"{i} {name}" for i, name in zip(rows, names, strict=True)]
     return Matrix(
         names,
@@ -154,7 +175,7 @@ def _square(
         values,
         corner="query\\key",
         shaded=True,
-        row_numbers=None if columns.start else rows,
+        row_numbers=None if columns.start or _are_moved(trace, rows) else rows,
         marks=marks,
     )
 
@@ -229,7 +250,7 @@ def _too_late(trace: Trace, rows: Sequence[int], scores: Array, allowed: Bools) 
     )
 
 
-def _corners(trace: Trace, columns: range) -> Iterator[Block]:
+def _corners(trace: Trace, rows: list[int], columns: range) -> Iterator[Block]:
     """Yield both causal masks where there are not as many queries as keys."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
     if n_q == n_k:
@@ -241,14 +262,15 @@ def _corners(trace: Trace, columns: range) -> Iterator[Block]:
             )
         return
     yield Heading("Causal with unequal lengths: which corner?")
-    rows = _rows(trace)
-    parts = []
-    for name in ("causal", "causal-bottom-right"):
-        mask = masks.named(name, n_q, n_k)
-        assert mask is not None
-        corner = mask.rows(rows)[:, _slice(columns)].astype(float)
-        parts.append(_square(trace, rows, columns, corner, marks=TRUE_FALSE))
-    yield Beside(["top-left: --mask causal", "bottom-right: --mask causal-bottom-right"], parts)
+    if n_q <= MOST_ROWS and n_k <= MOST_COLUMNS:
+        parts = [_corner(trace, name, rows, columns) for name, _ in CORNERS]
+        yield Beside([title for _, title in CORNERS], parts)
+    else:  # each where its corner is
+        high, wide = min(FEW, n_q), min(FEW, n_k)
+        ends = (range(high), range(wide)), (range(n_q - high, n_q), range(n_k - wide, n_k))
+        for (name, title), (few_rows, few_columns) in zip(CORNERS, ends, strict=True):
+            yield Say(f"{title}, {_span(few_rows, 'queries')} and {_span(few_columns, 'keys')}:")
+            yield _corner(trace, name, few_rows, few_columns)
     if trace.pad_keys:
         yield Say("Here padding counts as keys, and is not hidden yet.", quiet=True)
     yield Say(
@@ -261,6 +283,19 @@ def _corners(trace: Trace, columns: range) -> Iterator[Block]:
         f"Bottom-right: the last query sees every key{blind}. flash-attention does so since 2.1: the queries are the "
         "end of a longer text."
     )
+
+
+def _corner(trace: Trace, name: str, rows: Sequence[int], columns: range) -> Matrix:
+    """Return these rows and columns of a causal mask."""
+    mask = masks.named(name, len(trace.query_tokens), len(trace.key_tokens))
+    assert mask is not None
+    return _square(
+        trace, rows, columns, mask.rows(list(rows))[:, _slice(columns)].astype(float), marks=TRUE_FALSE
+    )
+
+
+def _span(places: range, what: str) -> str:
+    return f"{what} {places[0]:,} to {places[-1]:,}"
 
 
 def _shut(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from attn_cli.render.about import d_k, quoted, short, told_apart, warmth
+from attn_cli.render.about import d_k, is_large, placed, quoted, short, told_apart, warmth
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain
 from attn_cli.trace import Head, Row, Trace
@@ -42,7 +42,7 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
     if head.q is not None:
         yield from _vectors(trace, head, i)
     for j in keys if every_product else _worth_spelling(trace, row):
-        yield Formula(_products(trace, head, i, j, row), f"{query} with {short(trace.key_tokens[j])}:")
+        yield Formula(_products(trace, head, i, j, row), f"{query} with {_key(trace, j)}:")
         if head.position_vectors is not None:
             yield Formula(_position(trace, head, i, j, row), f"{_distance(head, i, j)}:")
     yield row_table(trace, row, keys)
@@ -150,7 +150,10 @@ def _factor(x: float) -> str:
 
 
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
-    """Return these keys of one query as a table: score, scaled score, exp, weight; the others summed up."""
+    """Return these keys of one query as a table: score, scaled score, exp, weight; the others summed up.
+
+    What is masked is counted by itself, and has no numbers.
+    """
     score = "cosine" if trace.score == "cosine" else "q·k"
     divided = [f"/ √{d_k(trace)}"] if trace.score == "scaled" else []
     if trace.temperature != 1:
@@ -164,7 +167,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     rows = []
     for j in keys:
         shut = row.masked[j] == float("-inf")
-        line = [short(trace.key_tokens[j]), FOUR(row.scores[j])]
+        line = [_key(trace, j), FOUR(row.scores[j])]
         if divided:
             line.append(FOUR(row.scaled[j]))
         if row.position is not None:
@@ -172,14 +175,27 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
         line += ["masked", "–"] if shut else [_weight(row.exps[j]), _weight(row.weights[j])]
         rows.append(line)
     listed = set(keys)
-    others = [j for j in range(len(row.weights)) if j not in listed]
+    rest = [j for j in range(len(row.weights)) if j not in listed]
+    others = [j for j in rest if row.masked[j] != float("-inf")]
+    masked = len(rest) - len(others)
     blank = [""] * (len(header) - 3)
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
-        name = f"{len(others):,} {'others' if len(others) < SHORT_COUNT else 'more'}"  # a label is cut, a number never
-        rows.append([name, *(["…"] * len(blank)), _weight(exps), _weight(weights)])
+        rows.append([_counted(len(others), "others"), *(["…"] * len(blank)), _weight(exps), _weight(weights)])
+    if masked:
+        rows.append([_counted(masked, "masked"), *(["…"] * len(blank)), "masked", "–"])
     rows.append(["sum", *(["…"] * len(blank)), _weight(row.total), FOUR(sum(row.weights))])
     return Columns(header, rows)
+
+
+def _key(trace: Trace, j: int) -> str:
+    """Return key j for a label; in a large text it has its place where others are written alike."""
+    return placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
+
+
+def _counted(n: int, what: str) -> str:
+    """Return how many more keys there are, shortly: a label is cut, a number never."""
+    return f"{n:,} {what if n < SHORT_COUNT else 'more'}"
 
 
 def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:

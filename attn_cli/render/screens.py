@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.render.about import closing, formula, learned, quoted, short, title
+from attn_cli.render.about import MOST_CELLS, closing, formula, is_large, learned, quoted, short, title
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.long_view import asked_rows, long_view, row_links, strongest_named
 from attn_cli.render.numbers import share
@@ -17,7 +17,6 @@ from attn_cli.steps import Walk
 from attn_cli.trace import Head, Trace
 from attn_cli.view import View
 
-MOST_CELLS = 20_000
 MOST_ROWS = 40
 FEW_ROWS = 8  # of a long text, as bars
 MOST_FOCUS = 3
@@ -105,7 +104,7 @@ def _asked_rows(trace: Trace) -> Iterator[Block]:
         )
         return
     for i in trace.focus[:MOST_FOCUS]:
-        yield from one_row(trace, i, every_product=not trace.condensed)
+        yield from one_row(trace, i, every_product=not is_large(trace))
     if len(trace.focus) > MOST_FOCUS:
         yield Say(
             f"{len(trace.focus) - MOST_FOCUS} more rows match: their weights follow, without arithmetic."
@@ -120,7 +119,8 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     listed = list(trace.listed)
     cells = len(listed) * len(trace.key_tokens)
     is_bounded = view.width is not None or view.format in PAGES
-    crowded = is_bounded and cells > MOST_CELLS and view.precision is None
+    many = cells > MOST_CELLS or (trace.asked and is_large(trace))
+    crowded = is_bounded and many and view.precision is None
     if not trace.whole or crowded:
         yield from _too_large(trace, head, view)
         return
@@ -143,11 +143,11 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 def _too_large(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     """Yield what is shown instead of a matrix that is too large to draw, or that --top leaves no room for."""
     if trace.asked:
-        yield from asked_rows(trace, head)
+        yield from asked_rows(trace, head, view)
     elif trace.whole or trace.condensed:
         yield from long_view(trace, head, view)
     else:
-        yield from row_links(trace, head, trace.listed, trace.settings.top or 1)
+        yield from row_links(trace, head, view, trace.listed, trace.settings.top or 1)
 
 
 def bars(trace: Trace, view: View) -> Iterator[Block]:
@@ -242,7 +242,7 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
         for sentence in learned(trace):
             yield Say(sentence)
         for i in trace.focus[:MOST_FOCUS]:
-            yield from one_row(trace, i, every_product=trace.asked and not trace.condensed)
+            yield from one_row(trace, i, every_product=trace.asked and not is_large(trace))
     if not trace.asked or parts.only:
         if parts.by_hand:
             yield Heading("The whole matrix, step by step")

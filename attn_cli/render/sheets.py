@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.render.blocks import Maps, Matrix, digits_of
+from attn_cli.render.blocks import Maps, Matrix, digits_of, fitting_columns
 from attn_cli.render.ladder import Rung, largest, rungs, shading
 from attn_cli.render.maps import map_format
 from attn_cli.render.numbers import Format
@@ -72,10 +72,11 @@ def sheets(block: Matrix, view: View, cost: Cost, tall: int | None = None) -> Sh
     coloured = is_coloured(block, view)
     room = (view.width or PAGE) - max(map(cost, [block.corner, *block.rows]), default=0.0)
     room = max(10.0, room - (TAIL if block.sums else 0.0))
-    values, more = _fitted(block, view, cost, room)
+    few, more = _fitted(block, view, cost, room)
+    values = block.values[:, few]
     ways = [r for r in _rungs(block, values, digits_of(block, view.precision)) if r.block < 2]
     ways = [r for r in ways if r.format is not None or coloured]
-    names = list(block.columns[: values.shape[1]])
+    names = list(block.columns[few])
     rung, turned, across = _layout(ways, values, names, cost, room)
     form = rung.format or _finest(ways)
     texts = [form.row(row) for row in values.tolist()]
@@ -89,17 +90,18 @@ def sheets(block: Matrix, view: View, cost: Cost, tall: int | None = None) -> Sh
     return Sheets(parts, turned, rung.format is None, _told(rung, len(names), across, more, view))
 
 
-def _fitted(block: Matrix, view: View, cost: Cost, room: float) -> tuple[Array, str]:
-    """Return the values to show, and what was left out: a `fits` matrix shows its first columns alone."""
+def _fitted(block: Matrix, view: View, cost: Cost, room: float) -> tuple[slice, str]:
+    """Return the columns to show, and what was left out: a `fits` matrix shows those alone that fit."""
     n = block.values.shape[1]
     if not block.fits or n <= UNFITTED:
-        return block.values, block.more
+        return slice(n), block.more
     form = _rungs(block, block.values, digits_of(block, view.precision))[0].format
     assert form is not None
-    widest = max(_widest(form, block.values[:, :64]), *map(cost, block.columns[:64]))
+    some = fitting_columns(block, 64)
+    widest = max(_widest(form, block.values[:, some]), *map(cost, block.columns[some]))
     across = max(1, min(n, int(room / (widest + GAP))))
     rest = f"{n - across:,} more columns" if across < n else ""
-    return block.values[:, :across], ", ".join(filter(None, [rest, block.more]))
+    return fitting_columns(block, across), ", ".join(filter(None, [rest, block.more]))
 
 
 def _widest(form: Format, values: Array) -> int:

@@ -151,10 +151,7 @@ def _step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
 
 def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     """Return the row's largest number at this step, and whose it is."""
-    by = "weights" if name in ("output", "position_scores") else name
-    if name == "scaled_scores":
-        by = "scores"
-    row = getattr(head, by)[at]
+    row = _told(head, name)[at]
     j = int(np.argmax(row))
     shown = getattr(head, name if name != "output" else "weights")[at]
     assert head.scores is not None
@@ -172,6 +169,13 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
         "before": plain(float(head.scores[at][j]), 3),
         "why": _why(trace),
     }
+
+
+def _told(head: Head, name: str) -> Array:
+    """Return the matrix whose largest number in a row the sentence of this step is about."""
+    by = "weights" if name in ("output", "position_scores", "masked_scores") else name
+    matrix: Array = getattr(head, "scores" if name == "scaled_scores" else by)
+    return matrix
 
 
 def _passes_on(head: Head) -> bool:
@@ -299,7 +303,7 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
             )
             yield Links([(rows[i], _near(trace.output_words[i])) for i in trace.listed[: 2 * MOST_ROWS]])
         return
-    yield _square(trace, matrix, name)
+    yield _square(trace, head, matrix, name)
 
 
 def _near(words: tuple[tuple[str, float], ...]) -> list[tuple[str, str]]:
@@ -356,22 +360,30 @@ def _weights(head: Head, names: tuple[str, ...], digits: int | None) -> Iterator
             yield Matrix(row, numbers[: len(bias)], bias[np.newaxis], fits=True, digits=digits)
 
 
-def _square(trace: Trace, matrix: Array, name: str) -> Matrix:
+def _square(trace: Trace, head: Head, matrix: Array, name: str) -> Matrix:
+    """Return a step's rows and columns; of a condensed trace those round the strongest key, by their places."""
     rows = [trace.query_tokens[int(i)] for i in trace.rows]
     values = matrix
     if trace.mask is not None and name in ("masked_scores", "weights"):
         values = np.where(trace.mask, matrix, np.nan)
     most = 10 * MOST_ROWS
     sums = [f"{s:.3f}" for s in matrix.sum(axis=1)] if name == "weights" else []
+    around = None
+    columns = trace.key_tokens
+    if trace.condensed:
+        around = int(np.argmax(_told(head, name)[trace.held(trace.focus[0])]))
+        rows = [f"{i} {token}" for i, token in zip(trace.rows, rows, strict=True)]
+        columns = tuple(f"{j} {token}" for j, token in enumerate(columns))
     return Matrix(
         rows[:most],
-        trace.key_tokens,
+        columns,
         values[:most],
         corner="query\\key",
         sums=sums[:most],
         is_weights=name == "weights",
         shaded=True,
         fits=len(trace.key_tokens) > MOST_COLUMNS,
-        row_numbers=[int(i) for i in trace.rows[:most]],
+        row_numbers=None if trace.condensed else [int(i) for i in trace.rows[:most]],
+        around=around,
         more=f"{len(rows) - most:,} more rows" if len(rows) > most else "",
     )
