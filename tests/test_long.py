@@ -385,7 +385,8 @@ def test_keys_of_a_long_text_that_are_written_alike_have_their_places():
     listed = re.findall(r"^(\d+) (w\d+) ", table, re.MULTILINE)
     assert listed and all(WORDS[int(j)] == word for j, word in listed)
     assert all(WORDS.count(word) == 1 for word in re.findall(r"^(w\d+) ", table, re.MULTILINE))
-    assert '"w' in text and "with " + f"{int(trace.shown.top_keys[700, 0])} w" in flat(text)
+    strongest = int(trace.shown.top_keys[700, 0])
+    assert f'with "{WORDS[strongest]}" ({strongest}): q·k' in flat(text)
 
 
 @pytest.mark.parametrize("command", ["self", "explain"])
@@ -564,7 +565,7 @@ def test_the_mask_of_many_queries_is_shown_where_the_first_one_sees_something():
     assert "5 of 900 rows (895 to 899)" in text
     assert re.search(r"top-left: .*queries 0 to 7 and keys 0 to 1:\nquery.key +a b\nx0 +T F\nx1 +T T", text)
     assert re.search(r"bottom-right: .*queries 892 to 899 and", text)
-    assert re.search(r"898 x898 T F\n899 x899 T T\nTop-left", text)
+    assert re.search(r"898 x898 +T F\n899 x899 +T T\nTop-left", text)
 
 
 def test_both_corners_of_a_long_mask_are_shown_where_they_are():

@@ -42,7 +42,7 @@ def one_row(trace: Trace, i: int, every_product: bool, head: Head | None = None)
     if head.q is not None:
         yield from _vectors(trace, head, i)
     for j in keys if every_product else _worth_spelling(trace, row):
-        yield Formula(_products(trace, head, i, j, row), f"{query} with {_key(trace, j)}:")
+        yield Formula(_products(trace, head, i, j, row), f"{query} with {_in_words(trace, j)}:")
         if head.position_vectors is not None:
             yield Formula(_position(trace, head, i, j, row), f"{_distance(head, i, j)}:")
     yield row_table(trace, row, keys)
@@ -191,6 +191,11 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 def _key(trace: Trace, j: int) -> str:
     """Return key j for a label; in a large text it has its place where others are written alike."""
     return placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
+
+
+def _in_words(trace: Trace, j: int) -> str:
+    """Return key j for a sentence, told apart in a large text from others that are written alike."""
+    return told_apart(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
 
 
 def _counted(n: int, what: str) -> str:
