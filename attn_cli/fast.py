@@ -28,7 +28,7 @@ MODEST = 60.0  # e to this is far from both ends of float32
 MODEST_SQUARES = MODEST**2
 NARROW = 16
 # By a number's bytes:
-LARGEST = {4: 1e13, 8: 1e140}  # products of numbers up to here, and their sums, are finite
+LARGEST = {4: 1e15, 8: 1e140}  # products of numbers up to here, and their sums, are finite
 FARTHEST = {4: 1e6, 8: 1e14}  # scores beyond, or what is added to them, leave their exponential no digit
 
 
@@ -98,9 +98,9 @@ def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0)
         return False
     most, farthest = LARGEST[Q.dtype.itemsize], FARTHEST[Q.dtype.itemsize]
     q, k = _largest(Q), _largest(K)
-    if not (_largest(V) < most and max(q, k, 1) * max(1, abs(scale)) < most):  # NaN is not less
+    if not max(q, k, 1) * max(1, abs(scale)) < most:  # NaN is not less
         return False
-    near = q * k * Q.shape[1] * abs(scale) < farthest
+    near = q * k * Q.shape[1] * abs(scale) < farthest and _largest(V) < farthest
     return near and all(_is_sound(term, farthest) for term in terms if term is not None)
 
 

