@@ -24,6 +24,7 @@ TILE = 1 << 19  # bytes of a tile of scores
 WIDE = 512  # keys in it
 WHOLE = 1 << 21  # bytes of a block of whole rows
 MOST_ROWS, FEWEST_ROWS = 256, 32
+LONGEST = 8192  # terms summed up at once: BLAS adds one to the other, and float32 loses more with each
 Task = tuple[int, int]  # a head, and where a block of its rows starts
 
 
@@ -39,7 +40,7 @@ def weigh(
     rows = min(MOST_ROWS, max(FEWEST_ROWS, WHOLE // (n_k * weights.itemsize)), n_q)
 
     def worker() -> Callable[[Task], None]:
-        ones = np.ones(n_k, weights.dtype)
+        ones = np.ones((n_k, 1), weights.dtype)
         spare = np.empty((rows, min(WIDE, n_k)), weights.dtype)
 
         def do(task: Task) -> None:
@@ -52,19 +53,27 @@ def weigh(
                 for piece in block.pieces():
                     part = held[:, piece.low : piece.high]
                     block.power(part, part, block.scores(piece, part))
-                total: Array = held[:, block.low : block.high] @ ones[block.low : block.high]
-                return total
+                return _products(held, ones, block)[:, 0]
 
             total = fill()
             if block.recentred(total, spare):
                 total = fill()
-            held = held[:, block.low : block.high]
-            held *= _inverse(total)
-            np.matmul(held, values[head][block.low : block.high], out=output[head, start:stop])
+            held[:, block.low : block.high] *= _inverse(total)
+            output[head, start:stop] = _products(held, values[head], block)
 
         return do
 
     _run(heads, n_q, rows, worker, threads, report, is_last=wanted.stop == heads[0].n_q)
+
+
+def _products(held: Array, V: Array, block: Block) -> Array:
+    """Return a block's exponentials or weights (rows, n_k) times V (n_k, d_v), a run of keys after the other."""
+    low, high = block.low, block.high
+    runs = [slice(at, min(at + LONGEST, high)) for at in range(low, high, LONGEST)] or [slice(low, low)]
+    total: Array = held[:, runs[0]] @ V[runs[0]]
+    for keys in runs[1:]:
+        total += held[:, keys] @ V[keys]
+    return total
 
 
 def stream(
@@ -306,7 +315,7 @@ def rows_of_map(start: int, stop: int, n_q: int, blocks: int) -> Array:
 def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
     """Return the rows and keys of a tile: few rows leave room for more keys."""
     rows = min(n_q, TILE // (WIDE * itemsize))
-    return rows, TILE // (rows * itemsize)
+    return rows, min(TILE // (rows * itemsize), LONGEST)
 
 
 def _run(

@@ -123,6 +123,21 @@ def test_long_vectors_lose_no_digits_to_the_bound(d_k, dtype, power):
         within(made(Kind(5000, 4, d_k, 8, dtype)))
 
 
+@pytest.mark.parametrize("n_q", [1, 2])
+def test_a_long_row_of_like_words_loses_no_digits_in_its_sums(n_q):
+    # One key has half of the weight; all others are the same, so that rounding goes one way a hundred thousand times.
+    n_k, Q = 100_000, np.full((n_q, 2), 0.7, np.float32)
+    Q[:, 0] = 1
+    K, V = np.tile(np.float32([0, 1.7]), (n_k, 1)), np.tile(np.float32([0, 1]), (n_k, 1))
+    K[7], V[7] = [math.log(n_k) + 1.19, 0], [1, 1]
+    core = attention_steps(*(M.astype(float) for M in (Q, K, V)))
+    weights, links, outputs = ways(Q, K, V, scale=1.0)
+    for weight in (weights[:, 7], links.weights[:, 0]):
+        np.testing.assert_allclose(weight, core.weights[:, 7], rtol=0, atol=1e-6 * math.log(n_k))
+    for output in outputs:
+        np.testing.assert_allclose(output, core.output, rtol=0, atol=2e-4)
+
+
 @few
 @given(KINDS, TILINGS, st.sampled_from([2, 3]))
 def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
