@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Report = Callable[[float], None]
 Task = TypeVar("Task")
+_waiting_line = RLock()
 
 
 def processors() -> int:
@@ -54,8 +55,12 @@ def run(
         finally:
             waiting.clear()  # after an error the other threads stop, too
 
+    def help_out() -> None:
+        with _one_blas_thread(alone=False):
+            work(None)
+
     threads = min(threads, len(tasks))
-    with _one_blas_thread():
+    with _one_blas_thread(alone=True):
         if threads <= 1:
             work(report)
             return
@@ -63,7 +68,7 @@ def run(
 
         with ThreadPoolExecutor(threads - 1) as pool:
             try:
-                others = [pool.submit(work, None) for _ in range(threads - 1)]
+                others = [pool.submit(help_out) for _ in range(threads - 1)]
                 work(report)
                 for other in others:
                     other.result()
@@ -71,33 +76,19 @@ def run(
                 waiting.clear()  # an interrupt may come before this thread has begun to work
 
 
-class _Holding:
-    """How many callers work just now, and what gives BLAS back its threads after the last one."""
-
-    def __init__(self) -> None:
-        self.lock, self.callers = Lock(), 0
-        self.give_back: Callable[[], None] = lambda: None
-
-
-_holding = _Holding()
-
-
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def _one_blas_thread(alone: bool) -> Iterator[None]:
+    """Hold BLAS to one thread; `alone` has callers in other threads wait for each other.
+
+    The number is the whole process's, and threadpoolctl has it set back by the thread alone that set it: of two
+    callers at once, who came first may leave first, and nobody could set it back after the other. Where OpenBLAS is
+    built on OpenMP, each thread has a number of its own, so each of ours sets it.
+    """
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as the program sets it, before NumPy is loaded
         yield
         return
-    with _holding.lock:  # the number is everybody's: the first one sets it, the last one sets it back
-        if not _holding.callers:
-            _holding.give_back = _controller().limit(limits=1, user_api="blas").restore_original_limits
-        _holding.callers += 1
-    try:
+    with _waiting_line if alone else nullcontext(), _controller().limit(limits=1, user_api="blas"):
         yield
-    finally:
-        with _holding.lock:
-            _holding.callers -= 1
-            if not _holding.callers:
-                _holding.give_back()
 
 
 @cache

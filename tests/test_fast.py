@@ -598,19 +598,37 @@ def test_ctrl_c_ends_the_work(threads, two_of_blas):
     assert threading.active_count() == 1 or not any("ThreadPool" in t.name for t in threading.enumerate())
 
 
-def test_two_who_work_at_once_leave_blas_as_it_was(monkeypatch):
+@pytest.mark.parametrize("main_is", ["first", "second"])
+def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is, monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     before, inside, seen = blas(), threading.Event(), []
 
     def slow():
         inside.set()
+        time.sleep(0.1)
+        return lambda task: seen.extend(blas())
+
+    def quick():
         time.sleep(0.05)
         return lambda task: seen.extend(blas())
 
-    other = threading.Thread(target=pool.run, args=(range(3), slow, 2))
-    other.start()
-    assert inside.wait(10)
-    pool.run(range(3), lambda: lambda task: seen.extend(blas()), 2)
+    def begin():
+        other.start()
+        assert main_is == "second" or other_came.wait(10)
+
+    other_came = threading.Event()
+
+    def run_other():
+        other_came.set()
+        pool.run(range(3), slow, 2)
+
+    other = threading.Thread(target=run_other)
+    if main_is == "second":
+        begin()
+        assert inside.wait(10)
+        pool.run(range(3), quick, 2)
+    else:
+        pool.run(range(3), lambda: begin() or quick(), 1)
     other.join()
     assert set(seen) <= {1} and blas() == before
 
