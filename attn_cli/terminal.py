@@ -45,15 +45,16 @@ class Terminal(NamedTuple):
             return "".join("".join([segment.text for segment in line]) + "\n" for line in lines)
         # Keyed by identity, for hashing a Style is slow; the style is kept so that its id stays its own.
         codes: dict[int, tuple[str, str, Style | None]] = {}
-        painted = []
+        painted: list[str] = []
+        put = painted.append
         for line in lines:
             for text, style, _ in line:
                 try:
                     before, after, _ = codes[id(style)]
                 except KeyError:
                     before, after, _ = codes[id(style)] = (*self._codes(style), style)
-                painted.append(f"{before}{text}{after}")
-            painted.append("\n")
+                put(f"{before}{text}{after}")
+            put("\n")
         return "".join(painted)
 
     def _codes(self, style: Style | None) -> tuple[str, str]:

@@ -180,7 +180,7 @@ class Grid(NamedTuple):
             if -1 in places:
                 texts = [text if place >= 0 else masked for text, place in zip(texts, places, strict=True)]
             line = [Segment(padded(name, page.edge) + matrix.margin, BOLD)]
-            line += _segments(map(str.rjust, texts, full), [inked[place] for place in places])
+            line += _segments(map(str.rjust, texts, full), map(inked.__getitem__, places))
             if self.sums:
                 line.append(Segment("  " + padded_left(self.sums[i], tail)))
             yield line
