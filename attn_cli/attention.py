@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.tiles import Tiles
 
 WHOLE = 2.0**52
 BLOCK_CELLS = 1 << 20
@@ -69,6 +70,12 @@ def compare(Q: Array, K: Array, score: str = "scaled") -> Array:
 
 def unit(X: Array) -> Array:
     """Return each row divided by its length; a row of zeros stays one."""
+    # What is not finite is told with its score.
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return _unit(X)
+
+
+def _unit(X: Array) -> Array:
     X = X / np.where((largest := np.abs(X).max(axis=-1, keepdims=True)) == 0, 1, largest)
     length = np.sqrt((X * X).sum(axis=-1, keepdims=True))
     return X / np.where(length == 0, 1, length)
@@ -156,7 +163,8 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     if k < n_k // 4:
         # The k-th largest weight bounds the candidates; sorting those alone is quicker.
         bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
-        bound -= np.abs(bound) * _tie(bound.dtype)
+        with np.errstate(under="ignore"):
+            bound -= np.abs(bound) * _tie(bound.dtype)
         keys = np.empty((n_q, k), dtype=np.intp)
         for i, row in enumerate(kept):
             candidates = np.flatnonzero(row >= bound[i])
@@ -261,12 +269,16 @@ def strongest_links(
         raise InputError("Give one head, matrices without leading axes, and k of 1 or more.")
     if head.cells > fast.SMALL and _is_fast(head, factor):
         tiles = fast.tiled(head.Q, head.K, factor, head.mask, head.bias)
-        found = fast.survey(tiles, head.V, k, threads=threads)
-        return Links(found.keys, found.weights), found.output
+        if k <= fast.MANY:
+            found = fast.survey(tiles, head.V, k, threads=threads)
+            return Links(found.keys, found.weights), found.output
+        blocks = _weighed(head, tiles, threads)
+    else:
+        blocks = ((steps.weights, steps.output, allowed) for steps, allowed in _blocks(head, factor))
     links, outputs = [], []
-    for steps, allowed in _blocks(head, factor):
-        links.append(strongest(steps.weights, k, allowed))
-        outputs.append(steps.output)
+    for weights, output, allowed in blocks:
+        links.append(strongest(weights, k, allowed))
+        outputs.append(output)
     return Links(*(np.concatenate(column) for column in zip(*links, strict=True))), np.concatenate(outputs)
 
 
@@ -318,6 +330,17 @@ def _by_rows(head: _Head, scale: float, with_weights: bool) -> tuple[Array | Non
         (steps,) = (steps for steps, _ in _blocks(head, scale, len(head.Q)))
         return steps.weights, steps.output
     return None, np.concatenate([steps.output for steps, _ in _blocks(head, scale)])
+
+
+def _weighed(head: _Head, tiles: Tiles, threads: int | None) -> Iterator[tuple[Array, Array, Bools | None]]:
+    """Yield weights and output of some rows after the other, by tiles, and whom these may look at."""
+    size = max(1, BLOCK_CELLS // len(head.K))
+    for start in range(0, len(head.Q), size):
+        rows = range(start, min(start + size, len(head.Q)))
+        (weights,), (output,) = fast.attended([tiles], [head.V], threads, rows=rows)
+        allowed = None if head.mask is None else head.mask.rows(rows)
+        bias = None if head.bias is None else head.bias[rows.start : rows.stop]
+        yield weights, output, _allowed(allowed, bias)
 
 
 def _blocks(head: _Head, scale: float, size: int | None = None) -> Iterator[tuple[Steps, Bools | None]]:

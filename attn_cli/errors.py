@@ -80,7 +80,10 @@ class NotFinite(InputError):
         self.query, self.key = query, key
         k = f"key {key} ({keys[key]})" if keys else f"key {key}"
         if query is None:
-            super().__init__(f"The value vector of {k} holds NaN or infinity, and it is attended to.")
+            super().__init__(
+                f"The value vector of {k} holds NaN or infinity, and it is attended to.",
+                "In float32, numbers beyond 3e38 are infinite.",
+            )
             return
         q = f"query {query} ({queries[query]})" if queries else f"query {query}"
         super().__init__(

@@ -65,7 +65,11 @@ def _raw(error: BaseException) -> tuple[int, str, str]:
     if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
         return CANNOT_WRITE, f"Cannot write to standard output: {error.strerror or error}.", ""
     if isinstance(error, MemoryError):
-        return INPUT, "There is not enough memory for this.", "Try a shorter text or fewer numbers a word."
+        return (
+            INPUT,
+            "There is not enough memory for this.",
+            "Try a shorter text or fewer numbers a word; --full takes the most.",
+        )
     if isinstance(error, RecursionError):
         return INPUT, "The input is nested too deeply.", ""
     last = _where(error)

@@ -27,6 +27,7 @@ PAYS = 2048 * 2048  # cells of all heads: from here a second thread pays
 MODEST = 60.0  # e to this is far from both ends of float32
 MODEST_SQUARES = MODEST**2
 NARROW = 16
+MANY = 32  # links of a row: from here on it is quicker to look for them among whole rows than tile by tile
 # By a number's bytes:
 LARGEST = {4: 1e15, 8: 1e140}  # products of numbers up to here, and their sums, are finite
 FARTHEST = {4: 1e6, 8: 1e14}  # scores beyond, or what is added to them, leave their exponential no digit

@@ -67,7 +67,7 @@ class Work(NamedTuple):
         for done, head in enumerate(self.heads):
             tell = fast.part_of(report, done, parts)
             tiles = self.tiles(head)
-            if tiles is None:
+            if tiles is None or k > fast.MANY:
                 found[head.name] = self._gathered(head.name, k, tell)
             else:
                 found[head.name] = by_tiles(tiles, head.v, k, self.threads, tell)

@@ -477,3 +477,15 @@ def test_a_scale_that_the_numbers_cannot_hold_is_refused_at_any_size(n):
 def test_threads_are_a_whole_number_above_zero(threads):
     with pytest.raises(InputError, match="threads"):
         attend(np.eye(2), np.eye(2), np.eye(2), threads=threads)
+
+
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_many_links_of_each_row_are_those_of_the_whole_matrix(mask):
+    Q, K, V = np.random.default_rng(0).standard_normal((3, 300, 8))
+    weights, whole = attend(Q, K, V, mask)
+    links, output = strongest_links(Q, K, V, 100, mask)
+    allowed = np.tril(np.ones((300, 300), bool)) if mask else np.ones((300, 300), bool)
+    order = np.argsort(np.where(allowed, -weights, 1), axis=1, kind="stable")[:, :100]
+    found = np.take_along_axis(allowed, order, axis=1)
+    np.testing.assert_array_equal(links.keys, np.where(found, order, -1))
+    np.testing.assert_allclose(output, whole, atol=1e-12)

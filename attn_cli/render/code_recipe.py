@@ -82,7 +82,7 @@ def recipe(trace: Trace) -> Recipe:
         *joining(trace),
     )
     _check_size(trace, sum(one.array.size for one in given), len(heads))
-    sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys])
+    sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys]).astype(np.float64)
     return Recipe(
         trace=trace,
         heads=heads,
