@@ -279,15 +279,14 @@ def settled(lines: list[str]) -> list[str]:
 
 def modules() -> list[str]:
     """Return the tree of the package: each module with the first line of its docstring."""
-    package = ROOT / "attn_cli"
-    rows = ["attn_cli/"]
-    folders = sorted(p for p in package.iterdir() if (p / "__init__.py").exists())
-    for path in [*sorted(package.glob("*.py")), *folders]:
-        if path.is_file():
-            rows.append(f"  {path.name:<16} {_about(path)}")
-            continue
-        rows.append(f"  {path.name + '/':<16} {_about(path / '__init__.py')}")
-        rows += [f"    {p.name:<14} {_about(p)}" for p in sorted(path.glob("*.py")) if p.stem != "__init__"]
+    return ["attn_cli/", *_tree(ROOT / "attn_cli", "  ")]
+
+
+def _tree(folder: Path, indent: str) -> list[str]:
+    rows = [f"{indent}{path.name:<22} {_about(path)}" for path in sorted(folder.glob("*.py"))]
+    for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
+        rows += [f"{indent}{inner.name + '/':<22} {_about(inner / '__init__.py')}"]
+        rows += [row for row in _tree(inner, indent + "  ") if "__init__.py" not in row]
     return rows
 
 

@@ -17,7 +17,7 @@ from attn_cli.bench.memory import peak_in_child
 from attn_cli.bench.records import Case, Machine, Measured, Missing
 from attn_cli.bench.sides import Sides
 from attn_cli.errors import AttnError
-from attn_cli.render import screen
+from attn_cli.render import render_blocks
 from attn_cli.render.against_rich import drawing
 from attn_cli.render.bench import TITLES, bench, record
 from attn_cli.render.draw import draw
@@ -342,5 +342,5 @@ def test_a_record_of_an_interrupted_run_fits_the_schema_too():
 @pytest.mark.parametrize("form", ["markdown", "latex", "html", "svg"])
 def test_pages_and_pictures_hold_the_table_too(form: str):
     view = View(format=form)
-    text = screen(bench(HERE, ROWS), view, Terminal(80)).replace("\\", "").replace("{,}", ",")
+    text = render_blocks(bench(HERE, ROWS), view, Terminal(80)).replace("\\", "").replace("{,}", ",")
     assert all(number in text for number in ("13.9 ms", "0.497", "100,000"))

@@ -1,6 +1,5 @@
 """The documentation is up to date, complete and true; `python -m tests.docs --write` brings it there."""
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -81,42 +80,6 @@ def test_the_json_page_explains_every_key_of_the_schema() -> None:
         assert f"`{key}`" in page, f"{key} of a score is not explained"
     for key in defs["error"]["properties"]["error"]["properties"]:
         assert f"`{key}`" in page, f"{key} of an error is not explained"
-
-
-# What docs/contributing.md says of imports holds.
-
-
-def levels() -> list[list[str]]:
-    lines = (docs.ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").splitlines()
-    block = next(fence for fence in docs.fences(lines) if fence.comment == "imports")
-    stages = " ".join(lines[block.start : block.stop]).split("->")
-    return [[name.strip() for name in stage.split(",")] for stage in stages]
-
-
-def imports() -> dict[str, set[str]]:
-    """What each module, or folder of modules, imports of the others."""
-    found: dict[str, set[str]] = {}
-    package = docs.ROOT / "attn_cli"
-    for path in package.rglob("*.py"):
-        name = path.relative_to(package).parts[0].removesuffix(".py")
-        if name in ("__init__", "__main__"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attn_cli"):
-                _, *deeper = str(node.module).split(".")
-                found.setdefault(name, set()).update(deeper[:1] or [alias.name for alias in node.names])
-        found.setdefault(name, set()).discard(name)
-    return found
-
-
-def test_every_module_has_its_place_in_the_direction_of_imports() -> None:
-    assert sorted(name for stage in levels() for name in stage) == sorted(imports())
-
-
-def test_imports_point_one_way() -> None:
-    place = {name: n for n, stage in enumerate(levels()) for name in stage}
-    against = [f"{a} imports {b}" for a, used in imports().items() for b in used if place[b] <= place[a]]
-    assert against == []
 
 
 # The machine that writes the pages.

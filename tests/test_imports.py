@@ -13,39 +13,6 @@ import attn_cli
 from tests.shell import surroundings
 
 PACKAGE = Path(attn_cli.__file__).parent
-# From top to bottom: a module imports only from levels below its own. A package counts as one module.
-LEVELS = [
-    {"__init__", "__main__"},
-    {"cli"},
-    {"commands"},
-    {"failures"},
-    {"options", "render", "learn"},
-    {"story"},
-    {"answers", "comparing", "lookups"},
-    {"right"},
-    {"handed", "forms", "mistakes", "exercises"},
-    {"recompute"},
-    {"terminal", "pipeline", "examples"},
-    {"record"},
-    {"work", "shown", "bench"},
-    {"heads"},
-    {"inputs"},
-    {"learned"},
-    {"stack", "retold", "surveys"},
-    {"vectors", "model", "saved"},
-    {"attention", "positions", "labels", "axes", "zeros"},
-    {"fast"},
-    {"streams"},
-    {"tiles"},
-    {"overview", "masks", "pool", "tokens", "spelling", "matrices", "pieces", "pairs"},
-    {"tensors", "checks", "config", "csvs"},
-    {"files", "plain", "written"},
-    {"packed"},
-    {"trace", "steps", "view", "progress"},
-    {"errors", "notebook", "diagnostics"},
-    {"visible", "arrays"},
-]
-HEIGHT = {name: -depth for depth, level in enumerate(LEVELS) for name in level}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -91,42 +58,11 @@ def users(library):
     }
 
 
-@pytest.mark.parametrize("name", TREES)
-def test_a_module_imports_only_from_levels_below_its_own(name):
-    assert unit(name) in HEIGHT, f"{name} has no level yet: give it one"
-    above = {
-        other
-        for other in own(TREES[name])
-        if unit(other) != unit(name) and HEIGHT[unit(other)] >= HEIGHT[unit(name)]
-    }
-    assert not above, f"{name} imports {above}"
-
-
 def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
     for name, tree in TREES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and unit(node.module) == "attn_cli":
                 assert not [alias.name for alias in node.names if alias.name.startswith("_")], name
-
-
-def test_the_core_needs_numpy_masks_and_the_record_and_nothing_else():
-    large = {"fast", "streams", "tiles", "pool"}
-    for name in ("attention", "fast", "streams", "tiles"):
-        assert foreign(TREES[name]) == {"numpy"}
-        assert own(TREES[name]) <= {"masks", "trace", "errors", "arrays", *large}
-
-
-def test_threads_need_no_more_than_what_holds_blas_to_one():
-    assert foreign(TREES["pool"]) == {"threadpoolctl"}
-    assert not own(TREES["pool"])
-
-
-def test_only_the_commands_their_options_and_the_app_know_typer():
-    assert users("typer") == {"cli", "commands", "options"}
-
-
-def test_only_drawing_and_the_terminal_know_rich():
-    assert users("rich") == {"render", "terminal"}
 
 
 def importers(library):
@@ -166,15 +102,6 @@ def test_what_is_imported_is_a_stated_dependency():
 def named(requirements):
     """What requirements such as `numpy>=1.26` ask for, without the versions."""
     return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
-
-
-def test_nothing_that_computes_prints():
-    quiet = set(HEIGHT) - {"__main__", "cli", "commands", "failures", "render", "plain", "terminal"}
-    for name, tree in TREES.items():
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        if unit(name) in quiet:
-            assert not names & {"print", "input"} and not attributes & {"stdout", "stderr", "stdin"}, name
 
 
 HEAVY = {"gensim", "pydantic", "scipy", "torch", "rich.console", "rich.table", "rich.progress", "asyncio"}

@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from attn_cli import Settings, Trace, trace_cross, trace_masked, trace_self
-from attn_cli.render import render, told
+from attn_cli.render import render, trace_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.draw import draw
 from attn_cli.render.numbers import share
@@ -112,7 +112,7 @@ def screen(kind: str, n: int, mode: str, width: int | None) -> str:
 
 def blocks_of(kind: str, n: int, mode: str, width: int | None) -> list:
     view, walk = view_of(mode, width)
-    return list(told(traced(kind, n, mode), view, walk))
+    return list(trace_blocks(traced(kind, n, mode), view, walk))
 
 
 def cases() -> Iterator[tuple[str, int]]:
@@ -352,7 +352,7 @@ TRACED = {
 
 def maps(trace: Trace, width: int | None) -> tuple[Maps, list[np.ndarray], str]:
     """Draw the heads as small maps; return the block, the marks of each map by head, and what stands around."""
-    (block,) = (block for block in told(trace, View(width=width)) if isinstance(block, Maps))
+    (block,) = (block for block in trace_blocks(trace, View(width=width)) if isinstance(block, Maps))
     lines = Terminal(width=width).paint(draw([block], View(width=width), Terminal(width=width))).split("\n")
     n_q, n_k = len(block.rows), len(block.columns)
     drawn: list[np.ndarray] = []

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from attn_cli import Settings
 from attn_cli.matrices import Given
 from attn_cli.pipeline import trace_matrices
-from attn_cli.render import render, screen
+from attn_cli.render import render, render_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.svg import ALONG, CELL, UP
 from attn_cli.render.tex import HELPERS, arithmetic, escape, prose
@@ -62,7 +62,7 @@ def attending(tokens, **options):
 
 
 def drawn(blocks, format, **options):
-    return screen(blocks, View(format=format, **options), Terminal())
+    return render_blocks(blocks, View(format=format, **options), Terminal())
 
 
 def page(text):

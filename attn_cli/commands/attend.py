@@ -183,7 +183,7 @@ def _show(trace: Trace, view: View, part: str | None) -> None:
     if part is None:
         show(trace, view)
         return
-    from attn_cli.render import screen
+    from attn_cli.render import render_blocks
     from attn_cli.render.mask_lab import mask_lab, mask_views
 
     if view.format in ("json", "jsonl"):
@@ -191,4 +191,4 @@ def _show(trace: Trace, view: View, part: str | None) -> None:
         return
     terminal = terminal_for(view)
     view = replace(view, width=terminal.width)
-    deliver(screen(mask_lab(trace, view), view, terminal), view)
+    deliver(render_blocks(mask_lab(trace, view), view, terminal), view)

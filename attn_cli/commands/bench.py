@@ -110,7 +110,7 @@ def _written(
     rows: list[Measured | Missing], threads: int, is_whole: bool, asides: list[str], view: View
 ) -> str:
     from attn_cli.bench.machine import machine
-    from attn_cli.render import screen
+    from attn_cli.render import render_blocks
     from attn_cli.render.bench import bench as blocks
     from attn_cli.render.bench import record
     from attn_cli.render.json import dumps
@@ -118,4 +118,6 @@ def _written(
     terminal = terminal_for(view)
     if view.format in ("json", "jsonl"):
         return dumps(record(machine(), rows, threads, is_whole), view.format == "jsonl", not terminal.unicode)
-    return screen(blocks(machine(), rows, threads, asides), replace(view, width=terminal.width), terminal)
+    return render_blocks(
+        blocks(machine(), rows, threads, asides), replace(view, width=terminal.width), terminal
+    )

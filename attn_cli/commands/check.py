@@ -115,7 +115,7 @@ def _verdict(file: str, right: Right, tol: float, head_asked: bool) -> Verdict:
 
 
 def _written(verdicts: list[Verdict], right: Right, tol: float, view: View) -> str:
-    from attn_cli.render import screen
+    from attn_cli.render import render_blocks
     from attn_cli.render.json import dumps
     from attn_cli.render.verdict import one, record, several
 
@@ -135,7 +135,7 @@ def _written(verdicts: list[Verdict], right: Right, tol: float, view: View) -> s
         }
         return dumps(all_of_them if len(records) > 1 else records[0], False, not terminal.unicode)
     blocks = several(verdicts, right, terminal.width) if len(verdicts) > 1 else one(verdicts[0], right)
-    return screen(blocks, replace(view, width=terminal.width), terminal)
+    return render_blocks(blocks, replace(view, width=terminal.width), terminal)
 
 
 def _unread(unread: list[Verdict], total: int) -> AttnError:

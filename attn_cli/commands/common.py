@@ -170,13 +170,13 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
     terminal = terminal_for(view)
     if pause:
         from attn_cli.commands.pace import paced
-        from attn_cli.render import told
+        from attn_cli.render import trace_blocks
 
         if view.format != "table" or view.output not in (None, "-"):
             option = "--format" if view.output in (None, "-") else "--pause"
             raise UsageError("--pause goes with the screen alone.", "Leave out -f and -o.", option)
         view = replace(view, width=terminal.width)
-        paced(told(trace, view, walk), view, terminal)
+        paced(trace_blocks(trace, view, walk), view, terminal)
         return
     if view.format == "npy":
         _deliver_npy(trace, view)

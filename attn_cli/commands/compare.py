@@ -80,7 +80,7 @@ def compare(
 
 def _show(comparison: Comparison, view: View) -> None:
     from attn_cli.plain import say
-    from attn_cli.render import screen
+    from attn_cli.render import render_blocks
     from attn_cli.render.compare import screen_of
     from attn_cli.render.compare_data import delimited_comparison, record, talk_of
 
@@ -100,7 +100,7 @@ def _show(comparison: Comparison, view: View) -> None:
         return
     terminal = terminal_for(view)
     view = replace(view, width=terminal.width)
-    deliver(screen(screen_of(comparison, view), view, terminal), view)
+    deliver(render_blocks(screen_of(comparison, view), view, terminal), view)
 
 
 def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:

@@ -103,7 +103,7 @@ def show_told(acts: Acts, settings: Settings, view: View) -> None:
 
 def _show(found: Lookup | Told, blocks: Iterable[Block], view: View) -> None:
     """Write a screen of blocks or a record of its own; in other formats the weights, as of any trace."""
-    from attn_cli.render import SCREENS, screen
+    from attn_cli.render import SCREENS, render_blocks
     from attn_cli.render.json import dumps
 
     terminal = terminal_for(view)
@@ -111,6 +111,6 @@ def _show(found: Lookup | Told, blocks: Iterable[Block], view: View) -> None:
         record = found.to_dict(view.steps)
         deliver(dumps(record, view.format == "jsonl", not terminal.unicode), view)
     elif view.format in SCREENS:
-        deliver(screen(blocks, replace(view, width=terminal.width), terminal), view)
+        deliver(render_blocks(blocks, replace(view, width=terminal.width), terminal), view)
     else:
         show(found.trace, view)

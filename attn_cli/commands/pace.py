@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from attn_cli.plain import put_plain, say
-from attn_cli.render import screen
+from attn_cli.render import render_blocks
 
 if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
@@ -33,7 +33,7 @@ def paced(blocks: Iterable[Block], view: View, terminal: Terminal) -> None:
             if key in STOP:
                 return
             watched = key is not None
-        put_plain(screen(part, view, terminal))
+        put_plain(render_blocks(part, view, terminal))
 
 
 def _parts(blocks: Iterable[Block]) -> Iterator[list[Block]]:

@@ -50,10 +50,10 @@ def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = Non
         from attn_cli.render.code import script
 
         return script(trace, chosen.partition(":")[2])
-    return screen(told(trace, view, walk), view, terminal)
+    return render_blocks(trace_blocks(trace, view, walk), view, terminal)
 
 
-def told(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
+def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
     """Yield the blocks of a screen: bars, the walk, or the table of weights."""
     from attn_cli.render.screens import bars, explain, table
 
@@ -62,7 +62,7 @@ def told(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
     return table(trace, view) if walk is None else explain(trace, view, walk)
 
 
-def screen(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+def render_blocks(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     """Return blocks as text in the view's format, one of SCREENS."""
     if view.format == "markdown":
         from attn_cli.render.markdown import markdown
