@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from attn_cli.attention import attend as attend
     from attn_cli.attention import strongest_links as strongest_links
     from attn_cli.errors import AttnError as AttnError
-    from attn_cli.pipeline import trace_cross as trace_cross
-    from attn_cli.pipeline import trace_masked as trace_masked
-    from attn_cli.pipeline import trace_self as trace_self
+    from attn_cli.pipeline.from_text import trace_cross as trace_cross
+    from attn_cli.pipeline.from_text import trace_masked as trace_masked
+    from attn_cli.pipeline.from_text import trace_self as trace_self
     from attn_cli.trace import Settings as Settings
     from attn_cli.trace import Trace as Trace
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from attn_cli.diagnostics import entropy as bits
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs import for_positions
-from attn_cli.pipeline import trace_text
+from attn_cli.pipeline.embed import for_positions
+from attn_cli.pipeline.from_text import trace_text
 from attn_cli.trace import Settings, Trace
 
 if TYPE_CHECKING:

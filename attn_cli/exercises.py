@@ -14,7 +14,7 @@ import numpy as np
 from attn_cli.attention import attention_steps, softmax
 from attn_cli.errors import UsageError
 from attn_cli.matrices import given_from
-from attn_cli.pipeline import trace_matrices
+from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.trace import Settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_cli.attention import compare, softmax
 from attn_cli.pairs import Pairs, numbers_of, some
-from attn_cli.pipeline import trace_phrases
+from attn_cli.pipeline.from_phrases import trace_phrases
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -20,8 +20,8 @@ from jsonschema import Draft202012Validator
 
 from attn_cli import Settings
 from attn_cli.commands import batch
-from attn_cli.inputs import opened
-from attn_cli.pipeline import trace_text
+from attn_cli.pipeline.embed import opened
+from attn_cli.pipeline.from_text import trace_text
 from attn_cli.vectors import remembered
 from attn_cli.vectors.remembered import Remembered
 from attn_cli.vectors.table import bundled

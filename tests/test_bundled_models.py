@@ -127,7 +127,7 @@ def test_five_layers_see_what_one_layer_cannot():
 
 
 def test_an_output_is_near_the_words_that_were_looked_at():
-    from attn_cli.pipeline import trace_text
+    from attn_cli.pipeline.from_text import trace_text
 
     for name in BUNDLED:
         trace = trace_text("self", FOX, None, Settings(projection=name, head="subject"), name_outputs=True)

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from attn_cli import Settings
 from attn_cli.errors import UsageError
 from attn_cli.matrices import given_from
-from attn_cli.pipeline import trace_cross, trace_masked, trace_matrices, trace_self
+from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.from_text import trace_cross, trace_masked, trace_self
 from attn_cli.render.code import script
 from attn_cli.render.code_literals import number, string
 from attn_cli.render.text import cells

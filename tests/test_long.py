@@ -24,7 +24,7 @@ import attn_cli
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.matrices import Given
 from attn_cli.overview import merged, spread, strongest_links
-from attn_cli.pipeline import trace_matrices
+from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.render.numbers import share
 from attn_cli.steps import Walk

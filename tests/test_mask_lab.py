@@ -11,7 +11,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.examples import load
 from attn_cli.masks import Mask, named, widened, with_padding
-from attn_cli.pipeline import trace_matrices
+from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render.text import cells
 from tests.shell import here, plain
 

@@ -10,7 +10,7 @@ from attn_cli.answers import grade
 from attn_cli.handed import handed_from
 from attn_cli.matrices import given_from
 from attn_cli.mistakes import MISTAKES, plans
-from attn_cli.pipeline import trace_matrices
+from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.recompute import RIGHT, STEPS, other_corner, problem_of, values
 from attn_cli.render.verdict import MEANINGS
 from attn_cli.right import read_right

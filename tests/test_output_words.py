@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings
-from attn_cli.pipeline import trace_text
+from attn_cli.pipeline.from_text import trace_text
 from attn_cli.vectors.nearest import nearest, nearest_each
 from attn_cli.vectors.table import Table
 

@@ -15,7 +15,7 @@ from attn_cli.attention import strongest_links
 from attn_cli.masks import named
 from attn_cli.matrices import given_from
 from attn_cli.model import HeadWeights, Position, Projection
-from attn_cli.pipeline import trace_matrices
+from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.stack import Encoder, Norm, Stack, Start
 from attn_cli.trace import Projected
 from tests.shell import here

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from attn_cli import Settings
 from attn_cli.matrices import Given
-from attn_cli.pipeline import trace_matrices
+from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render, render_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.svg import ALONG, CELL, UP

@@ -43,7 +43,7 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
     """
     view = _settled(view, part, settings)
     text = one_text(texts, "self")
-    from attn_cli.pipeline import trace_self  # NumPy is loaded once there is something to compute
+    from attn_cli.pipeline.from_text import trace_self  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
     with Progress("Attending") as progress:
@@ -61,7 +61,7 @@ def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: 
     """
     view = _settled(view, part, settings)
     text = one_text(texts, "masked")
-    from attn_cli.pipeline import trace_masked  # NumPy is loaded once there is something to compute
+    from attn_cli.pipeline.from_text import trace_masked  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
     with Progress("Attending") as progress:
@@ -103,7 +103,7 @@ def cross(
     if context is None:
         raise NoText("cross")
     text = read_text(given, "cross")
-    from attn_cli.pipeline import trace_cross
+    from attn_cli.pipeline.from_text import trace_cross
 
     second = read_text(context, "cross")
     ready(settings.embedding, "random, ")
@@ -155,7 +155,7 @@ def explain(
     text = one_text(texts, "explain")
     second = None if context is None else read_text(context, "explain")
     is_masked = (settings.mask or "none") != "none"
-    from attn_cli.pipeline import trace_text
+    from attn_cli.pipeline.from_text import trace_text
 
     kind = "cross" if second is not None else "masked" if is_masked else "self"
     ready(settings.embedding, "random, ")

@@ -192,8 +192,8 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
 
 def _deliver_npy(trace: Trace, view: View) -> None:
     """Write the weights as a NumPy file; a terminal cannot take it."""
+    from attn_cli.pipeline.build_trace import kept_note
     from attn_cli.plain import put_bytes, say
-    from attn_cli.record import kept_note
     from attn_cli.render.about import talk
     from attn_cli.render.npy import npy
 

@@ -49,7 +49,9 @@ def compute(
     settings = stated_first(
         context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
     )
-    from attn_cli.pipeline import trace_matrices  # NumPy is loaded once there is something to compute
+    from attn_cli.pipeline.from_matrices import (
+        trace_matrices,  # NumPy is loaded once there is something to compute
+    )
 
     with Progress("Attending") as progress:
         trace = trace_matrices("compute", given, settings, progress)

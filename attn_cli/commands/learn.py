@@ -45,10 +45,10 @@ def score(
 
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
-    from attn_cli.inputs import check_pairing
     from attn_cli.learn.score import score as measure
     from attn_cli.learn.treebank import read_treebank
     from attn_cli.learned import named
+    from attn_cli.pipeline.embed import check_pairing
     from attn_cli.plain import count
     from attn_cli.render.blocks import Say
     from attn_cli.render.draw import draw

@@ -92,9 +92,9 @@ def show_(
         raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
     data, name = _read(file)
     from attn_cli.labels import typed_tokens  # NumPy is loaded once there is something to show
-    from attn_cli.pipeline import trace_weights
+    from attn_cli.pipeline.from_weights import trace_weights
+    from attn_cli.pipeline.ready_weights import Shaping
     from attn_cli.saved import labelled, read_saved
-    from attn_cli.shown import Shaping
 
     saved = read_saved(data, name, array, batch)
     if tokens is not None:

@@ -10,11 +10,11 @@ from attn_cli import masks
 from attn_cli.attention import Links
 from attn_cli.checks import find_rows
 from attn_cli.errors import InputError, NotFinite
-from attn_cli.heads import Layer
-from attn_cli.inputs import Inputs
+from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
+from attn_cli.pipeline.embed import Inputs
+from attn_cli.pipeline.project import Layer
 from attn_cli.trace import LARGE, Head, Settings, Trace
 from attn_cli.visible import visible
-from attn_cli.work import ReadyWeights, Work, mean_head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

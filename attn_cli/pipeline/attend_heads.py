@@ -10,13 +10,13 @@ import numpy as np
 from attn_cli import fast, masks
 from attn_cli.attention import Steps, attention_steps, strongest, unit
 from attn_cli.errors import NotFinite
-from attn_cli.heads import Ready
+from attn_cli.pipeline.project import Ready
 from attn_cli.trace import LARGE, Head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints
     from attn_cli.fast import Report
-    from attn_cli.surveys import Swept
+    from attn_cli.pipeline.long_text import Swept
     from attn_cli.tiles import Tiles
 
 BLOCK = 1 << 23  # weights that are held at once while all heads are gone over by rows
@@ -60,7 +60,7 @@ class Work(NamedTuple):
 
     def sweep(self, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
-        from attn_cli.surveys import by_tiles  # only long texts need it
+        from attn_cli.pipeline.long_text import by_tiles  # only long texts need it
 
         found: dict[str, Swept] = {}
         parts = len(self.heads) * (1 + with_mean)
@@ -80,7 +80,7 @@ class Work(NamedTuple):
         return found
 
     def _gathered(self, name: str, k: int, report: Report | None) -> Swept:
-        from attn_cli.surveys import Gathering
+        from attn_cli.pipeline.long_text import Gathering
 
         n_q, n_k = len(self.heads[0].q), len(self.heads[0].k)
         found = Gathering(n_q, n_k, k)
@@ -167,7 +167,7 @@ class ReadyWeights(NamedTuple):
 
     def sweep(self, k: int, with_mean: bool, report: Report | None) -> dict[str, Swept]:
         """Return the strongest links and the long view of each head, and of their mean."""
-        from attn_cli.surveys import by_weights
+        from attn_cli.pipeline.long_text import by_weights
 
         found = {}
         allowed = self.allowed(np.arange(self.weights.shape[1]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_cli import masks, pieces, zeros
 from attn_cli.errors import InputError, UsageError
-from attn_cli.heads import shown_head
+from attn_cli.pipeline.project import shown_head
 from attn_cli.plain import count
 from attn_cli.saved import Saved
 from attn_cli.trace import Settings

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RANDOM_DIM = 4
 PAD = "<pad>"
+NOT_UTF8 = "Bytes that are not UTF-8 were read as U+FFFD."
 
 
 class Inputs(NamedTuple):
@@ -336,3 +337,15 @@ def given_labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str)
     if len(tokens) != n:
         raise InputError(f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
     return tokens
+
+
+def prepared(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
+    """Add positions and padding, and round, where that is asked for.
+
+    Places are those of the text's own tokens: padding has none. A stack rounds its last layer's input itself.
+    """
+    if settings.positions == "sinusoidal":
+        inputs = placed(inputs)
+    if settings.pad:
+        inputs = padded(inputs, settings.pad, settings.pad_side)
+    return rounded(inputs, settings.round) if settings.round is not None and is_last else inputs

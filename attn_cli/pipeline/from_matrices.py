@@ -1,0 +1,53 @@
+"""From given matrices to a Trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from attn_cli.checks import check, unused
+from attn_cli.errors import UsageError
+from attn_cli.learned import chosen
+from attn_cli.pipeline.build_trace import attended
+from attn_cli.pipeline.embed import given_x, prepared, wrong_pairing
+from attn_cli.pipeline.mask import wanted_mask
+from attn_cli.pipeline.other_layout import note_other_layout
+from attn_cli.pipeline.project import given_qkv, projected
+from attn_cli.trace import Settings, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.fast import Report
+    from attn_cli.matrices import Given
+
+
+def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
+    """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
+    check(settings)
+    notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
+    notes += unused(settings, words=False, has_x=given.get("Q") is None)
+    if given.get("Q") is not None:
+        settings = replace(settings, positions=None)
+    settings = replace(
+        settings,
+        layout=settings.layout or given.layout,
+        score=settings.score or given.score,
+    )
+    stack = None if settings.projection is None else chosen(settings)
+    if stack is not None:
+        raise wrong_pairing(stack, f"given by {given.name}")
+    if given.get("Q") is not None:
+        if settings.pad:
+            raise UsageError(
+                f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to.",
+                "Give X and W, or leave out --pad.",
+                "--pad",
+            )
+        inputs, layer = given_qkv(given, settings)
+    else:
+        inputs = prepared(given_x(given), settings)
+        layer, more = projected(inputs, settings, given)
+        notes += more
+    inputs = inputs._replace(notes=(*inputs.notes, *notes))
+    mask = wanted_mask(settings, given.mask, inputs, given.name)
+    trace = attended(kind, inputs, layer, settings, mask, report)
+    return note_other_layout(trace, inputs, layer, settings, mask, given)

@@ -1,0 +1,70 @@
+"""From a query and keys that are phrases to a Trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from attn_cli.checks import check, unused
+from attn_cli.errors import UsageError
+from attn_cli.learned import chosen
+from attn_cli.pipeline.build_trace import attended
+from attn_cli.pipeline.embed import NOT_UTF8, phrased, rounded
+from attn_cli.pipeline.mask import wanted_mask
+from attn_cli.pipeline.project import Ready, projected
+from attn_cli.trace import Settings, Trace
+from attn_cli.visible import visible
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.fast import Report
+
+
+def trace_phrases(
+    kind: str,
+    query: str,
+    keys: Sequence[str],
+    values: Callable[[Sequence[str]], Array],
+    settings: Settings,
+    report: Report | None = None,
+) -> Trace:
+    """Turn a query and keys, each a phrase, into a Trace; `values` returns V (n_k, d_v) of the keys that are left.
+
+    A phrase of several words is the mean of their vectors. The projection is the identity unless another is
+    chosen; it makes queries and keys alone. Keys differ from each other.
+    """
+    check(settings)
+    _check_phrases(settings)
+    settings = replace(settings, projection=settings.projection or "identity")
+    if chosen(settings) is not None:
+        raise UsageError(
+            f"{visible(str(settings.projection))} was learned for sentences; a dictionary's keys are none.",
+            "Use -p identity, random, or a file of weights.",
+            "--projection",
+        )
+    inputs = phrased(query, keys, settings, report)
+    inputs = rounded(inputs, settings.round) if settings.round is not None else inputs
+    odd = any("\ufffd" in phrase for phrase in (query, *keys))
+    notes = [*([NOT_UTF8] if odd else []), *unused(settings)]
+    layer, more = projected(inputs, settings, None)
+    if settings.projection != "identity":
+        more.append("The values are given: the projection makes queries and keys alone.")
+    inputs = inputs._replace(notes=(*notes, *inputs.notes, *more))
+    V = values(inputs.key_tokens)
+    # W is left out of the record: with a W_v it would claim values that these are not.
+    heads = tuple(Ready(head.name, None, head.q, head.k, V) for head in layer.heads)
+    layer = layer._replace(heads=heads, projection=None)
+    mask = wanted_mask(settings, None, inputs)
+    return attended(kind, inputs, layer, settings, mask, report)
+
+
+def _check_phrases(settings: Settings) -> None:
+    """Refuse what makes no sense without a text: a dictionary's keys have no order, and no end to pad."""
+    idle = {
+        "--pad": settings.pad is not None,
+        "--positions": settings.positions not in (None, "none"),
+    }
+    for option, is_set in idle.items():
+        if is_set:
+            raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)

@@ -1,0 +1,116 @@
+"""From a text to a Trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from attn_cli.checks import check, unused
+from attn_cli.errors import InputError
+from attn_cli.learned import chosen
+from attn_cli.pipeline.build_trace import attended, output_words
+from attn_cli.pipeline.embed import (
+    NOT_UTF8,
+    Opened,
+    embedded,
+    for_positions,
+    prepared,
+)
+from attn_cli.pipeline.mask import wanted_mask
+from attn_cli.pipeline.other_layout import note_other_layout
+from attn_cli.pipeline.project import projected, stacked
+from attn_cli.tokens import tokenize
+from attn_cli.trace import LARGE, Settings, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.fast import Report
+    from attn_cli.stack import Stack
+
+
+def trace_self(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
+    """Self-attention: queries, keys and values come from the same text.
+
+    >>> trace_self("she likes coffee", Settings(embedding="random")).weights.shape
+    (3, 3)
+    """
+    return trace_text("self", text, None, settings or Settings(), report)
+
+
+def trace_masked(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
+    """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
+    settings = settings or Settings()
+    return trace_text(
+        "masked",
+        text,
+        None,
+        replace(settings, mask="causal" if settings.mask is None else settings.mask),
+        report,
+    )
+
+
+def trace_cross(
+    text: str, context: str, settings: Settings | None = None, report: Report | None = None
+) -> Trace:
+    """Cross-attention: queries come from `text`, keys and values from `context`."""
+    return trace_text("cross", text, context, settings or Settings(), report)
+
+
+def trace_text(
+    kind: str,
+    text: str,
+    context: str | None,
+    settings: Settings,
+    report: Report | None = None,
+    name_outputs: bool = False,
+    shared: Opened | None = None,
+) -> Trace:
+    """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
+
+    With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
+    `shared` is what `inputs.opened` opened with these settings, where many texts are read; the numbers are the same.
+    """
+    check(settings)
+    before, settings = settings, for_positions(settings)
+    stack = chosen(settings) if shared is None else shared.stack
+    query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
+    key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
+    for tokens, side in ((query.tokens, "text"), (key.tokens, "context")):
+        if not tokens:
+            raise InputError(
+                f"There is no token in the {side}: nothing to attend to.",
+                "Type some words; --keep-punctuation makes tokens of punctuation marks.",
+            )
+    table = None if shared is None else shared.table
+    inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack, report, table)
+    dropped = query.dropped if context is None else query.dropped + key.dropped
+    odd = "\ufffd" in text or "\ufffd" in (context or "")
+    notes = [NOT_UTF8] if odd else []
+    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
+    inputs = prepared(
+        inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None
+    )
+    mask = wanted_mask(settings, None, inputs)
+    if stack is None:
+        layer, more = projected(inputs, settings, None)
+    else:
+        is_long = len(inputs.query_tokens) * len(inputs.key_tokens) > LARGE
+        inputs, layer, more = stacked(inputs, stack, settings, mask, report if is_long else None)
+        report = _rest(report, layer.about.layer or 0)
+    inputs = inputs._replace(notes=(*inputs.notes, *more))
+    trace = attended(kind, inputs, layer, settings, mask, report)
+    trace = note_other_layout(trace, inputs, layer, settings, mask, None)
+    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+
+
+def _about_positions(before: Settings, settings: Settings, stack: Stack | None) -> list[str]:
+    """Return what is to be told of the projection that goes with positions."""
+    if settings.positions != "sinusoidal":
+        return []
+    if settings.projection != before.projection:
+        return ["The projection is identity here: roles, the default, has a position term of its own."]
+    return [] if stack is None else [f"{stack.name} was learned without positions added to its vectors."]
+
+
+def _rest(report: Report | None, below: int) -> Report | None:
+    """Return a report of the last layer's work that goes on where that of the layers below ended."""
+    return None if report is None else lambda done: report((below + done) / (below + 1))
