@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.from_text import trace_cross as trace_cross
     from attn_cli.pipeline.from_text import trace_masked as trace_masked
     from attn_cli.pipeline.from_text import trace_self as trace_self
-    from attn_cli.trace import Settings as Settings
+    from attn_cli.settings.settings import Settings as Settings
     from attn_cli.trace import Trace as Trace
 
 _WHERE = {
     "attend": "attention",
     "AttnError": "errors",
-    "Settings": "trace",
+    "Settings": "settings.settings",
     "Trace": "trace",
     "strongest_links": "attention",
-    "trace_cross": "pipeline",
-    "trace_masked": "pipeline",
-    "trace_self": "pipeline",
+    "trace_cross": "pipeline.from_text",
+    "trace_masked": "pipeline.from_text",
+    "trace_self": "pipeline.from_text",
 }
 __all__ = list(_WHERE)
 

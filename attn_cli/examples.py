@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.files import data_path
-from attn_cli.trace import Settings
+from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.matrices import Given

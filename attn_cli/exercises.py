@@ -15,7 +15,7 @@ from attn_cli.attention import attention_steps, softmax
 from attn_cli.errors import UsageError
 from attn_cli.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.trace import Settings
+from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints

@@ -20,7 +20,7 @@ from attn_cli.errors import (
     as_record,
 )
 from attn_cli.plain import say
-from attn_cli.view import is_json
+from attn_cli.settings.output import is_json
 from attn_cli.visible import visible
 
 LONGEST = 600  # characters of a message: what was typed may be longer than any screen
@@ -125,7 +125,7 @@ def _standing_format(command: str) -> str:
 
     if not (paths := config_files()):
         return ""
-    from attn_cli.config import in_force
+    from attn_cli.settings.config_file import in_force
 
     try:
         found = in_force(paths, command, None).get("format")

@@ -16,8 +16,8 @@ import typer
 from typer.core import TyperCommand
 
 from attn_cli.errors import AttnError, ConfigError, NoText, UsageError
-from attn_cli.trace import Settings
-from attn_cli.view import View, is_json
+from attn_cli.settings.output import View, is_json
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import as_utf8
 
 HERE = "attn.toml"
@@ -324,7 +324,7 @@ def _source(ctx: Any, parameter: str) -> str:
 
 def _from_files(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
     """Return the files' defaults for a command: of the options that have a variable."""
-    from attn_cli.config import FromFiles  # nobody pays for files that are not there
+    from attn_cli.settings.config_file import FromFiles  # nobody pays for files that are not there
 
     first = ctx
     while first.parent is not None and first.parent.parent is not None:

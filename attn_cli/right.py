@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attn_cli.arrays import Array
-    from attn_cli.trace import Settings, Trace
+    from attn_cli.settings.settings import Settings
+    from attn_cli.trace import Trace
 
 LEAST = 1e-6  # temperature
 MASKED = ("scores", "scaled_scores", "masked_scores")  # steps that may hold null, where masked

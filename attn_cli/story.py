@@ -10,7 +10,8 @@ from attn_cli.pairs import dictionary
 
 if TYPE_CHECKING:
     from attn_cli.examples import Acts
-    from attn_cli.trace import Settings, Trace
+    from attn_cli.settings.settings import Settings
+    from attn_cli.trace import Trace
 
 
 class Told(NamedTuple):

@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from attn_cli.settings.settings import Settings
+
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
     from collections.abc import Iterator, Sequence
 
@@ -18,36 +20,6 @@ if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's defau
 
 LARGE = 1_000_000
 MOST_LINKS = 40
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to compute; these defaults are the program's. None leaves it to the command or the file."""
-
-    tokenizer: str = "words"
-    keep_punctuation: bool = False
-    embedding: str | None = None  # word2vec
-    dim: int | None = None  # 4
-    seed: int = 0
-    oov: str | None = None  # the model's own vector, else zero
-    projection: str | None = None  # roles with word2vec, random with random vectors, else identity
-    heads: int | None = None  # 1
-    layer: int | None = None  # the last
-    head: str | None = None  # the model's main head, the first
-    layout: str | None = None  # in-out
-    score: str | None = None  # scaled
-    temperature: float = 1.0
-    mask: str | None = None  # causal in masked, else none
-    mask_true: str | None = None
-    pad: int | None = None
-    pad_side: str = "right"
-    positions: str | None = None  # none
-    round: int | None = None
-    query: str | None = None
-    top: int | None = None
-    full: bool = False
-    dtype: str = "float64"
-    threads: int | None = None  # one a processor, where the work is large
 
 
 class Embedding(NamedTuple):

@@ -21,8 +21,8 @@ from attn_cli.render import render_blocks
 from attn_cli.render.against_rich import drawing
 from attn_cli.render.bench import TITLES, bench, record
 from attn_cli.render.draw import draw
+from attn_cli.settings.output import View
 from attn_cli.terminal import Terminal
-from attn_cli.view import View
 from tests.shell import ROOT, attn, here
 from tests.test_completion import blocked
 

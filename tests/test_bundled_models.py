@@ -9,10 +9,10 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.files import data_path
 from attn_cli.learned import BUNDLED, bundled
 from attn_cli.render import render
+from attn_cli.settings.output import View
 from attn_cli.steps import Walk
 from attn_cli.terminal import Terminal
 from attn_cli.vectors.table import bundled as vectors
-from attn_cli.view import View
 
 HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),

@@ -6,8 +6,8 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.render import render
+from attn_cli.settings.output import View
 from attn_cli.terminal import Terminal
-from attn_cli.view import View
 from tests.shell import SGR, Ran, attn, here, plain, terminal
 
 FOX = "The quick brown fox jumped over the lazy dog"

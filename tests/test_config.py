@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from attn_cli import cli, config
+from attn_cli import cli
 from attn_cli.options import HERE, OPTIONS
+from attn_cli.settings import config_file as config
 from tests.docs import ROOT
 from tests.shell import Ran, attn, here, terminal
 from tests.test_startup import imported
@@ -279,7 +280,7 @@ def test_help_shows_the_programs_own_defaults(place):
 
 
 def test_without_a_file_nothing_is_imported_for_it():
-    assert not imported("self", "a b") & {"attn_cli.config", "tomllib"}
+    assert not imported("self", "a b") & {"attn_cli.settings.config_file", "tomllib"}
 
 
 def test_no_home_is_no_mistake(at):

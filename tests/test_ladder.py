@@ -18,9 +18,9 @@ from attn_cli.render import render, trace_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.draw import draw
 from attn_cli.render.numbers import share
+from attn_cli.settings.output import View
 from attn_cli.steps import Walk
 from attn_cli.terminal import Terminal
-from attn_cli.view import View
 from attn_cli.visible import visible
 from tests.shell import COMMAND, surroundings
 

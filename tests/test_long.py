@@ -27,10 +27,10 @@ from attn_cli.overview import merged, spread, strongest_links
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.render.numbers import share
+from attn_cli.settings.output import View
 from attn_cli.steps import Walk
 from attn_cli.terminal import Terminal
 from attn_cli.trace import LARGE
-from attn_cli.view import View
 from tests.shell import COMMAND, here, surroundings
 from tests.test_hostile import TOKENS
 

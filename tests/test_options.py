@@ -6,7 +6,6 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from attn_cli.checks import CHOICES
 from attn_cli.commands.learn import train as train_model
 from attn_cli.commands.vector_files import train
 from attn_cli.learn.relations import RELATIONS
@@ -16,6 +15,7 @@ from attn_cli.learned import bundled as bundled_model
 from attn_cli.options import HEADS, OPTIONS
 from attn_cli.render import FORMATS
 from attn_cli.render.palette import NAMES
+from attn_cli.settings.validate import CHOICES
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.nearest import nearest
 from attn_cli.vectors.table import bundled

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from attn_cli import Settings, errors, trace_self
-from attn_cli.checks import CHOICES
 from attn_cli.cli import main
 from attn_cli.errors import InputError
 from attn_cli.files import data_path
 from attn_cli.render.json import dumps
+from attn_cli.settings.validate import CHOICES
 from tests import models
 from tests.shell import attn
 

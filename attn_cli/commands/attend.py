@@ -20,9 +20,9 @@ from attn_cli.commands.common import (
 )
 from attn_cli.errors import NoText, UsageError
 from attn_cli.options import Texts, takes
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.steps import chosen_steps
-from attn_cli.trace import Settings
-from attn_cli.view import View
 
 if TYPE_CHECKING:
     from attn_cli.trace import Trace

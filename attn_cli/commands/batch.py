@@ -16,8 +16,8 @@ from attn_cli.commands.common import Progress, ready, settled, terminal_for
 from attn_cli.errors import FileError, InputError, NoText, UsageError, as_record
 from attn_cli.options import takes
 from attn_cli.plain import count, put_plain
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

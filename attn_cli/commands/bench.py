@@ -13,7 +13,7 @@ from attn_cli.commands.common import Progress, deliver, settled, terminal_for
 from attn_cli.errors import UsageError
 from attn_cli.files import creatable
 from attn_cli.options import offers, takes
-from attn_cli.view import View
+from attn_cli.settings.output import View
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ import typer
 
 from attn_cli.errors import InputError, NoText, UsageError
 from attn_cli.plain import put_plain
-from attn_cli.view import View
+from attn_cli.settings.output import View
 from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
+    from attn_cli.settings.settings import Settings
     from attn_cli.steps import Walk
     from attn_cli.terminal import Terminal
-    from attn_cli.trace import Settings, Trace
+    from attn_cli.trace import Trace
 
 # Options of the commands that answer with a small record.
 Vectors = Annotated[

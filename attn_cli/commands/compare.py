@@ -19,8 +19,8 @@ from attn_cli.commands.common import (
 )
 from attn_cli.errors import NoText, UsageError
 from attn_cli.options import takes
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

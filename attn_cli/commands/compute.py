@@ -10,8 +10,8 @@ import typer
 from attn_cli.commands.common import Progress, piped_in, settled, show
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.options import stated_first, takes
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from attn_cli.checks import check
 from attn_cli.commands.common import RecordFormat, deliver, deliver_json, settled, terminal_for, viewed
 from attn_cli.errors import UsageError
 from attn_cli.options import HERE, Command, Output, blamed, takes, user_config
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check
 from attn_cli.visible import visible
 
 BESIDES = ("ATTN_MIRROR",)  # variables that are no option's
@@ -131,7 +131,7 @@ def _parameters(root: Any, command: str) -> list[Any]:
 
 
 def _looked(path: str, commands: Sequence[str]) -> Looked:
-    from attn_cli.config import read
+    from attn_cli.settings.config_file import read
 
     if not os.path.exists(path):
         return Looked(path, False, ())
@@ -163,7 +163,7 @@ def _screen(
     command: str | None,
     width: int,
 ) -> Iterator[str]:
-    from attn_cli.config import shown
+    from attn_cli.settings.config_file import shown
 
     rows = [(one.name, _value(one), _origin(one)) for one in found]
     yield from (
@@ -189,7 +189,7 @@ def _value(one: InForce) -> str:
 def _origin(one: InForce) -> str:
     if one.file is None:
         return one.variable or "default"
-    from attn_cli.config import shown
+    from attn_cli.settings.config_file import shown
 
     return f"{shown(one.file)}, line {one.line}"
 

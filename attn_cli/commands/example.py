@@ -11,8 +11,8 @@ from attn_cli.commands.common import deliver, ready, settled, show, terminal_for
 from attn_cli.errors import UsageError
 from attn_cli.examples import EXAMPLES, load
 from attn_cli.options import offers, stated_first, takes
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

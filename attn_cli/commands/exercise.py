@@ -10,7 +10,7 @@ import typer
 from attn_cli.commands.common import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.options import offers
-from attn_cli.view import View
+from attn_cli.settings.output import View
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

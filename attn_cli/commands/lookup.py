@@ -11,8 +11,8 @@ from attn_cli.commands.common import Progress, deliver, read_text, ready, settle
 from attn_cli.errors import NoText
 from attn_cli.options import offers, takes
 from attn_cli.pairs import Pairs, dictionary, pairs_from, pairs_in
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:

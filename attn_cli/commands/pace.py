@@ -12,8 +12,8 @@ from attn_cli.render import render_blocks
 
 if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
+    from attn_cli.settings.output import View
     from attn_cli.terminal import Terminal
-    from attn_cli.view import View
 
 PROMPT = "-- a key goes on, q stops --"
 STOP = ("q", "Q", "\x1b")

@@ -11,8 +11,8 @@ import typer
 from attn_cli.commands.common import piped_in, settled, show
 from attn_cli.errors import InputError, NoFile, UsageError
 from attn_cli.options import takes
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:

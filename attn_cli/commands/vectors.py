@@ -25,7 +25,7 @@ from attn_cli.options import Command, Output
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.view import View
+    from attn_cli.settings.output import View
 
 app = typer.Typer(
     help="Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"

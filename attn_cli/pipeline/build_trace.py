@@ -8,12 +8,13 @@ import numpy as np
 
 from attn_cli import masks
 from attn_cli.attention import Links
-from attn_cli.checks import find_rows
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.project import Layer
-from attn_cli.trace import LARGE, Head, Settings, Trace
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import find_rows
+from attn_cli.trace import LARGE, Head, Trace
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.attention import to_digits
-from attn_cli.checks import check
 from attn_cli.errors import InputError, UsageError
 from attn_cli.learned import chosen
 from attn_cli.plain import count
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check
 from attn_cli.stack import Stack
 from attn_cli.tokens import tokenize
-from attn_cli.trace import Embedding, Placed, Settings
+from attn_cli.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Report, nobody
 from attn_cli.visible import visible

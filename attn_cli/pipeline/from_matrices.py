@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.checks import check, unused
 from attn_cli.errors import UsageError
 from attn_cli.learned import chosen
 from attn_cli.pipeline.build_trace import attended
@@ -13,7 +12,9 @@ from attn_cli.pipeline.embed import given_x, prepared, wrong_pairing
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import given_qkv, projected
-from attn_cli.trace import Settings, Trace
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check, unused
+from attn_cli.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.fast import Report

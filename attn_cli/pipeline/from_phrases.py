@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.checks import check, unused
 from attn_cli.errors import UsageError
 from attn_cli.learned import chosen
 from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import NOT_UTF8, phrased, rounded
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import Ready, projected
-from attn_cli.trace import Settings, Trace
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check, unused
+from attn_cli.trace import Trace
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.checks import check, unused
 from attn_cli.errors import InputError
 from attn_cli.learned import chosen
 from attn_cli.pipeline.build_trace import attended, output_words
@@ -19,8 +18,10 @@ from attn_cli.pipeline.embed import (
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import projected, stacked
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check, unused
 from attn_cli.tokens import tokenize
-from attn_cli.trace import LARGE, Settings, Trace
+from attn_cli.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.fast import Report

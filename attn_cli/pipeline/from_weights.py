@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.checks import check, unused
 from attn_cli.pipeline.attend_heads import ReadyWeights
 from attn_cli.pipeline.build_trace import recorded
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
-from attn_cli.trace import Embedding, Projected, Settings, Trace
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check, unused
+from attn_cli.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.ready_weights import Shaping

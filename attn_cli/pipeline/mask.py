@@ -6,7 +6,7 @@ from attn_cli import masks
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
 from attn_cli.pipeline.embed import Inputs
-from attn_cli.trace import Settings
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 

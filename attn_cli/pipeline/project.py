@@ -14,8 +14,9 @@ from attn_cli.files import looks_like_file
 from attn_cli.learned import BUNDLED
 from attn_cli.masks import Mask, with_padding
 from attn_cli.pipeline.embed import Inputs, given_labels, rounded
+from attn_cli.settings.settings import Settings
 from attn_cli.stack import Stack, taught_weights
-from attn_cli.trace import LARGE, Embedding, Learned, Projected, Settings
+from attn_cli.trace import LARGE, Embedding, Learned, Projected
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.project import shown_head
 from attn_cli.plain import count
 from attn_cli.saved import Saved
-from attn_cli.trace import Settings
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

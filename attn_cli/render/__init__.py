@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from attn_cli.settings.output import View
 from attn_cli.terminal import Terminal
 from attn_cli.trace import Trace
-from attn_cli.view import View
 
 if TYPE_CHECKING:
     from attn_cli.render.blocks import Block

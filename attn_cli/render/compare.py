@@ -14,8 +14,8 @@ from attn_cli.render.about import dropped, formula, learned, quoted, setting_par
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.text import listed
+from attn_cli.settings.output import View
 from attn_cli.trace import Trace
-from attn_cli.view import View
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

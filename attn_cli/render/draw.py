@@ -28,8 +28,8 @@ from attn_cli.render.maps import draw_maps
 from attn_cli.render.numbers import fitting, number, share
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
+from attn_cli.settings.output import View
 from attn_cli.terminal import Line, Terminal
-from attn_cli.view import View
 
 _ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})
 LONGEST_BAR, LONGEST_NAME = 40, 28

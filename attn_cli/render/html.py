@@ -24,7 +24,7 @@ from attn_cli.render.sheets import (
     together,
 )
 from attn_cli.render.text import LEFTWARD
-from attn_cli.view import View
+from attn_cli.settings.output import View
 from attn_cli.visible import visible
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")

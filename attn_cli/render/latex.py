@@ -23,7 +23,7 @@ from attn_cli.render.sheets import (
     together,
 )
 from attn_cli.render.tex import HELPERS, arithmetic, escape, is_shown, prose
-from attn_cli.view import View
+from attn_cli.settings.output import View
 
 TALL = 36  # rows of a table that fit a page
 ACROSS = 5  # links on a line

@@ -14,8 +14,8 @@ from attn_cli.plain import count
 from attn_cli.render.about import is_large, placed, quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
 from attn_cli.render.numbers import number, share
+from attn_cli.settings.output import View
 from attn_cli.trace import Head, LongView, Trace
-from attn_cli.view import View
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

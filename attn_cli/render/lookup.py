@@ -15,8 +15,8 @@ from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix,
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.row import one_row, row_table
 from attn_cli.render.text import listed
+from attn_cli.settings.output import View
 from attn_cli.story import Told
-from attn_cli.view import View
 
 MOST_KEYS = 12
 MOST_TERMS = 8

@@ -14,8 +14,8 @@ from attn_cli.render.ladder import BARS, DIGITS, shading
 from attn_cli.render.numbers import Format, significant, weight
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, wrapped
+from attn_cli.settings.output import View
 from attn_cli.terminal import Line, Terminal
-from attn_cli.view import View
 
 if TYPE_CHECKING:
     from rich.style import Style

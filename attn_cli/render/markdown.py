@@ -21,7 +21,7 @@ from attn_cli.render.blocks import (
 )
 from attn_cli.render.ladder import rungs
 from attn_cli.render.sheets import map_sheets
-from attn_cli.view import View
+from attn_cli.settings.output import View
 from attn_cli.visible import visible
 
 MOST_COLUMNS = 12

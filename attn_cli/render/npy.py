@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import UsageError
-from attn_cli.trace import Head, Settings, Trace
+from attn_cli.settings.settings import Settings
+from attn_cli.trace import Head, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

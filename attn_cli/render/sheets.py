@@ -17,7 +17,7 @@ from attn_cli.render.ladder import Rung, largest, rungs, shading
 from attn_cli.render.maps import map_format
 from attn_cli.render.numbers import Format
 from attn_cli.render.text import cut
-from attn_cli.view import View
+from attn_cli.settings.output import View
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

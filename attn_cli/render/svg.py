@@ -18,8 +18,8 @@ from attn_cli.render.draw import draw
 from attn_cli.render.palette import DARK, page_ramp
 from attn_cli.render.sheets import PAGE
 from attn_cli.render.text import LEFTWARD, cells
+from attn_cli.settings.output import View
 from attn_cli.terminal import TRUECOLOR, Line, Terminal
-from attn_cli.view import View
 from attn_cli.visible import visible
 
 CELL, LINE, SIZE, BASE, EDGE = 12, 24, 20, 17, 24  # pixels: a cell's width and height, the font, its baseline

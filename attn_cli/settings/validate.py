@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attn_cli.errors import UsageError
 from attn_cli.files import looks_like_file
-from attn_cli.trace import Settings
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 CHOICES = {

@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias
 
 from attn_cli.errors import ConfigError, FileError
 from attn_cli.files import read_bytes
-from attn_cli.trace import Settings
-from attn_cli.view import View
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 LARGEST = 1 << 16  # bytes

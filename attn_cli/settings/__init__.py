@@ -1,0 +1,1 @@
+"""Settings: declared once, checked, and read from files."""
