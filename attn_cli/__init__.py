@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.from_text import trace_masked as trace_masked
     from attn_cli.pipeline.from_text import trace_self as trace_self
     from attn_cli.settings.settings import Settings as Settings
-    from attn_cli.trace import Trace as Trace
+    from attn_cli.trace.trace import Trace as Trace
 
 _WHERE = {
     "attend": "attention",
     "AttnError": "errors",
     "Settings": "settings.settings",
-    "Trace": "trace",
+    "Trace": "trace.trace",
     "strongest_links": "attention",
     "trace_cross": "pipeline.from_text",
     "trace_masked": "pipeline.from_text",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.diagnostics import entropy as bits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.embed import for_positions
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.settings import Settings
-from attn_cli.trace import Trace
+from attn_cli.trace.diagnostics import entropy as bits
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -19,7 +19,7 @@ from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
     Numbers = tuple[Array, Array, Array, Array]  # X (n, d), and W_q, W_k, W_v (d, d)
 

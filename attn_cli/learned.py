@@ -14,7 +14,7 @@ from attn_cli.model import HeadWeights, Position, Projection
 from attn_cli.settings.settings import Settings
 from attn_cli.stack import Encoder, Norm, Stack, Start
 from attn_cli.tensors import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
-from attn_cli.trace import Projected
+from attn_cli.trace.trace import Projected
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from attn_cli.pipeline.from_phrases import trace_phrases
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
     from attn_cli.settings.settings import Settings
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # 0 is the limit: all goes to the largest score
 ONE_LENGTH = 0.95  # the shortest key's vector beside the longest: below it, length has a say
@@ -104,7 +104,7 @@ def look_up(
     """Look a query up in a dictionary: exactly, by the nearest key, and softly.
 
     >>> from attn_cli.pairs import dictionary
-    >>> from attn_cli.trace import Settings
+    >>> from attn_cli.trace.trace import Settings
     >>> look_up("colour", dictionary([("brand", "Porche"), ("color", "black")]), Settings()).shares[0].value
     'black'
     """

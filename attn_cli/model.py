@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.attention import project, to_digits
 from attn_cli.errors import InputError, UsageError
-from attn_cli.trace import Projected
+from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Ints

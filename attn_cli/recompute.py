@@ -12,7 +12,7 @@ from attn_cli.attention import compare, project, softmax
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 SCORES = ("scores", "scaled_scores", "masked_scores")
 STEPS = ("q", "k", "v", *SCORES, "weights", "output", "layer_output")  # in the order computed

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from attn_cli.arrays import Array
     from attn_cli.settings.settings import Settings
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 LEAST = 1e-6  # temperature
 MASKED = ("scores", "scaled_scores", "masked_scores")  # steps that may hold null, where masked

@@ -19,7 +19,7 @@ from attn_cli.errors import InputError
 from attn_cli.masks import Mask
 from attn_cli.model import HeadWeights, Projection
 from attn_cli.spelling import features
-from attn_cli.trace import Learned
+from attn_cli.trace.trace import Learned
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

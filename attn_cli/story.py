@@ -11,7 +11,7 @@ from attn_cli.pairs import dictionary
 if TYPE_CHECKING:
     from attn_cli.examples import Acts
     from attn_cli.settings.settings import Settings
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 
 class Told(NamedTuple):

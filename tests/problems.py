@@ -14,8 +14,8 @@ import pytest
 
 from attn_cli import attend, fast, streams, tiles
 from attn_cli.attention import attention_steps, strongest_links
-from attn_cli.diagnostics import entropy
 from attn_cli.masks import named, with_padding
+from attn_cli.trace.diagnostics import entropy
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}  # times the largest score, where that is above 1
 DTYPES = tuple(TOLERANCE)

@@ -21,9 +21,9 @@ from attn_cli.matrices import Given
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.settings.output import View
-from attn_cli.steps import Walk
 from attn_cli.tensors import read_safetensors, write_safetensors
 from attn_cli.terminal import Terminal
+from attn_cli.trace.steps import Walk
 from attn_cli.visible import visible
 from tests.shell import SGR, Ran, attn, here, terminal
 

@@ -19,8 +19,8 @@ from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix
 from attn_cli.render.draw import draw
 from attn_cli.render.numbers import share
 from attn_cli.settings.output import View
-from attn_cli.steps import Walk
 from attn_cli.terminal import Terminal
+from attn_cli.trace.steps import Walk
 from attn_cli.visible import visible
 from tests.shell import COMMAND, surroundings
 

@@ -17,7 +17,7 @@ from attn_cli.matrices import given_from
 from attn_cli.model import HeadWeights, Position, Projection
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.stack import Encoder, Norm, Stack, Start
-from attn_cli.trace import Projected
+from attn_cli.trace.trace import Projected
 from tests.shell import here
 
 if os.environ.get("ATTN_REQUIRE_TORCH") == "1":

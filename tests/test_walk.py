@@ -6,7 +6,7 @@ import re
 import pexpect
 import pytest
 
-from attn_cli.steps import NAMES, STEPS, chosen_steps
+from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
 from tests.shell import COMMAND, attn, here, plain, surroundings
 
 TEXT = "she likes coffee"

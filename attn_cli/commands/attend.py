@@ -22,10 +22,10 @@ from attn_cli.errors import NoText, UsageError
 from attn_cli.options import Texts, takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.steps import chosen_steps
+from attn_cli.trace.steps import chosen_steps
 
 if TYPE_CHECKING:
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 Part = Annotated[
     Literal["mask"] | None,

@@ -21,7 +21,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 LONGEST_LINE = 1 << 20  # bytes
 MOST_TOKENS = 5_000  # of a line: its weights are the square

@@ -19,9 +19,9 @@ from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
     from attn_cli.settings.settings import Settings
-    from attn_cli.steps import Walk
     from attn_cli.terminal import Terminal
-    from attn_cli.trace import Trace
+    from attn_cli.trace.steps import Walk
+    from attn_cli.trace.trace import Trace
 
 # Options of the commands that answer with a small record.
 Vectors = Annotated[

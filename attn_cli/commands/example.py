@@ -17,7 +17,7 @@ from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.examples import Example
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 
 @takes(Settings, View)

@@ -16,7 +16,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
-    from attn_cli.trace import Trace
+    from attn_cli.trace.trace import Trace
 
 # What ready weights leave nothing to decide about.
 DECIDED = (

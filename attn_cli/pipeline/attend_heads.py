@@ -11,7 +11,7 @@ from attn_cli import fast, masks
 from attn_cli.attention import Steps, attention_steps, strongest, unit
 from attn_cli.errors import NotFinite
 from attn_cli.pipeline.project import Ready
-from attn_cli.trace import LARGE, Head
+from attn_cli.trace.trace import LARGE, Head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints

@@ -14,7 +14,7 @@ from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.project import Layer
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.trace import LARGE, Head, Trace
+from attn_cli.trace.trace import LARGE, Head, Trace
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

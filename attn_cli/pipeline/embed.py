@@ -17,7 +17,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check
 from attn_cli.stack import Stack
 from attn_cli.tokens import tokenize
-from attn_cli.trace import Embedding, Placed
+from attn_cli.trace.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Report, nobody
 from attn_cli.visible import visible

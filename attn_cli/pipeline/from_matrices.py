@@ -14,7 +14,7 @@ from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import given_qkv, projected
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.fast import Report

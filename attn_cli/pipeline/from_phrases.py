@@ -14,7 +14,7 @@ from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import Ready, projected
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from attn_cli.pipeline.project import projected, stacked
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
 from attn_cli.tokens import tokenize
-from attn_cli.trace import LARGE, Trace
+from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.fast import Report

@@ -12,7 +12,7 @@ from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
-from attn_cli.trace import Embedding, Projected, Trace
+from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.ready_weights import Shaping

@@ -8,8 +8,8 @@ import numpy as np
 
 from attn_cli import fast
 from attn_cli.attention import Links, strongest
-from attn_cli.diagnostics import entropy
-from attn_cli.trace import LongView
+from attn_cli.trace.diagnostics import entropy
+from attn_cli.trace.trace import LongView
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools

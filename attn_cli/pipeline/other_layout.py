@@ -13,7 +13,7 @@ from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.project import Layer, projected
 from attn_cli.settings.settings import Settings
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from attn_cli.masks import Mask, with_padding
 from attn_cli.pipeline.embed import Inputs, given_labels, rounded
 from attn_cli.settings.settings import Settings
 from attn_cli.stack import Stack, taught_weights
-from attn_cli.trace import LARGE, Embedding, Learned, Projected
+from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from attn_cli.attention import attention_steps, project
 from attn_cli.errors import InputError
 from attn_cli.matrices import array
 from attn_cli.model import Position
-from attn_cli.trace import Head, Trace
+from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

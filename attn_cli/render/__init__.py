@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from attn_cli.settings.output import View
 from attn_cli.terminal import Terminal
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
-    from attn_cli.steps import Walk
+    from attn_cli.trace.steps import Walk
 
 FORMATS = (
     *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),

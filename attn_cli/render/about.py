@@ -9,7 +9,7 @@ from attn_cli.plain import count
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 from attn_cli.visible import visible
 
 KINDS = {

@@ -15,7 +15,7 @@ from attn_cli.render.code_dialects import DIALECTS, Dialect
 from attn_cli.render.code_literals import LINE, comment, commented, inert, listed, matrix, strings, vector
 from attn_cli.render.code_recipe import Recipe, recipe
 from attn_cli.render.code_steps import steps
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 
 WIDEST = 20  # cells for a token before its row
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.render.code_literals import inert
-from attn_cli.trace import Head, Trace
+from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools

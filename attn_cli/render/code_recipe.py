@@ -21,7 +21,7 @@ from attn_cli.render.code_arrays import (
     same_vectors,
     vectors,
 )
-from attn_cli.trace import Head, Trace
+from attn_cli.trace.trace import Head, Trace
 
 MOST_TOKENS = 200
 MOST_NUMBERS = 20_000

@@ -15,7 +15,7 @@ from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matri
 from attn_cli.render.numbers import share
 from attn_cli.render.text import listed
 from attn_cli.settings.output import View
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from attn_cli.trace import Head, Trace
+from attn_cli.trace.trace import Head, Trace
 from attn_cli.visible import visible
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.overview import first_of_each, merged, spread, strongest_links
 from attn_cli.pipeline.long_text import MAP, by_weights
 from attn_cli.plain import count
 from attn_cli.render.about import is_large, placed, quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
 from attn_cli.render.numbers import number, share
 from attn_cli.settings.output import View
-from attn_cli.trace import Head, LongView, Trace
+from attn_cli.trace.long_summary import first_of_each, merged, spread, strongest_links
+from attn_cli.trace.trace import Head, LongView, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -18,7 +18,7 @@ from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.long_view import block_map
 from attn_cli.render.numbers import share
 from attn_cli.settings.output import View
-from attn_cli.trace import Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools

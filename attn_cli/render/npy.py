@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.errors import UsageError
 from attn_cli.settings.settings import Settings
-from attn_cli.trace import Head, Trace
+from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from attn_cli.render.about import d_k, is_large, placed, quoted, short, told_apart, warmth
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain
-from attn_cli.trace import Head, Row, Trace
+from attn_cli.trace.trace import Head, Row, Trace
 
 ALL_FACTORS = 8
 FIRST_FACTORS = 4

@@ -14,8 +14,8 @@ from attn_cli.render.row import one_row
 from attn_cli.render.sharpness import remarks, sharpness
 from attn_cli.render.walk import walk
 from attn_cli.settings.output import View
-from attn_cli.steps import Walk
-from attn_cli.trace import Head, Trace
+from attn_cli.trace.steps import Walk
+from attn_cli.trace.trace import Head, Trace
 
 MOST_ROWS = 40
 FEW_ROWS = 8  # of a long text, as bars

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from attn_cli.diagnostics import Diagnosis
 from attn_cli.plain import count
 from attn_cli.render.about import quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import number, plain
-from attn_cli.trace import Trace
+from attn_cli.trace.diagnostics import Diagnosis
+from attn_cli.trace.trace import Trace
 
 MOST_ROWS = 12
 MOST_NAMED = 3

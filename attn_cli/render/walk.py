@@ -11,8 +11,8 @@ from attn_cli.plain import count
 from attn_cli.render.about import d_k, projection, quoted, short, warmth
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
-from attn_cli.steps import STEPS
-from attn_cli.trace import Head, Trace
+from attn_cli.trace.steps import STEPS
+from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -12,8 +12,8 @@ from attn_cli.render.about import quoted
 from attn_cli.render.by_hand import MIXED, ROUNDED, WHOLE, one_row, products
 from attn_cli.render.numbers import Format
 from attn_cli.render.sheet import Ask, Code, Heading, Math, Part, Say, Table, Tables, Title, Words
-from attn_cli.steps import STEPS
-from attn_cli.trace import Trace
+from attn_cli.trace.steps import STEPS
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.trace import Head, LongView, Trace
+from attn_cli.trace.trace import Head, LongView, Trace
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Ints

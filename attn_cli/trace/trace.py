@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's defau
     from collections.abc import Iterator, Sequence
 
     from attn_cli.arrays import Array, Bools, Ints
-    from attn_cli.diagnostics import Diagnosis
+    from attn_cli.trace.diagnostics import Diagnosis
 
 
 LARGE = 1_000_000
@@ -274,7 +274,7 @@ class Trace(Frozen):
 
         Without `heated`, no temperature is looked for: that is the larger part of the work.
         """
-        from attn_cli.diagnostics import diagnose  # only those who ask pay for it
+        from attn_cli.trace.diagnostics import diagnose  # only those who ask pay for it
 
         head = self.shown
         held = [self.held(i) for i in (self.listed if rows is None else rows)]
@@ -302,59 +302,13 @@ class Trace(Frozen):
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
         """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""
-        listed = list(self.listed)
-        held = [self.held(i) for i in listed] if self.whole else []
-        record: dict[str, object] = {
-            "schema": "attn/1",
-            "kind": self.kind,
-            "query_tokens": [self.query_tokens[i] for i in listed],
-            "key_tokens": list(self.key_tokens),
-            "query_ids": None if self.query_ids is None else [self.query_ids[i] for i in listed],
-            "key_ids": None if self.key_ids is None else list(self.key_ids),
-            "query_rows": listed if self.asked else None,
-            "unknown": list(self.unknown),
-            "replaced": dict(self.replaced),
-            "dropped": list(self.dropped),
-            "embedding": self.embedding._asdict(),
-            "projection": self.projection._asdict(),
-            "learned": None if self.learned is None else _plain(self.learned),
-            "positions": self.positions,
-            "round": self.settings.round,
-            "score": self.score if self.is_scored else None,
-            "scale": self.scale if self.is_scored else None,
-            "temperature": self.temperature if self.is_scored else None,
-            "mask": None if self.mask is None or self.condensed else self.mask[listed].tolist(),
-            "mask_name": self.mask_name,
-            "padding": list(self.pad_keys) or None,
-            "mask_convention": "true = may attend",
-            "head": self.shown.name,
-            "weights": self.shown.weights[held].tolist() if self.whole else None,
-            "output": _listed(self.output, listed),
-            "layer_output": _listed(self.layer_output, listed),
-            "output_words": self._output_words(listed),
-            "summary": [self._summary(i) for i in listed],
-            "diagnostics": None if self.condensed else self._diagnostics(listed),
-            "links": None if self.whole else [list(link) for link in self._numbered_links(listed)],
-            "condensed": not self.whole,
-            "long_view": self._long_view(listed),
-        }
-        steps = steps and self.is_scored
-        if steps:
-            record["x_query"] = _listed(self.x_query, listed)
-            record["x_key"] = None if self.x_key is None else self.x_key.tolist()
-            for name in Placed._fields:
-                record[name] = None if self.placed is None else getattr(self.placed, name).tolist()
-            record["W_o"] = None if self.W_o is None else self.W_o.tolist()
-            record["b_o"] = None if self.b_o is None else self.b_o.tolist()
-        record["heads"] = []
-        if steps or self.settings.head in ("all", "mean"):
-            record["heads"] = [self._head(head, steps, listed, held) for head in self.shown_heads]
-        record["notes"] = list(self.notes)
-        return record
+        from attn_cli.trace.as_json import as_json  # only those who ask pay for it
+
+        return as_json(self, steps)
 
     def _repr_html_(self) -> str:
         """Return the weights as an HTML table: what a notebook shows."""
-        from attn_cli.notebook import html_table  # only notebooks ask for it
+        from attn_cli.trace.notebook import html_table  # only notebooks ask for it
 
         if not self.whole:
             links = self.links()[:MOST_LINKS]
@@ -367,74 +321,3 @@ class Trace(Frozen):
             weights = self.shown.weights[at].tolist()
             cells.append([w if may else None for w, may in zip(weights, allowed, strict=True)])
         return html_table([self.query_tokens[i] for i in self.listed], self.key_tokens, cells)
-
-    def _summary(self, i: int) -> dict[str, object]:
-        j = int(self.shown.top_keys[i, 0])
-        found = j >= 0
-        return {
-            "query": self.query_tokens[i],
-            "key": self.key_tokens[j] if found else None,
-            "weight": float(self.shown.top_weights[i, 0]) if found else None,
-        }
-
-    def _diagnostics(self, listed: list[int]) -> list[dict[str, object]]:
-        told = zip(listed, self.diagnoses(listed), strict=True)
-        return [{"query": self.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in told]
-
-    def _output_words(self, listed: list[int]) -> list[list[dict[str, object]]] | None:
-        if self.output_words is None:
-            return None
-        return [[{"word": w, "cosine": cosine} for w, cosine in self.output_words[i]] for i in listed]
-
-    def _long_view(self, listed: list[int]) -> dict[str, object] | None:
-        view = self.long_view
-        if view is None:
-            return None
-        allowed = view.allowed[listed].astype(int).tolist()
-        bits = view.entropy[listed].tolist()
-        return {
-            "entropy": [entropy if n else None for entropy, n in zip(bits, allowed, strict=True)],
-            "allowed": allowed,
-            "map": {
-                "of": "mean weight of a block's allowed links",
-                "query_edges": list(view.query_edges),
-                "key_edges": list(view.key_edges),
-                "values": [[None if mean != mean else mean for mean in row] for row in view.means.tolist()],
-                "allowed": view.counts.astype(int).tolist(),
-            },
-        }
-
-    def _numbered_links(self, listed: list[int]) -> list[tuple[int, int, float]]:
-        place = {i: n for n, i in enumerate(listed)}
-        return [(place[i], j, w) for i, j, w in self.links()]
-
-    def _head(self, head: Head, steps: bool, listed: list[int], held: list[int]) -> dict[str, object]:
-        record: dict[str, object] = {
-            "name": head.name,
-            "weights": head.weights[held].tolist() if self.whole else None,
-            "output": _listed(head.output, listed),
-        }
-        if steps:
-            for name in (
-                *("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"),
-                *("position_vectors", "position_biases", "q", "k", "v"),
-            ):
-                value = getattr(head, name)
-                rows = listed if name == "q" else None
-                record[name] = None if value is None else (value if rows is None else value[rows]).tolist()
-            for name in ("scores", "scaled_scores", "position_scores", "masked_scores"):
-                value = getattr(head, name)
-                record[name] = None if value is None or not self.whole else _finite(value[held])
-        return record
-
-
-def _plain(learned: Learned) -> dict[str, object]:
-    return {**learned._asdict(), "trained_on": list(learned.trained_on)}
-
-
-def _listed(matrix: Array | None, rows: list[int]) -> list[object] | None:
-    return None if matrix is None else matrix[rows].tolist()
-
-
-def _finite(matrix: Array) -> list[list[float | None]]:
-    return [[None if x == float("-inf") else x for x in row] for row in matrix.tolist()]

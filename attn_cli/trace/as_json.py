@@ -1,0 +1,143 @@
+"""A Trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array
+    from attn_cli.trace.trace import Head, Learned, Trace
+
+SUMS = ("words_query", "words_key", "encodings_query", "encodings_key")  # what X is the sum of
+MATRICES = (
+    *("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"),
+    *("position_vectors", "position_biases", "q", "k", "v"),
+)
+SCORES = ("scores", "scaled_scores", "position_scores", "masked_scores")
+
+
+def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
+    """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""
+    listed = list(trace.listed)
+    held = [trace.held(i) for i in listed] if trace.whole else []
+    record: dict[str, object] = {
+        "schema": "attn/1",
+        "kind": trace.kind,
+        "query_tokens": [trace.query_tokens[i] for i in listed],
+        "key_tokens": list(trace.key_tokens),
+        "query_ids": None if trace.query_ids is None else [trace.query_ids[i] for i in listed],
+        "key_ids": None if trace.key_ids is None else list(trace.key_ids),
+        "query_rows": listed if trace.asked else None,
+        "unknown": list(trace.unknown),
+        "replaced": dict(trace.replaced),
+        "dropped": list(trace.dropped),
+        "embedding": trace.embedding._asdict(),
+        "projection": trace.projection._asdict(),
+        "learned": None if trace.learned is None else _plain(trace.learned),
+        "positions": trace.positions,
+        "round": trace.settings.round,
+        "score": trace.score if trace.is_scored else None,
+        "scale": trace.scale if trace.is_scored else None,
+        "temperature": trace.temperature if trace.is_scored else None,
+        "mask": None if trace.mask is None or trace.condensed else trace.mask[listed].tolist(),
+        "mask_name": trace.mask_name,
+        "padding": list(trace.pad_keys) or None,
+        "mask_convention": "true = may attend",
+        "head": trace.shown.name,
+        "weights": trace.shown.weights[held].tolist() if trace.whole else None,
+        "output": _listed(trace.output, listed),
+        "layer_output": _listed(trace.layer_output, listed),
+        "output_words": _output_words(trace, listed),
+        "summary": [_summary(trace, i) for i in listed],
+        "diagnostics": None if trace.condensed else _diagnostics(trace, listed),
+        "links": None if trace.whole else [list(link) for link in _numbered_links(trace, listed)],
+        "condensed": not trace.whole,
+        "long_view": _long_view(trace, listed),
+    }
+    steps = steps and trace.is_scored
+    if steps:
+        record["x_query"] = _listed(trace.x_query, listed)
+        record["x_key"] = None if trace.x_key is None else trace.x_key.tolist()
+        for name in SUMS:
+            record[name] = None if trace.placed is None else getattr(trace.placed, name).tolist()
+        record["W_o"] = None if trace.W_o is None else trace.W_o.tolist()
+        record["b_o"] = None if trace.b_o is None else trace.b_o.tolist()
+    record["heads"] = []
+    if steps or trace.settings.head in ("all", "mean"):
+        record["heads"] = [_head(trace, head, steps, listed, held) for head in trace.shown_heads]
+    record["notes"] = list(trace.notes)
+    return record
+
+
+def _summary(trace: Trace, i: int) -> dict[str, object]:
+    j = int(trace.shown.top_keys[i, 0])
+    found = j >= 0
+    return {
+        "query": trace.query_tokens[i],
+        "key": trace.key_tokens[j] if found else None,
+        "weight": float(trace.shown.top_weights[i, 0]) if found else None,
+    }
+
+
+def _diagnostics(trace: Trace, listed: list[int]) -> list[dict[str, object]]:
+    told = zip(listed, trace.diagnoses(listed), strict=True)
+    return [{"query": trace.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in told]
+
+
+def _output_words(trace: Trace, listed: list[int]) -> list[list[dict[str, object]]] | None:
+    if trace.output_words is None:
+        return None
+    return [[{"word": w, "cosine": cosine} for w, cosine in trace.output_words[i]] for i in listed]
+
+
+def _long_view(trace: Trace, listed: list[int]) -> dict[str, object] | None:
+    view = trace.long_view
+    if view is None:
+        return None
+    allowed = view.allowed[listed].astype(int).tolist()
+    bits = view.entropy[listed].tolist()
+    return {
+        "entropy": [entropy if n else None for entropy, n in zip(bits, allowed, strict=True)],
+        "allowed": allowed,
+        "map": {
+            "of": "mean weight of a block's allowed links",
+            "query_edges": list(view.query_edges),
+            "key_edges": list(view.key_edges),
+            "values": [[None if mean != mean else mean for mean in row] for row in view.means.tolist()],
+            "allowed": view.counts.astype(int).tolist(),
+        },
+    }
+
+
+def _numbered_links(trace: Trace, listed: list[int]) -> list[tuple[int, int, float]]:
+    place = {i: n for n, i in enumerate(listed)}
+    return [(place[i], j, w) for i, j, w in trace.links()]
+
+
+def _head(trace: Trace, head: Head, steps: bool, listed: list[int], held: list[int]) -> dict[str, object]:
+    record: dict[str, object] = {
+        "name": head.name,
+        "weights": head.weights[held].tolist() if trace.whole else None,
+        "output": _listed(head.output, listed),
+    }
+    if steps:
+        for name in MATRICES:
+            value = getattr(head, name)
+            rows = listed if name == "q" else None
+            record[name] = None if value is None else (value if rows is None else value[rows]).tolist()
+        for name in SCORES:
+            value = getattr(head, name)
+            record[name] = None if value is None or not trace.whole else _finite(value[held])
+    return record
+
+
+def _plain(learned: Learned) -> dict[str, object]:
+    return {**learned._asdict(), "trained_on": list(learned.trained_on)}
+
+
+def _listed(matrix: Array | None, rows: list[int]) -> list[object] | None:
+    return None if matrix is None else matrix[rows].tolist()
+
+
+def _finite(matrix: Array) -> list[list[float | None]]:
+    return [[None if x == float("-inf") else x for x in row] for row in matrix.tolist()]
