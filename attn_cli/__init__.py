@@ -10,8 +10,8 @@ TYPE_CHECKING = False  # what type checkers know to be true; the import of typin
 if TYPE_CHECKING:
     from typing import Any
 
-    from attn_cli.attention import attend as attend
-    from attn_cli.attention import strongest_links as strongest_links
+    from attn_cli.core.attend import attend as attend
+    from attn_cli.core.attend import strongest_links as strongest_links
     from attn_cli.errors import AttnError as AttnError
     from attn_cli.pipeline.from_text import trace_cross as trace_cross
     from attn_cli.pipeline.from_text import trace_masked as trace_masked
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace as Trace
 
 _WHERE = {
-    "attend": "attention",
+    "attend": "core.attend",
     "AttnError": "errors",
     "Settings": "settings.settings",
     "Trace": "trace.trace",
-    "strongest_links": "attention",
+    "strongest_links": "core.attend",
     "trace_cross": "pipeline.from_text",
     "trace_masked": "pipeline.from_text",
     "trace_self": "pipeline.from_text",

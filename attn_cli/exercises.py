@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.attention import attention_steps, softmax
+from attn_cli.core.attention import attention_steps, softmax
 from attn_cli.errors import UsageError
 from attn_cli.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices

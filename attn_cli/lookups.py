@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.attention import compare, softmax
+from attn_cli.core.attention import compare, softmax
 from attn_cli.pairs import Pairs, numbers_of, some
 from attn_cli.pipeline.from_phrases import trace_phrases
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.attention import project, to_digits
+from attn_cli.core.attention import project, to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.trace.trace import Projected
 

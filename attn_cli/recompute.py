@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli import masks
-from attn_cli.attention import compare, project, softmax
+from attn_cli.core import masks
+from attn_cli.core.attention import compare, project, softmax
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli import fast
-from attn_cli.attention import Steps, attention_steps, project
+from attn_cli.core import fast
+from attn_cli.core.attention import Steps, attention_steps, project
+from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
-from attn_cli.masks import Mask
 from attn_cli.model import HeadWeights, Projection
 from attn_cli.spelling import features
 from attn_cli.trace.trace import Learned
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.fast import Report
+    from attn_cli.core.fast import Report
 
 NEARLY_ZERO = 1e-5
 BLOCK_CELLS = 1 << 19

@@ -12,9 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from attn_cli import attend, fast, streams, tiles
-from attn_cli.attention import attention_steps, strongest_links
-from attn_cli.masks import named, with_padding
+from attn_cli import attend
+from attn_cli.core import fast, tiles
+from attn_cli.core import streaming as streams
+from attn_cli.core.attend import strongest_links
+from attn_cli.core.attention import attention_steps
+from attn_cli.core.masks import named, with_padding
 from attn_cli.trace.diagnostics import entropy
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}  # times the largest score, where that is above 1
@@ -121,7 +124,7 @@ def _queries_and_keys(draw, kind):
 def _mask(draw, kind):
     shape = (kind.n_q, kind.n_k)
     if kind.rule in ("array", "sparse"):
-        from attn_cli.masks import Mask
+        from attn_cli.core.masks import Mask
 
         allowed = draw.random(shape) < (0.6 if kind.rule == "array" else 0.1)
         allowed[draw.random(kind.n_q) < 0.2] = False

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from attn_cli import attend
-from attn_cli.attention import attention_steps, compare, project, softmax, strongest, strongest_links
+from attn_cli.core.attend import strongest_links
+from attn_cli.core.attention import attention_steps, compare, project, softmax
+from attn_cli.core.top_links import strongest
 from attn_cli.errors import AttnError, InputError
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)

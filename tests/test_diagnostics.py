@@ -9,7 +9,7 @@ from hypothesis import given as examples
 from hypothesis import strategies as some
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.attention import softmax
+from attn_cli.core.attention import softmax
 from attn_cli.trace.diagnostics import decided_by_length, entropy, temperatures
 from tests.shell import here
 

@@ -16,10 +16,14 @@ import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_cli import attend, attention, fast, pool, tiles
-from attn_cli.attention import attention_steps, strongest, strongest_links
+from attn_cli import attend
+from attn_cli.core import attention, fast, tiles
+from attn_cli.core import threads as pool
+from attn_cli.core.attend import strongest_links
+from attn_cli.core.attention import attention_steps
+from attn_cli.core.masks import named
+from attn_cli.core.top_links import strongest
 from attn_cli.errors import InputError
-from attn_cli.masks import named
 from attn_cli.model import Position
 from tests.problems import (
     BIASES,

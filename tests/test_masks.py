@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
+from attn_cli.core.masks import Mask, from_array, named, with_padding
 from attn_cli.errors import InputError, UsageError
-from attn_cli.masks import Mask, from_array, named, with_padding
 
 lengths = st.integers(1, 8)
 laws = settings(max_examples=50, deadline=None, derandomize=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.attention import attend, strongest_links
 from attn_cli.bench.cases import TOP
 from attn_cli.bench.records import Case
+from attn_cli.core.attend import attend, strongest_links
 from attn_cli.errors import AttnError
 
 if TYPE_CHECKING:

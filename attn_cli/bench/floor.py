@@ -11,8 +11,8 @@ import numpy as np
 
 from attn_cli.bench.records import Case
 from attn_cli.bench.timing import Side
-from attn_cli.streams import FEWEST_ROWS, MOST_ROWS, TILE, WHOLE, WIDE
-from attn_cli.tiles import quickest
+from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, TILE, WHOLE, WIDE
+from attn_cli.core.tiles import quickest
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from attn_cli.bench.records import Machine
-from attn_cli.pool import processors
-from attn_cli.tiles import quickest
+from attn_cli.core.threads import processors
+from attn_cli.core.tiles import quickest
 
 
 def machine() -> Machine:

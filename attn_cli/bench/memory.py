@@ -17,7 +17,7 @@ import numpy as np
 from attn_cli.bench.cases import ONE_BLAS_THREAD
 from attn_cli.bench.records import Case
 from attn_cli.bench.sides import numbers, ours
-from attn_cli.tiles import quickest
+from attn_cli.core.tiles import quickest
 
 CHILD = (
     "import sys; from attn_cli.bench.memory import peak; print(peak(*sys.argv[1:2], *map(int, sys.argv[2:])))"

@@ -11,7 +11,7 @@ from attn_cli.bench.memory import peak_in_child
 from attn_cli.bench.records import Case, Measured, Missing
 from attn_cli.bench.sides import RACES, Sides
 from attn_cli.bench.timing import race
-from attn_cli.pool import processors
+from attn_cli.core.threads import processors
 
 Races = Mapping[str, Callable[[Case, int], Sides]]
 Told = Callable[[float], None]

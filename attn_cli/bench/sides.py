@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.attention import attend, strongest_links
 from attn_cli.bench.agree import agree, links_agree
 from attn_cli.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
 from attn_cli.bench.floor import floor
 from attn_cli.bench.machine import pytorch
 from attn_cli.bench.records import Case
 from attn_cli.bench.timing import Side
+from attn_cli.core.attend import attend, strongest_links
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli import fast, masks
-from attn_cli.attention import Steps, attention_steps, strongest, unit
+from attn_cli.core import fast, masks
+from attn_cli.core.attention import Steps, attention_steps, unit
+from attn_cli.core.top_links import strongest
 from attn_cli.errors import NotFinite
 from attn_cli.pipeline.project import Ready
 from attn_cli.trace.trace import LARGE, Head
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints
-    from attn_cli.fast import Report
+    from attn_cli.core.fast import Report
+    from attn_cli.core.tiles import Tiles
     from attn_cli.pipeline.long_text import Swept
-    from attn_cli.tiles import Tiles
 
 BLOCK = 1 << 23  # weights that are held at once while all heads are gone over by rows
 

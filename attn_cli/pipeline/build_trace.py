@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli import masks
-from attn_cli.attention import Links
+from attn_cli.core import masks
+from attn_cli.core.top_links import Links
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
@@ -19,7 +19,7 @@ from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.fast import Report
+    from attn_cli.core.fast import Report
 
 LINKS = 5
 NAMED_WORDS = 3

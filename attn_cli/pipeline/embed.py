@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.attention import to_digits
+from attn_cli.core.attention import to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.learned import chosen
 from attn_cli.plain import count

@@ -17,7 +17,7 @@ from attn_cli.settings.validate import check, unused
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.fast import Report
+    from attn_cli.core.fast import Report
     from attn_cli.matrices import Given
 
 

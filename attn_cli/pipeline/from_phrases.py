@@ -19,7 +19,7 @@ from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.fast import Report
+    from attn_cli.core.fast import Report
 
 
 def trace_phrases(

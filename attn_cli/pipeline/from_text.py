@@ -24,7 +24,7 @@ from attn_cli.tokens import tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.fast import Report
+    from attn_cli.core.fast import Report
     from attn_cli.stack import Stack
 
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli import fast
-from attn_cli.attention import Links, strongest
+from attn_cli.core import fast
+from attn_cli.core.top_links import Links, strongest
 from attn_cli.trace.diagnostics import entropy
 from attn_cli.trace.trace import LongView
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools
-    from attn_cli.fast import Report
-    from attn_cli.tiles import Tiles
+    from attn_cli.core.fast import Report
+    from attn_cli.core.tiles import Tiles
 
 MAP = 40  # blocks a side
 ROOM = 1 << 20  # weights that are worked on at once, where all are at hand

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attn_cli import masks
+from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
 from attn_cli.files import looks_like_file, regular
 from attn_cli.pipeline.embed import Inputs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli import masks
+from attn_cli.core import masks
 from attn_cli.errors import InputError
 from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import Inputs

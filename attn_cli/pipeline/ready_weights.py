@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli import masks, pieces, zeros
+from attn_cli import pieces, zeros
+from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.project import shown_head
 from attn_cli.plain import count

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.attention import attention_steps, project
+from attn_cli.core.attention import attention_steps, project
 from attn_cli.errors import InputError
 from attn_cli.matrices import array
 from attn_cli.model import Position

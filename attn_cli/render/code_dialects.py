@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from attn_cli.masks import window_size
+from attn_cli.core.masks import window_size
 from attn_cli.render.code_attended import Step, in_keras, in_numpy, in_torch
 from attn_cli.render.code_recipe import Recipe
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.core.masks import named
 from attn_cli.errors import UsageError
-from attn_cli.masks import named
 from attn_cli.plain import count
 from attn_cli.render.code_arrays import (
     HAND_SIZED,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli import masks
-from attn_cli.attention import softmax
+from attn_cli.core import masks
+from attn_cli.core.attention import softmax
 from attn_cli.plain import count
 from attn_cli.render.about import closing, told_apart
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.pool import Report, run
-from attn_cli.tiles import LOWEST, Block, Tiles
+from attn_cli.core.threads import Report, run
+from attn_cli.core.tiles import LOWEST, Block, Tiles
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.masks import Mask
+from attn_cli.core.masks import Mask
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools, Ints

@@ -16,9 +16,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Bools
-    from attn_cli.masks import Mask
-    from attn_cli.streams import Survey
-    from attn_cli.tiles import Tiles
+    from attn_cli.core.masks import Mask
+    from attn_cli.core.streaming import Survey
+    from attn_cli.core.tiles import Tiles
 
     Report = Callable[[float], None]
 
@@ -126,7 +126,7 @@ def tiled(
     To the scaled scores is added `bias` (n_q, n_k), in which -inf masks, and what depends on the clipped distance
     alone: `by_distance` is (n_q, 2 reach + 1), from `reach` or more keys to the left to `reach` or more to the right.
     """
-    from attn_cli.tiles import Tiles
+    from attn_cli.core.tiles import Tiles
 
     return Tiles(Q, K, scale, mask, bias, by_distance)
 
@@ -139,7 +139,7 @@ def attended(
 
     Where they are not all, the heads keep what they made room for: more rows will follow.
     """
-    from attn_cli.streams import weigh
+    from attn_cli.core.streaming import weigh
 
     one = heads[0]
     rows = range(one.n_q) if rows is None else rows
@@ -156,7 +156,7 @@ def output(
     heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None
 ) -> Array:
     """Return the output (heads, n_q, d_v) alone."""
-    from attn_cli.streams import stream
+    from attn_cli.core.streaming import stream
 
     one = heads[0]
     filled = np.empty((len(heads), one.n_q, values[0].shape[1]), one.Q.dtype)
@@ -169,8 +169,8 @@ def survey(
     threads: int | None = None, report: Report | None = None,
 ) -> Survey:  # fmt: skip
     """Return each row's k strongest links, the output, and where wanted entropy and a map (rows, columns)."""
-    from attn_cli.streams import Wanted
-    from attn_cli.streams import survey as surveyed
+    from attn_cli.core.streaming import Wanted
+    from attn_cli.core.streaming import survey as surveyed
 
     wanted = Wanted(k, with_entropy, blocks)
     return surveyed(head, V, wanted, _threads(threads, head.n_q * head.n_k), report)
@@ -187,6 +187,6 @@ def _threads(wanted: int | None, cells: int) -> int:
         return 1
     if wanted is not None:
         return wanted
-    from attn_cli.pool import processors
+    from attn_cli.core.threads import processors
 
     return processors()

@@ -1,0 +1,1 @@
+"""Attention itself. It needs NumPy, threadpoolctl and `errors`, nothing else."""

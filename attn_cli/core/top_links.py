@@ -1,0 +1,66 @@
+"""Each query's strongest keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from attn_cli.arrays import Array, Bools, Ints
+
+
+TIED = 0.78  # a number's precision to this power is as far as weights that tie may lie apart: 6e-13, in float32 4e-6
+
+
+class Links(NamedTuple):
+    """Each query's strongest keys, (n_q, k), strongest first; key -1 and weight 0 where there is none."""
+
+    keys: Ints
+    weights: Array
+
+
+def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
+    """Return the k strongest links of each row of weights (n_q, n_k); ties go to the lowest key.
+
+    BLAS adds up in other orders here and there in a product, so keys that are the same get weights that differ in
+    some last bits. What is that close is a tie.
+    """
+    n_q, n_k = weights.shape
+    k = min(k, n_k)
+    kept = np.where(mask, weights, -1) if mask is not None else weights
+    if k < n_k // 4:
+        # The k-th largest weight bounds the candidates; sorting those alone is quicker.
+        bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
+        with np.errstate(under="ignore"):
+            bound -= np.abs(bound) * _tie(bound.dtype)
+        keys = np.empty((n_q, k), dtype=np.intp)
+        for i, row in enumerate(kept):
+            candidates = np.flatnonzero(row >= bound[i])
+            keys[i] = candidates[_in_order(row[candidates])[:k]]
+    else:
+        keys = _in_order(kept)[:, :k]
+    found = np.take_along_axis(kept, keys, axis=-1)
+    return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(weights.dtype))
+
+
+def _in_order(weights: Array) -> Ints:
+    """Return the places of the weights along the last axis, strongest first; of those that tie the lowest first."""
+    order: Ints = np.argsort(-weights, axis=-1, kind="stable")
+    found = np.take_along_axis(weights, order, axis=-1)
+    lowest = 1 - _tie(weights.dtype)
+    unsure = (found[..., 1:] >= found[..., :-1] * lowest) & (order[..., 1:] < order[..., :-1])
+    for at in np.argwhere(unsure.any(axis=-1)):
+        places, row = order[tuple(at)], found[tuple(at)]
+        start = 0
+        while start < len(row):  # what ties with the strongest that is left; a chain of ties is not one
+            stop = start + int(np.searchsorted(-row[start:], -row[start] * lowest, side="right"))
+            places[start:stop].sort()
+            start = max(stop, start + 1)
+    return order
+
+
+def _tie(dtype: np.dtype[Any]) -> float:
+    """Return how far apart, as a share of them, weights may lie that tie."""
+    share: float = float(np.finfo(dtype).eps) ** TIED
+    return share
