@@ -10,7 +10,7 @@ from attn_cli.files import data_path
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.matrices import Given
+    from attn_cli.inputs.matrices import Given
 
 EXAMPLES = ("day1", "coffee", "coffee-notebook", "manchester", "a2", "dictionary")
 
@@ -43,7 +43,7 @@ class Example:
 
 def load(name: str) -> Example:
     """Return the example of that name."""
-    from attn_cli.matrices import given_from  # loads NumPy, which the list of names does not need
+    from attn_cli.inputs.matrices import given_from  # loads NumPy, which the list of names does not need
 
     record = json.loads(data_path(f"examples/{name}.json").read_text(encoding="utf-8"))
     about = record.pop("about")

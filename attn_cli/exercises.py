@@ -13,7 +13,7 @@ import numpy as np
 
 from attn_cli.core.attention import attention_steps, softmax
 from attn_cli.errors import UsageError
-from attn_cli.matrices import given_from
+from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.settings.settings import Settings
 

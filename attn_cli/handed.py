@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.matrices import KNOWN, read_record
+from attn_cli.inputs.matrices import KNOWN, read_record
 from attn_cli.recompute import STEPS
 from attn_cli.visible import visible
 from attn_cli.written import Written

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.attention import compare, softmax
-from attn_cli.pairs import Pairs, numbers_of, some
+from attn_cli.inputs.key_value_pairs import Pairs, numbers_of, some
 from attn_cli.pipeline.from_phrases import trace_phrases
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def look_up(
 ) -> Lookup:
     """Look a query up in a dictionary: exactly, by the nearest key, and softly.
 
-    >>> from attn_cli.pairs import dictionary
+    >>> from attn_cli.inputs.key_value_pairs import dictionary
     >>> from attn_cli.trace.trace import Settings
     >>> look_up("colour", dictionary([("brand", "Porche"), ("color", "black")]), Settings()).shares[0].value
     'black'

@@ -13,7 +13,7 @@ from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array, Ints
-    from attn_cli.matrices import Given
+    from attn_cli.inputs.matrices import Given
 
 MOST_WEIGHTS = 100_000_000
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.handed import handed_from
-from attn_cli.matrices import Given, given_from, read_record
+from attn_cli.inputs.matrices import Given, given_from, read_record
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.recompute import RIGHT, STEPS, Problem, problem_of, values
 from attn_cli.visible import visible

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from attn_cli.inputs.key_value_pairs import dictionary
 from attn_cli.lookups import Lookup, look_up
-from attn_cli.pairs import dictionary
 
 if TYPE_CHECKING:
     from attn_cli.examples import Acts

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from attn_cli import Settings
 from attn_cli.errors import UsageError
-from attn_cli.matrices import given_from
+from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.pipeline.from_text import trace_cross, trace_masked, trace_self
 from attn_cli.render.code import script

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.exercises import make
-from attn_cli.matrices import read_given
+from attn_cli.inputs.matrices import read_given
 from attn_cli.render.sheet_latex import escape, sheet_latex
 from attn_cli.render.sheet_markdown import sheet_markdown
 from attn_cli.render.worksheet import parts

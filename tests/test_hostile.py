@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from attn_cli import Settings, Trace
 from attn_cli.files import data_path
-from attn_cli.matrices import Given
+from attn_cli.inputs.matrices import Given
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.settings.output import View

@@ -22,7 +22,7 @@ from rich.cells import cell_len
 
 import attn_cli
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
-from attn_cli.matrices import Given
+from attn_cli.inputs.matrices import Given
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.render.numbers import share

@@ -8,7 +8,7 @@ import pytest
 from attn_cli import Settings
 from attn_cli.answers import grade
 from attn_cli.handed import handed_from
-from attn_cli.matrices import given_from
+from attn_cli.inputs.matrices import given_from
 from attn_cli.mistakes import MISTAKES, plans
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.recompute import RIGHT, STEPS, other_corner, problem_of, values

@@ -13,7 +13,7 @@ import pytest
 from attn_cli import Settings, attend, trace_self
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.masks import named
-from attn_cli.matrices import given_from
+from attn_cli.inputs.matrices import given_from
 from attn_cli.model import HeadWeights, Position, Projection
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.stack import Encoder, Norm, Stack, Start

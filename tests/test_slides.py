@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from attn_cli import Settings
-from attn_cli.matrices import Given
+from attn_cli.inputs.matrices import Given
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render, render_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say

@@ -10,7 +10,7 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.matrices import given_from
+from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.vectors.table import bundled

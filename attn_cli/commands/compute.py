@@ -15,7 +15,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.matrices import Given
+    from attn_cli.inputs.matrices import Given
 
 LABELS = ("tokens", "context_tokens")
 OF_TEXT = ("tokenizer", "keep_punctuation", "embedding", "dim", "oov", "layer")
@@ -66,7 +66,7 @@ def _given(files: list[str]) -> Given:
     """Read the files, and return what they hold together."""
     if not files:
         raise UsageError("There is no file.", "Try: attn compute matrices.json", "FILE")
-    from attn_cli.matrices import given_from, json_of, read_record
+    from attn_cli.inputs.matrices import given_from, json_of, read_record
 
     together: dict[str, object] = {}
     for file in files:

@@ -9,8 +9,8 @@ import typer
 
 from attn_cli.commands.common import Progress, deliver, read_text, ready, settled, show, terminal_for
 from attn_cli.errors import NoText
+from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.options import offers, takes
-from attn_cli.pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.visible import as_utf8, visible
@@ -87,7 +87,7 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
     typed = pairs_from(arguments)
     if source is None:
         return dictionary(typed)
-    from attn_cli.matrices import read_record  # only those who give a file need it
+    from attn_cli.inputs.matrices import read_record  # only those who give a file need it
 
     return dictionary([*pairs_in(read_record(source), visible(source)), *typed])
 

@@ -91,10 +91,10 @@ def show_(
     if renormalize and not hide_special:
         raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
     data, name = _read(file)
-    from attn_cli.labels import typed_tokens  # NumPy is loaded once there is something to show
+    from attn_cli.inputs.saved_weights import labelled, read_saved
+    from attn_cli.inputs.token_labels import typed_tokens  # NumPy is loaded once there is something to show
     from attn_cli.pipeline.from_weights import trace_weights
     from attn_cli.pipeline.ready_weights import Shaping
-    from attn_cli.saved import labelled, read_saved
 
     saved = read_saved(data, name, array, batch)
     if tokens is not None:
@@ -109,7 +109,7 @@ def show_(
 def _read(file: str | None) -> tuple[bytes, str]:
     """Return the bytes of the file, or of standard input, and what to call it."""
     from attn_cli.files import read_bytes
-    from attn_cli.saved import MOST_BYTES
+    from attn_cli.inputs.saved_weights import MOST_BYTES
 
     if file is not None and file != "-":
         return read_bytes(file, MOST_BYTES), visible(as_utf8(file))

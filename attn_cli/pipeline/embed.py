@@ -24,7 +24,7 @@ from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.matrices import Given
+    from attn_cli.inputs.matrices import Given
     from attn_cli.vectors.interface import Vectors
 
 RANDOM_DIM = 4

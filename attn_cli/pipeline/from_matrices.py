@@ -18,7 +18,7 @@ from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
-    from attn_cli.matrices import Given
+    from attn_cli.inputs.matrices import Given
 
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:

@@ -15,8 +15,8 @@ from attn_cli.settings.validate import check, unused
 from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
+    from attn_cli.inputs.saved_weights import Saved
     from attn_cli.pipeline.ready_weights import Shaping
-    from attn_cli.saved import Saved
 
 
 def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping | None = None) -> Trace:

@@ -17,7 +17,7 @@ from attn_cli.trace.trace import Trace
 from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.matrices import Given
+    from attn_cli.inputs.matrices import Given
 
 
 def note_other_layout(

@@ -21,7 +21,7 @@ from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.arrays import Array
-    from attn_cli.matrices import Given
+    from attn_cli.inputs.matrices import Given
 
 
 GOVERNOR = "head"
@@ -319,7 +319,7 @@ def _projection_file(name: str) -> Given:
             "such as .json).",
             option="--projection",
         )
-    from attn_cli.matrices import read_given  # only those who give a file need it
+    from attn_cli.inputs.matrices import read_given  # only those who give a file need it
 
     return read_given(name)
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli import pieces, zeros
+from attn_cli import pieces
 from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs import inferred_mask as zeros
+from attn_cli.inputs.saved_weights import Saved
 from attn_cli.pipeline.project import shown_head
 from attn_cli.plain import count
-from attn_cli.saved import Saved
 from attn_cli.settings.settings import Settings
 from attn_cli.visible import visible
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.axes import axes, block, stacked
 from attn_cli.errors import InputError, UsageError
-from attn_cli.labels import texts
-from attn_cli.matrices import json_of, spoken
+from attn_cli.inputs.matrices import json_of, spoken
+from attn_cli.inputs.token_labels import texts
+from attn_cli.inputs.weight_axes import axes, block, stacked
 from attn_cli.plain import count
 from attn_cli.tensors import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.visible import visible

@@ -1,0 +1,1 @@
+"""What people hand in: matrices, saved weights, labels, key-value pairs."""
