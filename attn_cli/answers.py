@@ -12,9 +12,9 @@ from attn_cli.mistakes import MISTAKES, plans
 from attn_cli.recompute import RIGHT, SCORES, STEPS, Plan, Problem, allowed, values
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
     from attn_cli.errors import AttnError
     from attn_cli.handed import Handed, Matrix
+    from attn_cli.io.array_types import Array, Bools
     from attn_cli.right import Right
 
 HAIR = 1e-6  # of a matrix's largest number: what float32 loses on the way

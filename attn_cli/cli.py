@@ -41,7 +41,7 @@ def main(args: list[str]) -> int:
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if args in (["--version"], ["-V"]):
-            from attn_cli.plain import put_plain  # answered before Typer is loaded
+            from attn_cli.io.console import put_plain  # answered before Typer is loaded
 
             return put_plain(f"attn {VERSION}\n")
         return _run(args)
@@ -129,7 +129,7 @@ def _app() -> Any:
         ] = None,
     ) -> None:
         from attn_cli.errors import USAGE
-        from attn_cli.plain import put_plain, say
+        from attn_cli.io.console import put_plain, say
 
         if version:
             put_plain(f"attn {VERSION}\n")
@@ -148,7 +148,7 @@ def _unknown(name: str) -> None:
     import difflib  # only for help with a mistake
 
     from attn_cli.errors import UsageError
-    from attn_cli.visible import visible
+    from attn_cli.io.escape import visible
 
     near = difflib.get_close_matches(name, COMMANDS, 1)
     meant = f"Did you mean {near[0]}? " if near else ""
@@ -162,7 +162,7 @@ def _completion(shell: str, install: bool) -> str:
     from typer._completion_shared import install as install_script
 
     from attn_cli.errors import CreateError, UsageError
-    from attn_cli.visible import visible
+    from attn_cli.io.escape import visible
 
     if shell not in SHELLS:
         raise UsageError(f"There is no completion for {visible(shell)!r}.", f"Shells: {', '.join(SHELLS)}.")

@@ -16,8 +16,8 @@ from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
     from attn_cli.core.fast import Report
+    from attn_cli.io.array_types import Array
 
 SAME = 1e-12  # two weights that differ by less are one
 SHOWN_ONLY = ("query", "top", "full", "threads")  # they choose rows and links, and change no number

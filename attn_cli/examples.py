@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.files import data_path
+from attn_cli.io.files import data_path
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.io.array_types import Array, Bools, Ints
     from attn_cli.trace.trace import Trace
 
     Numbers = tuple[Array, Array, Array, Array]  # X (n, d), and W_q, W_k, W_v (d, d)

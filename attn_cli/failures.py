@@ -19,9 +19,9 @@ from attn_cli.errors import (
     ConfigError,
     as_record,
 )
-from attn_cli.plain import say
+from attn_cli.io.console import say
+from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
-from attn_cli.visible import visible
 
 LONGEST = 600  # characters of a message: what was typed may be longer than any screen
 

@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.recompute import SCORES, Plan, Problem, values
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.io.array_types import Array, Bools
 
 MASKED_BELOW = -999.0  # a score below it, and far below all others, is what -1e9 leaves: masked
 

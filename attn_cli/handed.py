@@ -9,16 +9,16 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import KNOWN, read_record
+from attn_cli.io.decimals import Written
+from attn_cli.io.escape import visible
 from attn_cli.recompute import STEPS
-from attn_cli.visible import visible
-from attn_cli.written import Written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 FEWEST = 2  # digits that are believed of a small matrix: half of it being 0.5 tells nothing
 FINEST = 17

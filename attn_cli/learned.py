@@ -9,16 +9,16 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import data_path, first_bytes, looks_like_file, regular
+from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
+from attn_cli.io.escape import visible
+from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.model import HeadWeights, Position, Projection
 from attn_cli.settings.settings import Settings
 from attn_cli.stack import Encoder, Norm, Stack, Start
-from attn_cli.tensors import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.trace.trace import Projected
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Arrays
+    from attn_cli.io.array_types import Array, Arrays
 
 FORMAT = "attn-model/1"
 BUNDLED = ("roles", "roles-deep")  # the first is the default

@@ -14,7 +14,7 @@ from attn_cli.inputs.key_value_pairs import Pairs, numbers_of, some
 from attn_cli.pipeline.from_phrases import trace_phrases
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 

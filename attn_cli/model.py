@@ -12,8 +12,8 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Ints
     from attn_cli.inputs.matrices import Given
+    from attn_cli.io.array_types import Array, Ints
 
 MOST_WEIGHTS = 100_000_000
 

@@ -16,9 +16,9 @@ import typer
 from typer.core import TyperCommand
 
 from attn_cli.errors import AttnError, ConfigError, NoText, UsageError
+from attn_cli.io.escape import as_utf8
 from attn_cli.settings.output import View, is_json
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import as_utf8
 
 HERE = "attn.toml"
 STANDING = ("ENVIRONMENT", "DEFAULT_MAP")  # where a value comes from that nobody typed: a variable, a file
@@ -357,7 +357,7 @@ def _tell(ctx: Any) -> None:
         and ctx.default_map.origin(name).path == HERE
     ]
     if used:
-        from attn_cli.plain import say
+        from attn_cli.io.console import say
 
         say(f"attn: settings from {HERE}: {', '.join(used)}.")
 

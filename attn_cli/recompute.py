@@ -11,7 +11,7 @@ from attn_cli.core import masks
 from attn_cli.core.attention import compare, project, softmax
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.io.array_types import Array, Bools
     from attn_cli.trace.trace import Trace
 
 SCORES = ("scores", "scaled_scores", "masked_scores")

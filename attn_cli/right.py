@@ -11,14 +11,14 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.handed import handed_from
 from attn_cli.inputs.matrices import Given, given_from, read_record
+from attn_cli.io.escape import visible
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.recompute import RIGHT, STEPS, Problem, problem_of, values
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 

@@ -22,8 +22,8 @@ from attn_cli.spelling import features
 from attn_cli.trace.trace import Learned
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
     from attn_cli.core.fast import Report
+    from attn_cli.io.array_types import Array
 
 NEARLY_ZERO = 1e-5
 BLOCK_CELLS = 1 << 19

@@ -17,12 +17,12 @@ from attn_cli.bench.memory import peak_in_child
 from attn_cli.bench.records import Case, Machine, Measured, Missing
 from attn_cli.bench.sides import Sides
 from attn_cli.errors import AttnError
+from attn_cli.io.terminal import Terminal
 from attn_cli.render import render_blocks
 from attn_cli.render.against_rich import drawing
 from attn_cli.render.bench import TITLES, bench, record
 from attn_cli.render.draw import draw
 from attn_cli.settings.output import View
-from attn_cli.terminal import Terminal
 from tests.shell import ROOT, attn, here
 from tests.test_completion import blocked
 

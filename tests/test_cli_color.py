@@ -5,9 +5,9 @@ import re
 import pytest
 
 from attn_cli import Settings, trace_self
+from attn_cli.io.terminal import Terminal
 from attn_cli.render import render
 from attn_cli.settings.output import View
-from attn_cli.terminal import Terminal
 from tests.shell import SGR, Ran, attn, here, plain, terminal
 
 FOX = "The quick brown fox jumped over the lazy dog"

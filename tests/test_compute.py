@@ -146,7 +146,7 @@ def test_a_symmetric_w_is_told_to_be_the_same_in_both_layouts(run):
 
 def test_npz_safetensors_json_and_standard_input_give_the_same(at):
     record = {"Q": X[:, :2], "K": CONTEXT[:, :2], "V": CONTEXT}
-    from attn_cli.tensors import write_safetensors
+    from attn_cli.io.array_files import write_safetensors
 
     np.savez(at / "m.npz", **record)
     (at / "m.json").write_text(json.dumps({name: value.tolist() for name, value in record.items()}))

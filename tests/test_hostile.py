@@ -16,15 +16,15 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from attn_cli import Settings, Trace
-from attn_cli.files import data_path
 from attn_cli.inputs.matrices import Given
+from attn_cli.io.array_files import read_safetensors, write_safetensors
+from attn_cli.io.escape import visible
+from attn_cli.io.files import data_path
+from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.settings.output import View
-from attn_cli.tensors import read_safetensors, write_safetensors
-from attn_cli.terminal import Terminal
 from attn_cli.trace.steps import Walk
-from attn_cli.visible import visible
 from tests.shell import SGR, Ran, attn, here, terminal
 
 CONTROLS = [f"a{chr(code)}b" for code in (*range(1, 0x20), *range(0x7F, 0xA0))]

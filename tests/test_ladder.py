@@ -14,14 +14,14 @@ import pytest
 from rich.cells import cell_len
 
 from attn_cli import Settings, Trace, trace_cross, trace_masked, trace_self
+from attn_cli.io.escape import visible
+from attn_cli.io.terminal import Terminal
 from attn_cli.render import render, trace_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.draw import draw
 from attn_cli.render.numbers import share
 from attn_cli.settings.output import View
-from attn_cli.terminal import Terminal
 from attn_cli.trace.steps import Walk
-from attn_cli.visible import visible
 from tests.shell import COMMAND, surroundings
 
 WIDTHS = (20, 40, 80, 120, 200, None)

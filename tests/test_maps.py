@@ -9,10 +9,10 @@ from rich.cells import cell_len
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.inputs.matrices import Given
+from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.settings.output import View
-from attn_cli.terminal import Terminal
 from tests.shell import attn, plain, terminal
 from tests.test_hostile import HOSTILE, given_tokens, unsafe
 

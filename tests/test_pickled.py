@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError
-from attn_cli.tensors import read_npy
+from attn_cli.io.array_files import read_npy
 from attn_cli.vectors.pickled import is_pickle, read_pickled
 from tests.shell import surroundings
 

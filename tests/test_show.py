@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from attn_cli import tensors
+from attn_cli.io import array_files as tensors
 from tests.shell import attn, here, plain, shell, terminal
 from tests.test_schema import complaints, keeps_promises, read
 

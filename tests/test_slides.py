@@ -14,14 +14,14 @@ from rich.cells import cell_len
 
 from attn_cli import Settings
 from attn_cli.inputs.matrices import Given
+from attn_cli.io.escape import visible
+from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render, render_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.svg import ALONG, CELL, UP
 from attn_cli.render.tex import HELPERS, arithmetic, escape, prose
 from attn_cli.settings.output import View
-from attn_cli.terminal import Terminal
-from attn_cli.visible import visible
 from tests import latex
 from tests.latex import BEYOND, FOX, HOSTILE, LATIN, SIXTY
 from tests.shell import attn, here

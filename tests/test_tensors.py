@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.tensors import DTYPES, read_npy, read_npz, read_safetensors, write_safetensors
+from attn_cli.io.array_files import DTYPES, read_npy, read_npz, read_safetensors, write_safetensors
 from tests.shell import surroundings
 
 SMALL = 5_000_000
@@ -194,7 +194,7 @@ def test_a_safetensors_file_that_lies_is_refused_without_much_memory(lie, file):
 
 def test_a_lie_is_refused_also_where_python_leaves_out_assertions(file):
     path = file(LIES["negative lengths"])
-    script = "import sys; from attn_cli.tensors import read_safetensors as read\n"
+    script = "import sys; from attn_cli.io.array_files import read_safetensors as read\n"
     script += "try: read(sys.argv[1])\nexcept ValueError as error: print(type(error).__name__)"
     done = subprocess.run(
         [sys.executable, "-O", "-c", script, path], capture_output=True, text=True, env=surroundings()

@@ -158,7 +158,7 @@ def test_arrays_are_read_with_their_words_beside_or_inside(tmp_path, own):
 
 
 def test_a_safetensors_matrix_takes_its_words_from_beside(tmp_path, own):
-    from attn_cli.tensors import write_safetensors
+    from attn_cli.io.array_files import write_safetensors
 
     with (tmp_path / "m.safetensors").open("wb") as stream:
         write_safetensors(stream, {"embedding": MATRIX, "bias": np.zeros(3)}, {})
@@ -694,7 +694,7 @@ def test_a_newline_that_is_missing_between_records_moves_no_other_word(without, 
 
 
 def table_with(path, about, words=b"she\nhe\nshe"):
-    from attn_cli.tensors import write_safetensors
+    from attn_cli.io.array_files import write_safetensors
 
     arrays = {"vectors": np.eye(3, 2), "words": np.frombuffer(words, np.uint8)}
     with path.open("wb") as stream:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 laws = settings(max_examples=400, deadline=None, derandomize=True)
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

@@ -13,7 +13,7 @@ from attn_cli.core.attend import attend, strongest_links
 from attn_cli.errors import AttnError
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 RELATIVE, ABSOLUTE, NEAR_ZERO = 1e-4, 2e-5, 1e-8
 ROWS = 256  # of an answer compared at a time, and of the queries whose links are looked up by hand

@@ -15,7 +15,7 @@ from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, TILE, WHOLE, WIDE
 from attn_cli.core.tiles import quickest
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 
 def floor(case: Case, Q: Array, K: Array, V: Array) -> Side:

@@ -23,7 +23,7 @@ from attn_cli.bench.timing import Side
 from attn_cli.core.attend import attend, strongest_links
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 
 class Sides(NamedTuple):

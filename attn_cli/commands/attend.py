@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.commands.common import (
-    Progress,
     deliver,
     deliver_json,
     one_text,
@@ -19,6 +18,7 @@ from attn_cli.commands.common import (
     terminal_for,
 )
 from attn_cli.errors import NoText, UsageError
+from attn_cli.io.progress_bar import Progress
 from attn_cli.options import Texts, takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

@@ -12,13 +12,15 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from attn_cli.commands.common import Progress, ready, settled, terminal_for
+from attn_cli.commands.common import ready, settled, terminal_for
 from attn_cli.errors import FileError, InputError, NoText, UsageError, as_record
+from attn_cli.io.console import put_plain
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
+from attn_cli.io.progress_bar import Progress
 from attn_cli.options import takes
-from attn_cli.plain import count, put_plain
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
@@ -146,8 +148,8 @@ def _opened(file: str | None) -> Iterator[Source]:
             raise NoText("batch")
         yield Source(sys.stdin.buffer, sys.stdin.buffer, 0, "standard input")
         return
-    from attn_cli.files import regular
-    from attn_cli.packed import packing, pieces
+    from attn_cli.io.compressed import packing, pieces
+    from attn_cli.io.files import regular
 
     name = visible(str(file))
     with regular(str(file)).open("rb") as raw:
@@ -162,7 +164,7 @@ def _opened(file: str | None) -> Iterator[Source]:
 
 def _lines(source: Source) -> Iterator[str | None]:
     """Yield each line's text, without its end; None for one that is longer than LONGEST_LINE."""
-    from attn_cli.packed import packing
+    from attn_cli.io.compressed import packing
 
     is_first = True
     while line := _read(source):
@@ -218,7 +220,7 @@ def _answers(source: Source, kind: str, settings: Settings, view: View, keep_goi
 
 def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     """Return what makes a line a Trace; raise at once what would be wrong with every line."""
-    from attn_cli.files import looks_like_file
+    from attn_cli.io.files import looks_like_file
     from attn_cli.pipeline.embed import opened
     from attn_cli.pipeline.from_text import trace_text  # NumPy is loaded once there is something to compute
     from attn_cli.tokens import tokenize
@@ -259,7 +261,7 @@ def _put(output: str | None) -> Iterator[Callable[[str], object]]:
     if output in (None, "-"):
         yield put_plain
         return
-    from attn_cli.files import written
+    from attn_cli.io.files import written
 
     with written(str(output)) as stream:
         yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))

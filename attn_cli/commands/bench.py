@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
-from attn_cli.commands.common import Progress, deliver, settled, terminal_for
+from attn_cli.commands.common import deliver, settled, terminal_for
 from attn_cli.errors import UsageError
-from attn_cli.files import creatable
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable
+from attn_cli.io.progress_bar import Progress
 from attn_cli.options import offers, takes
 from attn_cli.settings.output import View
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.bench.records import Case, Measured, Missing

@@ -10,10 +10,10 @@ import typer
 
 from attn_cli.commands.common import deliver, settled, terminal_for
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
+from attn_cli.io.escape import as_utf8, visible
 from attn_cli.options import takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
     from attn_cli.answers import Verdict

@@ -7,19 +7,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from attn_cli.errors import InputError, NoText, UsageError
-from attn_cli.plain import put_plain
+from attn_cli.io.console import put_plain
+from attn_cli.io.escape import as_utf8, visible
+from attn_cli.io.progress_bar import Progress
 from attn_cli.settings.output import View
-from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
     from attn_cli.settings.settings import Settings
-    from attn_cli.terminal import Terminal
     from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
@@ -40,8 +40,6 @@ RecordFormat = Annotated[
 ]
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 FINEST = 17  # a double has no more digits
-BAR = 30  # cells of a progress bar
-STEP = 50  # a count is shown so often
 
 
 def ready(embedding: str | None, others: str = "") -> None:
@@ -51,11 +49,11 @@ def ready(embedding: str | None, others: str = "") -> None:
     """
     if embedding in (None, "word2vec", "random"):
         return  # the usual case pays for nothing
-    from attn_cli.files import looks_like_file
+    from attn_cli.io.files import looks_like_file
 
     if looks_like_file(str(embedding)) and _is_small(str(embedding)):
         return
-    from attn_cli.plain import say
+    from attn_cli.io.console import say
     from attn_cli.vectors.importing import keep_index
     from attn_cli.vectors.lookup import open_table
 
@@ -66,8 +64,8 @@ def ready(embedding: str | None, others: str = "") -> None:
 
 
 def _is_small(path: str) -> bool:
-    from attn_cli.files import first_bytes
-    from attn_cli.packed import packing
+    from attn_cli.io.compressed import packing
+    from attn_cli.io.files import first_bytes
     from attn_cli.vectors.onfile import INDEXED_FROM
 
     if not os.path.isfile(path) or os.path.getsize(path) >= INDEXED_FROM:
@@ -156,7 +154,7 @@ def _is_ordinary(path: str) -> bool:
 
 def terminal_for(view: View) -> Terminal:
     """Return the terminal that the view's output goes to."""
-    from attn_cli.terminal import detect
+    from attn_cli.io.terminal import detect
 
     stream = sys.stdout if view.output in (None, "-") else None
     return detect(os.environ, stream, view.color, view.width)
@@ -164,7 +162,7 @@ def terminal_for(view: View) -> Terminal:
 
 def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False) -> None:
     """Render a trace and write it out, at the pace of a lecture if wanted; talk goes to standard error."""
-    from attn_cli.plain import say
+    from attn_cli.io.console import say
     from attn_cli.render import render
     from attn_cli.render.about import talk
 
@@ -193,15 +191,15 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
 
 def _deliver_npy(trace: Trace, view: View) -> None:
     """Write the weights as a NumPy file; a terminal cannot take it."""
+    from attn_cli.io.console import put_bytes, say
     from attn_cli.pipeline.build_trace import kept_note
-    from attn_cli.plain import put_bytes, say
     from attn_cli.render.about import talk
     from attn_cli.render.npy import npy
 
     with Progress("Writing") as progress:
         parts = npy(trace, progress)
         if view.output not in (None, "-"):
-            from attn_cli.files import written
+            from attn_cli.io.files import written
 
             with written(str(view.output)) as stream:
                 for part in parts:
@@ -220,7 +218,7 @@ def deliver(text: str, view: View) -> None:
     if view.output in (None, "-"):
         put_plain(text)
         return
-    from attn_cli.files import written
+    from attn_cli.io.files import written
 
     with written(str(view.output)) as stream:
         stream.write(text.encode("utf-8", "backslashreplace"))
@@ -243,44 +241,3 @@ def deliver_json(record: dict[str, object], view: View) -> None:
     from attn_cli.render.json import dumps
 
     deliver(dumps(record, view.format == "jsonl"), view)
-
-
-class Progress:
-    """A bar on standard error that says how much is done; silent where nobody watches."""
-
-    def __init__(self, label: str, is_seen: bool = True) -> None:
-        self.label = label
-        self.watched = is_seen and sys.stderr is not None and sys.stderr.isatty()
-        self.line = ""
-        self.said = -1
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.line:
-            self._show("")  # the line is taken away, whatever happened
-
-    def __call__(self, done: float) -> None:
-        """Show the part that is done, 0 to 1."""
-        percent = int(100 * done)
-        if self.watched and percent != self.said:
-            self.said = percent
-            self._show(f"{self.label} {self._bar(done)} {percent:3d} %" if percent < 100 else "")
-
-    def count(self, done: int, what: str) -> None:
-        """Show how many are done, where nobody knows of how many."""
-        if self.watched and done % STEP == 0:
-            self._show(f"{self.label} {done:,} {what}")
-
-    def _show(self, line: str) -> None:
-        sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
-        self.line = line
-        sys.stderr.flush()
-
-    def _bar(self, done: float) -> str:
-        full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."
-        cells = int(BAR * min(1.0, done))
-        return full * cells + empty * (BAR - cells)

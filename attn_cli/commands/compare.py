@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attn_cli.commands.common import (
-    Progress,
-    deliver,
-    deliver_json,
-    one_text,
-    read_text,
-    ready,
-    settled,
-    terminal_for,
-)
+from attn_cli.commands.common import deliver, deliver_json, one_text, read_text, ready, settled, terminal_for
 from attn_cli.errors import NoText, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.io.progress_bar import Progress
 from attn_cli.options import takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.comparing import Comparison, Value
@@ -79,7 +71,7 @@ def compare(
 
 
 def _show(comparison: Comparison, view: View) -> None:
-    from attn_cli.plain import say
+    from attn_cli.io.console import say
     from attn_cli.render import render_blocks
     from attn_cli.render.compare import screen_of
     from attn_cli.render.compare_data import delimited_comparison, record, talk_of

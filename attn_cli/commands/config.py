@@ -12,11 +12,11 @@ import typer
 
 from attn_cli.commands.common import RecordFormat, deliver, deliver_json, settled, terminal_for, viewed
 from attn_cli.errors import UsageError
+from attn_cli.io.escape import visible
 from attn_cli.options import HERE, Command, Output, blamed, takes, user_config
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check
-from attn_cli.visible import visible
 
 BESIDES = ("ATTN_MIRROR",)  # variables that are no option's
 NARROWEST = 12  # cells for a value, below which names stand above their values

@@ -9,9 +9,9 @@ import typer
 
 from attn_cli.commands.common import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
 from attn_cli.errors import CreateError, UsageError
+from attn_cli.io.escape import visible
 from attn_cli.options import offers
 from attn_cli.settings.output import View
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.exercises import Exercise
@@ -145,8 +145,8 @@ def _record(made: Exercise) -> dict[str, object]:
 def _write(made: Exercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
     from attn_cli.exercises import inputs, unanswered
-    from attn_cli.files import written
-    from attn_cli.plain import say
+    from attn_cli.io.console import say
+    from attn_cli.io.files import written
     from attn_cli.render.json import dumps
 
     contents = {

@@ -9,8 +9,8 @@ import typer
 
 from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_json, ready, terminal_for, viewed
 from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.options import Command, Output
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score
@@ -45,11 +45,11 @@ def score(
 
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
+    from attn_cli.io.plural import count
     from attn_cli.learn.score import score as measure
     from attn_cli.learn.treebank import read_treebank
     from attn_cli.learned import named
     from attn_cli.pipeline.embed import check_pairing
-    from attn_cli.plain import count
     from attn_cli.render.blocks import Say
     from attn_cli.render.draw import draw
     from attn_cli.render.progress import TrainingBar
@@ -140,10 +140,10 @@ def train(
 
     Example: attn learn train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
+    from attn_cli.io.console import say
     from attn_cli.learn.relations import RELATIONS
     from attn_cli.learn.settings import TrainSettings
     from attn_cli.learn.train import Epoch, train_file
-    from attn_cli.plain import say
     from attn_cli.render.progress import TrainingBar
 
     settings = TrainSettings(

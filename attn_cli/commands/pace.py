@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from attn_cli.plain import put_plain, say
+from attn_cli.io.console import put_plain, say
 from attn_cli.render import render_blocks
 
 if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
     from attn_cli.render.blocks import Block
     from attn_cli.settings.output import View
-    from attn_cli.terminal import Terminal
 
 PROMPT = "-- a key goes on, q stops --"
 STOP = ("q", "Q", "\x1b")

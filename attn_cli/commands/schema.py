@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attn_cli.plain import put_plain
+from attn_cli.io.console import put_plain
 
 
 def schema() -> None:

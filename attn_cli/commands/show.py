@@ -10,10 +10,10 @@ import typer
 
 from attn_cli.commands.common import piped_in, settled, show
 from attn_cli.errors import InputError, NoFile, UsageError
+from attn_cli.io.escape import as_utf8, visible
 from attn_cli.options import takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import as_utf8, visible
 
 if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
@@ -108,8 +108,8 @@ def show_(
 
 def _read(file: str | None) -> tuple[bytes, str]:
     """Return the bytes of the file, or of standard input, and what to call it."""
-    from attn_cli.files import read_bytes
     from attn_cli.inputs.saved_weights import MOST_BYTES
+    from attn_cli.io.files import read_bytes
 
     if file is not None and file != "-":
         return read_bytes(file, MOST_BYTES), visible(as_utf8(file))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import Progress, ready
+from attn_cli.commands.common import ready
 from attn_cli.errors import UsageError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
+from attn_cli.io.progress_bar import Progress
 
 if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors as WordVectors
@@ -37,7 +38,8 @@ def import_(
 
 
 def _import(file: str, name: str | None) -> None:
-    from attn_cli.plain import count, say
+    from attn_cli.io.console import say
+    from attn_cli.io.plural import count
     from attn_cli.vectors.importing import import_file
 
     with Progress("Importing") as progress:
@@ -77,7 +79,7 @@ def remove(
 
     Example: attn vectors remove glove
     """
-    from attn_cli.plain import say
+    from attn_cli.io.console import say
     from attn_cli.vectors.names import remove as forget
 
     for path in forget(name):
@@ -105,7 +107,8 @@ def export(
 
     Example: attn vectors export -o word2vec.bin
     """
-    from attn_cli.plain import count, say
+    from attn_cli.io.console import say
+    from attn_cli.io.plural import count
     from attn_cli.vectors.export import export as write
     from attn_cli.vectors.lookup import open_table, path_for
 
@@ -139,7 +142,7 @@ def download(
 
     Example: attn vectors download glove-wiki-gigaword-50
     """
-    from attn_cli.plain import put_plain, say
+    from attn_cli.io.console import put_plain, say
     from attn_cli.vectors import gensim_data, names
     from attn_cli.vectors.download import download as fetch
 
@@ -208,7 +211,7 @@ def train(
 
     Example: attn vectors train corpus.txt.xz -o my.safetensors
     """
-    from attn_cli.plain import say
+    from attn_cli.io.console import say
     from attn_cli.render.progress import TrainingBar
     from attn_cli.vectors.train import TrainSettings, train_file
 

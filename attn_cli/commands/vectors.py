@@ -11,7 +11,6 @@ import typer
 from attn_cli.commands import vector_files
 from attn_cli.commands.common import (
     FINEST,
-    Progress,
     RecordFormat,
     Vectors,
     deliver,
@@ -21,8 +20,9 @@ from attn_cli.commands.common import (
     viewed,
 )
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.io.progress_bar import Progress
 from attn_cli.options import Command, Output
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
@@ -124,7 +124,7 @@ def nearest(
 
     Example: attn vectors nearest colour
     """
-    from attn_cli.plain import say
+    from attn_cli.io.console import say
     from attn_cli.vectors.lookup import look_up, look_up_all, open_table
     from attn_cli.vectors.nearest import nearest as find
     from attn_cli.vectors.suggest import closest, did_you_mean

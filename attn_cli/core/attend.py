@@ -16,8 +16,8 @@ from attn_cli.errors import InputError, NotFinite
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from attn_cli.arrays import Array, Bools
     from attn_cli.core.tiles import Tiles
+    from attn_cli.io.array_types import Array, Bools
 
 
 def attend(

@@ -14,7 +14,7 @@ import numpy as np
 from attn_cli.errors import NotFinite
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.io.array_types import Array, Bools
 
 WHOLE = 2.0**52
 BLOCK_CELLS = 1 << 20

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
     from attn_cli.core.masks import Mask
     from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
+    from attn_cli.io.array_types import Array, Bools
 
     Report = Callable[[float], None]
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.plain import count
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Bools, Ints
+    from attn_cli.io.array_types import Bools, Ints
 
 RULES = ("none", "causal", "causal-bottom-right")  # and window:N
 _WINDOW = re.compile(r"window:([0-9]{1,9})")

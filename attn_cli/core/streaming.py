@@ -18,7 +18,7 @@ from attn_cli.core.threads import Report, run
 from attn_cli.core.tiles import LOWEST, Block, Tiles
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.io.array_types import Array, Bools, Ints
 
 TILE = 1 << 19  # bytes of a tile of scores
 WIDE = 512  # keys in it

@@ -21,7 +21,7 @@ import numpy as np
 from attn_cli.core.masks import Mask
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.io.array_types import Array, Bools, Ints
 
 LOWEST = -1e30  # the score of what is masked, while strongest links are looked for
 QUICKER = 1.25  # so much quicker exp2 must be than exp to be taken

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.io.array_types import Array, Bools, Ints
 
 
 TIED = 0.78  # a number's precision to this power is as far as weights that tie may lie apart: 6e-13, in float32 4e-6

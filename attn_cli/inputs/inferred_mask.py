@@ -12,7 +12,7 @@ from attn_cli import pieces
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Bools, Ints
+    from attn_cli.io.array_types import Bools, Ints
 
 
 def is_causal(weights: NDArray[Any]) -> bool:

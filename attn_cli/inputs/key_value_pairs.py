@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 MOST_PAIRS = 2000
 LONGEST = 60

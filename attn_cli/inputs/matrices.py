@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.csvs import is_csv, read_csv, read_sheet
 from attn_cli.errors import InputError
-from attn_cli.files import first_bytes, read_bytes
-from attn_cli.tensors import is_safetensors, read_npy, read_npz, read_safetensors
-from attn_cli.visible import visible
-from attn_cli.written import Written
+from attn_cli.io.array_files import is_safetensors, read_npy, read_npz, read_safetensors
+from attn_cli.io.csv_matrix import is_csv, read_csv, read_sheet
+from attn_cli.io.decimals import Written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import first_bytes, read_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 MATRICES = ("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context")
 VECTORS = ("b_q", "b_k", "b_v", "b_o")

@@ -13,9 +13,9 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import json_of, spoken
 from attn_cli.inputs.token_labels import texts
 from attn_cli.inputs.weight_axes import axes, block, stacked
-from attn_cli.plain import count
-from attn_cli.tensors import is_safetensors, npy_in, npz_in, safetensors_in
-from attn_cli.visible import visible
+from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

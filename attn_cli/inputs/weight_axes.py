@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

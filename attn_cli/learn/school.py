@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.io.progress import Report, Stage
 from attn_cli.learn.deep import Deep
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.sentences import UNKNOWN, Batch, Lesson, Words, batches, joined
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import Sentence
-from attn_cli.progress import Report, Stage
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Arrays
+    from attn_cli.io.array_types import Arrays
     from attn_cli.vectors.interface import Vectors
 
 LONGEST = 100

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from attn_cli.io.progress import Report, Stage
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
-from attn_cli.progress import Report, Stage
 from attn_cli.stack import Stack, taught_weights
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.vectors.interface import Vectors
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import creatable, regular, written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable, regular, written
+from attn_cli.io.progress import Report
 from attn_cli.learn.deep import pytorch
 from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.school import LONGEST, School
@@ -19,12 +21,10 @@ from attn_cli.learn.score import Score, score
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.learned import read_model, write_model
-from attn_cli.progress import Report
 from attn_cli.vectors.lookup import open_table
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Arrays
+    from attn_cli.io.array_types import Arrays
     from attn_cli.vectors.interface import Vectors
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from attn_cli.errors import InputError
-from attn_cli.files import packed_lines
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
+from attn_cli.io.files import packed_lines
 
 COLUMNS = 10
 MOST_WORDS = 1000

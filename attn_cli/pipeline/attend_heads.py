@@ -15,9 +15,9 @@ from attn_cli.pipeline.project import Ready
 from attn_cli.trace.trace import LARGE, Head
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools, Ints
     from attn_cli.core.fast import Report
     from attn_cli.core.tiles import Tiles
+    from attn_cli.io.array_types import Array, Bools, Ints
     from attn_cli.pipeline.long_text import Swept
 
 BLOCK = 1 << 23  # weights that are held at once while all heads are gone over by rows

@@ -9,17 +9,17 @@ import numpy as np
 from attn_cli.core import masks
 from attn_cli.core.top_links import Links
 from attn_cli.errors import InputError, NotFinite
+from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.project import Layer
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.trace import LARGE, Head, Trace
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
     from attn_cli.core.fast import Report
+    from attn_cli.io.array_types import Array
 
 LINKS = 5
 NAMED_WORDS = 3

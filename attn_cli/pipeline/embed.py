@@ -11,8 +11,9 @@ import numpy as np
 
 from attn_cli.core.attention import to_digits
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
 from attn_cli.learned import chosen
-from attn_cli.plain import count
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check
 from attn_cli.stack import Stack
@@ -20,11 +21,10 @@ from attn_cli.tokens import tokenize
 from attn_cli.trace.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Report, nobody
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
     from attn_cli.inputs.matrices import Given
+    from attn_cli.io.array_types import Array
     from attn_cli.vectors.interface import Vectors
 
 RANDOM_DIM = 4

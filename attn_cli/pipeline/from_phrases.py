@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
+from attn_cli.io.escape import visible
 from attn_cli.learned import chosen
 from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import NOT_UTF8, phrased, rounded
@@ -15,11 +16,10 @@ from attn_cli.pipeline.project import Ready, projected
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
 from attn_cli.trace.trace import Trace
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
     from attn_cli.core.fast import Report
+    from attn_cli.io.array_types import Array
 
 
 def trace_phrases(

@@ -12,9 +12,9 @@ from attn_cli.trace.diagnostics import entropy
 from attn_cli.trace.trace import LongView
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
     from attn_cli.core.fast import Report
     from attn_cli.core.tiles import Tiles
+    from attn_cli.io.array_types import Array, Bools
 
 MAP = 40  # blocks a side
 ROOM = 1 << 20  # weights that are worked on at once, where all are at hand

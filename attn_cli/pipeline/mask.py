@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import looks_like_file, regular
+from attn_cli.io.escape import visible
+from attn_cli.io.files import looks_like_file, regular
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import visible
 
 
 def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:

@@ -9,12 +9,12 @@ import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.project import Layer, projected
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import Trace
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given

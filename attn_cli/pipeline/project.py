@@ -11,17 +11,17 @@ from attn_cli import model
 from attn_cli.core.attention import to_digits
 from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import looks_like_file
+from attn_cli.io.escape import visible
+from attn_cli.io.files import looks_like_file
 from attn_cli.learned import BUNDLED
 from attn_cli.pipeline.embed import Inputs, given_labels, rounded
 from attn_cli.settings.settings import Settings
 from attn_cli.stack import Stack, taught_weights
 from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
     from attn_cli.inputs.matrices import Given
+    from attn_cli.io.array_types import Array
 
 
 GOVERNOR = "head"

@@ -11,15 +11,15 @@ from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs import inferred_mask as zeros
 from attn_cli.inputs.saved_weights import Saved
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
 from attn_cli.pipeline.project import shown_head
-from attn_cli.plain import count
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.io.array_types import Array, Bools
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 MOST_NAMED = 8

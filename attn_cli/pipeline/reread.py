@@ -15,7 +15,7 @@ from attn_cli.model import Position
 from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 WHOSE = "attn's JSON"
 HOTTEST = 1e300

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from attn_cli.io.terminal import Terminal
 from attn_cli.settings.output import View
-from attn_cli.terminal import Terminal
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
 from attn_cli.learned import BUNDLED
-from attn_cli.plain import count
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed
 from attn_cli.trace.trace import Trace
-from attn_cli.visible import visible
 
 KINDS = {
     "self": "self-attention",

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from attn_cli.bench.records import Case
 from attn_cli.bench.sides import Sides
 from attn_cli.errors import AttnError
+from attn_cli.io.terminal import TRUECOLOR, Terminal
 from attn_cli.render.grid import Grid
 from attn_cli.render.numbers import weight
 from attn_cli.render.palette import shades
-from attn_cli.terminal import TRUECOLOR, Terminal
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 LABEL, CELL, DIGITS = 12, 5, 3
 _SGR = re.compile("\x1b\\[[0-9;]*m")

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from rich.segment import Segment
 
+from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Matrix, digits_of
 from attn_cli.render.grid import Grid
 from attn_cli.render.ladder import rungs
 from attn_cli.render.palette import BOLD
 from attn_cli.render.text import cells, wrapped
 from attn_cli.settings.output import View
-from attn_cli.terminal import Line, Terminal
 
 GAP = 3
 FINE = 2  # rungs with digits that are worth reading beside each other; coarser ones go below each other

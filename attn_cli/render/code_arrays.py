@@ -11,7 +11,7 @@ from attn_cli.render.code_literals import inert
 from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.io.array_types import Array, Bools
 
 HAND_SIZED = 432  # numbers in W_q, W_k and W_v together, or in W_o, that a reader takes in: three of 12 x 12
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_cli.core.masks import named
 from attn_cli.errors import UsageError
-from attn_cli.plain import count
+from attn_cli.io.plural import count
 from attn_cli.render.code_arrays import (
     HAND_SIZED,
     Given,

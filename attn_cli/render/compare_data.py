@@ -12,7 +12,7 @@ from attn_cli.render.compare import ending, matrix, sentences
 from attn_cli.render.delimited import cell
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 
 def talk_of(comparison: Comparison) -> list[str]:

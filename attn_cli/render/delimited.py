@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
+from attn_cli.io.escape import visible
 from attn_cli.trace.trace import Head, Trace
-from attn_cli.visible import visible
 
 
 def delimited(trace: Trace, separator: str, tidy: bool = False) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
 
+from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.beside import draw_beside, grid_of
 from attn_cli.render.blocks import (
     Bars,
@@ -29,7 +30,6 @@ from attn_cli.render.numbers import fitting, number, share
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.settings.output import View
-from attn_cli.terminal import Line, Terminal
 
 _ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})
 LONGEST_BAR, LONGEST_NAME = 40, 28

@@ -11,13 +11,13 @@ import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.ladder import BARS, DIGITS, SIGNS, Drawn, Rung, drawn, largest, rungs, shading
 from attn_cli.render.palette import BOLD, SHADES, diverging, inks, ramp_name, shades
 from attn_cli.render.text import cells, cut, labels, padded, padded_left, wrapped
-from attn_cli.terminal import Line, Terminal
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.io.array_types import Array, Ints
 
 LABEL = 12
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import number, share
 from attn_cli.render.palette import DARK, RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
@@ -25,7 +26,6 @@ from attn_cli.render.sheets import (
 )
 from attn_cli.render.text import LEFTWARD
 from attn_cli.settings.output import View
-from attn_cli.visible import visible
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")
 

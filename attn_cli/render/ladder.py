@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.io.terminal import Terminal
 from attn_cli.render.numbers import Format, fitting, marked, percent, scientific, signed, weight
 from attn_cli.render.palette import SHADES
-from attn_cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.io.array_types import Array, Ints
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.io.plural import count
 from attn_cli.pipeline.long_text import MAP, by_weights
-from attn_cli.plain import count
 from attn_cli.render.about import is_large, placed, quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
 from attn_cli.render.numbers import number, share
@@ -18,7 +18,7 @@ from attn_cli.trace.long_summary import first_of_each, merged, spread, strongest
 from attn_cli.trace.trace import Head, LongView, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 NUMERIC = 10  # rows and columns of a map that is written as numbers
 WORDED = 60  # characters of a screen from which there is room for words beside a map, and ...

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_cli.examples import Acts
+from attn_cli.io.plural import count
 from attn_cli.lookups import Lookup
-from attn_cli.plain import count
 from attn_cli.render.about import closing, formula, quoted
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.segment import Segment
 
+from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Maps
 from attn_cli.render.grid import Grid
 from attn_cli.render.ladder import BARS, DIGITS, shading
@@ -15,7 +16,6 @@ from attn_cli.render.numbers import Format, significant, weight
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
 from attn_cli.render.text import cells, cut, labels, padded, wrapped
 from attn_cli.settings.output import View
-from attn_cli.terminal import Line, Terminal
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from attn_cli.io.escape import visible
 from attn_cli.render.blocks import (
     Bars,
     Beside,
@@ -22,7 +23,6 @@ from attn_cli.render.blocks import (
 from attn_cli.render.ladder import rungs
 from attn_cli.render.sheets import map_sheets
 from attn_cli.settings.output import View
-from attn_cli.visible import visible
 
 MOST_COLUMNS = 12
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|~:.@$])")

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.attention import softmax
-from attn_cli.plain import count
+from attn_cli.io.plural import count
 from attn_cli.render.about import closing, told_apart
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.long_view import block_map
@@ -21,7 +21,7 @@ from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.io.array_types import Array, Bools
 
 MOST_ROWS, MOST_COLUMNS = 24, 40
 MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4

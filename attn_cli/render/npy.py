@@ -13,7 +13,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 
 def check(settings: Settings) -> None:

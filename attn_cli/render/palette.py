@@ -11,7 +11,7 @@ from functools import lru_cache
 from rich.color import Color
 from rich.style import Style
 
-from attn_cli.terminal import Terminal
+from attn_cli.io.terminal import Terminal
 
 SHADES = 64
 DARK = {

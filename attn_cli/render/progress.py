@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
-from attn_cli.plain import say
-from attn_cli.progress import Stage
+from attn_cli.io.console import say
+from attn_cli.io.progress import Stage
 
 SELDOM = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from attn_cli.plain import count
+from attn_cli.io.plural import count
 from attn_cli.render.about import quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import number, plain

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from attn_cli.io.escape import visible
 from attn_cli.render.sheet import Ask, Code, Heading, Math, Part, Say, Table, Tables, Title, Words
-from attn_cli.visible import visible
 
 PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
 \usepackage[hmargin=17mm,vmargin=11mm]{geometry}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from attn_cli.io.escape import visible
 from attn_cli.render.markdown import escape, prose
 from attn_cli.render.sheet import Ask, Code, Heading, Math, Part, Say, Table, Tables, Title, Words
-from attn_cli.visible import visible
 
 BLANK = "______"
 ASCII = {"×": "*", "·": ".", "≈": "~", "–": "-", "ᵀ": "^T"}

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Maps, Matrix, digits_of, fitting_columns
 from attn_cli.render.ladder import Rung, largest, rungs, shading
 from attn_cli.render.maps import map_format
 from attn_cli.render.numbers import Format
 from attn_cli.render.text import cut
 from attn_cli.settings.output import View
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 PAGE = 100  # characters: about the text of a landscape page
 LABEL = 24  # characters of a label before its middle is left out

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from rich.style import Style
 
+from attn_cli.io.escape import visible
+from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
 from attn_cli.render.blocks import Block, Heading
 from attn_cli.render.draw import draw
 from attn_cli.render.palette import DARK, page_ramp
 from attn_cli.render.sheets import PAGE
 from attn_cli.render.text import LEFTWARD, cells
 from attn_cli.settings.output import View
-from attn_cli.terminal import TRUECOLOR, Line, Terminal
-from attn_cli.visible import visible
 
 CELL, LINE, SIZE, BASE, EDGE = 12, 24, 20, 17, 24  # pixels: a cell's width and height, the font, its baseline
 UP = "▁▂▃▄▅▆▇█"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from attn_cli.terminal import Line, Terminal
+from attn_cli.io.terminal import Line, Terminal
 
 # Letters that are written from right to left (Unicode's blocks of R and AL); beside them numbers change places.
 LEFTWARD = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff\U0001e800-\U0001efff"

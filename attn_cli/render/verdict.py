@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import AttnError, as_record
-from attn_cli.plain import count
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
 from attn_cli.render.about import quoted, short
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import number, plain, scientific
 from attn_cli.render.text import listed
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.answers import Compared, Verdict

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.plain import count
+from attn_cli.io.plural import count
 from attn_cli.render.about import d_k, projection, quoted, short, warmth
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
@@ -15,7 +15,7 @@ from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 MOST_ROWS = 12
 FEW_ROWS = 4

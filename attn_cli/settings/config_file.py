@@ -16,10 +16,10 @@ from dataclasses import fields
 from typing import NamedTuple, TypeAlias
 
 from attn_cli.errors import ConfigError, FileError
-from attn_cli.files import read_bytes
+from attn_cli.io.escape import visible
+from attn_cli.io.files import read_bytes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import visible
 
 LARGEST = 1 << 16  # bytes
 # What is asked anew each time; and a file that somebody else left in a folder must never make attn write one.

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from attn_cli.errors import UsageError
-from attn_cli.files import looks_like_file
+from attn_cli.io.escape import visible
+from attn_cli.io.files import looks_like_file
 from attn_cli.settings.settings import Settings
-from attn_cli.visible import visible
 
 CHOICES = {
     "tokenizer": ("words", "whitespace", "characters"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.trace.trace import Head, Learned, Trace
 
 SUMS = ("words_query", "words_key", "encodings_query", "encodings_key")  # what X is the sum of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Bools
+    from attn_cli.io.array_types import Array, Bools
 
 ALMOST = 1.25  # the largest weight over the smallest: up to here a row is nearly uniform
 SURE = 0.95

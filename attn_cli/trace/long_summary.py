@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.trace.trace import Head, LongView, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.io.array_types import Array, Ints
 
 
 class Spread(NamedTuple):

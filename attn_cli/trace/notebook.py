@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 MOST = 60
 

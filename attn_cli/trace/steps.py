@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from attn_cli.errors import UsageError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 
 class Walk(NamedTuple):

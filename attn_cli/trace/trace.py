@@ -14,7 +14,7 @@ from attn_cli.settings.settings import Settings
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
     from collections.abc import Iterator, Sequence
 
-    from attn_cli.arrays import Array, Bools, Ints
+    from attn_cli.io.array_types import Array, Bools, Ints
     from attn_cli.trace.diagnostics import Diagnosis
 
 

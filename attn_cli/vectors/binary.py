@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.packed import PIECE
+from attn_cli.io.compressed import PIECE
 from attn_cli.vectors.index import Entries, hash_list
 from attn_cli.vectors.lines import MOST_NUMBERS, bad_header
 from attn_cli.vectors.original import Original, exactly
@@ -21,7 +21,7 @@ from attn_cli.vectors.table import LONGEST_WORD, Report, doubles, nobody
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 LONGEST_HEADER = 64
 FEW = 16  # so many words are sought by one expression; for more, every word is looked up

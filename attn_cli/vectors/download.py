@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import AttnError, CreateError, FileError, InputError, WriteError
-from attn_cli.files import read_bytes
+from attn_cli.io.escape import visible
+from attn_cli.io.files import read_bytes
 from attn_cli.vectors.gensim_data import Package, addresses, cached, fetched, folder, local, remember, wanted
 from attn_cli.vectors.web import CHUNK, RefusalError, arriving, ask, body_of, host_of
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from http.client import HTTPMessage, HTTPResponse

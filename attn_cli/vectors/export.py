@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import creatable, written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable, written
 from attn_cli.vectors.table import Report, Rows, nobody, write_table
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors

@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.vectors.original import Original, quoted
-from attn_cli.visible import visible
 
 
 class Foreign(NamedTuple):

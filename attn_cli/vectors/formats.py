@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.files import read_bytes
-from attn_cli.packed import packing, pieces
-from attn_cli.tensors import is_safetensors, npy_header, read_npz, safetensors_entries
+from attn_cli.io.array_files import is_safetensors, npy_header, read_npz, safetensors_entries
+from attn_cli.io.compressed import packing, pieces
+from attn_cli.io.escape import visible
+from attn_cli.io.files import read_bytes
 from attn_cli.vectors.binary import LONGEST_HEADER, binary_format
 from attn_cli.vectors.lines import is_number, read_rows
 from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
 from attn_cli.vectors.original import FileRows, Original, exactly, look_at, quoted
 from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
 from attn_cli.vectors.text import text_format
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.vectors.interface import Vectors
 
 ENOUGH = 1 << 18

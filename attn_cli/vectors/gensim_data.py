@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attn_cli.errors import AttnError, ConfigError, CreateError, InputError, UsageError, WriteError
-from attn_cli.files import read_bytes, written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import read_bytes, written
 from attn_cli.vectors.web import body_of, host_of
-from attn_cli.visible import visible
 
 INDEX_URL = "https://raw.githubusercontent.com/RaRe-Technologies/gensim-data/master/list.json"
 FILES_URL = "https://github.com/RaRe-Technologies/gensim-data/releases/download"

@@ -7,8 +7,9 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import AttnError, CreateError, UsageError, WriteError
-from attn_cli.files import SUFFIXES, looks_like_file, written
-from attn_cli.packed import packing, pieces
+from attn_cli.io.compressed import packing, pieces
+from attn_cli.io.escape import visible
+from attn_cli.io.files import SUFFIXES, looks_like_file, written
 from attn_cli.vectors import cache, names
 from attn_cli.vectors.formats import open_file, start_of
 from attn_cli.vectors.gensim_data import is_name
@@ -16,7 +17,6 @@ from attn_cli.vectors.index import index_in_memory
 from attn_cli.vectors.onfile import FileVectors
 from attn_cli.vectors.original import Original, look_at, quoted
 from attn_cli.vectors.table import BUNDLED, Report, nobody
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors

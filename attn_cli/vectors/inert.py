@@ -15,7 +15,7 @@ import struct
 from typing import NamedTuple
 
 from attn_cli.errors import AttnError, InputError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 SAVE_AGAIN = "Save it again with KeyedVectors.save_word2vec_format('vectors.bin', binary=True)."
 NEVER_RUN = f"attn never runs it. {SAVE_AGAIN}"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.vectors.table import LONGEST_WORD
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 MOST_NUMBERS = 100_000
 FIRST_ROWS = 100

@@ -11,12 +11,12 @@ from zlib import crc32
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.files import looks_like_file
+from attn_cli.io.escape import visible
+from attn_cli.io.files import looks_like_file
 from attn_cli.vectors.table import BUNDLED, Report, bundled, finite, nobody
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.vectors.interface import Vectors
 
 

@@ -11,7 +11,7 @@ from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.table import Report, as_bytes, as_text, nobody
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.vectors.interface import Vectors
 
 MARGIN = 1e-4  # single precision only chooses whom to measure in full; it is far more exact than this

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.io.array_types import Array, Ints
 
 BLOCK = 1 << 22  # numbers, or bytes of text, that are worked on at once
 

@@ -16,7 +16,7 @@ from attn_cli.vectors.text import TextFormat
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 INDEXED_FROM = 1 << 22  # below, a file is read through sooner than its index is found
 

@@ -13,15 +13,15 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError
-from attn_cli.files import check_regular
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
+from attn_cli.io.files import check_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.io.array_types import Array, Ints
 
 
 class Original(NamedTuple):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError
-from attn_cli.files import regular
-from attn_cli.tensors import read_npy
+from attn_cli.io.array_files import read_npy
+from attn_cli.io.escape import visible
+from attn_cli.io.files import regular
 from attn_cli.vectors.inert import SAVE_AGAIN, Made, Name, Part, unpickled
 from attn_cli.vectors.ngrams import BLOCK, with_ngrams
 from attn_cli.vectors.table import LONGEST_WORD
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 LARGEST = 8 << 30  # bytes of a file
 

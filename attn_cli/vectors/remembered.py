@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attn_cli.vectors.table import Report, Rows, nobody
 
 if TYPE_CHECKING:
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.vectors.interface import Vectors
 
 MOST_BYTES = 1 << 24

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attn_cli.io.escape import visible
 from attn_cli.vectors.table import Report, as_text, nobody
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from attn_cli.vectors.interface import Vectors

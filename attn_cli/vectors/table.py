@@ -9,16 +9,16 @@ from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.files import data_path
-from attn_cli.tensors import read_safetensors, safetensors_entries, write_safetensors
-from attn_cli.visible import visible
+from attn_cli.io.array_files import read_safetensors, safetensors_entries, write_safetensors
+from attn_cli.io.escape import visible
+from attn_cli.io.files import data_path
 
 if TYPE_CHECKING:
     from hashlib import blake2b
 
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
     from attn_cli.vectors.original import FileRows
 
 BUNDLED = "word2vec"

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.packed import pieces
+from attn_cli.io.compressed import pieces
 from attn_cli.vectors.index import Entries, hash_words, word_hash
 from attn_cli.vectors.lines import (
     BLANK,
@@ -31,7 +31,7 @@ from attn_cli.vectors.table import LONGEST_WORD, Report, nobody
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Array, Ints
+    from attn_cli.io.array_types import Array, Ints
 
 LONGEST_LINE = 1 << 22
 FEW = 3  # so many words are sought one by one; for more, every line's word is hashed

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import InputError, MissingExtra, UsageError
-from attn_cli.files import creatable, regular, unpacked_lines, written
-from attn_cli.progress import Report, Stage
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable, regular, unpacked_lines, written
+from attn_cli.io.progress import Report, Stage
 from attn_cli.tokens import tokenize
 from attn_cli.vectors.table import write_table
-from attn_cli.visible import visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

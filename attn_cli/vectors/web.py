@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
     from http.client import HTTPMessage, HTTPResponse

@@ -7,8 +7,8 @@ import argparse
 import os
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
+from attn_cli.io.terminal import Terminal
 from attn_cli.settings.output import View
-from attn_cli.terminal import Terminal
 from tests.bench import startup
 
 

@@ -30,7 +30,7 @@ def main() -> int:
         return 2
     import atheris
 
-    with atheris.instrument_imports(include=["attn_cli.vectors", "attn_cli.tensors"]):
+    with atheris.instrument_imports(include=["attn_cli.vectors", "attn_cli.io.array_files"]):
         from attn_cli.errors import AttnError
         from attn_cli.vectors import formats
         from attn_cli.vectors.onfile import FileVectors

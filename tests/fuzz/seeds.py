@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 
-from attn_cli.tensors import write_safetensors
+from attn_cli.io.array_files import write_safetensors
 from tests.fuzz.mutate import TOKENS, mutated, scratched
 
 WORDS = ("the", "cat", "ü", "dog", "日本語", "x" * 30, "cat's", "in", "I", "zoo", "</s>", "a1")

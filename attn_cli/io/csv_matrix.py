@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.files import read_bytes
-from attn_cli.plain import count
-from attn_cli.visible import visible
-from attn_cli.written import is_number
+from attn_cli.io.decimals import is_number
+from attn_cli.io.escape import visible
+from attn_cli.io.files import read_bytes
+from attn_cli.io.plural import count
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from attn_cli.arrays import Array
+    from attn_cli.io.array_types import Array
 
 SUFFIXES = (".csv", ".tsv")
 BLANKS = {"": "nan", "nan": "nan", "null": "nan", "none": "nan", "na": "nan"} | {

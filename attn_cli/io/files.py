@@ -10,7 +10,7 @@ from io import FileIO
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import CreateError, FileError, WriteError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
     from pathlib import Path  # eight milliseconds, which those who look up ten words need not pay
@@ -104,7 +104,7 @@ def packed_lines(path: str | Path) -> Iterator[bytes]:
 
 def unpacked_lines(raw: IO[bytes], name: str) -> Iterator[bytes]:
     """Yield the lines of an open text file as packed_lines does; `raw.tell()` tells how far it is."""
-    from attn_cli.packed import packing, pieces  # only those who read long texts need it
+    from attn_cli.io.compressed import packing, pieces  # only those who read long texts need it
 
     rest = b""
     for piece in pieces(raw, packing(raw.read(6)), name):

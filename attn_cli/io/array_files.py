@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError, InputError
-from attn_cli.files import regular
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
+from attn_cli.io.files import regular
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attn_cli.arrays import Arrays
+    from attn_cli.io.array_types import Arrays
 
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
@@ -199,7 +199,7 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
     import zipfile
     import zlib
 
-    from attn_cli.packed import GROWTH_COUNTS_FROM, MOST_GROWTH
+    from attn_cli.io.compressed import GROWTH_COUNTS_FROM, MOST_GROWTH
 
     unsound = (
         zipfile.BadZipFile,

@@ -10,7 +10,7 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 NARROWEST, WIDEST = 20, 10_000
 TRUECOLOR = 1 << 24

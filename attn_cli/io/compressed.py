@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import IO, Protocol
 
 from attn_cli.errors import InputError
-from attn_cli.visible import visible
+from attn_cli.io.escape import visible
 
 PIECE = 1 << 22
 MOST_GROWTH = 100  # text packs to a third or a tenth: what packs more tightly holds next to nothing

@@ -51,7 +51,7 @@ def _unwritten(error: Exception) -> WriteError:
 
 def say(text: str) -> None:
     """Write a line of talk to standard error, inert; silence if nobody can hear it."""
-    from attn_cli.visible import visible
+    from attn_cli.io.escape import visible
 
     if sys.stderr is None:
         return
@@ -62,8 +62,3 @@ def say(text: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         return
-
-
-def count(n: int, one: str, many: str) -> str:
-    """Return `1 key` or `3 keys`."""
-    return f"{n:,} {one if n == 1 else many}"

@@ -1,0 +1,1 @@
+"""Bytes and terminals: files, streams, progress. Nothing in here knows attention."""

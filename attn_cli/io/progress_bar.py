@@ -1,0 +1,52 @@
+"""A progress bar on standard error."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+BAR = 30  # cells of a progress bar
+
+
+STEP = 50  # a count is shown so often
+
+
+class Progress:
+    """A bar on standard error that says how much is done; silent where nobody watches."""
+
+    def __init__(self, label: str, is_seen: bool = True) -> None:
+        self.label = label
+        self.watched = is_seen and sys.stderr is not None and sys.stderr.isatty()
+        self.line = ""
+        self.said = -1
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.line:
+            self._show("")  # the line is taken away, whatever happened
+
+    def __call__(self, done: float) -> None:
+        """Show the part that is done, 0 to 1."""
+        percent = int(100 * done)
+        if self.watched and percent != self.said:
+            self.said = percent
+            self._show(f"{self.label} {self._bar(done)} {percent:3d} %" if percent < 100 else "")
+
+    def count(self, done: int, what: str) -> None:
+        """Show how many are done, where nobody knows of how many."""
+        if self.watched and done % STEP == 0:
+            self._show(f"{self.label} {done:,} {what}")
+
+    def _show(self, line: str) -> None:
+        sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
+        self.line = line
+        sys.stderr.flush()
+
+    def _bar(self, done: float) -> str:
+        full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."
+        cells = int(BAR * min(1.0, done))
+        return full * cells + empty * (BAR - cells)
