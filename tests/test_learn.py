@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attn_cli.learn.batches import SHAPES, UNKNOWN, Batch, Words, batches, feature_names, joined
+from attn_cli.learn.curriculum import School
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_slope
 from attn_cli.learn.relations import RELATIONS, balances
-from attn_cli.learn.school import School
 from attn_cli.learn.score import head_weights
-from attn_cli.learn.sentences import SHAPES, UNKNOWN, Batch, Words, batches, feature_names, joined
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.train import train_file
 from attn_cli.learned import read_model, write_model

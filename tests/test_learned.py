@@ -12,7 +12,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
-from attn_cli.learn.sentences import Words
+from attn_cli.learn.batches import Words
 from attn_cli.learned import BUNDLED, named, read_model
 from attn_cli.spelling import features
 from tests import models

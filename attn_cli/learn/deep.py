@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import MissingExtra
+from attn_cli.learn.batches import NONE, UNKNOWN, Batch
 from attn_cli.learn.one_layer import distances, first_biases
 from attn_cli.learn.relations import balances
-from attn_cli.learn.sentences import NONE, UNKNOWN, Batch
 from attn_cli.stack import NEARLY_ZERO
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.learn.batches import UNKNOWN, Batch
 from attn_cli.learn.relations import RELATIONS, balances
-from attn_cli.learn.sentences import UNKNOWN, Batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,9 +14,9 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, written
 from attn_cli.io.progress import Report
+from attn_cli.learn.curriculum import LONGEST, School
 from attn_cli.learn.deep import pytorch
 from attn_cli.learn.relations import MAIN, RELATIONS
-from attn_cli.learn.school import LONGEST, School
 from attn_cli.learn.score import Score, score
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import read_treebank

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.io.progress import Report, Stage
+from attn_cli.learn.batches import UNKNOWN, Batch, Lesson, Words, batches, joined
 from attn_cli.learn.deep import Deep
 from attn_cli.learn.one_layer import OneLayer
-from attn_cli.learn.sentences import UNKNOWN, Batch, Lesson, Words, batches, joined
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import Sentence
 
