@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attn_cli.learned import write_model
+from attn_cli.models.model_file import write_model
 from attn_cli.vectors.table import Table
 
 FEATURES = ("*", "x", "Xx", "-s", "-ing", "=cat")

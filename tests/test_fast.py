@@ -24,7 +24,7 @@ from attn_cli.core.attention import attention_steps
 from attn_cli.core.masks import named
 from attn_cli.core.top_links import strongest
 from attn_cli.errors import InputError
-from attn_cli.model import Position
+from attn_cli.models.relative_position import Position
 from tests.problems import (
     BIASES,
     DISTANCES,

@@ -6,7 +6,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.model import from_given, identity, random
+from attn_cli.models.projection import from_given, identity, random
 from attn_cli.pipeline.from_matrices import trace_matrices
 
 

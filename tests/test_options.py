@@ -10,8 +10,8 @@ from attn_cli.commands.learn import train as train_model
 from attn_cli.commands.vector_files import train
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.settings import TrainSettings as ModelSettings
-from attn_cli.learned import BUNDLED as MODELS
-from attn_cli.learned import bundled as bundled_model
+from attn_cli.models.model_file import BUNDLED as MODELS
+from attn_cli.models.model_file import bundled as bundled_model
 from attn_cli.options import HEADS, OPTIONS
 from attn_cli.render import FORMATS
 from attn_cli.render.palette import NAMES

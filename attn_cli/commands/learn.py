@@ -48,7 +48,7 @@ def score(
     from attn_cli.io.plural import count
     from attn_cli.learn.score import score as measure
     from attn_cli.learn.treebank import read_treebank
-    from attn_cli.learned import named
+    from attn_cli.models.model_file import named
     from attn_cli.pipeline.embed import check_pairing
     from attn_cli.render.blocks import Say
     from attn_cli.render.draw import draw

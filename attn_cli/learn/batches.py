@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
-from attn_cli.spelling import features
+from attn_cli.models.word_shape import features
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.table import as_text
 

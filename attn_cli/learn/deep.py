@@ -1,6 +1,6 @@
 """A stack of layers learned with PyTorch: encoder layers below, named heads on top.
 
-The same arithmetic as `attn_cli.stack`, on padded batches, with gradients; a test compares the two.
+The same arithmetic as `attn_cli.models.encoder`, on padded batches, with gradients; a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attn_cli.errors import MissingExtra
 from attn_cli.learn.batches import NONE, UNKNOWN, Batch
 from attn_cli.learn.one_layer import distances, first_biases
 from attn_cli.learn.relations import balances
-from attn_cli.stack import NEARLY_ZERO
+from attn_cli.models.encoder import NEARLY_ZERO
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from attn_cli.io.progress import Report, Stage
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
-from attn_cli.stack import Stack, taught_weights
+from attn_cli.models.encoder import Stack, taught_weights
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:

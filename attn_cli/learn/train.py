@@ -20,7 +20,7 @@ from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.score import Score, score
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import read_treebank
-from attn_cli.learned import read_model, write_model
+from attn_cli.models.model_file import read_model, write_model
 from attn_cli.vectors.lookup import open_table
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from attn_cli.core.attention import to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
-from attn_cli.learned import chosen
+from attn_cli.models.encoder import Stack
+from attn_cli.models.model_file import chosen
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check
-from attn_cli.stack import Stack
 from attn_cli.tokens import tokenize
 from attn_cli.trace.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
@@ -197,7 +197,7 @@ def embedded(
 
 def placed(inputs: Inputs) -> Inputs:
     """Add to each vector the sinusoids of its token's place; both sides count from 0."""
-    from attn_cli.positions import sinusoidal  # only those who ask for positions need it
+    from attn_cli.models.sinusoids import sinusoidal  # only those who ask for positions need it
 
     if inputs.x_query is None or inputs.x_key is None:
         return inputs

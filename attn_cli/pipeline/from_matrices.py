@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
-from attn_cli.learned import chosen
+from attn_cli.models.model_file import chosen
 from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import given_x, prepared, wrong_pairing
 from attn_cli.pipeline.mask import wanted_mask

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.learned import chosen
+from attn_cli.models.model_file import chosen
 from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import NOT_UTF8, phrased, rounded
 from attn_cli.pipeline.mask import wanted_mask

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
-from attn_cli.learned import chosen
+from attn_cli.models.model_file import chosen
 from attn_cli.pipeline.build_trace import attended, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
@@ -25,7 +25,7 @@ from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
-    from attn_cli.stack import Stack
+    from attn_cli.models.encoder import Stack
 
 
 def trace_self(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli import model
 from attn_cli.core.attention import to_digits
 from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.learned import BUNDLED
+from attn_cli.models import projection as model
+from attn_cli.models.encoder import Stack, taught_weights
+from attn_cli.models.model_file import BUNDLED
 from attn_cli.pipeline.embed import Inputs, given_labels, rounded
 from attn_cli.settings.settings import Settings
-from attn_cli.stack import Stack, taught_weights
 from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
 
 if TYPE_CHECKING:

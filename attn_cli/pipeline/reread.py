@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.core.attention import attention_steps, project
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array
-from attn_cli.model import Position
+from attn_cli.models.relative_position import Position
 from attn_cli.trace.trace import Head, Trace
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
-from attn_cli.learned import BUNDLED
+from attn_cli.models.model_file import BUNDLED
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.text import listed

@@ -12,9 +12,10 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
-from attn_cli.model import HeadWeights, Position, Projection
+from attn_cli.models.encoder import Encoder, Norm, Stack, Start
+from attn_cli.models.projection import HeadWeights, Projection
+from attn_cli.models.relative_position import Position
 from attn_cli.settings.settings import Settings
-from attn_cli.stack import Encoder, Norm, Stack, Start
 from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:

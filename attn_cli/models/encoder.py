@@ -17,8 +17,8 @@ from attn_cli.core import fast
 from attn_cli.core.attention import Steps, attention_steps, project
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
-from attn_cli.model import HeadWeights, Projection
-from attn_cli.spelling import features
+from attn_cli.models.projection import HeadWeights, Projection
+from attn_cli.models.word_shape import features
 from attn_cli.trace.trace import Learned
 
 if TYPE_CHECKING:

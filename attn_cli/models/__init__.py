@@ -1,0 +1,1 @@
+"""From word vectors to queries, keys and values: projections, encoder layers, model files."""
