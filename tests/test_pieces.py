@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_cli import pieces
+from attn_cli.text import wordpieces as pieces
 
 CASES = {
     "wordpiece": (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attn_cli.tokens import tokenize
+from attn_cli.text.tokenize import tokenize
 from tests.shell import surroundings
 
 laws = settings(max_examples=200, deadline=None, derandomize=True)
@@ -219,5 +219,5 @@ def test_characters_leave_out_white_space_alone(text):
 )
 @pytest.mark.parametrize("tokenizer", ["words", "characters"])
 def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(text, tokenizer):
-    script = f"from attn_cli.tokens import tokenize; tokenize({text}, {tokenizer!r})"
+    script = f"from attn_cli.text.tokenize import tokenize; tokenize({text}, {tokenizer!r})"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=5, env=surroundings())

@@ -223,7 +223,7 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     from attn_cli.io.files import looks_like_file
     from attn_cli.pipeline.embed import opened
     from attn_cli.pipeline.from_text import trace_text  # NumPy is loaded once there is something to compute
-    from attn_cli.tokens import tokenize
+    from attn_cli.text.tokenize import tokenize
 
     if kind == "masked" and settings.mask is None:
         settings = replace(settings, mask="causal")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli import pieces
+from attn_cli.text import wordpieces as pieces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ from attn_cli.models.encoder import Stack
 from attn_cli.models.model_file import chosen
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check
-from attn_cli.tokens import tokenize
+from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import Report, nobody

@@ -20,7 +20,7 @@ from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import projected, stacked
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
-from attn_cli.tokens import tokenize
+from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:

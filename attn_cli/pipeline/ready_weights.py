@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli import pieces
 from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs import inferred_mask as zeros
@@ -15,6 +14,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.pipeline.project import shown_head
 from attn_cli.settings.settings import Settings
+from attn_cli.text import wordpieces as pieces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from attn_cli.errors import InputError, MissingExtra, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, unpacked_lines, written
 from attn_cli.io.progress import Report, Stage
-from attn_cli.tokens import tokenize
+from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.table import write_table
 
 if TYPE_CHECKING:

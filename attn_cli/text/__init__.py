@@ -1,0 +1,1 @@
+"""Text to tokens, and word pieces to words."""
