@@ -16,7 +16,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.comparing import Comparison, Value
+    from attn_cli.teach.compare import Comparison, Value
 
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 SETTINGS = tuple(field.name for field in fields(Settings))
@@ -61,7 +61,9 @@ def compare(
         raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
     text = one_text(texts, "compare")
     other = None if second is None else read_text(second, "compare")
-    from attn_cli.comparing import compare as compared  # NumPy is loaded once there is something to compute
+    from attn_cli.teach.compare import (
+        compare as compared,  # NumPy is loaded once there is something to compute
+    )
 
     for embedding in values if option == "embedding" else (settings.embedding,):
         ready(None if embedding is None else str(embedding), "random, ")
@@ -142,7 +144,7 @@ def _parameter(context: typer.Context, name: str) -> Any:
         return by_name[name]
     import difflib  # only for help with a mistake
 
-    from attn_cli.comparing import VARIED
+    from attn_cli.teach.compare import VARIED
 
     options = [option.replace("_", "-") for option in VARIED]
     near = difflib.get_close_matches(name, options, 1)

@@ -9,14 +9,14 @@ import typer
 
 from attn_cli.commands.common import deliver, ready, settled, show, terminal_for
 from attn_cli.errors import UsageError
-from attn_cli.examples import EXAMPLES, load
 from attn_cli.io.escape import visible
 from attn_cli.options import offers, stated_first, takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
+from attn_cli.teach.examples import EXAMPLES, load
 
 if TYPE_CHECKING:
-    from attn_cli.examples import Example
+    from attn_cli.teach.examples import Example
     from attn_cli.trace.trace import Trace
 
 

@@ -14,7 +14,7 @@ from attn_cli.options import offers
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
-    from attn_cli.exercises import Exercise
+    from attn_cli.teach.exercises import Exercise
 
 # Narrower than the options of the same names elsewhere. No ATTN_* variable reaches them: whoever types the command
 # that stands on a sheet gets that sheet.
@@ -71,7 +71,7 @@ def exercise(
 
     Example: attn exercise --seed 7 -o sheet7
     """
-    from attn_cli.exercises import make
+    from attn_cli.teach.exercises import make
 
     folder = None if output in ("-", *STANDARD_OUTPUT) else output
     _check(folder, key, force, format)
@@ -119,9 +119,9 @@ def _sheet(made: Exercise, format: str, key: bool, unicode: bool = True) -> str:
 
 def _record(made: Exercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
-    from attn_cli.exercises import answers, inputs, solve
     from attn_cli.render.sheet import as_text
     from attn_cli.render.worksheet import questions
+    from attn_cli.teach.exercises import answers, inputs, solve
 
     trace = solve(made)
     asked = [
@@ -144,10 +144,10 @@ def _record(made: Exercise) -> dict[str, object]:
 
 def _write(made: Exercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
-    from attn_cli.exercises import inputs, unanswered
     from attn_cli.io.console import say
     from attn_cli.io.files import written
     from attn_cli.render.json import dumps
+    from attn_cli.teach.exercises import inputs, unanswered
 
     contents = {
         "exercise.md": _sheet(made, "markdown", key=False),

@@ -19,10 +19,10 @@ from attn_cli.settings.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from attn_cli.examples import Acts
-    from attn_cli.lookups import Lookup
     from attn_cli.render.blocks import Block
-    from attn_cli.story import Told
+    from attn_cli.teach.dictionary_example import Told
+    from attn_cli.teach.examples import Acts
+    from attn_cli.teach.soft_dictionary import Lookup
 
 # What a dictionary has no use for: its keys have no order, and there is one query. Its projection is an option of
 # its own, because the default is another.
@@ -74,7 +74,7 @@ def lookup(
     text = read_text(query, "lookup").strip()
     if not text:
         raise NoText("lookup")
-    from attn_cli.lookups import look_up  # NumPy is loaded once there is something to compute
+    from attn_cli.teach.soft_dictionary import look_up  # NumPy is loaded once there is something to compute
 
     ready(settings.embedding, "random, ")
     with Progress("Looking") as progress:
@@ -96,7 +96,7 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
 def show_told(acts: Acts, settings: Settings, view: View) -> None:
     """Compute the worked example of a dictionary, and write it out."""
     from attn_cli.render.lookup import story
-    from attn_cli.story import told
+    from attn_cli.teach.dictionary_example import told
 
     one = told(acts, settings)
     _show(one, story(one, acts, view), view)

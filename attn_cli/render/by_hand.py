@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from attn_cli.exercises import DIGITS, OUTPUT_DIGITS, Exercise
 from attn_cli.render.about import quoted
 from attn_cli.render.numbers import Format, number
 from attn_cli.render.sheet import Heading, Math, Part, Say
+from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise
 from attn_cli.trace.trace import Head, Row, Trace
 
 WHOLE, ROUNDED, MIXED = number(0), number(DIGITS), number(OUTPUT_DIGITS)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.comparing import SAME, Change, Comparison, Mover
 from attn_cli.io.plural import count
 from attn_cli.render.about import dropped, formula, learned, quoted, setting_parts, short, told_apart
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.text import listed
 from attn_cli.settings.output import View
+from attn_cli.teach.compare import SAME, Change, Comparison, Mover
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:

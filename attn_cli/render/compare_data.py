@@ -6,10 +6,10 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from attn_cli.comparing import Change, Comparison
 from attn_cli.render.blocks import Say
 from attn_cli.render.compare import ending, matrix, sentences
 from attn_cli.render.delimited import cell
+from attn_cli.teach.compare import Change, Comparison
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_cli.examples import Acts
 from attn_cli.io.plural import count
-from attn_cli.lookups import Lookup
 from attn_cli.render.about import closing, formula, quoted
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.row import one_row, row_table
 from attn_cli.render.text import listed
 from attn_cli.settings.output import View
-from attn_cli.story import Told
+from attn_cli.teach.dictionary_example import Told
+from attn_cli.teach.examples import Acts
+from attn_cli.teach.soft_dictionary import Lookup
 
 MOST_KEYS = 12
 MOST_TERMS = 8

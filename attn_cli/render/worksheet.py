@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
 from attn_cli.render.about import quoted
 from attn_cli.render.by_hand import MIXED, ROUNDED, WHOLE, one_row, products
 from attn_cli.render.numbers import Format
 from attn_cli.render.sheet import Ask, Code, Heading, Math, Part, Say, Table, Tables, Title, Words
+from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Trace
 

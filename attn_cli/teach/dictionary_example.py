@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.inputs.key_value_pairs import dictionary
-from attn_cli.lookups import Lookup, look_up
+from attn_cli.teach.soft_dictionary import Lookup, look_up
 
 if TYPE_CHECKING:
-    from attn_cli.examples import Acts
     from attn_cli.settings.settings import Settings
+    from attn_cli.teach.examples import Acts
     from attn_cli.trace.trace import Trace
 
 
