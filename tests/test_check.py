@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.errors import InputError
-from attn_cli.handed import handed_from, read_handed
+from attn_cli.teach.grading.submission import handed_from, read_handed
 from tests.shell import here, shell
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "attn_cli" / "schema.json").read_text(encoding="utf-8"))

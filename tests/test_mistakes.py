@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings
-from attn_cli.answers import grade
-from attn_cli.handed import handed_from
 from attn_cli.inputs.matrices import given_from
-from attn_cli.mistakes import MISTAKES, plans
 from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.recompute import RIGHT, STEPS, other_corner, problem_of, values
 from attn_cli.render.verdict import MEANINGS
-from attn_cli.right import read_right
+from attn_cli.teach.grading.answer_key import read_right
+from attn_cli.teach.grading.grade import grade
+from attn_cli.teach.grading.mistakes import MISTAKES, plans
+from attn_cli.teach.grading.replay import RIGHT, STEPS, other_corner, problem_of, values
+from attn_cli.teach.grading.submission import handed_from
 from tests.fuzz import answers
 
 

@@ -16,8 +16,8 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.answers import Verdict
-    from attn_cli.right import Right
+    from attn_cli.teach.grading.answer_key import Right
+    from attn_cli.teach.grading.grade import Verdict
 
 FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 # What belongs to a text, or to a matrix that is shown.
@@ -68,7 +68,7 @@ def check(
     view = settled(view)
     if view.format not in FORMS:
         raise UsageError(f"check has no {view.format} form.", f"Use -f {', '.join(FORMS)}.", "--format")
-    from attn_cli.right import read_right
+    from attn_cli.teach.grading.answer_key import read_right
 
     right = read_right(expect, settings)
     if settings == Settings():  # with --mask and the like, the file's own results are other ones
@@ -85,8 +85,8 @@ def check(
 
 def _refuse_contradiction(expect: str, right: Right, tol: float) -> None:
     """Refuse a key whose own results are not what its inputs give: a mask or a score may be missing in it."""
-    from attn_cli.answers import grade
-    from attn_cli.handed import read_handed
+    from attn_cli.teach.grading.grade import grade
+    from attn_cli.teach.grading.submission import read_handed
 
     try:
         handed = read_handed(expect)
@@ -104,8 +104,8 @@ def _refuse_contradiction(expect: str, right: Right, tol: float) -> None:
 
 def _verdict(file: str, right: Right, tol: float, head_asked: bool) -> Verdict:
     """Read and grade one answer; one that cannot be read must not hide the others."""
-    from attn_cli.answers import Verdict, grade
-    from attn_cli.handed import read_handed
+    from attn_cli.teach.grading.grade import Verdict, grade
+    from attn_cli.teach.grading.submission import read_handed
 
     try:
         verdict = grade(read_handed(file), right, tol, head_asked)

@@ -14,8 +14,8 @@ from attn_cli.render.numbers import number, plain, scientific
 from attn_cli.render.text import listed
 
 if TYPE_CHECKING:
-    from attn_cli.answers import Compared, Verdict
-    from attn_cli.right import Right
+    from attn_cli.teach.grading.answer_key import Right
+    from attn_cli.teach.grading.grade import Compared, Verdict
 
 MEANINGS = {
     "no-scaling": "the scores went to the softmax undivided",

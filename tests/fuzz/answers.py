@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli import Settings
-from attn_cli.answers import grade
-from attn_cli.handed import read_handed
-from attn_cli.right import read_right
+from attn_cli.teach.grading.answer_key import read_right
+from attn_cli.teach.grading.grade import grade
+from attn_cli.teach.grading.submission import read_handed
 
 CODES = (
     *("no-scaling", "scaled-by-d", "softmax-axis", "transposed-w", "mask-inverted", "causal-corner"),

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.forms import blank, forms, own, rounded, shaped
-from attn_cli.mistakes import MISTAKES, plans
-from attn_cli.recompute import RIGHT, SCORES, STEPS, Plan, Problem, allowed, values
+from attn_cli.teach.grading.answer_layouts import blank, forms, own, rounded, shaped
+from attn_cli.teach.grading.mistakes import MISTAKES, plans
+from attn_cli.teach.grading.replay import RIGHT, SCORES, STEPS, Plan, Problem, allowed, values
 
 if TYPE_CHECKING:
     from attn_cli.errors import AttnError
-    from attn_cli.handed import Handed, Matrix
     from attn_cli.io.array_types import Array, Bools
-    from attn_cli.right import Right
+    from attn_cli.teach.grading.answer_key import Right
+    from attn_cli.teach.grading.submission import Handed, Matrix
 
 HAIR = 1e-6  # of a matrix's largest number: what float32 loses on the way
 SLACK = 1.1  # of half a unit: who rounded e^x on the way may round the last digit the other way

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from attn_cli.recompute import Plan, Problem, allowed, empty_lines, other_corner
+from attn_cli.teach.grading.replay import Plan, Problem, allowed, empty_lines, other_corner
 
 
 def no_scaling(problem: Problem) -> Iterator[Plan]:

@@ -11,7 +11,7 @@ from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import KNOWN, read_record
 from attn_cli.io.decimals import Written
 from attn_cli.io.escape import visible
-from attn_cli.recompute import STEPS
+from attn_cli.teach.grading.replay import STEPS
 
 if TYPE_CHECKING:
     from pathlib import Path

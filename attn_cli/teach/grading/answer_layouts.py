@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.recompute import SCORES, Plan, Problem, values
+from attn_cli.teach.grading.replay import SCORES, Plan, Problem, values
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools

@@ -1,0 +1,1 @@
+"""An answer compared with the right one."""
