@@ -19,7 +19,7 @@ from attn_cli.vectors import cache, names
 from attn_cli.vectors.binary import binary_format
 from attn_cli.vectors.export import export
 from attn_cli.vectors.formats import open_file
-from attn_cli.vectors.importing import import_file, keep_index
+from attn_cli.vectors.import_file import import_file, keep_index
 from attn_cli.vectors.index import PAGE, Entries, build, hash_words, index_in_memory, word_hash
 from attn_cli.vectors.lookup import look_up, look_up_all, open_table
 from attn_cli.vectors.nearest import analogy, nearest

@@ -54,7 +54,7 @@ def ready(embedding: str | None, others: str = "") -> None:
     if looks_like_file(str(embedding)) and _is_small(str(embedding)):
         return
     from attn_cli.io.console import say
-    from attn_cli.vectors.importing import keep_index
+    from attn_cli.vectors.import_file import keep_index
     from attn_cli.vectors.lookup import open_table
 
     with Progress("Indexing") as progress:
