@@ -143,8 +143,9 @@ def download(
     Example: attn vectors download glove-wiki-gigaword-50
     """
     from attn_cli.io.console import put_plain, say
-    from attn_cli.vectors import gensim_data, names
-    from attn_cli.vectors.download import download as fetch
+    from attn_cli.vectors import names
+    from attn_cli.vectors.download import catalogue as gensim_data
+    from attn_cli.vectors.download.fetch import download as fetch
 
     if name is None:
         put_plain(_catalogue())
@@ -165,7 +166,7 @@ def download(
 
 def _catalogue() -> str:
     """Return what gensim-data has, a set a line."""
-    from attn_cli.vectors.gensim_data import catalogue
+    from attn_cli.vectors.download.catalogue import catalogue
 
     found = sorted(catalogue().values(), key=lambda package: package.bytes or 0)
     rows = [("name", "words", "dim", "MB", "licence")]

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from attn_cli.errors import AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import written
-from attn_cli.vectors import cache, gensim_data
+from attn_cli.vectors import cache
+from attn_cli.vectors.download import catalogue as gensim_data
 from attn_cli.vectors.formats import open_file
 from attn_cli.vectors.onfile import FileVectors
 from attn_cli.vectors.table import BUNDLED, bundled

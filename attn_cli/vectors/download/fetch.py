@@ -17,8 +17,17 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from attn_cli.errors import AttnError, CreateError, FileError, InputError, WriteError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.vectors.gensim_data import Package, addresses, cached, fetched, folder, local, remember, wanted
-from attn_cli.vectors.web import CHUNK, RefusalError, arriving, ask, body_of, host_of
+from attn_cli.vectors.download.catalogue import (
+    Package,
+    addresses,
+    cached,
+    fetched,
+    folder,
+    local,
+    remember,
+    wanted,
+)
+from attn_cli.vectors.download.http import CHUNK, RefusalError, arriving, ask, body_of, host_of
 
 if TYPE_CHECKING:
     from http.client import HTTPMessage, HTTPResponse

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from attn_cli.errors import AttnError, ConfigError, CreateError, InputError, UsageError, WriteError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, written
-from attn_cli.vectors.web import body_of, host_of
+from attn_cli.vectors.download.http import body_of, host_of
 
 INDEX_URL = "https://raw.githubusercontent.com/RaRe-Technologies/gensim-data/master/list.json"
 FILES_URL = "https://github.com/RaRe-Technologies/gensim-data/releases/download"

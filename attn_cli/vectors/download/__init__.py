@@ -1,0 +1,1 @@
+"""Pretrained word vectors, downloaded."""
