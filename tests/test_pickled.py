@@ -18,7 +18,7 @@ import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.io.array_files import read_npy
-from attn_cli.vectors.pickled import is_pickle, read_pickled
+from attn_cli.vectors.formats.gensim_pickle import is_pickle, read_pickled
 from tests.shell import surroundings
 
 SENTENCES = [

@@ -66,7 +66,7 @@ def ready(embedding: str | None, others: str = "") -> None:
 def _is_small(path: str) -> bool:
     from attn_cli.io.compressed import packing
     from attn_cli.io.files import first_bytes
-    from attn_cli.vectors.onfile import INDEXED_FROM
+    from attn_cli.vectors.formats.on_disk import INDEXED_FROM
 
     if not os.path.isfile(path) or os.path.getsize(path) >= INDEXED_FROM:
         return False

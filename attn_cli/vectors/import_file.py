@@ -12,9 +12,9 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, written
 from attn_cli.vectors import cache, names
 from attn_cli.vectors.download.catalogue import is_name
-from attn_cli.vectors.formats import open_file, start_of
+from attn_cli.vectors.formats.detect import open_file, start_of
+from attn_cli.vectors.formats.on_disk import FileVectors
 from attn_cli.vectors.index import index_in_memory
-from attn_cli.vectors.onfile import FileVectors
 from attn_cli.vectors.original import Original, look_at, quoted
 from attn_cli.vectors.table import BUNDLED, Report, nobody
 

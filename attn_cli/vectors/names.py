@@ -12,8 +12,8 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import written
 from attn_cli.vectors import cache
 from attn_cli.vectors.download import catalogue as gensim_data
-from attn_cli.vectors.formats import open_file
-from attn_cli.vectors.onfile import FileVectors
+from attn_cli.vectors.formats.detect import open_file
+from attn_cli.vectors.formats.on_disk import FileVectors
 from attn_cli.vectors.table import BUNDLED, bundled
 
 LARGEST = 1 << 16

@@ -32,8 +32,8 @@ def main() -> int:
 
     with atheris.instrument_imports(include=["attn_cli.vectors", "attn_cli.io.array_files"]):
         from attn_cli.errors import AttnError
-        from attn_cli.vectors import formats
-        from attn_cli.vectors.onfile import FileVectors
+        from attn_cli.vectors.formats import detect as formats
+        from attn_cli.vectors.formats.on_disk import FileVectors
     from tests.fuzz.cases import Bench, check_found, check_rows
     from tests.fuzz.scaled import scale
     from tests.fuzz.seeds import ABSENT, EVERY, KNOWN, MAIN

@@ -13,8 +13,8 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.compressed import PIECE
+from attn_cli.vectors.formats.text_lines import MOST_NUMBERS, bad_header
 from attn_cli.vectors.index import Entries, hash_list
-from attn_cli.vectors.lines import MOST_NUMBERS, bad_header
 from attn_cli.vectors.original import Original, exactly
 from attn_cli.vectors.table import LONGEST_WORD, Report, doubles, nobody
 

@@ -13,12 +13,12 @@ from attn_cli.io.array_files import is_safetensors, npy_header, read_npz, safete
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.vectors.binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.lines import is_number, read_rows
-from attn_cli.vectors.onfile import INDEXED_FROM, FileVectors
+from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
+from attn_cli.vectors.formats.text import text_format
+from attn_cli.vectors.formats.text_lines import is_number, read_rows
+from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
 from attn_cli.vectors.original import FileRows, Original, exactly, look_at, quoted
 from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
-from attn_cli.vectors.text import text_format
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -41,7 +41,7 @@ def open_file(path: str, name: str | None = None) -> Vectors:
     if not start:
         raise InputError(f"{original.name} is empty.", "Type a word and its numbers on each line.")
     if start[0] in FOREIGN_STARTS or start[257:262] == b"ustar":
-        from attn_cli.vectors.foreign import refuse_foreign  # hardly anybody needs it
+        from attn_cli.vectors.formats.unsupported import refuse_foreign  # hardly anybody needs it
 
         refuse_foreign(original, start)
     if is_safetensors(start[:9]):
@@ -186,7 +186,7 @@ def _word_array(array: Array, name: str) -> list[bytes]:
 
 
 def _pickled(original: Original) -> Table:
-    from attn_cli.vectors.pickled import read_pickled  # only gensim's own files need it
+    from attn_cli.vectors.formats.gensim_pickle import read_pickled  # only gensim's own files need it
 
     found = read_pickled(original.path)
     about = {"format": "gensim", **found.about}

@@ -13,8 +13,8 @@ from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.io.array_files import read_npy
 from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
-from attn_cli.vectors.inert import SAVE_AGAIN, Made, Name, Part, unpickled
-from attn_cli.vectors.ngrams import BLOCK, with_ngrams
+from attn_cli.vectors.formats.fasttext_ngrams import BLOCK, with_ngrams
+from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Made, Name, Part, unpickled
 from attn_cli.vectors.table import LONGEST_WORD
 
 if TYPE_CHECKING:

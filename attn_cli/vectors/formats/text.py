@@ -13,8 +13,7 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.compressed import pieces
-from attn_cli.vectors.index import Entries, hash_words, word_hash
-from attn_cli.vectors.lines import (
+from attn_cli.vectors.formats.text_lines import (
     BLANK,
     BOM,
     fields_of,
@@ -25,6 +24,7 @@ from attn_cli.vectors.lines import (
     parsed_block,
     word_of,
 )
+from attn_cli.vectors.index import Entries, hash_words, word_hash
 from attn_cli.vectors.original import Original, exactly
 from attn_cli.vectors.table import LONGEST_WORD, Report, nobody
 
