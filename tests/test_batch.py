@@ -23,9 +23,9 @@ from attn_cli.commands import batch
 from attn_cli.pipeline.embed import opened
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.output import View
-from attn_cli.vectors import remembered
-from attn_cli.vectors.remembered import Remembered
-from attn_cli.vectors.table import bundled
+from attn_cli.vectors.store import memo as remembered
+from attn_cli.vectors.store.memo import Remembered
+from attn_cli.vectors.store.table import bundled
 from tests.docs import ROOT
 from tests.shell import COMMAND, attn, here, shell, surroundings
 

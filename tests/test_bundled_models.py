@@ -12,7 +12,7 @@ from attn_cli.models.model_file import BUNDLED, bundled
 from attn_cli.render import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
-from attn_cli.vectors.table import bundled as vectors
+from attn_cli.vectors.store.table import bundled as vectors
 
 HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),

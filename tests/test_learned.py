@@ -122,7 +122,7 @@ def test_numbers_count_and_not_how_they_are_stored(files, tmp_path):
 
 
 def test_the_same_vectors_in_another_file_are_the_same_vectors(files, tmp_path):
-    from attn_cli.vectors.table import write_table
+    from attn_cli.vectors.store.table import write_table
 
     settings = files(1)
     with (tmp_path / "v.safetensors").open("wb") as stream:

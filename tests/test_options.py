@@ -18,7 +18,7 @@ from attn_cli.render.palette import NAMES
 from attn_cli.settings.validate import CHOICES
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.nearest import nearest
-from attn_cli.vectors.table import bundled
+from attn_cli.vectors.store.table import bundled
 from attn_cli.vectors.train import TrainSettings
 
 

@@ -6,7 +6,7 @@ import pytest
 from attn_cli import Settings
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.vectors.nearest import nearest, nearest_each
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.store.table import Table
 
 
 def table(matrix, words=None):

@@ -12,7 +12,7 @@ from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import head_weights, score
 from attn_cli.models.model_file import BUNDLED, bundled, read_model
 from attn_cli.models.word_shape import features
-from attn_cli.vectors.table import bundled as bundled_vectors
+from attn_cli.vectors.store.table import bundled as bundled_vectors
 from tests import models
 from tests.parsed import conllu, parsed
 from tests.shell import attn

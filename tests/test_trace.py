@@ -13,7 +13,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.pipeline.from_text import trace_text
-from attn_cli.vectors.table import bundled
+from attn_cli.vectors.store.table import bundled
 
 RANDOM = Settings(embedding="random", dim=6, seed=1)
 LEARNED = Settings()  # word2vec and roles, the defaults

@@ -13,7 +13,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.interface import Vectors as WordVectors
+    from attn_cli.vectors.store.protocol import Vectors as WordVectors
 
 
 USUAL = ("king", "coffee", "fox")
@@ -61,7 +61,7 @@ def _some_word(vectors: WordVectors) -> str:
     """Return a word that is worth a try: one that everybody knows, else the first of some letters."""
     import shlex
 
-    from attn_cli.vectors.table import as_text
+    from attn_cli.vectors.store.table import as_text
 
     usual = vectors.find(USUAL)
     if usual:

@@ -11,12 +11,12 @@ from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.word_shape import features
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.table import as_text
+from attn_cli.vectors.store.table import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 UNKNOWN = -1
 NONE = -100  # PyTorch's cross_entropy passes over these

@@ -16,7 +16,7 @@ from attn_cli.learn.treebank import Sentence
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 LONGEST = 100
 SCORING_SIZE = 4000

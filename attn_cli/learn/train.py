@@ -25,7 +25,7 @@ from attn_cli.vectors.lookup import open_table
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 
 class Epoch(NamedTuple):

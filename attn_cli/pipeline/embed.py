@@ -20,12 +20,12 @@ from attn_cli.settings.validate import check
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
-from attn_cli.vectors.table import Report, nobody
+from attn_cli.vectors.store.table import Report, nobody
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 RANDOM_DIM = 4
 PAD = "<pad>"
@@ -106,7 +106,7 @@ class Opened(NamedTuple):
 
 def opened(settings: Settings) -> Opened:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
-    from attn_cli.vectors.remembered import Remembered  # one text looks each word up once
+    from attn_cli.vectors.store.memo import Remembered  # one text looks each word up once
 
     check(settings)
     stack = chosen(for_positions(settings))

@@ -11,10 +11,10 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, written
-from attn_cli.vectors.table import Report, Rows, nobody, write_table
+from attn_cli.vectors.store.table import Report, Rows, nobody, write_table
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 TEXT, BINARY, TABLE = (".txt", ".vec"), (".bin",), (".safetensors",)
 SUFFIXES = (*TEXT, *BINARY, *TABLE)

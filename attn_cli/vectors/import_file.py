@@ -10,16 +10,17 @@ from attn_cli.errors import AttnError, CreateError, UsageError, WriteError
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, written
-from attn_cli.vectors import cache, names
+from attn_cli.vectors import names
 from attn_cli.vectors.download.catalogue import is_name
 from attn_cli.vectors.formats.detect import open_file, start_of
 from attn_cli.vectors.formats.on_disk import FileVectors
-from attn_cli.vectors.index import index_in_memory
-from attn_cli.vectors.original import Original, look_at, quoted
-from attn_cli.vectors.table import BUNDLED, Report, nobody
+from attn_cli.vectors.store import index_cache as cache
+from attn_cli.vectors.store.source_file import Original, look_at, quoted
+from attn_cli.vectors.store.table import BUNDLED, Report, nobody
+from attn_cli.vectors.store.word_index import index_in_memory
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 TAKEN = (BUNDLED, "random")
 

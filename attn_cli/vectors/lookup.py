@@ -13,11 +13,11 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.vectors.table import BUNDLED, Report, bundled, finite, nobody
+from attn_cli.vectors.store.table import BUNDLED, Report, bundled, finite, nobody
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 
 class Embedded(NamedTuple):

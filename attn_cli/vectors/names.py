@@ -10,11 +10,11 @@ from typing import NamedTuple
 from attn_cli.errors import AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import written
-from attn_cli.vectors import cache
 from attn_cli.vectors.download import catalogue as gensim_data
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.on_disk import FileVectors
-from attn_cli.vectors.table import BUNDLED, bundled
+from attn_cli.vectors.store import index_cache as cache
+from attn_cli.vectors.store.table import BUNDLED, bundled
 
 LARGEST = 1 << 16
 UNPACKED = ".vectors"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.table import Report, as_bytes, as_text, nobody
+from attn_cli.vectors.store.table import Report, as_bytes, as_text, nobody
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 MARGIN = 1e-4  # single precision only chooses whom to measure in full; it is far more exact than this
 

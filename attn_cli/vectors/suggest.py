@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import visible
-from attn_cli.vectors.table import Report, as_text, nobody
+from attn_cli.vectors.store.table import Report, as_text, nobody
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 MOST_MISTAKES = 3
 LONG = 8  # letters from which two mistakes are few

@@ -17,7 +17,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, unpacked_lines, written
 from attn_cli.io.progress import Report, Stage
 from attn_cli.text.tokenize import tokenize
-from attn_cli.vectors.table import write_table
+from attn_cli.vectors.store.table import write_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

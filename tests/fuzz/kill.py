@@ -26,9 +26,9 @@ from unittest import mock
 
 import numpy as np
 
-from attn_cli.vectors import cache
-from attn_cli.vectors.index import StaleIndex, index_in_memory
-from attn_cli.vectors.original import look_at
+from attn_cli.vectors.store import index_cache as cache
+from attn_cli.vectors.store.source_file import look_at
+from attn_cli.vectors.store.word_index import StaleIndex, index_in_memory
 from tests.shell import COMMAND, ROOT, surroundings
 
 LINES = 100_000  # of 20 numbers: some 20 MB

@@ -17,12 +17,12 @@ from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.text_lines import is_number, read_rows
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.original import FileRows, Original, exactly, look_at, quoted
-from attn_cli.vectors.table import Table, as_bytes, read_table, table_of
+from attn_cli.vectors.store.source_file import FileRows, Original, exactly, look_at, quoted
+from attn_cli.vectors.store.table import Table, as_bytes, read_table, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 ENOUGH = 1 << 18
 # The first bytes of all that foreign.py names, but tar's.

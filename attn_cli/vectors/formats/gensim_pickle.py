@@ -15,7 +15,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 from attn_cli.vectors.formats.fasttext_ngrams import BLOCK, with_ngrams
 from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Made, Name, Part, unpickled
-from attn_cli.vectors.table import LONGEST_WORD
+from attn_cli.vectors.store.table import LONGEST_WORD
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array

@@ -7,11 +7,11 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.vectors import cache
 from attn_cli.vectors.formats.text import TextFormat
 from attn_cli.vectors.formats.word2vec_binary import BinaryFormat
-from attn_cli.vectors.index import Entries, Index, StaleIndex, build, hash_list, index_in_memory
-from attn_cli.vectors.table import Report, Rows, as_bytes, fingerprint_of, fingerprint_rows, nobody
+from attn_cli.vectors.store import index_cache as cache
+from attn_cli.vectors.store.table import Report, Rows, as_bytes, fingerprint_of, fingerprint_rows, nobody
+from attn_cli.vectors.store.word_index import Entries, Index, StaleIndex, build, hash_list, index_in_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

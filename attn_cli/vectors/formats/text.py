@@ -24,9 +24,9 @@ from attn_cli.vectors.formats.text_lines import (
     parsed_block,
     word_of,
 )
-from attn_cli.vectors.index import Entries, hash_words, word_hash
-from attn_cli.vectors.original import Original, exactly
-from attn_cli.vectors.table import LONGEST_WORD, Report, nobody
+from attn_cli.vectors.store.source_file import Original, exactly
+from attn_cli.vectors.store.table import LONGEST_WORD, Report, nobody
+from attn_cli.vectors.store.word_index import Entries, hash_words, word_hash
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

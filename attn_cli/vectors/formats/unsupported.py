@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.vectors.original import Original, quoted
+from attn_cli.vectors.store.source_file import Original, quoted
 
 
 class Foreign(NamedTuple):

@@ -14,9 +14,9 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.io.compressed import PIECE
 from attn_cli.vectors.formats.text_lines import MOST_NUMBERS, bad_header
-from attn_cli.vectors.index import Entries, hash_list
-from attn_cli.vectors.original import Original, exactly
-from attn_cli.vectors.table import LONGEST_WORD, Report, doubles, nobody
+from attn_cli.vectors.store.source_file import Original, exactly
+from attn_cli.vectors.store.table import LONGEST_WORD, Report, doubles, nobody
+from attn_cli.vectors.store.word_index import Entries, hash_list
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

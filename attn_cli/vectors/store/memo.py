@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from attn_cli.vectors.table import Report, Rows, nobody
+from attn_cli.vectors.store.table import Report, Rows, nobody
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.interface import Vectors
+    from attn_cli.vectors.store.protocol import Vectors
 
 MOST_BYTES = 1 << 24
 LEAST_BYTES = 1 << 9  # a word that is not there takes some, too

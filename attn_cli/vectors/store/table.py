@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.original import FileRows
+    from attn_cli.vectors.store.source_file import FileRows
 
 BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
@@ -240,7 +240,11 @@ def read_table(path: str, name: str | None = None) -> Table:
 
     The words are read; of the vectors only the rows that are asked for.
     """
-    from attn_cli.vectors.original import FileRows, exactly, look_at  # the bundled table does without
+    from attn_cli.vectors.store.source_file import (  # the bundled table does without
+        FileRows,
+        exactly,
+        look_at,
+    )
 
     original = look_at(path, name)
     with original.opened() as file:

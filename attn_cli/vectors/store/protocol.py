@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.table import Report, Rows
+    from attn_cli.vectors.store.table import Report, Rows
 
 
 class Vectors(Protocol):

@@ -14,8 +14,8 @@ import time
 from attn_cli.errors import CreateError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import written
-from attn_cli.vectors.index import Index, StaleIndex, open_index, word_hash
-from attn_cli.vectors.original import Original
+from attn_cli.vectors.store.source_file import Original
+from attn_cli.vectors.store.word_index import Index, StaleIndex, open_index, word_hash
 
 ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
