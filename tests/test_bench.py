@@ -19,9 +19,9 @@ from attn_cli.bench.sides import Sides
 from attn_cli.errors import AttnError
 from attn_cli.io.terminal import Terminal
 from attn_cli.render import render_blocks
-from attn_cli.render.against_rich import drawing
-from attn_cli.render.bench import TITLES, bench, record
-from attn_cli.render.draw import draw
+from attn_cli.render.screen.beside_rich_table import drawing
+from attn_cli.render.screen.draw import draw
+from attn_cli.render.views.benchmark import TITLES, bench, record
 from attn_cli.settings.output import View
 from tests.shell import ROOT, attn, here
 from tests.test_completion import blocked

@@ -24,9 +24,9 @@ from attn_cli.inputs.matrices import given_from
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.pipeline.from_text import trace_cross, trace_masked, trace_self
-from attn_cli.render.code import script
-from attn_cli.render.code_literals import number, string
-from attn_cli.render.text import cells
+from attn_cli.render.code.literals import number, string
+from attn_cli.render.code.script import script
+from attn_cli.render.screen.text import cells
 from tests.shell import attn, here, shell
 
 FRAMEWORKS = ("numpy", "torch", "keras")

@@ -12,7 +12,7 @@ from attn_cli import Settings
 from attn_cli.errors import InputError, UsageError
 from attn_cli.render.numbers import percent, signed, weight
 from attn_cli.render.palette import diverging
-from attn_cli.render.text import cells
+from attn_cli.render.screen.text import cells
 from attn_cli.teach.compare import VARIED, compare, written
 from tests.shell import here, plain
 

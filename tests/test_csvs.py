@@ -11,7 +11,7 @@ from attn_cli.errors import FileError, InputError
 from attn_cli.inputs.matrices import given_from, read_given, read_record
 from attn_cli.io.csv_matrix import read_csv, read_sheet
 from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.render.delimited import delimited
+from attn_cli.render.data.csv import delimited
 
 NUMBERS = [[0.1, -2.0, 3.5], [40.0, 0.5, -0.25]]
 SHEETS = {

@@ -12,9 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.inputs.matrices import read_given
-from attn_cli.render.sheet_latex import escape, sheet_latex
-from attn_cli.render.sheet_markdown import sheet_markdown
-from attn_cli.render.worksheet import parts
+from attn_cli.render.worksheet.content import parts
+from attn_cli.render.worksheet.latex import escape, sheet_latex
+from attn_cli.render.worksheet.markdown import sheet_markdown
 from attn_cli.teach.exercises import make
 from tests.shell import ROOT, attn, here, shell
 

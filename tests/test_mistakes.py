@@ -8,7 +8,7 @@ import pytest
 from attn_cli import Settings
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.render.verdict import MEANINGS
+from attn_cli.render.views.grading import MEANINGS
 from attn_cli.teach.grading.answer_key import read_right
 from attn_cli.teach.grading.grade import grade
 from attn_cli.teach.grading.mistakes import MISTAKES, plans

@@ -17,7 +17,7 @@ from attn_cli import Settings, errors, trace_self
 from attn_cli.cli import main
 from attn_cli.errors import InputError
 from attn_cli.io.files import data_path
-from attn_cli.render.json import dumps
+from attn_cli.render.data.json import dumps
 from attn_cli.settings.validate import CHOICES
 from tests import models
 from tests.shell import attn

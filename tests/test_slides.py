@@ -19,8 +19,8 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render, render_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.svg import ALONG, CELL, UP
-from attn_cli.render.tex import HELPERS, arithmetic, escape, prose
+from attn_cli.render.document.svg import ALONG, CELL, UP
+from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, prose
 from attn_cli.settings.output import View
 from tests import latex
 from tests.latex import BEYOND, FOX, HOSTILE, LATIN, SIXTY

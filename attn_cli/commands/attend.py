@@ -184,7 +184,7 @@ def _show(trace: Trace, view: View, part: str | None) -> None:
         show(trace, view)
         return
     from attn_cli.render import render_blocks
-    from attn_cli.render.mask_lab import mask_lab, mask_views
+    from attn_cli.render.views.mask import mask_lab, mask_views
 
     if view.format in ("json", "jsonl"):
         deliver_json(trace.to_dict(view.steps) | {"mask_views": mask_views(trace)}, view)

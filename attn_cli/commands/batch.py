@@ -201,7 +201,7 @@ class Answer(NamedTuple):
 def _answers(source: Source, kind: str, settings: Settings, view: View, keep_going: bool) -> Iterator[Answer]:
     """Yield one answer a line; where one is refused, raise its error, with the line's number, unless `keep_going`."""
     from attn_cli.render import render
-    from attn_cli.render.json import dumps
+    from attn_cli.render.data.json import dumps
 
     terminal = terminal_for(view)
     compute = _computing(kind, settings)

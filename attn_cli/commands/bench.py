@@ -101,7 +101,7 @@ def _check(only: list[str], pairs: int, threads: int, tokens: int | None, view: 
 def _measured(cases: list[Case], pairs: int, threads: int) -> tuple[list[Measured | Missing], bool]:
     from attn_cli.bench.run import measure, until_interrupted
     from attn_cli.bench.sides import RACES
-    from attn_cli.render.against_rich import drawing
+    from attn_cli.render.screen.beside_rich_table import drawing
 
     with Progress("Measuring") as progress:
         return until_interrupted(measure(cases, pairs, threads, progress, {**RACES, RICH: drawing}))
@@ -112,9 +112,9 @@ def _written(
 ) -> str:
     from attn_cli.bench.machine import machine
     from attn_cli.render import render_blocks
-    from attn_cli.render.bench import bench as blocks
-    from attn_cli.render.bench import record
-    from attn_cli.render.json import dumps
+    from attn_cli.render.data.json import dumps
+    from attn_cli.render.views.benchmark import bench as blocks
+    from attn_cli.render.views.benchmark import record
 
     terminal = terminal_for(view)
     if view.format in ("json", "jsonl"):

@@ -116,8 +116,8 @@ def _verdict(file: str, right: Right, tol: float, head_asked: bool) -> Verdict:
 
 def _written(verdicts: list[Verdict], right: Right, tol: float, view: View) -> str:
     from attn_cli.render import render_blocks
-    from attn_cli.render.json import dumps
-    from attn_cli.render.verdict import one, record, several
+    from attn_cli.render.data.json import dumps
+    from attn_cli.render.views.grading import one, record, several
 
     terminal = terminal_for(view)
     if view.format in ("json", "jsonl"):

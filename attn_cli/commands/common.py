@@ -141,7 +141,7 @@ def settled(view: View, settings: Settings | None = None) -> View:
 
 
 def _check_npy(settings: Settings, view: View) -> None:
-    from attn_cli.render.npy import check
+    from attn_cli.render.data.npy import check
 
     check(settings)
     if view.output in (None, "-") and sys.stdout is not None and sys.stdout.isatty():
@@ -164,7 +164,7 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
     """Render a trace and write it out, at the pace of a lecture if wanted; talk goes to standard error."""
     from attn_cli.io.console import say
     from attn_cli.render import render
-    from attn_cli.render.about import talk
+    from attn_cli.render.views.wording import talk
 
     terminal = terminal_for(view)
     if pause:
@@ -193,8 +193,8 @@ def _deliver_npy(trace: Trace, view: View) -> None:
     """Write the weights as a NumPy file; a terminal cannot take it."""
     from attn_cli.io.console import put_bytes, say
     from attn_cli.pipeline.build_trace import kept_note
-    from attn_cli.render.about import talk
-    from attn_cli.render.npy import npy
+    from attn_cli.render.data.npy import npy
+    from attn_cli.render.views.wording import talk
 
     with Progress("Writing") as progress:
         parts = npy(trace, progress)
@@ -238,6 +238,6 @@ def viewed(format: str | None, output: str | None) -> View:
 
 def deliver_json(record: dict[str, object], view: View) -> None:
     """Write a record as JSON."""
-    from attn_cli.render.json import dumps
+    from attn_cli.render.data.json import dumps
 
     deliver(dumps(record, view.format == "jsonl"), view)

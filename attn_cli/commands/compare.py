@@ -75,8 +75,8 @@ def compare(
 def _show(comparison: Comparison, view: View) -> None:
     from attn_cli.io.console import say
     from attn_cli.render import render_blocks
-    from attn_cli.render.compare import screen_of
-    from attn_cli.render.compare_data import delimited_comparison, record, talk_of
+    from attn_cli.render.data.comparison import delimited_comparison, record, talk_of
+    from attn_cli.render.views.comparison import screen_of
 
     if view.format in ("json", "jsonl"):
         deliver_json(record(comparison, view.steps), view)

@@ -196,7 +196,7 @@ def _origin(one: InForce) -> str:
 
 def _table(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
     """Yield rows of three columns; where a value has no room beside its origin, each stands on a line of its own."""
-    from attn_cli.render.text import cells, padded, wrapped
+    from attn_cli.render.screen.text import cells, padded, wrapped
 
     edge = max(len(row[0]) for row in rows)
     last = max(cells(row[2]) for row in rows)
@@ -212,7 +212,7 @@ def _table(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
 
 
 def _paragraph(text: str, width: int, indent: str = "") -> Iterator[str]:
-    from attn_cli.render.text import wrapped
+    from attn_cli.render.screen.text import wrapped
 
     yield from (
         "".join(part.text for part in line).rstrip() for line in wrapped(text, width, indent, hanging=2)

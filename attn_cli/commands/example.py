@@ -81,13 +81,13 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
 
 
 def _listing(view: View) -> str:
-    from attn_cli.render.text import wrapped
+    from attn_cli.render.screen.text import wrapped
 
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
     about = {name: load(name).about for name in EXAMPLES}
     if view.format in ("json", "jsonl"):
-        from attn_cli.render.json import dumps
+        from attn_cli.render.data.json import dumps
 
         listed = [{"name": name, "about": text} for name, text in about.items()]
         return dumps({"schema": "attn/1", "kind": "examples", "examples": listed}, view.format == "jsonl")

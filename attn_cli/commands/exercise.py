@@ -106,21 +106,21 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
 
 
 def _sheet(made: Exercise, format: str, key: bool, unicode: bool = True) -> str:
-    from attn_cli.render.worksheet import parts
+    from attn_cli.render.worksheet.content import parts
 
     if format == "latex":
-        from attn_cli.render.sheet_latex import sheet_latex
+        from attn_cli.render.worksheet.latex import sheet_latex
 
         return sheet_latex(parts(made, key))
-    from attn_cli.render.sheet_markdown import sheet_markdown
+    from attn_cli.render.worksheet.markdown import sheet_markdown
 
     return sheet_markdown(parts(made, key), unicode)
 
 
 def _record(made: Exercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
-    from attn_cli.render.sheet import as_text
-    from attn_cli.render.worksheet import questions
+    from attn_cli.render.worksheet.content import questions
+    from attn_cli.render.worksheet.parts import as_text
     from attn_cli.teach.exercises import answers, inputs, solve
 
     trace = solve(made)
@@ -146,7 +146,7 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
     from attn_cli.io.console import say
     from attn_cli.io.files import written
-    from attn_cli.render.json import dumps
+    from attn_cli.render.data.json import dumps
     from attn_cli.teach.exercises import inputs, unanswered
 
     contents = {

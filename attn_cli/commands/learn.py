@@ -51,8 +51,8 @@ def score(
     from attn_cli.models.model_file import named
     from attn_cli.pipeline.embed import check_pairing
     from attn_cli.render.blocks import Say
-    from attn_cli.render.draw import draw
-    from attn_cli.render.progress import TrainingBar
+    from attn_cli.render.screen.draw import draw
+    from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.lookup import open_table
 
     view = viewed(format, output)
@@ -144,7 +144,7 @@ def train(
     from attn_cli.learn.relations import RELATIONS
     from attn_cli.learn.settings import TrainSettings
     from attn_cli.learn.train import Epoch, train_file
-    from attn_cli.render.progress import TrainingBar
+    from attn_cli.render.screen.training_bar import TrainingBar
 
     settings = TrainSettings(
         layers=layers, heads=heads, relations=relations, epochs=epochs, rate=rate, seed=seed, dim=dim, reach=reach,

@@ -79,7 +79,7 @@ def lookup(
     ready(settings.embedding, "random, ")
     with Progress("Looking") as progress:
         found = look_up(text, pairs, replace(settings, projection=own_projection), progress)
-    from attn_cli.render.lookup import lookup as screen
+    from attn_cli.render.views.soft_dictionary import lookup as screen
 
     _show(found, screen(found, view), view)
 
@@ -95,7 +95,7 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
 
 def show_told(acts: Acts, settings: Settings, view: View) -> None:
     """Compute the worked example of a dictionary, and write it out."""
-    from attn_cli.render.lookup import story
+    from attn_cli.render.views.soft_dictionary import story
     from attn_cli.teach.dictionary_example import told
 
     one = told(acts, settings)
@@ -105,7 +105,7 @@ def show_told(acts: Acts, settings: Settings, view: View) -> None:
 def _show(found: Lookup | Told, blocks: Iterable[Block], view: View) -> None:
     """Write a screen of blocks or a record of its own; in other formats the weights, as of any trace."""
     from attn_cli.render import SCREENS, render_blocks
-    from attn_cli.render.json import dumps
+    from attn_cli.render.data.json import dumps
 
     terminal = terminal_for(view)
     if view.format in ("json", "jsonl"):

@@ -213,7 +213,7 @@ def train(
     Example: attn vectors train corpus.txt.xz -o my.safetensors
     """
     from attn_cli.io.console import say
-    from attn_cli.render.progress import TrainingBar
+    from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.train import TrainSettings, train_file
 
     settings = TrainSettings(

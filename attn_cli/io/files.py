@@ -27,7 +27,7 @@ def data_path(name: str) -> Path:
     """Return where the bundled file `name` lies: inside the installed package, else beside it."""
     from pathlib import Path
 
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     inside = package / "data" / name
     return inside if inside.exists() else package.parent / "data" / name
 

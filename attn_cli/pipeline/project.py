@@ -15,6 +15,7 @@ from attn_cli.io.files import looks_like_file
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import Stack, taught_weights
 from attn_cli.models.model_file import BUNDLED
+from attn_cli.models.relative_position import Position
 from attn_cli.pipeline.embed import Inputs, given_labels, rounded
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
@@ -37,7 +38,7 @@ class Ready(NamedTuple):
     k: Array
     v: Array
     bias: Array | None = None
-    position: model.Position | None = None
+    position: Position | None = None
 
     def in_numbers(self, dtype: str) -> Ready:
         """Return the head with its matrices in float32 or float64."""

@@ -38,16 +38,16 @@ def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = Non
     """Return the trace as text in the view's format; with a walk, as `attn explain` tells it."""
     chosen = view.format or "table"
     if chosen in ("json", "jsonl"):
-        from attn_cli.render.json import dumps
+        from attn_cli.render.data.json import dumps
 
         record = trace.to_dict(steps=view.steps or walk is not None)
         return dumps(record, chosen == "jsonl", not terminal.unicode)
     if chosen in ("csv", "tsv"):
-        from attn_cli.render.delimited import delimited
+        from attn_cli.render.data.csv import delimited
 
         return delimited(trace, "," if chosen == "csv" else "\t", view.tidy)
     if chosen.startswith("code:"):
-        from attn_cli.render.code import script
+        from attn_cli.render.code.script import script
 
         return script(trace, chosen.partition(":")[2])
     return render_blocks(trace_blocks(trace, view, walk), view, terminal)
@@ -55,7 +55,8 @@ def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = Non
 
 def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
     """Yield the blocks of a screen: bars, the walk, or the table of weights."""
-    from attn_cli.render.screens import bars, explain, table
+    from attn_cli.render.views.explain import explain
+    from attn_cli.render.views.overview import bars, table
 
     if view.format == "bars":
         return bars(trace, view)
@@ -65,22 +66,22 @@ def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator
 def render_blocks(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     """Return blocks as text in the view's format, one of SCREENS."""
     if view.format == "markdown":
-        from attn_cli.render.markdown import markdown
+        from attn_cli.render.document.markdown import markdown
 
         return markdown(blocks, view)
     if view.format == "latex":
-        from attn_cli.render.latex import latex
+        from attn_cli.render.document.latex import latex
 
         return latex(blocks, view)
     if view.format == "html":
-        from attn_cli.render.html import html
+        from attn_cli.render.document.html import html
 
         return _portable(html(blocks, view), terminal)
     if view.format == "svg":
-        from attn_cli.render.svg import svg
+        from attn_cli.render.document.svg import svg
 
         return _portable(svg(blocks, view), terminal)
-    from attn_cli.render.draw import draw
+    from attn_cli.render.screen.draw import draw
 
     return terminal.paint(draw(blocks, view, terminal))
 

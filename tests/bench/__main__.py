@@ -23,7 +23,7 @@ def main() -> None:
     if unknown := set(parts) - {"startup", "attention", *GROUPS}:
         parser.error(f"no such part: {', '.join(unknown)}; parts are startup, attention, {', '.join(GROUPS)}")
     os.environ.update(ONE_BLAS_THREAD)
-    from attn_cli.render.draw import draw
+    from attn_cli.render.screen.draw import draw
 
     terminal = Terminal(width=100)
     if "startup" in parts:
@@ -38,8 +38,8 @@ def _attention(groups, everything, pairs):
     from attn_cli.bench.machine import machine
     from attn_cli.bench.run import measure
     from attn_cli.bench.sides import RACES
-    from attn_cli.render.against_rich import drawing
-    from attn_cli.render.bench import bench
+    from attn_cli.render.screen.beside_rich_table import drawing
+    from attn_cli.render.views.benchmark import bench
 
     here = machine()
     cases = chosen(here.torch is not None, groups, everything)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError
-from attn_cli.render.json import dumps
+from attn_cli.render.data.json import dumps
 from attn_cli.vectors import lookup, nearest, suggest
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.on_disk import FileVectors

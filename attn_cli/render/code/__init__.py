@@ -1,0 +1,1 @@
+"""Scripts that recompute a trace in NumPy, PyTorch or Keras."""

@@ -1,0 +1,172 @@
+"""Tokens, numbers and matrices as Python source: exact, inert, and laid out as formatters leave it."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from attn_cli.io.escape import visible
+from attn_cli.render.screen.text import cells
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Bools
+
+LINE = 100
+LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins
+LABEL = 24
+
+
+def string(text: str) -> str:
+    r"""Return text as a Python string: letters, digits and symbols as they are, all else as escapes.
+
+    >>> print(string("fox's"), string(chr(27) + "[31m"), string("caf" + chr(233) + chr(0x202E)))
+    "fox's" "\x1b[31m" "caf\xe9\u202e"
+    """
+    text = text.replace("\\", "\\\\") if _is_plain(text) else _escaped(text)
+    mark = "'" if '"' in text and "'" not in text else '"'
+    return mark + text.replace(mark, "\\" + mark) + mark
+
+
+def _escaped(text: str) -> str:
+    """Return text in ASCII; quotation marks stay, whichever they are."""
+    return "".join(ascii(char)[1:-1] for char in text)
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether text can stand in source as it is: nothing unseen, and no accent on the quotation mark."""
+    if text.isascii():
+        return text.isprintable()
+    if visible(text) != text:
+        return False
+    kinds = " " + "".join(unicodedata.category(char)[0] for char in text)
+    return set(kinds[1:]) <= set("LMNPSZ") and not any(
+        now == "M" and before not in "LM" for before, now in pairwise(kinds)
+    )
+
+
+def comment(token: str) -> str:
+    """Return a token as the comment of a row: itself if it is a short word read left to right, else as a string."""
+    short = token if len(token) <= LABEL else f"{token[:16]}...{token[-4:]}"
+    rightward = all(unicodedata.bidirectional(char) == "L" for char in token if char.isalpha())
+    return short if token.isalnum() and _is_plain(token) and rightward else ascii(short)
+
+
+def inert(name: str) -> str:
+    """Return a name for a docstring: ASCII, on one line, and without what could end the docstring."""
+    chars = [_escaped(char).replace('"', "'") for char in name.rpartition("/")[2][:LONGEST]]
+    while len("".join(chars)) > LONGEST - 3:
+        chars.pop()
+    return "".join(chars) + ("" if len(chars) == len(name.rpartition("/")[2]) else "...")
+
+
+def commented(text: str) -> list[str]:
+    """Return a sentence as lines of comment."""
+    return textwrap.wrap(
+        text,
+        LINE,
+        initial_indent="# ",
+        subsequent_indent="# ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def called(before: str, arguments: Sequence[str], after: str = "") -> list[str]:
+    """Return a call, on a line if it fits, else with its arguments on lines of their own."""
+    line = f"{before}({', '.join(arguments)}){after}"
+    if len(line) <= LINE:
+        return [line]
+    if len(inner := f"    {', '.join(arguments)}") <= LINE:
+        return [f"{before}(", inner, f"){after}"]
+    return [f"{before}(", *(f"    {argument}," for argument in arguments), f"){after}"]
+
+
+def number(value: float) -> str:
+    """Return a number with all its digits, as Python reads it back."""
+    text = repr(value).replace("e+", "e")
+    return f'float("{text}")' if text.lstrip("-") in ("inf", "nan") else text
+
+
+def strings(name: str, values: Sequence[str]) -> list[str]:
+    """Return the assignment of a list of tokens."""
+    return _flat(name, ("[", "]"), [piece for value in values for piece in _pieces(string(value))])
+
+
+def _pieces(literal: str) -> list[str]:
+    """Cut a very long string into pieces that Python joins; an escape is never cut."""
+    if cells(literal) <= LONGEST:
+        return [literal + ","]
+    mark, inner = literal[0], literal[1:-1]
+    pieces, piece = [], ""
+    while inner:
+        size = 1
+        if inner[0] == "\\":
+            size = {"x": 4, "u": 6, "U": 10}.get(inner[1], 2)
+        if cells(piece) + size > LONGEST and unicodedata.category(inner[0])[0] != "M":
+            pieces.append(mark + piece + mark)
+            piece = ""
+        piece, inner = piece + inner[:size], inner[size:]
+    return [*pieces, mark + piece + mark + ","]
+
+
+def listed(name: str, numbers: Sequence[int]) -> list[str]:
+    """Return the assignment of a list of whole numbers."""
+    return _flat(name, ("[", "]"), [f"{n}," for n in numbers])
+
+
+def vector(name: str, array: Array | Bools, around: tuple[str, str]) -> list[str]:
+    """Return the assignment of a row of numbers; `around` is as for `matrix`."""
+    return _flat(name, (f"{around[0]}[", f"]{around[1]}"), [number(x) + "," for x in array.tolist()])
+
+
+def _flat(name: str, brackets: tuple[str, str], items: Sequence[str]) -> list[str]:
+    opener, closer = brackets
+    line = f"{name} = {opener}{' '.join(items)[:-1]}{closer}"
+    if cells(line) <= LINE:
+        return [line]
+    return [f"{name} = {opener}", *_filled(items, "    "), f"{closer}  # fmt: skip"]
+
+
+def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Sequence[str]) -> list[str]:
+    """Return the assignment of a matrix, a row a line, with the rows' labels as comments.
+
+    `around` is what stands around the brackets, as `np.array(` and `)`. Rows that are wider than a line are
+    filled, below their labels.
+    """
+    opener, closer = around
+    rows = [[_cell(x) + "," for x in row] for row in array.tolist()]
+    texts = [f"        [{' '.join(row)[:-1]}]," for row in rows]
+    marks = [f"  # {label}" if label else "" for label in labels]
+    if max(map(cells, texts)) > LINE:
+        lines = []
+        for row, label in zip(rows, labels, strict=True):
+            first, *rest = _filled(row, "         ")
+            whole = [f"        [{first.strip()}", *rest]
+            lines += [f"        # {label}"] if label else []
+            lines += [*whole[:-1], whole[-1][:-1] + "],"]
+    else:
+        fits = all(cells(text + mark) <= LINE for text, mark in zip(texts, marks, strict=True))
+        lines = [text + (mark if fits else "") for text, mark in zip(texts, marks, strict=True)]
+    end = "  # fmt: skip" if max(map(cells, texts)) > LINE else ""
+    if closer == ")":
+        return [f"{name} = {opener}", "    [", *lines, "    ]", f"){end}"]
+    return [f"{name} = {opener}", "    [", *lines, "    ],", f"    {closer[2:-1]},", f"){end}"]
+
+
+def _cell(value: float | bool) -> str:
+    return str(value) if isinstance(value, bool) else number(value)
+
+
+def _filled(items: Sequence[str], indent: str) -> list[str]:
+    """Return lines that hold as many items as fit."""
+    lines: list[str] = []
+    line = indent
+    for item in items:
+        if line != indent and cells(line) + 1 + cells(item) > LINE:
+            lines.append(line)
+            line = indent
+        line += item if line == indent else " " + item
+    return [*lines, line]

@@ -1,0 +1,214 @@
+"""A trace as a short script that recomputes it, in NumPy, PyTorch or Keras.
+
+Its numbers have all their digits, so its weights and output are the trace's own.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from attn_cli.render.code.arrays import Given, joins
+from attn_cli.render.code.frameworks import DIALECTS, Dialect
+from attn_cli.render.code.literals import LINE, comment, commented, inert, listed, matrix, strings, vector
+from attn_cli.render.code.plan import Recipe, recipe
+from attn_cli.render.code.softmax import has_layer
+from attn_cli.render.code.steps import steps
+from attn_cli.render.views.wording import title
+from attn_cli.trace.trace import Trace
+
+WIDEST = 20  # cells for a token before its row
+
+
+def script(trace: Trace, framework: str) -> str:
+    """Return the script for `numpy`, `torch` or `keras`; raise UsageError where there can be none."""
+    made, dialect = recipe(trace), DIALECTS[framework]
+    return _spaced(
+        [
+            _docstring(made, dialect),
+            _imports(made, dialect),
+            *_unit(made, dialect),
+            *_data(made, dialect),
+            *steps(made, dialect),
+            *_shown(made, dialect),
+        ]
+    )
+
+
+def _spaced(blocks: Sequence[list[str]]) -> str:
+    """Join blocks, a blank line apart; functions stand two apart."""
+    text, before = "", False
+    for block in blocks:
+        is_function = block[0].startswith("def ")
+        gap = "" if not text else "\n\n" if is_function or before else "\n"
+        text += gap + "\n".join(block) + "\n"
+        before = is_function
+    return text
+
+
+def _docstring(recipe: Recipe, dialect: Dialect) -> list[str]:
+    trace = recipe.trace
+    said = f"It recomputes what attn {trace.kind} shows, from the same numbers: {_formula(trace)}."
+    facts = list(_facts(recipe))
+    wide = max(len(name) for name, _ in facts) + 2
+    lines = [f'"""{title(trace)}, in {dialect.title}.', "", *textwrap.wrap(said, LINE), ""]
+    for name, fact in facts:
+        lines += textwrap.wrap(
+            fact, LINE, initial_indent=name.ljust(wide), subsequent_indent=" " * wide, break_on_hyphens=False
+        )
+    return [*lines, '"""']
+
+
+def _formula(trace: Trace) -> str:
+    d_k = trace.heads[0].q.shape[1] if trace.heads[0].q is not None else 0
+    scores = "cos(Q, K)" if trace.score == "cosine" else "Q K^T"
+    scores += f" / sqrt({d_k})" if trace.score == "scaled" else ""
+    scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
+    scores += "" if trace.heads[0].position_scores is None else " + position"
+    return f"weights = softmax({scores}) and output = weights V"
+
+
+def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """Yield the settings that the numbers come from, each with its name."""
+    trace = recipe.trace
+    about, W = trace.embedding, trace.projection
+    numbers = f", {about.dim} numbers each" if about.dim is not None else ""
+    seed = "" if about.seed is None else f", seed {about.seed}"
+    by = "given by " if about.source == "given" else ""
+    yield ("matrices" if by else "vectors"), f"{by}{inert(about.name or '')}{numbers}{seed}"
+    if trace.heads[0].W_q is None:
+        yield "Q, K, V", "as given"
+    else:
+        seed = "" if W.seed is None else f", seed {W.seed}"
+        layer = "" if trace.learned is None else f", learned, layer {W.layer}"
+        rule = "W x" if W.layout == "out-in" else "x W"
+        by = {"given": "given by ", "file": "from "}.get(W.source, "")
+        yield "weights", f"{by}{inert(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
+    divided = {"scaled": ", divided by the root of d_k", "dot": ", not scaled", "cosine": ", not scaled"}
+    yield "score", ("cosines" if trace.score == "cosine" else "dot products") + divided[trace.score]
+    if trace.temperature != 1:
+        yield "temperature", repr(trace.temperature)
+    yield "mask", "none" if trace.mask is None else f"{inert(trace.mask_name)}; True = may attend"
+    if len(trace.head_names) > 1:
+        n = len(trace.head_names)
+        shown = {"mean": f"the mean of {n}", "all": f"all {n}"}.get(trace.settings.head or "")
+        yield "head", shown or f"{inert(trace.shown.name)}, one of {n}"
+    if trace.W_o is not None and not joins(trace):
+        rows, columns = trace.W_o.shape
+        yield "left out", f"the layer's output: W_o has {rows} x {columns} numbers"
+
+
+def _imports(recipe: Recipe, dialect: Dialect) -> list[str]:
+    # Of Keras, only the layer needs more than ops.
+    idle = None if has_layer(recipe) else "import keras"
+    return [line for line in dialect.imports if line != idle]
+
+
+def _unit(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
+    """Yield the function that cosines need."""
+    if recipe.trace.score == "cosine":
+        yield [
+            "def unit(M):",
+            '    """Return M with each row scaled to length 1; a row of zeros stays."""',
+            *(f"    {line}" for line in (*(dialect.evened if recipe.extreme else ()), *dialect.unit)),
+        ]
+
+
+def _data(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
+    """Yield the tokens, and the arrays that the script starts from."""
+    trace = recipe.trace
+    if recipe.one_text:
+        yield strings("tokens", trace.query_tokens)
+    else:
+        yield [*strings("queries", trace.query_tokens), *strings("keys", trace.key_tokens)]
+    reach = recipe.reach or 0
+    labels = {
+        "": [],
+        "queries": [comment(token) for token in trace.query_tokens],
+        "keys": [comment(token) for token in trace.key_tokens],
+        "distances": [str(away) for away in range(-reach, reach + 1)],
+    }
+    block: list[str] = []
+    for given in recipe.given:
+        if given.about and block:
+            yield block
+            block = []
+        about = f"{given.about} {dialect.polarity}" if given.name == "mask" else given.about
+        block += [*commented(about), *_assigned(given, dialect, labels[given.rows])]
+    yield block
+
+
+def _assigned(given: Given, dialect: Dialect, labels: Sequence[str]) -> list[str]:
+    around = dialect.bools if given.array.dtype == bool else dialect.array
+    if given.array.ndim == 1:
+        return vector(given.name, given.array, around)
+    return matrix(given.name, given.array, around, labels or [""] * len(given.array))
+
+
+def _shown(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
+    """Yield the function that prints a matrix, and the calls: weights and output, with four digits."""
+    trace = recipe.trace
+    keys = "tokens" if recipe.one_text else "keys"
+    if trace.asked:
+        yield ["# The rows that were asked for.", *listed("rows", trace.listed)]
+    yield from _printers(recipe, dialect)
+    mask = "" if trace.mask is None else ", mask"
+    of_weights = "links" if trace.settings.top is not None else "show"
+    lines = [f'print("keys:", {keys})']
+    if trace.settings.head == "all" and recipe.several:
+        lines += strings("names", [head.name for head in recipe.heads])
+        lines += ["for name, of_head, made in zip(names, head_weights, head_outputs):"]
+        lines += [
+            f'    {of_weights}(f"weights of {{name!r}}", of_head{mask})',
+            '    show(f"output of {name!r}", made)',
+        ]
+    else:
+        lines += [f'{of_weights}("weights", weights{mask})', 'show("output", output)']
+    lines += ['show("layer output", layer_output)'] if joins(trace) else []
+    if dialect.title == "Keras" and has_layer(recipe):
+        lines.append('print(f"keras.layers.Attention gives these weights to within {difference:.0e}.")')
+    yield lines
+
+
+def _printers(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
+    """Yield the functions that print: a matrix row by row, and the strongest links where --top asks for them."""
+    trace = recipe.trace
+    queries, keys = ("tokens", "tokens") if recipe.one_text else ("queries", "keys")
+    wide = min(WIDEST, max(len(repr(token)) for token in trace.query_tokens))
+    label = f'f"{{{queries}[i]!r:>{wide}}}"'
+    rows = "rows" if trace.asked else f"range(len({queries}))"
+    row = dialect.plain.format("matrix[i]")
+    is_masked, top = trace.mask is not None, trace.settings.top
+    yield _show(rows, row, label, is_masked and top is None)
+    if top is not None:
+        yield _links(rows, row, label, keys, top, is_masked)
+
+
+def _show(rows: str, row: str, label: str, is_masked: bool) -> list[str]:
+    lines = [
+        f"def show(name, matrix{', mask=None' if is_masked else ''}):",
+        '    """Print a row of numbers for each query."""',
+        "    print(name)",
+        f"    for i in {rows}:",
+        f'        cells = [f"{{number:8.4f}}" for number in {row}]',
+    ]
+    if is_masked:
+        lines += [
+            "        if mask is not None:",
+            '            cells = [cell if may else "  masked" for cell, may in zip(cells, mask[i])]',
+        ]
+    return [*lines, f"        print({label}, *cells)"]
+
+
+def _links(rows: str, row: str, label: str, keys: str, top: int, is_masked: bool) -> list[str]:
+    seen = f"range(len({keys}))"
+    seen = f"[j for j in {seen} if mask[i][j]]" if is_masked else seen
+    return [
+        f"def links(name, matrix{', mask' if is_masked else ''}):",
+        f'    """Print each query\'s strongest keys, {top} at most."""',
+        "    print(name)",
+        f"    for i in {rows}:",
+        f"        row = {row}",
+        f"        strongest = sorted({seen}, key=lambda j: -row[j])[:{top}]",
+        f'        print({label}, *(f"{{{keys}[j]!r}} {{row[j]:.4f}}" for j in strongest))',
+    ]

@@ -1,0 +1,1 @@
+"""Formats for other programs: JSON, CSV, NumPy files."""

@@ -1,0 +1,1 @@
+"""Blocks to Markdown, LaTeX, HTML and SVG."""

@@ -1,0 +1,284 @@
+"""Blocks to LaTeX: a file that compiles alone and that a document of one's own can input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.document.page_tables import (
+    Scale,
+    Sheet,
+    Sheets,
+    is_coloured,
+    label,
+    map_columns,
+    map_matrix,
+    map_scale,
+    map_sheets,
+    scale,
+    sheets,
+    together,
+)
+from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
+from attn_cli.render.numbers import number, share
+from attn_cli.render.palette import RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
+from attn_cli.settings.output import View
+
+TALL = 36  # rows of a table that fit a page
+ACROSS = 5  # links on a line
+ABREAST = 24  # columns in all that matrices may have which stand next to each other
+BAR = 40.0  # millimetres
+
+# \textwidth is enormous until a class is loaded: so the file knows whether it is a document of its own.
+HEAD = r"""
+% Compile this file as it is (pdflatex), or \input it into a document that has in its preamble
+%   \usepackage{amsmath,amssymb,booktabs,graphicx} and \usepackage[table]{xcolor}
+% (in beamer, xcolor's option goes to the class: \documentclass[xcolor=table]{beamer}).
+\ifdim\textwidth<5000pt
+  \def\attnend{}
+  \ifdefined\toprule\else\errmessage{attn: the preamble lacks \string\usepackage{booktabs}}\fi
+  \ifdefined\cellcolor\else\errmessage{attn: the preamble lacks \string\usepackage[table]{xcolor}}\fi
+  \ifdefined\resizebox\else\errmessage{attn: the preamble lacks \string\usepackage{graphicx}}\fi
+  \ifdefined\mathbb\else\errmessage{attn: the preamble lacks \string\usepackage{amssymb}}\fi
+\else
+  \documentclass[10pt]{article}
+  \usepackage[a4paper,landscape,margin=15mm]{geometry}
+  \ifdefined\Umathcode\else\IfFileExists{lmodern.sty}{\usepackage[T1]{fontenc}\usepackage{lmodern}}{}\fi
+  \usepackage{amsmath,amssymb,booktabs,graphicx,textcomp}
+  \usepackage[table]{xcolor}
+  \pagestyle{empty}
+  \def\attnend{\end{document}}
+  \begin{document}
+\fi
+% ---- From here to the last line of this kind: what to copy, if you copy. ----
+""".lstrip()
+
+BODY = r"""
+\providecommand{\attntitle}[1]{{\large\bfseries #1\par}\nobreak}
+\providecommand{\attnpart}[1]{\medskip{\bfseries #1\par}\nobreak}
+\providecommand{\attnaside}[1]{{\small #1\par}}
+\providecommand{\attnfit}[1]{%
+  \resizebox*{!}{\ifdim\totalheight>.8\textheight .8\textheight\else\totalheight\fi}{%
+    \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}}
+\providecommand{\attncell}[3]{\cellcolor[HTML]{#1}\textcolor[HTML]{#2}{#3}}
+\providecommand{\attnheat}[1]{\cellcolor[HTML]{#1}\rule{0pt}{1.9ex}\hspace{1em}}
+\providecommand{\attnbar}[2]{\textcolor[HTML]{#1}{\rule{#2mm}{1.5ex}}}
+\providecommand{\attnturn}[1]{\rotatebox[origin=l]{90}{#1}}
+\begingroup\setlength{\parindent}{0pt}\setlength{\parskip}{3pt}\raggedright
+\renewcommand{\arraystretch}{1.15}
+""".lstrip()
+
+FOOT = r"""
+\par\endgroup
+% ---- The last line of what to copy. ----
+\attnend
+""".lstrip()
+
+
+def latex(blocks: Iterable[Block], view: View) -> str:
+    """Return the blocks as LaTeX, in ASCII, for amsmath, amssymb, booktabs, graphicx and xcolor with `table`."""
+    lines = [line for block in blocks for line in _lines(block, view)]
+    return "\n".join([HEAD + HELPERS, BODY.rstrip("\n"), *lines, FOOT])
+
+
+def _lines(block: Block, view: View) -> Iterator[str]:
+    match block:
+        case Heading(text, level):
+            kind = {1: r"\attntitle{", 2: r"\attnpart{"}.get(level, r"\attnpart{\itshape ")
+            yield f"{kind}{prose(text)}}}"
+        case Say(text, quiet):
+            if text:
+                yield rf"\attnaside{{{prose(text)}}}" if quiet else f"{prose(text)}\\par"
+        case Formula():
+            yield _formula(block)
+        case Matrix():
+            yield from _matrix(block, view)
+        case Beside(titles, parts):
+            across = len(parts) if len(parts) * len(parts[0].columns) <= ABREAST else 1
+            for title, part in zip(titles, together(parts), strict=True):
+                if across > 1:
+                    yield rf"\begin{{minipage}}[t]{{{0.96 / across:.3f}\linewidth}}"
+                yield from _lines(Heading(title, 3), view)
+                yield from _matrix(part, view)
+                if across > 1:
+                    yield r"\end{minipage}\hfill"
+            yield r"\par"
+        case Maps():
+            yield from _maps(block, view)
+        case Columns():
+            yield from _columns(block)
+        case Links(rows, none):
+            yield from _links(rows, none)
+        case Bars():
+            yield from _bars(block, view)
+
+
+def _formula(block: Formula) -> str:
+    before = f"{prose(block.before)} " if block.before else ""
+    paper = rf"\qquad $\displaystyle {block.latex}$" if block.latex else ""
+    return rf"{{\leftskip1em\relax {before}{arithmetic(block.text.strip())}{paper}\par}}\nobreak"
+
+
+def _matrix(block: Matrix, view: View) -> Iterator[str]:
+    laid = sheets(block, view, _cost, TALL)
+    coloured = is_coloured(block, view)
+    colours = page_colours(view.palette, block.is_difference) if coloured else None
+    for sheet in laid.parts:
+        if sheet.told:
+            yield rf"{{\small {escape(sheet.told.capitalize())}:\par}}\nobreak"
+        yield _table(sheet, _label(block.corner), laid, colours, block.is_weights)
+    if colours and block.marks is None:
+        yield _legend(scale(block), colours)
+    for sentence in laid.told:
+        yield rf"\attnaside{{{prose(sentence)}}}"
+
+
+def _cost(name: str) -> float:
+    """Return about how many digits wide a label is set."""
+    return sum(1.0 if is_shown(char) else 5.0 for char in label(name))
+
+
+def _label(name: str) -> str:
+    return f"{{{escape(label(name))}}}"  # in braces: after a line's end, [ and * would be commands
+
+
+def _table(sheet: Sheet, corner: str, laid: Sheets, colours: Sequence[RGB] | None, is_weights: bool) -> str:
+    """Return one table, made smaller where it is wider than the line."""
+    heads = [_label(name) for name in sheet.columns]
+    if laid.turned:
+        heads = [rf"\attnturn{head}" for head in heads]
+    tail = ["sum"] if sheet.sums else []
+    lines = [_row([corner, *heads, *tail]), r"\midrule"]
+    for i, name in enumerate(sheet.rows):
+        cells = [
+            _cell(text, place, laid.bare, colours)
+            for text, place in zip(sheet.texts[i], sheet.shades[i], strict=True)
+        ]
+        lines.append(_row([rf"\textbf{_label(name)}", *cells, *map(_number, sheet.sums[i : i + 1])]))
+    gap = "0pt" if laid.bare else "3pt"
+    kind = "c" if laid.bare or is_weights else "r"
+    spec = r"l@{\enspace}" + kind * len(heads) + (r"@{\quad}r" if tail else "")
+    return _tabular(spec, lines, gap)
+
+
+def _tabular(spec: str, lines: Sequence[str], gap: str) -> str:
+    """Return a booktabs table that is never wider than the line."""
+    body = "\n".join([r"\toprule", *lines, r"\bottomrule"])
+    return (
+        rf"\attnfit{{\setlength{{\tabcolsep}}{{{gap}}}\begin{{tabular}}{{{spec}}}"
+        f"\n{body}\n"
+        r"\end{tabular}}\par"
+    )
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _cell(text: str, place: int, bare: bool, colours: Sequence[RGB] | None) -> str:
+    if place < 0:
+        return "--"
+    if colours is None:
+        return _number(text)
+    back = colours[place]
+    if bare:
+        return rf"\attnheat{{{_hex(back)}}}"
+    return rf"\attncell{{{_hex(back)}}}{{{_hex(text_on(back))}}}{{{_number(text)}}}"
+
+
+def _number(text: str) -> str:
+    return f"$-${text[1:]}" if text.startswith("-") else f"$+${text[1:]}" if text.startswith("+") else text
+
+
+def _hex(colour: RGB) -> str:
+    return "".join(f"{part:02X}" for part in colour)
+
+
+def _legend(told: Scale, colours: Sequence[RGB] | None) -> str:
+    """Return a line with the shades from the least value to the largest."""
+    masked = r"\quad -- masked" if told.has_masked else ""
+    if colours is None or told.low == told.high:
+        text = f"All are {_number(told.low)}." if told.low else ""
+        return rf"{{\small {text}{masked}\par}}"
+    steps = [colours[i * (SHADES - 1) // 15] for i in range(16)]
+    patches = "".join(rf"\attnbar{{{_hex(colour)}}}{{2}}" for colour in steps)
+    return rf"{{\small Shades: {_number(told.low)} {patches} {_number(told.high)}{masked}\par}}"
+
+
+def _maps(block: Maps, view: View) -> Iterator[str]:
+    """Yield small maps that stand beside each other, as many as the line takes."""
+    if view.color == "never":
+        for name, values in zip(block.names, block.values, strict=True):
+            if name:
+                yield from _lines(Heading(f"Head {name}"), view)
+            yield from _matrix(map_matrix(block, values), view)
+        return
+    colours = ramp(page_ramp(view.palette))
+    yield r"{\lineskip8pt\lineskiplimit8pt"
+    for sheet in map_sheets(block):
+        heads = [rf"\tiny {int(name) % 10}" for name in sheet.columns]
+        if block.column_numbers is not None:
+            heads = [rf"\attnturn{{\tiny {name}}}" for name in sheet.columns]
+        lines = [rf"& \multicolumn{{{len(heads)}}}{{l@{{}}}}{{\bfseries {_label(sheet.told)}}} \\"]
+        lines = [*(lines if sheet.told else []), _row(["", *heads])]
+        for i, name in enumerate(sheet.rows):
+            cells = [_cell("", place, True, colours) for place in sheet.shades[i]]
+            lines.append(_row([rf"\scriptsize {_label(name)}", *cells]))
+        body = "\n".join(lines)
+        yield (
+            r"\attnfit{\scriptsize\setlength{\tabcolsep}{0pt}\begin{tabular}[t]"
+            rf"{{r@{{\enspace}}{'c' * len(heads)}}}"
+            f"\n{body}\n"
+            r"\end{tabular}}\quad"
+        )
+    told = map_columns(block)
+    yield r"\par}" + (rf"{{\small {prose(told)}\par}}" if told else "")
+    yield _legend(map_scale(block), colours)
+
+
+def _columns(block: Columns) -> Iterator[str]:
+    header = [_label(block.header[0]), *map(arithmetic, block.header[1:])]
+    rows = [[rf"\textbf{_label(row[0])}", *map(_written, row[1:])] for row in block.rows]
+    for top in range(0, len(rows), TALL):
+        lines = [_row(header), r"\midrule", *map(_row, rows[top : top + TALL])]
+        yield _tabular(f"l{'r' * (len(header) - 1)}", lines, "5pt")
+
+
+def _written(text: str) -> str:
+    """Return a cell of a small table: numbers as arithmetic, words (a code, a file's name) as words."""
+    return (
+        prose(text)
+        if re.search(r"[A-Za-z_]{2}", text) and not re.search(r"\de[-+]\d", text)
+        else arithmetic(text)
+    )
+
+
+def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> Iterator[str]:
+    """Yield each query's strongest keys; what does not fit a line goes below."""
+    across = min(ACROSS, max([1, *(len(links) for _, links in rows)]))
+    lines: list[str] = []
+    for query, links in rows:
+        cells = [f"{_label(key)} & {_number(weight)}" for key, weight in links] or [f"{escape(none)} &"]
+        for start in range(0, len(cells), across):
+            name = rf"\textbf{_label(query)}" if start == 0 else ""
+            filled = cells[start : start + across]
+            lines.append(_row([name, *filled, *["&"] * (across - len(filled))]))
+    for top in range(0, len(lines), TALL):
+        yield _tabular("l" + "@{\\quad}l@{\\enspace}r" * across, lines[top : top + TALL], "5pt")
+
+
+def _bars(block: Bars, view: View) -> Iterator[str]:
+    if block.title:
+        yield rf"{{\bfseries {prose(block.title)}\par}}\nobreak"
+    show = share if view.precision is None else number(view.precision)
+    colours = strong(page_ramp(view.palette))
+    lines = []
+    for name, value in block.items:
+        part = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
+        colour = (90, 90, 90) if view.color == "never" else colours[round(part * (SHADES - 1))]
+        bar = rf"\attnbar{{{_hex(colour)}}}{{{part * BAR:.2f}}}" if part else ""
+        told = "masked" if value is None else _number(show(value))
+        lines.append(_row([rf"\textbf{_label(name)}", told, bar]))
+    for top in range(0, len(lines), TALL):
+        yield _tabular("lrl", lines[top : top + TALL], "5pt")

@@ -1,0 +1,1 @@
+"""Blocks to lines on a terminal."""

@@ -1,0 +1,182 @@
+"""Blocks to lines of segments, for a terminal of a given width."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.segment import Segment
+
+from attn_cli.io.terminal import Line, Terminal
+from attn_cli.render.blocks import (
+    Bars,
+    Beside,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    digits_of,
+    fitting_columns,
+)
+from attn_cli.render.numbers import fitting, number, share
+from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
+from attn_cli.render.screen.grid import LABEL
+from attn_cli.render.screen.maps import draw_maps
+from attn_cli.render.screen.side_by_side import draw_beside, grid_of
+from attn_cli.render.screen.text import cells, cut, labels, padded, padded_left, wrapped
+from attn_cli.render.width_ladder import largest
+from attn_cli.settings.output import View
+
+_ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})
+LONGEST_BAR, LONGEST_NAME = 40, 28
+UNLIMITED_COLUMNS = 12  # of a wide matrix, where there is no width to fit
+
+
+def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Line]:
+    """Yield the lines of all blocks."""
+    for block in blocks:
+        match block:
+            case Heading(text, level):
+                if level > 1:
+                    yield []
+                yield from wrapped(terminal.text(text), terminal.width, style=BOLD)
+            case Say(text):
+                yield from wrapped(terminal.text(text), terminal.width)
+            case Formula(text, before):
+                shown = _written(text, terminal)
+                joined = f"{terminal.text(before)} {shown}" if before else shown
+                yield from wrapped(joined, terminal.width, "  ", hanging=4)
+            case Matrix():
+                yield from _matrix(block, view, terminal)
+            case Beside():
+                yield from draw_beside(block, view, terminal)
+            case Maps():
+                yield from draw_maps(block, view, terminal)
+            case Columns():
+                yield from _columns(block, terminal)
+            case Links(rows, none):
+                yield from _links(rows, none, terminal)
+            case Bars():
+                yield from _bars(block, view, terminal)
+
+
+def _written(text: str, terminal: Terminal) -> str:
+    """Return arithmetic in the terminal's characters; it holds no token, and is inert all the same."""
+    if not terminal.unicode:
+        text = re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
+    return terminal.text(text)
+
+
+def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
+    values, columns, more = block.values, list(block.columns), block.more
+    across = _across(block, view, terminal) if block.fits else values.shape[1]
+    if across < values.shape[1]:
+        rest = f"{values.shape[1] - across:,} more columns"
+        more = f"{rest}, {more}" if more else rest
+        few = fitting_columns(block, across)
+        values, columns = values[:, few], columns[few]
+    yield from grid_of(
+        block._replace(columns=columns, values=values, corner=terminal.text(block.corner)), view
+    ).lines(terminal)
+    if more:
+        yield from wrapped(f"{'…' if terminal.unicode else '...'} {more}", terminal.width, "  ")
+
+
+def _across(block: Matrix, view: View, terminal: Terminal) -> int:
+    """Return how many columns fit beside the labels with all their digits."""
+    if terminal.width is None:
+        return min(UNLIMITED_COLUMNS, int(block.values.shape[1]))
+    some = fitting_columns(block, 64)
+    first = block.values[:, some]
+    show = fitting(largest(first), digits_of(block, view.precision))[0]
+    widest = max(map(len, show.row(first.ravel().tolist())))
+    widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[some]))
+    edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))
+    tail = max(map(len, block.sums)) + 2 if block.sums else 0
+    return max(1, (terminal.width - edge - tail) // (widest + 1))
+
+
+def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
+    """Draw a small table; where it is too wide, its later columns go below, under the same labels."""
+    rows = [[row[0], *(_written(text, terminal) for text in row[1:])] for row in block.rows]
+    header = [_written(text, terminal) for text in block.header]
+    widths = [max(cells(row[c]) for row in [header, *rows]) for c in range(len(header))]
+    most = LABEL if terminal.width is None else max(2, min(LABEL, terminal.width - 2 - max(widths[1:])))
+    names = labels([row[0] for row in rows], terminal, most)
+    edge = max(map(cells, [*names, cut(header[0], most)]))
+    start = 1
+    while start < len(header):
+        stop, used = start, edge
+        while stop < len(header) and (
+            stop == start or terminal.width is None or used + widths[stop] + 2 <= terminal.width
+        ):
+            used += widths[stop] + 2
+            stop += 1
+        if start > 1:
+            yield []
+        span = range(start, stop)
+        head = "".join("  " + padded_left(header[c], widths[c]) for c in span)
+        yield [Segment(padded(cut(header[0], edge), edge) + head)]
+        for name, row in zip(names, rows, strict=True):
+            text = "".join("  " + padded_left(row[c], widths[c]) for c in span)
+            yield [Segment(padded(name, edge), BOLD), Segment(text)]
+        start = stop
+
+
+def _links(
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str, terminal: Terminal
+) -> Iterator[Line]:
+    """Draw each query's strongest keys, as many on a line as fit; the others go below."""
+    width = terminal.width or 1 << 30
+    found = [link for _, links in rows for link in links]
+    tail = max([len(weight) for _, weight in found], default=1) + 1
+    names = labels([query for query, _ in rows], terminal, max(4, min(LABEL, width - tail - 6)))
+    edge = max(map(cells, names))
+    most = max(1, min(LONGEST_NAME, width - edge - tail - 2))
+    keys = dict(
+        zip([key for key, _ in found], labels([key for key, _ in found], terminal, most), strict=True)
+    )
+    wide = max(map(cells, keys.values()), default=1)
+    across = max(1, (width - edge) // (2 + wide + tail))
+    for name, (_, links) in zip(names, rows, strict=True):
+        texts = [f"  {padded(keys[key], wide)} {padded_left(weight, tail - 1)}" for key, weight in links]
+        texts = texts or [f"  {none}"]
+        for start in range(0, len(texts), across):
+            label = name if start == 0 else ""
+            yield [Segment(padded(label, edge), BOLD), Segment("".join(texts[start : start + across]))]
+
+
+def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
+    if block.title:
+        yield from wrapped(terminal.text(block.title), terminal.width, style=BOLD)
+    numbers = ["masked" if value is None else _share(value, view) for _, value in block.items]
+    widest = max(map(len, numbers), default=1)
+    width = terminal.width or 80
+    most = max(4, min(LONGEST_NAME, width - widest - 10))
+    names = labels([name for name, _ in block.items], terminal, most)
+    edge = max(map(cells, names), default=1)
+    room = max(1, min(LONGEST_BAR, width - edge - widest - 4))
+    styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else None
+    for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
+        part = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
+        bar = _bar(part, room, terminal)
+        style = styles[round(part * (SHADES - 1))] if styles else None
+        yield [
+            Segment(f"  {padded(name, edge)} {padded_left(text, widest)}"),
+            Segment(f" {bar}" if bar else "", style),
+        ]
+
+
+def _share(value: float, view: View) -> str:
+    return share(value) if view.precision is None else number(view.precision)(value)
+
+
+def _bar(share: float, room: int, terminal: Terminal) -> str:
+    if not terminal.unicode:
+        return "#" * round(share * room)
+    eighths = round(share * room * 8)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

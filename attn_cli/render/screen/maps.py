@@ -1,0 +1,146 @@
+"""Small multiples: the weights of several heads as small maps of shades, as many beside each other as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from rich.segment import Segment
+
+from attn_cli.io.terminal import Line, Terminal
+from attn_cli.render.blocks import Maps
+from attn_cli.render.numbers import Format, significant, weight
+from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
+from attn_cli.render.screen.grid import Grid
+from attn_cli.render.screen.text import cells, cut, labels, padded, wrapped
+from attn_cli.render.width_ladder import BARS, DIGITS, shading
+from attn_cli.settings.output import View
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+LABEL, SHORT, LONGEST, GAP, UNLIMITED = 10, 5, 16, 3, 100
+APART = (5, 10, 20)  # columns between two numbers above a map of blocks
+
+
+def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
+    """Yield bands of maps, each with its head's name above it and the queries at its left.
+
+    Where even cells one column wide do not fit, each head is drawn as a matrix of its own.
+    """
+    layout = _layout(block, terminal)
+    if layout is None:
+        yield from _matrices(block, view, terminal)
+        return
+    across = max(1, (layout.width - layout.edge) // (layout.wide + GAP))
+    styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else [None] * SHADES
+    for start in range(0, len(block.names), across):
+        yield []
+        yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)
+    yield from _legend(block, layout, styles, terminal)
+
+
+class _Layout(NamedTuple):
+    width: int
+    rows: list[str]  # labels
+    edge: int  # their width
+    cell: int  # a cell's width
+    wide: int  # a map's width: all cells, or its head's name where there is room
+
+
+def _layout(block: Maps, terminal: Terminal) -> _Layout | None:
+    """Return the widest cells and labels with which one map fits; None where none does."""
+    width = terminal.width or UNLIMITED
+    n = len(block.columns)
+    digits = len(str(max([*block.row_numbers, n - 1])))
+    ways = ((2, LABEL), (1, LABEL), (1, SHORT))
+    for cell, most in ways if block.column_numbers is None else ways[1:]:
+        names = labels(block.rows, terminal, most)
+        rows = [f"{i:>{digits}} {name}".rstrip() for i, name in zip(block.row_numbers, names, strict=True)]
+        edge = max(map(cells, rows))
+        if edge + GAP + cell * n <= width:
+            name = max(cells(terminal.text(name)) for name in block.names)
+            return _Layout(width, rows, edge, cell, max(cell * n, min(name, width - edge - GAP, LONGEST)))
+    return None
+
+
+def _band(
+    block: Maps, span: range, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
+) -> Iterator[Line]:
+    """Yield the maps of one band, side by side."""
+    ramp = BARS if terminal.unicode else DIGITS
+    masked = "–" if terminal.unicode else "-"
+    cell, wide, spare = layout.cell, layout.wide, layout.wide - layout.cell * len(block.columns)
+    names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
+    margin = " " * layout.edge
+    if any(block.names):
+        yield [Segment((margin + "".join(f"{'':{GAP}}{name}" for name in names)).rstrip(), BOLD)]
+    numbers = _numbers(block, cell)
+    yield [Segment(margin + "".join(" " * GAP + numbers + " " * spare for _ in span).rstrip())]
+    shade = [shading(block.values[m], block.least, block.largest).tolist() for m in span]
+    for i, label in enumerate(layout.rows):
+        line = [Segment(padded(label, layout.edge), BOLD)]
+        for m, places in enumerate(shade):
+            line.append(Segment(" " * (GAP + (spare if m else 0))))
+            for place in places[i]:
+                if place < 0:
+                    line.append(Segment(masked.rjust(cell)))
+                else:
+                    line.append(Segment(ramp[place * len(ramp) // SHADES] * cell, styles[place]))
+        yield line
+
+
+def _numbers(block: Maps, cell: int) -> str:
+    """Return the line above a map: each column's number, or the numbers of as many blocks as there is room for."""
+    if block.column_numbers is None:
+        return "".join(str(j % 10).rjust(cell) for j in range(len(block.columns)))
+    wide = len(str(block.column_numbers[-1]))
+    apart = next((n for n in APART if n >= wide + 2), wide + 2)
+    line = ""
+    for j in range(0, len(block.column_numbers), apart):
+        if j + wide <= len(block.column_numbers):
+            line = f"{line:{j}}{block.column_numbers[j]}"
+    return f"{line:{len(block.column_numbers)}}"
+
+
+def _legend(
+    block: Maps, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
+) -> Iterator[Line]:
+    if block.column_numbers is None:
+        named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
+        told = f"columns: {', '.join(named)}"
+        if list(block.rows) == list(block.columns):
+            told = "Columns are numbered as the rows are."
+        yield from wrapped(told, terminal.width)
+    ramp = BARS if terminal.unicode else DIGITS
+    steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
+    low, high = map_format(block).row([block.least, block.largest])
+    masked = (
+        f"   {'–' if terminal.unicode else '-'} masked"
+        if any(np.isnan(v).any() for v in block.values)
+        else ""
+    )
+    if len(f"shades: {low}  {high}{masked}") + len(ramp) > layout.width:
+        yield from wrapped(f"shades: {low} to {high}{masked}", terminal.width)
+        return
+    line = [Segment(f"shades: {low} ")]
+    line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
+    yield [*line, Segment(f" {high}{masked}")]
+
+
+def map_format(block: Maps) -> Format:
+    """Return how a map's numbers are written, where they are: a block's mean may be far smaller than a weight."""
+    return weight(3) if block.column_numbers is None else significant(2)
+
+
+def _matrices(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
+    for name, values in zip(block.names, block.values, strict=True):
+        yield []
+        if name:
+            yield from wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
+        grid = Grid(
+            block.rows, block.columns, values, corner="query\\key", palette=view.palette,
+            row_numbers=block.row_numbers,
+        )  # fmt: skip
+        yield from grid.lines(terminal)

@@ -1,0 +1,1 @@
+"""What each screen shows: from a Trace to blocks."""

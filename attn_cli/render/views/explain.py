@@ -1,0 +1,158 @@
+"""The screen of `attn explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attn_cli.render.blocks import Bars, Block, Formula, Heading, Say
+from attn_cli.render.views.long_text import long_view
+from attn_cli.render.views.one_row import one_row
+from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, _drawn_heads, _largest
+from attn_cli.render.views.sharpness import sharpness
+from attn_cli.render.views.steps import walk
+from attn_cli.render.views.wording import closing, formula, is_large, learned, quoted, short, title
+from attn_cli.settings.output import View
+from attn_cli.trace.steps import Walk
+from attn_cli.trace.trace import Head, Trace
+
+
+def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
+    """Return each row's strongest link to a differently written word, if most rows look at their own."""
+    items: list[tuple[str, float | None]] = []
+    own = 0
+    for i in rows:
+        if i in trace.pad_queries:
+            continue
+        token = trace.query_tokens[i].casefold()
+        links = list(zip(head.top_keys[i].tolist(), head.top_weights[i].tolist(), strict=True))
+        own += links[0][0] >= 0 and trace.key_tokens[links[0][0]].casefold() == token
+        for j, weight in links:
+            if (
+                j >= 0
+                and trace.key_tokens[j].casefold() != token
+                and trace.key_tokens[j] not in trace.unknown
+            ):
+                items.append((f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight))
+                break
+    return items if 2 * own > len(rows) else []
+
+
+def _strongest_key(trace: Trace, head: Head, i: int) -> int:
+    """Return query i's strongest key, itself where it ties with another; -1 if it may look at nothing."""
+    keys, weights = head.top_keys[i].tolist(), head.top_weights[i].tolist()
+    if trace.is_self and i in keys and weights[keys.index(i)] >= weights[0] - 1e-12:
+        return i
+    return int(keys[0])
+
+
+def _is_flat(trace: Trace, head: Head, i: int) -> bool:
+    """Tell whether a query gives the same weight to every key that it may look at, of several."""
+    n = len(trace.key_tokens)
+    if trace.mask is not None:
+        if trace.condensed:
+            return False
+        n = int(trace.mask[i].sum())
+    return n > 1 and abs(float(head.top_weights[i, 0]) * n - 1) < 1e-9
+
+
+def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
+    """Yield the walk: one row by hand, the whole matrix, the mask, how sharp it is, and who attends to whom."""
+    yield Heading(title(trace), 1)
+    yield Formula(formula(trace))
+    if parts.by_hand:
+        for sentence in learned(trace):
+            yield Say(sentence)
+        for i in trace.focus[:MOST_FOCUS]:
+            yield from one_row(trace, i, every_product=trace.asked and not is_large(trace))
+    if not trace.asked or parts.only:
+        if parts.by_hand:
+            yield Heading("The whole matrix, step by step")
+        yield from walk(trace, parts.only, each=not parts.ending)
+        if parts.by_hand:
+            yield from _mask(trace)
+    if not parts.ending:
+        yield from closing(trace, with_learned=False)
+        return
+    yield from sharpness(trace)
+    for head in _drawn_heads(trace):
+        yield Heading(f"Who attends to whom{_of_head(trace, head)}")
+        yield from (
+            long_view(trace, head, view) if trace.condensed and not trace.asked else _who(trace, head)
+        )
+    yield from closing(trace, with_learned=False)
+
+
+def _of_head(trace: Trace, head: Head) -> str:
+    """Return which head is meant, where there are several."""
+    if len(trace.head_names) == 1:
+        return ""
+    return f": mean of {len(trace.head_names)} heads" if head.name == "mean" else f": head {head.name}"
+
+
+def _mask(trace: Trace) -> Iterator[Block]:
+    yield Heading(f"Who may look at whom{_of_head(trace, trace.shown)}")
+    i = trace.focus[0]
+    query = quoted(trace.query_tokens[i])
+    if trace.mask is not None:
+        rows = [i for i in trace.listed[:MOST_ROWS] if not trace.condensed or i in trace.focus]
+        for i in rows:
+            allowed = np.flatnonzero(trace.mask[trace.held(i)])
+            names = [quoted(trace.key_tokens[int(j)]) for j in allowed]
+            shown = names if len(names) <= 12 else [*names[:6], "...", *names[-4:]]
+            yield Say(f"{quoted(trace.query_tokens[i])} may look at: {' '.join(shown) or 'nothing'}")
+        yield Say("What is masked gets no weight; the rest of its row shares the whole.")
+        return
+    if len(trace.key_tokens) == 1:
+        yield Say("There is one key, so a mask could only hide everything.")
+        return
+    if trace.is_self and i == len(trace.query_tokens) - 1 and not trace.condensed:
+        last, i = query, i // 2
+        query = quoted(trace.query_tokens[i])
+        yield Say(f"{last} stands last, so a mask hides nothing from it; take {query}.")
+    if not trace.is_self:
+        yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} keys.")
+        return
+    yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, also at those after it.")
+    if trace.condensed:
+        return
+    if trace.projection.layer:
+        yield Say(
+            "Under a causal mask (attn masked) it could look only back, and so could every word in the layers "
+            "below: all numbers would be others."
+        )
+        return
+    weights = trace.shown.weights[i].tolist()
+    past = sum(weights[: i + 1])
+    if past < 0.001:
+        yield Say(
+            "Under a causal mask (attn masked) it could look only back, where now less than 0.001 goes."
+        )
+        return
+    parts = [
+        f"{quoted(trace.key_tokens[j])} {weights[j]:.4g}/{past:.4g} = {weights[j] / past:.3f}"
+        for j in range(max(0, i - 5), i + 1)
+    ]
+    before = "... " if i > 5 else ""
+    yield Say(
+        f"Under a causal mask it could look only back, and the weights that are left, {past:.4g} together, "
+        f"would be shared out anew: {before}{', '.join(parts)}. That is attn masked."
+    )
+
+
+def _who(trace: Trace, head: Head) -> Iterator[Block]:
+    rows = trace.listed[:MOST_ROWS]
+    items: list[tuple[str, float | None]] = []
+    for i in rows:
+        j = _strongest_key(trace, head, i)
+        name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
+        name = "all alike" if _is_flat(trace, head, i) else name
+        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.top_weights[i, 0])))
+    yield Bars("", items, _largest(trace, rows))
+    others = _strongest_others(trace, head, rows)
+    if others:
+        yield Say("Each word's strongest link to a different word:")
+        yield Bars("", others, _largest(trace, rows))
+    if len(rows) < len(trace.listed):
+        yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.", quiet=True)

@@ -1,0 +1,227 @@
+"""The screens of attn check: how an answer compares step by step, and a table where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from attn_cli.errors import AttnError, as_record
+from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
+from attn_cli.render.blocks import Block, Columns, Heading, Say
+from attn_cli.render.numbers import number, plain, scientific
+from attn_cli.render.screen.text import listed
+from attn_cli.render.views.wording import quoted, short
+
+if TYPE_CHECKING:
+    from attn_cli.teach.grading.answer_key import Right
+    from attn_cli.teach.grading.grade import Compared, Verdict
+
+MEANINGS = {
+    "no-scaling": "the scores went to the softmax undivided",
+    "scaled-by-d": "the scores were divided by d_k, not by its square root",
+    "softmax-axis": "the softmax went another way than along the keys of each query",
+    "transposed-w": "a W was transposed, one of them or several",
+    "mask-inverted": "what is masked was allowed, and what is allowed was masked",
+    "causal-corner": "the causal mask starts from the wrong corner",
+    "k-v-swapped": "K and V were taken for each other",
+    "mask-after-softmax": "the mask came after the softmax, so the rows no longer sum to one",
+    "heads-not-averaged": "the mean of the heads is asked for, and they came apart, added up, or alone",
+}
+SCORES = ("scores", "scaled_scores", "masked_scores", "weights")  # a row a query, a column a key
+SELDOM = ("masked_scores", "layer_output")  # not asked for where they are not given
+FEWEST, USUAL, FINEST = 3, 6, 12  # digits in a sentence
+LARGE = 1e6
+SHORTEST, LONGEST = 12, 32  # cells of a file's name
+
+
+def one(verdict: Verdict, right: Right) -> Iterator[Block]:
+    """Yield the screen of one answer: every step, the first difference, and the likely mistake."""
+    yield Heading(f"{verdict.file}: {'right' if verdict.ok else 'not right'}", 1)
+    rows = [_step(step) for step in verdict.compared]
+    yield Columns(["step", "", "off by up to", "cells that differ"], rows)
+    for sentence in sentences(verdict, right):
+        yield Say(sentence)
+    given = {step.step for step in verdict.compared}
+    missing = [step for step in right.problem.right if step not in (*given, *SELDOM)]
+    if missing:
+        yield Say(f"Not given: {listed(missing)}.", quiet=True)
+    yield from _closing(right)
+
+
+def _step(step: Compared) -> list[str]:
+    largest = "-" if step.largest is None else plain(step.largest)
+    wrong = "all: the shape" if step.shapes else f"{step.wrong} of {step.cells}"
+    return [step.step, step.status, largest, wrong]
+
+
+def several(verdicts: Sequence[Verdict], right: Right, width: int | None = None) -> Iterator[Block]:
+    """Yield the table of several answers, and what the mistakes in it mean."""
+    good = sum(verdict.ok for verdict in verdicts)
+    yield Heading(f"Right: {good} of {count(len(verdicts), 'answer', 'answers')}", 1)
+    rows = []
+    for n, verdict in enumerate(verdicts, 1):
+        first = verdict.first
+        unfinished = first is not None and first.is_unfinished
+        said = (
+            "unreadable"
+            if verdict.error
+            else "right"
+            if verdict.ok
+            else "unfinished"
+            if unfinished
+            else "differs"
+        )
+        where = "-" if first is None else first.step + ("" if first.cell is None else f" {list(first.cell)}")
+        guess = verdict.likely or ("-" if verdict.ok or verdict.error or unfinished else "?")
+        guess = "several" if len(verdict.candidates) > 1 else guess
+        rows.append([str(n), visible(_ends(verdict.file, width or LONGEST)), said, where, guess])
+    yield Columns(["", "file", "verdict", "first difference", "likely"], rows)
+    for code in dict.fromkeys(code for verdict in verdicts for code in verdict.candidates):
+        yield Say(f"{code}: {MEANINGS[code]}.", quiet=True)
+    if any(not verdict.ok and verdict.guessed and not verdict.candidates for verdict in verdicts):
+        yield Say("?: no usual mistake alone explains it.", quiet=True)
+    for n, verdict in enumerate(verdicts, 1):
+        if verdict.error is not None:
+            yield Say(f"{n}: {_said(verdict.error)}")
+        if len(verdict.candidates) > 1:
+            yield Say(f"{n}: {' or '.join(verdict.candidates)}; these numbers do not tell which.")
+        if verdict.others:
+            yield Say(f"{n}: {_others(verdict)}")
+    yield from _closing(right)
+
+
+def _ends(name: str, width: int) -> str:
+    """Return a file's name, of a very long one its two ends."""
+    most = max(SHORTEST, min(LONGEST, width - 8))
+    return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
+
+
+def _closing(right: Right) -> Iterator[Block]:
+    for note in right.notes:
+        yield Say(f"Note: {note}", quiet=True)
+
+
+def sentences(verdict: Verdict, right: Right) -> list[str]:
+    """Return what is to be said of one answer, in sentences."""
+    if verdict.error is not None:
+        return [_said(verdict.error)]
+    first = verdict.first
+    if first is None:
+        said = [f"Right: {listed([step.step for step in verdict.compared], 9)}."]
+    else:
+        said = [_unfinished(step) for step in verdict.compared if step.is_unfinished]
+        if first.is_unfinished:
+            return [*said, "What is filled in is right.", *([_others(verdict)] if verdict.others else [])]
+        said.append(_difference(first, verdict, right))
+        if first.turned:
+            said.append("Turned round, rows for columns, it would be right.")
+        if first.empty:
+            said.append("This query may look at nothing: its weights are zeros, and its output is.")
+        follows = [step.step for step in verdict.compared if step.status == "follows"]
+        if follows:
+            said.append(
+                f"What follows from it was done rightly: {listed(follows)}."
+                if all(step.status != "differs" for step in verdict.compared if step is not first)
+                else f"{listed(follows)}: this follows rightly from the steps given before."
+            )
+        said += _guess(verdict)
+    if verdict.others:
+        said.append(_others(verdict))
+    return said
+
+
+def _unfinished(step: Compared) -> str:
+    told = count(step.unfilled, "cell is", "cells are")
+    return f"Of {step.cells} cells in {step.step}, {told} not filled in."
+
+
+def _said(error: AttnError) -> str:
+    return f"{error.message} {error.hint}".strip()
+
+
+def _others(verdict: Verdict) -> str:
+    return f"Not compared: {listed(list(verdict.others))}."
+
+
+def _guess(verdict: Verdict) -> list[str]:
+    if verdict.likely is not None:
+        return [f"It looks like {verdict.likely}: {MEANINGS[verdict.likely]}."]
+    if verdict.candidates:
+        each = "; ".join(f"{code} ({MEANINGS[code]})" for code in verdict.candidates)
+        return [f"Several mistakes explain it, and these numbers do not tell them apart: {each}."]
+    is_shape = verdict.first is not None and verdict.first.shapes is not None
+    return ["No usual mistake alone explains all of it."] if verdict.guessed and not is_shape else []
+
+
+def _difference(first: Compared, verdict: Verdict, right: Right) -> str:
+    if first.shapes is not None:
+        wanted, given = first.shapes
+        return f"The first difference is in {first.step}: its shape is {given}, and {wanted} is right."
+    assert first.cell is not None
+    right_one, theirs = _apart(first.expected, first.got, verdict.digits.get(first.step, FEWEST))
+    place = f"{first.step}, at {_place(first, right)}"
+    return f"The first difference is in {place}: {right_one} is right, {theirs} was given."
+
+
+def _apart(expected: float | None, got: float | None, digits: int) -> tuple[str, str]:
+    """Return both numbers with as many digits as were given, or as tell them apart."""
+    wanted = given = ""
+    for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):
+        wanted = "masked" if expected is None else _fixed(expected, n)
+        given = "no number" if got is None else _fixed(got, n)
+        if wanted != given:
+            break
+    return wanted, given
+
+
+def _fixed(value: float, digits: int) -> str:
+    return number(digits)(value) if abs(value) < LARGE else scientific(digits)(value)
+
+
+def _place(first: Compared, right: Right) -> str:
+    """Return where a cell is, by the words of its row and its column."""
+    assert first.cell is not None
+    *head, i, j = first.cell
+    rows = ("key", right.key_tokens) if first.step in ("k", "v") else ("query", right.query_tokens)
+    place = f"{rows[0]} {quoted(rows[1][i])} (row {i})"
+    if head:
+        place = f"head {short(right.head_names[head[0]])}, {place}"
+    if first.step in SCORES and j < len(right.key_tokens):
+        return f"{place}, key {quoted(right.key_tokens[j])} (column {j})"
+    return f"{place}, column {j}"
+
+
+def record(verdict: Verdict, right: Right, tolerance: float) -> dict[str, object]:
+    """Return the JSON of one verdict."""
+    first, error = verdict.first, verdict.error
+    return {
+        "schema": "attn/1",
+        "kind": "check",
+        "file": verdict.file,
+        "ok": verdict.ok,
+        "step": None if first is None else first.step,
+        "cell": None if first is None or first.cell is None else list(first.cell),
+        "expected": None if first is None else first.expected,
+        "got": None if first is None else first.got,
+        "expected_shape": None if first is None or first.shapes is None else list(first.shapes[0]),
+        "got_shape": None if first is None or first.shapes is None else list(first.shapes[1]),
+        "likely": verdict.likely,
+        "candidates": list(verdict.candidates),
+        "message": " ".join(sentences(verdict, right)),
+        "compared": [
+            {
+                "step": step.step,
+                "status": step.status,
+                "largest": step.largest,
+                "wrong": None if step.shapes else step.wrong,
+                "unfilled": step.unfilled,
+            }
+            for step in verdict.compared
+        ],
+        "not_compared": list(verdict.others),
+        "head": None if error else verdict.head,
+        "tolerance": tolerance,
+        "notes": list(right.notes),
+        "error": None if error is None else as_record(error.code, error.message, error.hint)["error"],
+    }

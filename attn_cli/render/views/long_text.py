@@ -1,0 +1,256 @@
+"""What stands in for a matrix that is too large to draw: a map of its blocks, entropies, and the strongest links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.io.plural import count
+from attn_cli.pipeline.long_text import MAP, by_weights
+from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
+from attn_cli.render.numbers import number, share
+from attn_cli.render.views.wording import is_large, placed, quoted, short
+from attn_cli.settings.output import View
+from attn_cli.trace.long_summary import first_of_each, merged, spread, strongest_links
+from attn_cli.trace.trace import Head, LongView, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+
+NUMERIC = 10  # rows and columns of a map that is written as numbers
+WORDED = 60  # characters of a screen from which there is room for words beside a map, and ...
+EDGES, BARE = 20, 10  # ... what stands beside it then, at most, and without
+TABLED = 40  # characters from which links are a table
+MOST_LINKS, OTHER_LINKS, FIRST_ROWS, FEW_LINKS, EXTREMES = 10, 5, 12, 3, 3
+ALIKE = 1e-5  # means that differ by less than this share of them are alike
+MOST_ASKED = 40
+TWO, ONE = number(2), number(1)
+
+
+def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+    """Yield what a head's weights come to: a map of blocks, how spread out rows are, and the strongest links.
+
+    Of a head beside the shown one, the strongest links alone.
+    """
+    if head.name != trace.shown.name:
+        yield from _strongest(trace, head, view, OTHER_LINKS)
+        return
+    level = 3 if trace.settings.head == "all" else 2
+    n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
+    kept = trace.long_view or by_weights(head.weights, trace.mask, 1).view
+    yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw.")
+    yield from block_map(trace, kept, view)
+    yield Heading("How spread out the rows are", level)
+    yield from _spread(trace, kept)
+    yield Heading("The strongest links", level)
+    yield from _strongest(trace, head, view, MOST_LINKS)
+    yield Heading("The first rows" if trace.settings.top is None else "Every row", level)
+    yield from first_rows(trace, head, view)
+
+
+def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:
+    """Yield the map, with as many blocks as the view has room for, and what a cell of it is.
+
+    A cell is the mean weight of its block's allowed links; of the mask, the share of links that are allowed.
+    """
+    kept = merged(kept, *_size(trace, view))
+    starts, columns = kept.query_edges[:-1], kept.key_edges[:-1]
+    sizes = np.outer(np.diff(kept.query_edges), np.diff(kept.key_edges))
+    values = np.where(kept.counts > 0, kept.counts / sizes, np.nan) if is_mask else kept.means
+    is_roomy = view.width is None or view.width >= WORDED
+    yield Maps(
+        [""],
+        [_word(trace.query_tokens, i) if is_roomy else "" for i in starts],
+        [trace.key_tokens[j] for j in columns],
+        [values],
+        1.0 if is_mask else float(np.nanmax(values, initial=0.0)),
+        starts,
+        columns if len(columns) < len(trace.key_tokens) else None,
+        0.0 if is_mask else _least(values),
+    )
+    of = f"{_times(kept.query_edges, 'query', 'queries')} x {_times(kept.key_edges, 'key', 'keys')}"
+    about = "" if (sizes == sizes[0, 0]).all() else "about "
+    if is_mask:
+        yield Say(f"Each cell is the share of {about}{of} that may be looked at.")
+    else:
+        hidden = " that may be looked at" if (kept.counts < sizes).any() else ""
+        yield Say(f"Each cell is the mean weight of {about}{of}{hidden}.")
+    yield Say("Rows and columns are numbered by their first query and key.", quiet=True)
+
+
+def _size(trace: Trace, view: View) -> tuple[int, int]:
+    """Return how many rows and columns a map may have."""
+    if view.format == "markdown" or (view.format in ("html", "latex") and view.color == "never"):
+        return NUMERIC, NUMERIC  # numbers
+    if view.format in ("html", "latex"):
+        return MAP, MAP  # squares
+    room = MAP if view.width is None else view.width - (EDGES if view.width >= WORDED else BARE)
+    across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
+    # A character is twice as tall as it is wide; and where each row is one query, all are shown.
+    return MAP if len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2), across
+
+
+def _least(means: Array) -> float:
+    """Return what the lightest shade stands for: the least mean, or 0 where all are alike."""
+    known = means[~np.isnan(means)]
+    if not known.size or known.max() - known.min() <= ALIKE * known.max():
+        return 0.0
+    return float(known.min())
+
+
+def _times(edges: Sequence[int], one: str, many: str) -> str:
+    """Return how many queries or keys a block has, on average."""
+    return count(round(edges[-1] / (len(edges) - 1)), one, many)
+
+
+def _named(tokens: Sequence[str], i: int) -> str:
+    """Return a token with its number before it, unless it is a label that is made of the number, as q7."""
+    return f"{i} {tokens[i]}".rstrip() if _word(tokens, i) else tokens[i]
+
+
+def _word(tokens: Sequence[str], i: int) -> str:
+    """Return a token to stand beside its number: nothing, where that says all."""
+    return "" if tokens[i] in (f"q{i}", f"k{i}") else tokens[i]
+
+
+def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
+    """Yield the entropies: the lowest, the median, the highest, and the rows that stand out at both ends."""
+    found = spread(trace, kept)
+    if found is None:
+        yield Say("No row may look at more than one key.")
+        return
+    most = int(kept.allowed[found.ranked].max())
+    own = len(trace.query_tokens) - len(trace.pad_queries)
+    whose = "of a row" if len(found.ranked) == own else "of a row that may look at several keys"
+    yield Say(
+        f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with the median at "
+        f"{TWO(found.median)}; it could be {TWO(math.log2(most))} at most, log2 of {most:,} keys that share alike."
+    )
+    ends = _ends(trace, found.ranked.tolist())
+    rows = [
+        [
+            _named(trace.query_tokens, i),
+            TWO(float(kept.entropy[i])),
+            TWO(math.log2(kept.allowed[i])),
+            _many(2 ** float(kept.entropy[i])),
+        ]
+        for i in ends
+    ]
+    yield Columns(["query", "entropy", "at most", "2^entropy"], rows)
+    yield Say(
+        "First the most focused rows, last the most spread ones"
+        + (", by entropy over its most" if len(set(kept.allowed[found.ranked].tolist())) > 1 else "")
+        + "; 2^entropy is how many keys that share alike are as spread.",
+        quiet=True,
+    )
+
+
+def _ends(trace: Trace, ranked: list[int]) -> list[int]:
+    """Return the most focused rows and the most spread ones, each word once; all where there are few."""
+    if len(ranked) <= 2 * EXTREMES:
+        return ranked
+    focused = first_of_each(trace.query_tokens, ranked, EXTREMES)
+    others = [i for i in reversed(ranked) if i not in focused]
+    return [*focused, *reversed(first_of_each(trace.query_tokens, others, EXTREMES))]
+
+
+def _many(keys: float) -> str:
+    return f"{keys:,.0f}" if keys >= 100 else ONE(keys)
+
+
+def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Block]:
+    """Yield the strongest links of all to differently written words."""
+    found = strongest_links(trace, head, most)
+    k = head.top_keys.shape[1]
+    if not found.links:
+        yield Say(
+            f"None of the {count(k, 'link', 'links')} kept of each row leads to a differently written word."
+        )
+        return
+    those = (
+        "The strongest links"
+        if found.is_sure
+        else f"Of {count(k, 'link', 'links')} kept a row, the strongest"
+    )
+    yield Say(f"{those} to a differently written word, each pair of words once:")
+    ends = [(_named(trace.query_tokens, i), _named(trace.key_tokens, j), share(w)) for i, j, w in found.links]
+    if view.width is None or view.width >= TABLED:
+        yield Links([(query, [(key, weight)]) for query, key, weight in ends])
+        return
+    for query, key, weight in ends:  # a label that is cut would lose its number
+        yield Say(f"{query} -> {key} {weight}")
+
+
+def first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+    """Yield the strongest links of the first rows, and how to get at the others; with --top, those of all rows."""
+    top = trace.settings.top
+    rows = trace.listed if top is not None else trace.listed[:FIRST_ROWS]
+    k = top or FEW_LINKS
+    yield from row_links(trace, head, view, rows, k)
+    if len(rows) < len(trace.listed):
+        kept = "each row's strongest links, -o FILE.npy every weight" if trace.condensed else "every weight"
+        yield Say(
+            f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one, --top {k} lists all; -o FILE.json keeps "
+            f"{kept}."
+        )
+
+
+def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
+    """Yield the k strongest links of some rows; keys of a large text that are written alike have their places."""
+    has_room = view.width is None or view.width >= TABLED  # a label that is cut would lose its number
+    numbered = is_large(trace) and has_room
+    found = {
+        i: [
+            (placed(trace.key_tokens, j) if numbered else trace.key_tokens[j], share(weight))
+            for j, weight in zip(head.top_keys[i, :k].tolist(), head.top_weights[i, :k].tolist(), strict=True)
+            if j >= 0
+        ]
+        for i in rows
+    }
+    yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
+    yield Links(
+        [
+            (
+                _named(trace.query_tokens, i) if is_large(trace) and trace.asked else trace.query_tokens[i],
+                found[i],
+            )
+            for i in rows
+        ]
+    )
+
+
+def asked_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+    """Yield of the rows that were asked for how spread out they are, and their strongest links."""
+    rows = trace.listed[:MOST_ASKED] if trace.settings.top is None else trace.listed
+    if is_large(trace) and head.name == trace.shown.name:
+        kept = trace.long_view or by_weights(head.weights, trace.mask, 1).view
+        for i in rows[:EXTREMES]:
+            yield Say(_of_row(trace, kept, i))
+    yield from row_links(trace, head, view, rows, trace.settings.top or 5)
+    if len(rows) < len(trace.listed):
+        yield Say(
+            f"{len(trace.listed) - len(rows):,} more rows: -q NUMBER shows one, -o FILE.json keeps them."
+        )
+
+
+def _of_row(trace: Trace, kept: LongView, i: int) -> str:
+    """Return a sentence on how far one row spreads its attention."""
+    query, allowed = f"{quoted(trace.query_tokens[i])} ({i})", int(kept.allowed[i])
+    if allowed < 2:
+        return f"{query} may look at {'one key alone' if allowed else 'nothing'}."
+    bits = float(kept.entropy[i])
+    return (
+        f"The row of {query} has an entropy of {TWO(bits)} bits, as {_many(2**bits)} keys have that share alike; "
+        f"of {allowed:,} keys it could be log2 {allowed:,} = {TWO(math.log2(allowed))}."
+    )
+
+
+def strongest_named(trace: Trace, head: Head) -> list[tuple[str, float]]:
+    """Return the strongest links of all to differently written words: `your -> ability`, and the weight."""
+    return [
+        (f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight)
+        for i, j, weight in strongest_links(trace, head, MOST_LINKS).links
+    ]

@@ -1,0 +1,201 @@
+"""The screens: what table, bars and explain show, as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.numbers import share
+from attn_cli.render.views.long_text import asked_rows, long_view, row_links, strongest_named
+from attn_cli.render.views.one_row import one_row
+from attn_cli.render.views.sharpness import remarks
+from attn_cli.render.views.steps import walk
+from attn_cli.render.views.wording import (
+    MOST_CELLS,
+    closing,
+    formula,
+    is_large,
+    short,
+    title,
+)
+from attn_cli.settings.output import View
+from attn_cli.trace.trace import Head, Trace
+
+MOST_ROWS = 40
+FEW_ROWS = 8  # of a long text, as bars
+MOST_FOCUS = 3
+MOST_MAPPED = 60
+MOST_FOUND = 4
+HALF = 0.5
+PAGES = ("latex", "html", "svg")  # with shades, as on a terminal, and as wide as a page
+
+
+def table(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield the weight matrix (of each head shown), or each row's strongest links where it is too large."""
+    yield Heading(title(trace), 1)
+    yield Formula(formula(trace))
+    if trace.asked:
+        yield from _asked_rows(trace)
+    if view.steps and trace.is_scored:
+        yield from walk(trace)
+    if view.steps or trace.asked:
+        yield Heading("The weights")
+    drawn = _drawn_heads(trace)
+    if len(drawn) > 1 and _fits_maps(trace, view):
+        yield from _multiples(trace)
+        yield from closing(trace, with_learned=False)
+        return
+    for head in drawn:
+        if len(trace.head_names) > 1 and len(_drawn_heads(trace)) > 1:
+            yield Heading(f"Head {head.name}", 2)
+        yield from _weights(trace, head, view)
+    if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
+        told = list(zip(trace.listed, trace.diagnoses(heated=False), strict=True))
+        for remark in remarks(trace, told, least=max(2, len(told) // 2)):
+            yield Say(remark)
+    yield from closing(trace, with_learned=len(drawn) == 1)
+
+
+def _multiples(trace: Trace) -> Iterator[Block]:
+    """Yield every head as a small map, and beside its name the links that it finds."""
+    listed = list(trace.listed)
+    maps = []
+    for head in trace.heads:
+        values = head.weights[listed]
+        maps.append(values if trace.mask is None else np.where(trace.mask[listed], values, np.nan))
+    yield Maps(
+        [head.name for head in trace.heads],
+        [trace.query_tokens[i] for i in listed],
+        trace.key_tokens,
+        maps,
+        _largest(trace, trace.listed),
+        listed,
+    )
+    yield Heading("What each head finds")
+    yield Say("Each head's strongest links to other words, of half a word's attention or more:")
+    found = [(head.name, _found(trace, head)) for head in trace.heads]
+    yield Links(found, none="none")
+    if trace.learned and trace.learned.about and any(links for _, links in found):
+        yield Say("Some may be wrong: attn explain --head NAME says how often a head is right.")
+    yield Say("--head NAME shows one head with its numbers; --precision 3 all of them.", quiet=True)
+
+
+def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
+    """Return a head's strongest links to other words, strongest first: `jumped -> fox`, and the weight."""
+    found = []
+    for i in trace.listed:
+        j, weight = int(head.top_keys[i, 0]), float(head.top_weights[i, 0])
+        if i in trace.pad_queries:
+            continue
+        if j >= 0 and weight >= HALF and not (trace.is_self and i == j):
+            found.append((weight, f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}"))
+    found.sort(key=lambda link: -link[0])
+    return [(name, share(weight)) for weight, name in found[:MOST_FOUND]]
+
+
+def _fits_maps(trace: Trace, view: View) -> bool:
+    """Tell whether small maps of all heads say enough: a format without shades, or --precision, wants numbers."""
+    is_drawn = view.format in (None, "table", *PAGES) and view.precision is None
+    return (
+        is_drawn and trace.whole and len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
+    )
+
+
+def _asked_rows(trace: Trace) -> Iterator[Block]:
+    if not trace.is_scored:
+        yield Say(
+            "These weights came ready: without queries, keys and scores there is no arithmetic to show."
+        )
+        return
+    for i in trace.focus[:MOST_FOCUS]:
+        yield from one_row(trace, i, every_product=not is_large(trace))
+    if len(trace.focus) > MOST_FOCUS:
+        yield Say(
+            f"{len(trace.focus) - MOST_FOCUS} more rows match: their weights follow, without arithmetic."
+        )
+
+
+def _drawn_heads(trace: Trace) -> tuple[Head, ...]:
+    return (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
+
+
+def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+    listed = list(trace.listed)
+    cells = len(listed) * len(trace.key_tokens)
+    is_bounded = view.width is not None or view.format in PAGES
+    many = cells > MOST_CELLS or (trace.asked and is_large(trace))
+    crowded = is_bounded and many and view.precision is None
+    if not trace.whole or crowded:
+        yield from _too_large(trace, head, view)
+        return
+    held = [trace.held(i) for i in listed]
+    values = head.weights[held]
+    if trace.mask is not None:
+        values = np.where(trace.mask[held], values, np.nan)
+    yield Matrix(
+        [trace.query_tokens[i] for i in listed],
+        trace.key_tokens,
+        values,
+        corner="query\\key",
+        sums=[f"{total:.3f}" for total in head.sums[held]],
+        is_weights=True,
+        shaded=True,
+        row_numbers=listed,
+    )
+
+
+def _too_large(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+    """Yield what is shown instead of a matrix that is too large to draw, or that --top leaves no room for."""
+    if trace.asked:
+        yield from asked_rows(trace, head, view)
+    elif trace.whole or trace.condensed:
+        yield from long_view(trace, head, view)
+    else:
+        yield from row_links(trace, head, view, trace.listed, trace.settings.top or 1)
+
+
+def bars(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield, for each query, a bar and a number for every word it may attend to."""
+    rows = trace.listed if trace.asked or len(trace.listed) <= MOST_ROWS else trace.listed[:MOST_ROWS]
+    strongest: list[list[tuple[str, float]]] = [[] for _ in _drawn_heads(trace)]
+    if trace.condensed and not trace.asked:
+        rows = rows[:FEW_ROWS]
+        strongest = [strongest_named(trace, head) for head in _drawn_heads(trace)]
+    largest = max([_largest(trace, rows), *(weight for items in strongest for _, weight in items)])
+    for head, items in zip(_drawn_heads(trace), strongest, strict=True):
+        if len(strongest) > 1:
+            yield Heading(f"Head {head.name}", 2)
+        if items:
+            yield Bars("The strongest links to another word:", items, largest)
+            yield Say("")
+        for i in rows:
+            if i != rows[0]:
+                yield Say("")
+            yield _row_bars(trace, head, i, largest)
+    if len(rows) < len(trace.listed):
+        yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
+    yield Say(f"The longest bar is {share(largest)}.", quiet=True)
+    yield from closing(trace)
+
+
+def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
+    name = f"{short(trace.query_tokens[i])} attending to:"
+    if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
+        k = trace.settings.top or 5
+        links = zip(head.top_keys[i, :k], head.top_weights[i, :k], strict=True)
+        name = f"{short(trace.query_tokens[i])} attending to, the {k} strongest of {len(trace.key_tokens):,}:"
+        return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], largest)
+    at = trace.held(i)
+    allowed = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[at]
+    items = [
+        (token, float(weight) if may else None)
+        for token, weight, may in zip(trace.key_tokens, head.weights[at], allowed, strict=True)
+    ]
+    return Bars(name, items, largest)
+
+
+def _largest(trace: Trace, rows: Sequence[int]) -> float:
+    """Return the largest weight in the rows of the drawn heads: full length, or the darkest shade."""
+    return max(float(head.top_weights[list(rows)].max()) for head in _drawn_heads(trace))

@@ -1,0 +1,214 @@
+"""A lookup as a screen in three acts: the key as written, the nearest key, a share of every value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from attn_cli.io.plural import count
+from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
+from attn_cli.render.numbers import plain, share
+from attn_cli.render.screen.text import listed
+from attn_cli.render.views.one_row import one_row, row_table
+from attn_cli.render.views.wording import closing, formula, quoted
+from attn_cli.settings.output import View
+from attn_cli.teach.dictionary_example import Told
+from attn_cli.teach.examples import Acts
+from attn_cli.teach.soft_dictionary import Lookup
+
+MOST_KEYS = 12
+MOST_TERMS = 8
+LONGEST_VALUE = 200
+MILLION = 1e6
+LARGEST = 1e15  # beyond it, numbers are written with eight digits
+EXACT, NEAR, SOFT = (
+    "1. A dictionary: the key as written",
+    "2. A forgiving dictionary: the nearest key",
+    "3. Attention: a share of every value",
+)
+
+
+def lookup(found: Lookup, view: View) -> Iterator[Block]:
+    """Yield the three acts of one query, and the way from soft to hard."""
+    keys = count(len(found.values), "key", "keys")
+    yield Heading(f"{quoted(found.query)} in a dictionary of {keys}", 1)
+    yield Heading(EXACT)
+    yield Say(_exact(found))
+    yield Heading(NEAR)
+    yield from _near(found)
+    yield Heading(SOFT)
+    yield from _soft(found, view)
+    yield Say("A dictionary takes all of one value; attention takes a share of each.")
+    yield from _ladder(found)
+    if view.steps:
+        yield from one_row(found.trace, 0, every_product=True)
+    yield from closing(found.trace)
+
+
+def story(told: Told, acts: Acts, view: View) -> Iterator[Block]:
+    """Yield the worked example: each act with a query of its own, and what its text expects."""
+    yield Heading("Attention as a dictionary", 1)
+    pairs = [f"{quoted(key)}: {value(one)}" for key, one in acts.pairs.items()]
+    yield Say(f"d = {{{', '.join(pairs)}}}")
+    yield Heading(EXACT)
+    yield Say(_exact(told.exact))
+    yield Heading(NEAR)
+    yield Say(_exact(told.near))
+    yield from _near(told.near)
+    yield Heading(SOFT)
+    yield Say("These keys come without values: each stands for itself.")
+    yield from _soft(told.soft, view)
+    yield Say(told.claim)
+    yield from _ladder(told.soft)
+    if view.steps:
+        yield from one_row(told.soft.trace, 0, every_product=True)
+    yield from closing(told.soft.trace)
+
+
+def value(text: str) -> str:
+    """Return a value in quotation marks; of a very long one, its beginning."""
+    return f'"{text}"' if len(text) <= LONGEST_VALUE else f'"{text[:LONGEST_VALUE]}..."'
+
+
+def _exact(found: Lookup) -> str:
+    query = quoted(found.query)
+    if found.exact is not None:
+        return f"d[{query}] is {value(found.exact)}: a key is written exactly so."
+    alike = [key for key in found.trace.key_tokens if key.casefold() == found.query.casefold()]
+    more = f" {quoted(alike[0])} differs in its capitals." if alike else ""
+    return f"d[{query}] finds nothing: no key is written exactly so.{more}"
+
+
+def _near(found: Lookup) -> Iterator[Block]:
+    query = quoted(found.query)
+    if found.nearest is None:
+        side = query if not np.any(found.trace.x_query) else "any key"
+        yield Say(f"There is no vector for {side}, so no key is near.")
+        return
+    keys = found.trace.key_tokens
+    most = found.trace.settings.top or MOST_KEYS
+    cosines = [(keys[j], "no vector" if c is None else f"{c:.3f}") for j, c in found.nearness]
+    yield Say(f"The cosines of {query} with the keys, nearest first:")
+    yield Links([(found.query, cosines[:most])])
+    if len(cosines) > most:
+        yield Say(f"{len(cosines) - most:,} more keys are farther away.")
+    key = keys[found.nearest]
+    yield Say(f"{query} -> {quoted(key)} -> {value(found.values[found.nearest])}: the nearest key answers.")
+
+
+def _soft(found: Lookup, view: View) -> Iterator[Block]:
+    trace = found.trace
+    yield Formula(formula(trace))
+    if len(trace.head_names) > 1 and trace.settings.head == "all":
+        yield Say(f"This is head {trace.shown.name}; --head shows another.")
+    row, keys = trace.row(0), _keys(found)
+    if row is not None and row.total == 0:
+        yield Say(f"{quoted(found.query)} may look at no key, so it gets no value.")
+        return
+    if view.format == "bars" or row is None:
+        items = [(trace.key_tokens[j], None if _is_masked(found, j) else found.weights[j]) for j in keys]
+        yield Bars("", items, max(found.weights))
+    else:
+        yield row_table(trace, row, keys)
+    if found.answer is not None:
+        yield Say("The answer is every value times its weight:")
+        yield Formula(_sum(found))
+        return
+    for one in found.shares:
+        if len(one.keys) > 1:
+            yield Say(f"Equal values add up: {value(one.value)} is the value of {_named(one.keys)}.")
+    hidden = {trace.key_tokens[j] for j in range(len(found.values)) if _is_masked(found, j)}
+    shares = [one for one in found.shares if not hidden.issuperset(one.keys)]
+    parts = [f"{share(one.weight)} of {value(one.value)}" for one in shares[:MOST_TERMS]]
+    more = len(shares) - MOST_TERMS
+    rest = f" and {count(more, 'value', 'values')} more" if more > 0 else ""
+    yield Say(f"The answer is {', '.join(parts)}{rest}; the strongest is {value(found.shares[0].value)}.")
+
+
+def _named(keys: tuple[str, ...]) -> str:
+    return listed([quoted(key) for key in keys])
+
+
+def _keys(found: Lookup) -> list[int]:
+    """Return the keys to list: all, or the strongest in the order of the dictionary."""
+    most = found.trace.settings.top or MOST_KEYS
+    order = sorted(range(len(found.values)), key=lambda j: -found.weights[j])
+    return sorted(order[:most])
+
+
+def _is_masked(found: Lookup, j: int) -> bool:
+    return found.trace.mask is not None and not found.trace.mask[0, j]
+
+
+def _sum(found: Lookup) -> str:
+    """Write the weighted value as a sum: all terms up to eight, else the strongest and the rest."""
+    assert found.numbers is not None and found.answer is not None
+    weights, numbers = found.weights, found.numbers
+    digits, decimals = _digits(found)
+    order = [j for j in range(len(weights)) if not _is_masked(found, j)]
+    kept = sorted(sorted(order, key=lambda j: -weights[j])[:MOST_TERMS])
+    terms = [f"{_weight(weights[j], digits)}×{_factor(numbers[j])}" for j in kept]
+    if len(order) > len(kept):
+        rest = sum(weights[j] * numbers[j] for j in order if j not in set(kept))
+        terms.append(f"({len(order) - len(kept):,} more: {_rounded(rest, decimals)})")
+    return f"{' + '.join(terms)} = {_rounded(found.answer, decimals)}"
+
+
+def _digits(found: Lookup) -> tuple[int, int]:
+    """Return the digits of weights, and those of the answer that hold when it is worked out from such weights."""
+    most = min(LARGEST, sum(map(abs, found.numbers or ())))
+    size = math.ceil(math.log10(most)) if most else 0
+    digits = min(8, max(4, size + 2))
+    return digits, min(8, max(0, digits - size))
+
+
+def _weight(weight: float, digits: int) -> str:
+    return f"{weight:.{digits}f}" if weight == 0 or weight >= 10.0**-digits else f"{weight:.1e}"
+
+
+def _rounded(number: float, decimals: int) -> str:
+    """Return a weighted value with these decimals; a huge one with eight digits."""
+    if abs(number) >= LARGEST:
+        return f"{number:.8g}"
+    return plain(number, decimals) if abs(number) < MILLION else f"{number:.{decimals}f}"
+
+
+def _factor(number: float) -> str:
+    shown = f"{number:.15g}"
+    return shown if number >= 0 else f"({shown})"
+
+
+def _ladder(found: Lookup) -> Iterator[Block]:
+    """Yield the weights at falling temperatures: a column each, down to the hard choice."""
+    trace, keys = found.trace, _keys(found)
+    if len(found.values) < 2 or found.nearest is None or not any(found.weights):
+        return
+    yield Heading("From soft to hard: the temperature")
+    cells = np.array([[rung.weights[j] for rung in found.ladder] for j in keys])
+    cells[[_is_masked(found, j) for j in keys]] = np.nan
+    yield Matrix(
+        [trace.key_tokens[j] for j in keys],
+        [_temperature(rung.temperature, trace.temperature) for rung in found.ladder],
+        cells,
+        corner="key\\T",
+        is_weights=True,
+        shaded=True,
+        more=f"{left:,} more keys" if (left := len(found.values) - len(keys)) else "",
+    )
+    if found.answer is not None:
+        decimals = _digits(found)[1]
+        answers = [
+            f"{_rounded(rung.answer, decimals)} at {plain(rung.temperature)}"
+            for rung in found.ladder
+            if rung.answer is not None
+        ]
+        yield Say(f"The answers: {', '.join(answers)}.")
+    winners = tuple(trace.key_tokens[j] for j in np.flatnonzero(found.ladder[-1].weights))
+    all_goes = f"all {'is shared by' if len(winners) > 1 else 'goes to'} {_named(winners)}"
+    yield Say(f"* is the temperature in force. The lower, the harder: at 0, the limit, {all_goes}.")
+
+
+def _temperature(T: float, now: float) -> str:
+    return plain(T) + ("*" if now == T else "")
