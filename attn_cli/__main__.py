@@ -20,7 +20,7 @@ def run() -> None:
 
     gc.disable()  # imports make no garbage worth a search; main() turns it on again
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread only spins on small matrices
-    from attn_cli.cli import main
+    from attn_cli.cli.app import main
 
     code = main(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):

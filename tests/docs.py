@@ -22,7 +22,8 @@ from urllib.parse import unquote
 
 import typer.main
 
-from attn_cli import cli, errors
+from attn_cli import errors
+from attn_cli.cli import app as cli
 from tests.shell import attn, surroundings
 
 ROOT = Path(__file__).parent.parent

@@ -69,7 +69,7 @@ def attn(
 
 def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
     """Run `attn ARGS` in this process, with nothing to read: for many small cases that need no system."""
-    from attn_cli.cli import main
+    from attn_cli.cli.app import main
 
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(3)]
     with (

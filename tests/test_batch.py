@@ -19,7 +19,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli import Settings
-from attn_cli.commands import batch
+from attn_cli.cli.commands import batch
 from attn_cli.pipeline.embed import opened
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.output import View
@@ -436,7 +436,7 @@ def test_the_model_and_the_vectors_are_opened_once(at):
         "sys.addaudithook(lambda event, args: event == 'open' and str(args[0]).endswith('.safetensors')"
         " and seen.append(args[0]))\n"
         "sys.argv = ['attn', 'batch', 'lines.txt', '-o', 'x.jsonl']\n"
-        "from attn_cli.cli import main\n"
+        "from attn_cli.cli.app import main\n"
         "assert main(sys.argv[1:]) == 0\n"
         "print(len(seen))\n"
     )

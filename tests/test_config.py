@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from attn_cli import cli
-from attn_cli.options import HERE, OPTIONS
+from attn_cli.cli import app as cli
+from attn_cli.cli.options import HERE, OPTIONS
 from attn_cli.settings import config_file as config
 from tests.docs import ROOT
 from tests.shell import Ran, attn, here, terminal

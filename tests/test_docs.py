@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli import cli, errors
+from attn_cli import errors
+from attn_cli.cli import app as cli
 from tests import docs
 
 PAGES = {str(page.relative_to(docs.ROOT)): page for page in [docs.REFERENCE, *docs.pages()]}

@@ -134,7 +134,7 @@ def loaded(*args):
 )
 def test_a_command_loads_nothing_heavy(args):
     found = loaded(*args)
-    assert {"numpy", "attn_cli.cli"} <= found
+    assert {"numpy", "attn_cli.cli.app"} <= found
     assert not found & HEAVY
 
 

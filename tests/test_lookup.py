@@ -467,5 +467,5 @@ def test_of_many_keys_the_strongest_are_listed_and_the_others_are_counted():
 
 
 def test_the_help_needs_no_numpy():
-    code = "import sys; from attn_cli.cli import main; main(['lookup', '--help']); sys.exit('numpy' in sys.modules)"
+    code = "import sys; from attn_cli.cli.app import main; main(['lookup', '--help']); sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -6,13 +6,13 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from attn_cli.commands.learn import train as train_model
-from attn_cli.commands.vector_files import train
+from attn_cli.cli.commands.learn import train as train_model
+from attn_cli.cli.commands.vector_files import train
+from attn_cli.cli.options import HEADS, OPTIONS
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.settings import TrainSettings as ModelSettings
 from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
-from attn_cli.options import HEADS, OPTIONS
 from attn_cli.render import FORMATS
 from attn_cli.render.palette import NAMES
 from attn_cli.settings.validate import CHOICES

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from attn_cli import Settings, errors, trace_self
-from attn_cli.cli import main
+from attn_cli.cli.app import main
 from attn_cli.errors import InputError
 from attn_cli.io.files import data_path
 from attn_cli.render.data.json import dumps

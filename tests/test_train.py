@@ -237,7 +237,7 @@ def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):
 
 def test_training_without_gensim_is_69_with_the_line_that_installs_it(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
-    script = "import sys; sys.modules['gensim'] = None; from attn_cli.cli import main; sys.exit(main(sys.argv[1:]))"
+    script = "import sys; sys.modules['gensim'] = None; from attn_cli.cli.app import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", script, "vectors", "train", "text.txt", "-o", "out.safetensors"],
         cwd=tmp_path,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import deliver, settled, terminal_for
+from attn_cli.cli.deliver import deliver, settled, terminal_for
+from attn_cli.cli.options import takes
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
-from attn_cli.options import takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

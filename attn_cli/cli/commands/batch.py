@@ -12,13 +12,14 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from attn_cli.commands.common import ready, settled, terminal_for
+from attn_cli.cli.deliver import settled, terminal_for
+from attn_cli.cli.options import takes
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import FileError, InputError, NoText, UsageError, as_record
 from attn_cli.io.console import put_plain
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.io.progress_bar import Progress
-from attn_cli.options import takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

@@ -58,6 +58,22 @@ Embedding = Annotated[
     ),
 ]
 
+# Options of the commands that answer with a small record.
+Vectors = Annotated[
+    str | None,
+    typer.Option(
+        "--embedding",
+        "-e",
+        metavar="NAME|FILE",
+        help="word2vec (bundled), a file, or an imported name.  [default: word2vec]",
+        envvar="ATTN_EMBEDDING",
+    ),
+]
+RecordFormat = Annotated[
+    Literal["table", "json", "jsonl"] | None,
+    typer.Option("--format", "-f", help="Output format.  [default: table]", envvar="ATTN_FORMAT"),
+]
+
 # For completion; a model's file says what its heads are.
 HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import deliver, ready, settled, show, terminal_for
+from attn_cli.cli.deliver import deliver, settled, show, terminal_for
+from attn_cli.cli.options import offers, stated_first, takes
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.options import offers, stated_first, takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.teach.examples import EXAMPLES, load
@@ -53,7 +54,7 @@ def example(
         )
     chosen = load(name)
     if chosen.acts is not None:
-        from attn_cli.commands.lookup import show_told  # the others are no lookups
+        from attn_cli.cli.commands.lookup import show_told  # the others are no lookups
 
         ready(settings.embedding, "random, ")
         show_told(chosen.acts, settings, view)

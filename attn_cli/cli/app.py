@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 VERSION = "0.1.0"
 
-# name: (module under attn_cli.commands, attribute: a function, or a Typer app for a noun with verbs)
+# name: (module under attn_cli.cli.commands, attribute: a function, or a Typer app for a noun with verbs)
 COMMANDS = {
     "explain": ("attend", "explain"),
     "self": ("attend", "self_"),
@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BaseException as error:  # the one place where every error becomes a line and an exit code
-        from attn_cli.failures import report
+        from attn_cli.cli.report_error import report
 
         return report(error, args)
 
@@ -87,10 +87,10 @@ def _commands() -> Any:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in COMMANDS:
                 return None if ctx.resilient_parsing else _unknown(cmd_name)
-            from attn_cli.options import Command
+            from attn_cli.cli.options import Command
 
             module, attribute = COMMANDS[cmd_name]
-            found = getattr(import_module(f"attn_cli.commands.{module}"), attribute)
+            found = getattr(import_module(f"attn_cli.cli.commands.{module}"), attribute)
             if not isinstance(found, typer.Typer):
                 alone = typer.Typer(rich_markup_mode=None, add_completion=False)
                 alone.command(cmd_name, cls=Command)(found)

@@ -10,10 +10,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from attn_cli.commands.common import RecordFormat, deliver, deliver_json, settled, terminal_for, viewed
+from attn_cli.cli.deliver import deliver, deliver_json, settled, terminal_for, viewed
+from attn_cli.cli.options import HERE, Command, Output, RecordFormat, blamed, takes, user_config
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.options import HERE, Command, Output, blamed, takes, user_config
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check

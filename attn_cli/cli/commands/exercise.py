@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.commands.common import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
+from attn_cli.cli.deliver import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
+from attn_cli.cli.options import offers
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.io.escape import visible
-from attn_cli.options import offers
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:

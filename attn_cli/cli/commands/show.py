@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import piped_in, settled, show
+from attn_cli.cli.deliver import settled, show
+from attn_cli.cli.options import takes
+from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import InputError, NoFile, UsageError
 from attn_cli.io.escape import as_utf8, visible
-from attn_cli.options import takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.commands.common import (
-    deliver,
-    deliver_json,
-    one_text,
-    read_text,
-    ready,
-    settled,
-    show,
-    terminal_for,
-)
+from attn_cli.cli.deliver import deliver, deliver_json, settled, show, terminal_for
+from attn_cli.cli.options import Texts, takes
+from attn_cli.cli.read_text import one_text, read_text
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import NoText, UsageError
 from attn_cli.io.progress_bar import Progress
-from attn_cli.options import Texts, takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import chosen_steps

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import ready
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress

@@ -121,7 +121,7 @@ def _wants_json(args: list[str]) -> bool:
 
 def _standing_format(command: str) -> str:
     """Return the format that a file of settings asks for; nothing where the file is the mistake."""
-    from attn_cli.options import config_files
+    from attn_cli.cli.options import config_files
 
     if not (paths := config_files()):
         return ""

@@ -12,4 +12,4 @@ def schema() -> None:
 
     Example: attn schema > attn.schema.json
     """
-    put_plain((Path(__file__).parent.parent / "schema.json").read_text(encoding="utf-8"))
+    put_plain((Path(__file__).parents[2] / "schema.json").read_text(encoding="utf-8"))

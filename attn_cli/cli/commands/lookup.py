@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import deliver, read_text, ready, settled, show, terminal_for
+from attn_cli.cli.deliver import deliver, settled, show, terminal_for
+from attn_cli.cli.options import offers, takes
+from attn_cli.cli.read_text import read_text
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import NoText
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.io.progress_bar import Progress
-from attn_cli.options import offers, takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

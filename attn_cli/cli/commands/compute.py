@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import piped_in, settled, show
+from attn_cli.cli.deliver import settled, show
+from attn_cli.cli.options import stated_first, takes
+from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
-from attn_cli.options import stated_first, takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

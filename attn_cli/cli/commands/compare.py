@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attn_cli.commands.common import deliver, deliver_json, one_text, read_text, ready, settled, terminal_for
+from attn_cli.cli.deliver import deliver, deliver_json, settled, terminal_for
+from attn_cli.cli.options import takes
+from attn_cli.cli.read_text import one_text, read_text
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import NoText, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
-from attn_cli.options import takes
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

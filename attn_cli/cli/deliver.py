@@ -1,19 +1,16 @@
-"""What commands share: reading the text, choosing the format, writing the result."""
+"""Write a command's result: choose the format, render, send it to a file or to standard output."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
-
-from attn_cli.errors import InputError, NoText, UsageError
+from attn_cli.errors import UsageError
 from attn_cli.io.console import put_plain
-from attn_cli.io.escape import as_utf8, visible
+from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
 from attn_cli.settings.output import View
 
@@ -23,91 +20,11 @@ if TYPE_CHECKING:
     from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
-# Options of the commands that answer with a small record.
-Vectors = Annotated[
-    str | None,
-    typer.Option(
-        "--embedding",
-        "-e",
-        metavar="NAME|FILE",
-        help="word2vec (bundled), a file, or an imported name.  [default: word2vec]",
-        envvar="ATTN_EMBEDDING",
-    ),
-]
-RecordFormat = Annotated[
-    Literal["table", "json", "jsonl"] | None,
-    typer.Option("--format", "-f", help="Output format.  [default: table]", envvar="ATTN_FORMAT"),
-]
+
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
 FINEST = 17  # a double has no more digits
-
-
-def ready(embedding: str | None, others: str = "") -> None:
-    """Make the index of a large file of vectors at its first use, and say so on standard error.
-
-    `others` are further names that the command takes, as for open_table.
-    """
-    if embedding in (None, "word2vec", "random"):
-        return  # the usual case pays for nothing
-    from attn_cli.io.files import looks_like_file
-
-    if looks_like_file(str(embedding)) and _is_small(str(embedding)):
-        return
-    from attn_cli.io.console import say
-    from attn_cli.vectors.import_file import keep_index
-    from attn_cli.vectors.lookup import open_table
-
-    with Progress("Indexing") as progress:
-        told = keep_index(open_table(str(embedding), others), progress)
-    if told:
-        say(f"attn: {told}")
-
-
-def _is_small(path: str) -> bool:
-    from attn_cli.io.compressed import packing
-    from attn_cli.io.files import first_bytes
-    from attn_cli.vectors.formats.on_disk import INDEXED_FROM
-
-    if not os.path.isfile(path) or os.path.getsize(path) >= INDEXED_FROM:
-        return False
-    return not packing(first_bytes(path))
-
-
-def one_text(texts: Sequence[str] | None, command: str) -> str:
-    """Return the one text given, or standard input."""
-    texts = texts or []
-    if len(texts) > 1:
-        raise UsageError(
-            f"{len(texts)} texts were given where one is wanted: put quotes round it.",
-            f'Try: attn {command} "{visible(" ".join(texts))[:120]}"',
-        )
-    return read_text(texts[0] if texts else None, command)
-
-
-def read_text(text: str | None, command: str) -> str:
-    """Return `text`, or all of standard input where it is `-` or left out."""
-    if text is not None and text != "-":
-        return as_utf8(text)
-    if sys.stdin is None or (text is None and sys.stdin.isatty()):
-        raise NoText(command)
-    try:
-        data = piped_in()
-    except OSError as error:
-        raise InputError(f"Cannot read standard input: {error.strerror}.") from None
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError("Standard input looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
-    return data.decode("utf-8-sig", "replace")
-
-
-_piped: tuple[object, bytes] | None = None
-
-
-def piped_in(most: int = -1) -> bytes:
-    """Return all of standard input (or `most` bytes of it), also when a command runs again and asks anew."""
-    global _piped
-    if _piped is None or _piped[0] is not sys.stdin:
-        _piped = (sys.stdin, sys.stdin.buffer.read(most))
-    return _piped[1]
 
 
 def settled(view: View, settings: Settings | None = None) -> View:
@@ -168,7 +85,7 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
 
     terminal = terminal_for(view)
     if pause:
-        from attn_cli.commands.pace import paced
+        from attn_cli.cli.commands.pace import paced
         from attn_cli.render import trace_blocks
 
         if view.format != "table" or view.output not in (None, "-"):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
-from attn_cli.commands.common import deliver, settled, terminal_for
+from attn_cli.cli.deliver import deliver, settled, terminal_for
+from attn_cli.cli.options import offers, takes
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
 from attn_cli.io.progress_bar import Progress
-from attn_cli.options import offers, takes
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:

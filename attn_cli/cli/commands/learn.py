@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands.common import RecordFormat, Vectors, deliver, deliver_json, ready, terminal_for, viewed
+from attn_cli.cli.deliver import deliver, deliver_json, terminal_for, viewed
+from attn_cli.cli.options import Command, Output, RecordFormat, Vectors
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.options import Command, Output
 
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score

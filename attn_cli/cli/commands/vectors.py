@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.commands import vector_files
-from attn_cli.commands.common import (
-    FINEST,
-    RecordFormat,
-    Vectors,
-    deliver,
-    deliver_json,
-    ready,
-    terminal_for,
-    viewed,
-)
+from attn_cli.cli.commands import vector_files
+from attn_cli.cli.deliver import FINEST, deliver, deliver_json, terminal_for, viewed
+from attn_cli.cli.options import Command, Output, RecordFormat, Vectors
+from attn_cli.cli.ready_vectors import ready
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
-from attn_cli.options import Command, Output
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
