@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attention import BLOCK_CELLS, Steps, _allowed, attention_steps
+from attn_cli.core.attention import BLOCK_CELLS, Steps, attention_steps, joined_mask
 from attn_cli.core.masks import Mask, named
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.errors import InputError, NotFinite
@@ -163,7 +163,7 @@ def _weighed(head: _Head, tiles: Tiles, threads: int | None) -> Iterator[tuple[A
         (weights,), (output,) = fast.attended([tiles], [head.V], threads, rows=rows)
         allowed = None if head.mask is None else head.mask.rows(rows)
         bias = None if head.bias is None else head.bias[rows.start : rows.stop]
-        yield weights, output, _allowed(allowed, bias)
+        yield weights, output, joined_mask(allowed, bias)
 
 
 def _blocks(head: _Head, scale: float, size: int | None = None) -> Iterator[tuple[Steps, Bools | None]]:
@@ -178,7 +178,7 @@ def _blocks(head: _Head, scale: float, size: int | None = None) -> Iterator[tupl
             steps = attention_steps(head.Q[rows], head.K, head.V, allowed, bias, scale)
         except NotFinite as error:
             raise error.among(range(rows.start, rows.stop)) from None
-        yield steps, _allowed(allowed, bias)
+        yield steps, joined_mask(allowed, bias)
 
 
 def _check_threads(threads: int | None) -> None:

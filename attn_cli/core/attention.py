@@ -99,7 +99,7 @@ def attention_steps(
         scores = compare(Q, K, score)
         scaled_scores = scores * scores.dtype.type(scale)
         masked_scores = scaled_scores if bias is None else scaled_scores + bias
-        allowed = _allowed(mask, bias)
+        allowed = joined_mask(mask, bias)
         _check_scores(masked_scores, allowed)
         if allowed is not None:
             masked_scores = np.where(allowed, masked_scores, -np.inf).astype(scores.dtype, copy=False)
@@ -108,7 +108,7 @@ def attention_steps(
     return Steps(scores, scaled_scores, masked_scores, weights, output)
 
 
-def _allowed(mask: Bools | None, bias: Array | None) -> Bools | None:
+def joined_mask(mask: Bools | None, bias: Array | None) -> Bools | None:
     """Join a boolean mask and a bias that masks by -inf, as float masks do."""
     shut = None if bias is None else np.isneginf(bias)
     if shut is None or not shut.any():

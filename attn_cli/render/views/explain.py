@@ -9,7 +9,7 @@ import numpy as np
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Say
 from attn_cli.render.views.long_text import long_view
 from attn_cli.render.views.one_row import one_row
-from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, _drawn_heads, _largest
+from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, drawn_heads, largest_weight
 from attn_cli.render.views.sharpness import sharpness
 from attn_cli.render.views.steps import walk
 from attn_cli.render.views.wording import closing, formula, is_large, learned, quoted, short, title
@@ -76,7 +76,7 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
         yield from closing(trace, with_learned=False)
         return
     yield from sharpness(trace)
-    for head in _drawn_heads(trace):
+    for head in drawn_heads(trace):
         yield Heading(f"Who attends to whom{_of_head(trace, head)}")
         yield from (
             long_view(trace, head, view) if trace.condensed and not trace.asked else _who(trace, head)
@@ -149,10 +149,10 @@ def _who(trace: Trace, head: Head) -> Iterator[Block]:
         name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
         name = "all alike" if _is_flat(trace, head, i) else name
         items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.top_weights[i, 0])))
-    yield Bars("", items, _largest(trace, rows))
+    yield Bars("", items, largest_weight(trace, rows))
     others = _strongest_others(trace, head, rows)
     if others:
         yield Say("Each word's strongest link to a different word:")
-        yield Bars("", others, _largest(trace, rows))
+        yield Bars("", others, largest_weight(trace, rows))
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.", quiet=True)

@@ -42,13 +42,13 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         yield from walk(trace)
     if view.steps or trace.asked:
         yield Heading("The weights")
-    drawn = _drawn_heads(trace)
+    drawn = drawn_heads(trace)
     if len(drawn) > 1 and _fits_maps(trace, view):
         yield from _multiples(trace)
         yield from closing(trace, with_learned=False)
         return
     for head in drawn:
-        if len(trace.head_names) > 1 and len(_drawn_heads(trace)) > 1:
+        if len(trace.head_names) > 1 and len(drawn_heads(trace)) > 1:
             yield Heading(f"Head {head.name}", 2)
         yield from _weights(trace, head, view)
     if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
@@ -70,7 +70,7 @@ def _multiples(trace: Trace) -> Iterator[Block]:
         [trace.query_tokens[i] for i in listed],
         trace.key_tokens,
         maps,
-        _largest(trace, trace.listed),
+        largest_weight(trace, trace.listed),
         listed,
     )
     yield Heading("What each head finds")
@@ -117,7 +117,7 @@ def _asked_rows(trace: Trace) -> Iterator[Block]:
         )
 
 
-def _drawn_heads(trace: Trace) -> tuple[Head, ...]:
+def drawn_heads(trace: Trace) -> tuple[Head, ...]:
     return (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
 
 
@@ -159,12 +159,12 @@ def _too_large(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 def bars(trace: Trace, view: View) -> Iterator[Block]:
     """Yield, for each query, a bar and a number for every word it may attend to."""
     rows = trace.listed if trace.asked or len(trace.listed) <= MOST_ROWS else trace.listed[:MOST_ROWS]
-    strongest: list[list[tuple[str, float]]] = [[] for _ in _drawn_heads(trace)]
+    strongest: list[list[tuple[str, float]]] = [[] for _ in drawn_heads(trace)]
     if trace.condensed and not trace.asked:
         rows = rows[:FEW_ROWS]
-        strongest = [strongest_named(trace, head) for head in _drawn_heads(trace)]
-    largest = max([_largest(trace, rows), *(weight for items in strongest for _, weight in items)])
-    for head, items in zip(_drawn_heads(trace), strongest, strict=True):
+        strongest = [strongest_named(trace, head) for head in drawn_heads(trace)]
+    largest = max([largest_weight(trace, rows), *(weight for items in strongest for _, weight in items)])
+    for head, items in zip(drawn_heads(trace), strongest, strict=True):
         if len(strongest) > 1:
             yield Heading(f"Head {head.name}", 2)
         if items:
@@ -196,6 +196,6 @@ def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     return Bars(name, items, largest)
 
 
-def _largest(trace: Trace, rows: Sequence[int]) -> float:
+def largest_weight(trace: Trace, rows: Sequence[int]) -> float:
     """Return the largest weight in the rows of the drawn heads: full length, or the darkest shade."""
-    return max(float(head.top_weights[list(rows)].max()) for head in _drawn_heads(trace))
+    return max(float(head.top_weights[list(rows)].max()) for head in drawn_heads(trace))

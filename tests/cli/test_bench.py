@@ -23,8 +23,8 @@ from attn_cli.render.screen.beside_rich_table import drawing
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.views.benchmark import TITLES, bench, record
 from attn_cli.settings.output import View
+from tests.cli.test_completion import blocked
 from tests.shell import ROOT, attn, here
-from tests.test_completion import blocked
 
 TINY = Case("weights", "weights", cases.TEXTBOOK, 0.5, 20, 2, 8)
 HERE = Machine("A processor", 2, "Linux x86_64", "3.11.7", "2.4.6", "openblas 0.3", "exp2", None, False)

@@ -13,7 +13,7 @@ from attn_cli.errors import InputError
 from attn_cli.teach.grading.submission import handed_from, read_handed
 from tests.shell import here, shell
 
-SCHEMA = json.loads((Path(__file__).parent.parent / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(__file__).parents[3] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 
@@ -276,7 +276,7 @@ def test_a_square_matrix_that_was_turned_round_is_told():
 HEADS = {"X": numbers(4, 3, 4), "heads": 2, "mask": "causal"} | {
     f"W_{c}": numbers(ord(c), 4, 4) for c in "qkv"
 }
-SHIPPED = Path(__file__).parent.parent / "data" / "examples"
+SHIPPED = Path(__file__).parents[3] / "data" / "examples"
 
 
 @pytest.mark.parametrize("head", ["mean", "all", "0", "1"])

@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 from attn_cli.cli import app as cli
 from attn_cli.cli.options import HERE, OPTIONS
 from attn_cli.settings import config_file as config
+from tests.cli.test_startup import imported
 from tests.docs import ROOT
 from tests.shell import Ran, attn, here, terminal
-from tests.test_startup import imported
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
 RANDOM = ("-e", "random")

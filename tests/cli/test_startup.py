@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from tests.cli.test_completion import blocked
 from tests.shell import COMMAND, attn, shell, surroundings
-from tests.test_completion import blocked
 
 HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas")
 

@@ -12,7 +12,7 @@ import pytest
 
 from attn_cli.io import array_files as tensors
 from tests.shell import attn, here, plain, shell, terminal
-from tests.test_schema import complaints, keeps_promises, read
+from tests.trace.test_schema import complaints, keeps_promises, read
 
 FOX = "The quick brown fox jumped over the lazy dog"
 CAT = ["[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.shell import attn, here
-from tests.test_worked import BLOCKS, CROSS, PARTS, held, worked
+from tests.teach.test_worked import BLOCKS, CROSS, PARTS, held, worked
 
 DRAW = np.random.default_rng(5)
 X, CONTEXT = DRAW.standard_normal((4, 3)), DRAW.standard_normal((5, 3))

@@ -31,8 +31,8 @@ from attn_cli.settings.output import View
 from attn_cli.trace.long_summary import merged, spread, strongest_links
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import LARGE
+from tests.cli.test_hostile import TOKENS
 from tests.shell import COMMAND, here, surroundings
-from tests.test_hostile import TOKENS
 
 N = 1010
 CHANCE = np.random.default_rng(5)

@@ -573,7 +573,7 @@ HUGE = {
 WATCH = """
 import os, sys, time, tracemalloc
 from attn_cli.errors import AttnError
-from attn_cli.vectors.pickled import read_pickled
+from attn_cli.vectors.formats.gensim_pickle import read_pickled
 tracemalloc.start()
 for path in sorted(os.listdir()):
     tracemalloc.reset_peak()

@@ -19,12 +19,12 @@ from attn_cli.errors import InputError
 from attn_cli.io.files import data_path
 from attn_cli.render.data.json import dumps
 from attn_cli.settings.validate import CHOICES
-from tests import models
+from tests import small_models as models
 from tests.shell import attn
 
 Record = dict[str, Any]
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
 DEFS = SCHEMA["$defs"]

@@ -23,9 +23,9 @@ from attn_cli.render.document.svg import ALONG, CELL, UP
 from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, prose
 from attn_cli.settings.output import View
 from tests import latex
+from tests.cli.test_hostile import TOKENS
 from tests.latex import BEYOND, FOX, HOSTILE, LATIN, SIXTY
 from tests.shell import attn, here
-from tests.test_hostile import TOKENS
 
 FORMATS = ["latex", "html", "svg"]
 PAGES = ["html", "svg"]

@@ -13,11 +13,11 @@ from attn_cli.learn.score import head_weights, score
 from attn_cli.models.model_file import BUNDLED, bundled, read_model
 from attn_cli.models.word_shape import features
 from attn_cli.vectors.store.table import bundled as bundled_vectors
-from tests import models
+from tests import small_models as models
 from tests.parsed import conllu, parsed
 from tests.shell import attn
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
 BANK = (
     "The/DET/3/det big/ADJ/3/amod cat/NOUN/4/nsubj sees/VERB/0/root a/DET/6/det dog/NOUN/4/obj ./PUNCT/4/punct",

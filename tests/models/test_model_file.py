@@ -15,7 +15,7 @@ from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.learn.batches import Words
 from attn_cli.models.model_file import BUNDLED, named, read_model
 from attn_cli.models.word_shape import features
-from tests import models
+from tests import small_models as models
 from tests.shell import attn
 
 NAMES = {1: ["relations", "mine", "other"], 2: ["relations", "mine", "other"], 3: ["relations", "mine"]}

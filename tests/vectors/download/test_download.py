@@ -619,7 +619,7 @@ def test_killed_at_any_step_there_is_no_file_or_the_right_one(mirror, step):
         "replace": "os.rename = die",
     }[step]
     code = (
-        "import os, signal, sys\nfrom attn_cli.vectors import download as module\n"
+        "import os, signal, sys\nfrom attn_cli.vectors.download import fetch as module\n"
         "def die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
         f"{dying}\nmodule.download(sys.argv[1])"
     )

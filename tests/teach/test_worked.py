@@ -11,7 +11,7 @@ import pytest
 
 from tests.shell import attn, here
 
-WORKED = Path(__file__).parent / "worked"
+WORKED = Path(__file__).parents[1] / "worked"
 NAMES = ("day1", "coffee", "coffee-notebook", "a2", "manchester", "dictionary")
 CROSS = "cross: query she, context likes coffee"
 # (example, block of expected numbers, the options that give them); "" is the whole record

@@ -13,8 +13,8 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.settings.output import View
+from tests.cli.test_hostile import HOSTILE, given_tokens, unsafe
 from tests.shell import attn, plain, terminal
-from tests.test_hostile import HOSTILE, given_tokens, unsafe
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
