@@ -118,6 +118,7 @@ def _asked_rows(trace: Trace) -> Iterator[Block]:
 
 
 def drawn_heads(trace: Trace) -> tuple[Head, ...]:
+    """Return the heads whose matrices are drawn: the mean as one, else all that are shown."""
     return (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
 
 
