@@ -16,7 +16,7 @@ from attn_cli import attend
 from attn_cli.core import fast, tiles
 from attn_cli.core import streaming as streams
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.attention import attention_steps
+from attn_cli.core.checks import checked_attention
 from attn_cli.core.masks import named, with_padding
 from attn_cli.trace.diagnostics import entropy
 
@@ -184,7 +184,7 @@ def compared(problem, k=3, blocks=(2, 3), threads=1):
     Q, K, V, scale, mask, bias, by_distance = problem
     added, allowed = problem.added, problem.allowed
     with np.errstate(all="ignore"):
-        core = attention_steps(Q, K, V, allowed, added, scale)
+        core = checked_attention(Q, K, V, allowed, added, scale)
     seen = np.isfinite(core.masked_scores)
     tolerance = TOLERANCE[Q.dtype.name] * max(1.0, float(np.abs(core.masked_scores[seen]).max(initial=0)))
 
@@ -197,7 +197,7 @@ def compared(problem, k=3, blocks=(2, 3), threads=1):
         if (found := share(ours, core.output)) <= 1:
             return found
         with np.errstate(all="ignore"):
-            exact = attention_steps(*(M.astype(np.float64) for M in (Q, K, V)), allowed, added, scale)
+            exact = checked_attention(*(M.astype(np.float64) for M in (Q, K, V)), allowed, added, scale)
         return min(found, float(np.abs(ours - exact.output).max()) / tolerance)
 
     weights, output = attend(Q, K, V, allowed, added, scale, threads=threads)

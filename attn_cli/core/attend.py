@@ -1,23 +1,35 @@
-"""The library function: shapes checked, then the readable or the fast way, chosen here alone."""
+"""Attention for programs: `attend` and `strongest_links`, and the choice between the readable and the fast way.
+
+The readable way is attention.py, by blocks of rows where there are many. The fast way, fast.py, gives the same numbers
+to the last few bits. Which of them computes, for commands as for programs, is decided here and nowhere else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attention import BLOCK_CELLS, Steps, attention_steps, joined_mask
-from attn_cli.core.masks import Mask, named
+from attn_cli.core.arguments import read_bias, read_count, read_mask, read_matrices, read_scale
+from attn_cli.core.attention import Steps
+from attn_cli.core.checks import checked_attention, joined_mask
+from attn_cli.core.masks import Mask
+from attn_cli.core.scores import scale_of, score_named
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.errors import InputError, NotFinite
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from attn_cli.core.fast import Report
+    from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
-    from attn_cli.io.array_types import Array, Bools
+    from attn_cli.io.array_types import Array, Bools, Ints
+
+BLOCK_CELLS = 1 << 20  # scores that the readable way holds at once
+FAST_BLOCK_CELLS = 1 << 23  # weights that the fast way holds at once, where rows are wanted block by block
 
 
 def attend(
@@ -44,26 +56,24 @@ def attend(
     >>> weights.tolist(), output.tolist()
     ([[0.5, 0.5]], [[3.0]])
     """
-    _check_threads(threads)
+    scale, threads = read_scale(scale), None if threads is None else read_count(threads, "threads")
     if mask is None and bias is None:
         done = fast.at_once(Q, K, V, scale)
         if done is not None:
             return done if return_weights else (None, done[1])
-    heads, lead, factor = _heads(Q, K, V, mask, bias, scale)
+    heads, lead = _read_heads(Q, K, V, mask, bias, scale)
     weights: Array | None
-    if heads[0].cells > fast.SMALL and all(_is_fast(head, factor) for head in heads):
-        tiles = [fast.tiled(head.Q, head.K, factor, head.mask, head.bias) for head in heads]
-        values = [head.V for head in heads]
+    tiles = [head.tiles() if head.cells > fast.SMALL else None for head in heads]
+    if all(tiles):
+        ready, values = [one for one in tiles if one], [head.V for head in heads]
         if return_weights:
-            weights, output = fast.attended(tiles, values, threads)
+            weights, output = fast.attended(ready, values, threads)
         else:
-            weights, output = None, fast.output(tiles, values, threads)
+            weights, output = None, fast.output(ready, values, threads)
     else:
-        found = [_by_rows(head, factor, return_weights) for head in heads]
+        found = [_small_or_readable(head, return_weights) for head in heads]
         output = np.stack([output for _, output in found])
-        weights = (
-            np.stack([weights for weights, _ in found if weights is not None]) if return_weights else None
-        )
+        weights = np.stack([one for one, _ in found if one is not None]) if return_weights else None
     weights = None if weights is None else weights.reshape(*lead, *weights.shape[1:])
     return weights, output.reshape(*lead, *output.shape[1:])
 
@@ -86,177 +96,154 @@ def strongest_links(
     >>> links.keys.tolist(), output.shape
     ([[2], [0]], (2, 1))
     """
-    (head, *_), lead, factor = _heads(Q, K, V, mask, bias, scale)
-    _check_threads(threads)
-    if lead or k < 1:
-        raise InputError("Give one head, matrices without leading axes, and k of 1 or more.")
-    if head.cells > fast.SMALL and _is_fast(head, factor):
-        tiles = fast.tiled(head.Q, head.K, factor, head.mask, head.bias)
-        if k <= fast.MANY:
-            found = fast.survey(tiles, head.V, k, threads=threads)
-            return Links(found.keys, found.weights), found.output
-        blocks = _weighed(head, tiles, threads)
-    else:
-        blocks = ((steps.weights, steps.output, allowed) for steps, allowed in _blocks(head, factor))
+    (head, *_), lead = _read_heads(Q, K, V, mask, bias, read_scale(scale))
+    threads, k = None if threads is None else read_count(threads, "threads"), read_count(k, "k")
+    if lead:
+        raise InputError("Give one head: matrices without leading axes.")
+    tiles = head.tiles() if head.cells > fast.SMALL else None
+    if (survey := survey_of(head, tiles, k, threads=threads)) is not None:
+        return Links(survey.keys, survey.weights), survey.output
     links, outputs = [], []
-    for weights, output, allowed in blocks:
-        links.append(strongest(weights, k, allowed))
+    size = max(1, BLOCK_CELLS // len(head.K))
+    for rows in blocks_of_rows(len(head.Q), size):
+        weights, output = weigh(head, tiles, rows, threads)
+        bias_rows = None if head.bias is None else head.bias[rows.start : rows.stop]
+        links.append(strongest(weights, k, joined_mask(head.allowed(rows), bias_rows)))
         outputs.append(output)
     return Links(*(np.concatenate(column) for column in zip(*links, strict=True))), np.concatenate(outputs)
 
 
-class _Head(NamedTuple):
-    """One head, ready to attend."""
+class HeadInput(NamedTuple):
+    """One head, ready to attend.
+
+    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v). To the scaled scores is added `bias` (n_q, n_k), in which -inf masks,
+    and what depends on the clipped distance alone, `by_distance` (n_q, 2 reach + 1): from `reach` or more keys to the
+    left to `reach` or more to the right.
+    """
 
     Q: Array
     K: Array
     V: Array
-    mask: Mask | None
-    bias: Array | None
+    mask: Mask | None = None
+    bias: Array | None = None
+    by_distance: Array | None = None
+    score: str = "scaled"
+    scale: float | None = None
 
     @property
     def cells(self) -> int:
+        """How many scores there are."""
         return len(self.Q) * len(self.K)
 
+    def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
+        """Return the mask of these rows, (rows, n_k); None where there is none."""
+        return None if self.mask is None else self.mask.rows(rows)
 
-def _heads(
+    def added(self, rows: Ints) -> Array | None:
+        """Return what is added to the scaled scores of these rows, (rows, n_k)."""
+        bias = None if self.bias is None else self.bias[rows]
+        if self.by_distance is None:
+            return bias
+        reach = self.by_distance.shape[1] // 2
+        distance = np.clip(np.arange(len(self.K)) - rows[:, np.newaxis], -reach, reach)
+        term = np.take_along_axis(self.by_distance[rows], distance + reach, axis=1)
+        return term if bias is None else term + bias
+
+    def steps(self, rows: Sequence[int] | Ints) -> Steps:
+        """Return every step of these rows, the readable way."""
+        at = np.asarray(rows, dtype=np.intp)
+        Q = self.Q if len(at) == len(self.Q) else self.Q[at]
+        try:
+            return checked_attention(
+                Q, self.K, self.V, self.allowed(at), self.added(at), self.scale, self.score
+            )
+        except NotFinite as error:
+            raise error.among(at.tolist()) from None
+
+    def tiles(self) -> Tiles | None:
+        """Return the head ready for the fast way; None where only the readable way will do."""
+        rows_as_dot = score_named(self.score).as_dot
+        if rows_as_dot is None:
+            return None
+        scale = scale_of(self.score, self.Q.shape[1]) if self.scale is None else self.scale
+        Q, K = rows_as_dot(self.Q), rows_as_dot(self.K)
+        if not fast.fits(Q, K, self.V, self.bias, self.by_distance, scale=scale):
+            return None
+        return fast.tiled(Q, K, scale, self.mask, self.bias, self.by_distance)
+
+
+def blocks_of_rows(n_q: int, size: int) -> Iterator[range]:
+    """Yield the rows from 0 up to n_q, `size` at a time."""
+    for start in range(0, n_q, size):
+        yield range(start, min(start + size, n_q))
+
+
+def readable_blocks(head: HeadInput) -> Iterator[Steps]:
+    """Yield the steps of some rows after the other, the readable way."""
+    for rows in blocks_of_rows(len(head.Q), max(1, BLOCK_CELLS // len(head.K))):
+        yield head.steps(rows)
+
+
+def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None) -> tuple[Array, Array]:
+    """Return the weights (rows, n_k) and the output (rows, d_v) of some rows."""
+    if tiles is None:
+        steps = head.steps(rows)
+        return steps.weights, steps.output
+    (weights,), (output,) = fast.attended([tiles], [head.V], threads, rows=rows)
+    return weights, output
+
+
+def output_of(head: HeadInput, threads: int | None, report: Report | None) -> Array:
+    """Return the output (n_q, d_v) alone; there is never an n_q x n_k array where the fast way will do."""
+    tiles = head.tiles() if head.cells > fast.SMALL else None
+    if tiles is None:
+        return np.concatenate([steps.output for steps in readable_blocks(head)])
+    output: Array = fast.output([tiles], [head.V], threads, report)[0]
+    return output
+
+
+def survey_of(
+    head: HeadInput,
+    tiles: Tiles | None,
+    k: int,
+    blocks: tuple[int, int] | None = None,
+    with_entropy: bool = False,
+    threads: int | None = None,
+    report: Report | None = None,
+) -> Survey | None:
+    """Return each row's k strongest links and more, as `fast.survey`; None where whole rows must be gone over."""
+    if tiles is None or k > fast.MANY:
+        return None
+    return fast.survey(tiles, head.V, k, blocks, with_entropy, threads, report)
+
+
+def _read_heads(
     Q: ArrayLike, K: ArrayLike, V: ArrayLike,
     mask: ArrayLike | str | None, bias: ArrayLike | None, scale: float | None,
-) -> tuple[list[_Head], tuple[int, ...], float]:  # fmt: skip
-    """Return what was given as single heads, the leading axes that they had, and the scale."""
-    Q, K, V = _matrices(Q, K, V)
+) -> tuple[list[HeadInput], tuple[int, ...]]:  # fmt: skip
+    """Return what was given as single heads, and the leading axes that they had."""
+    Q, K, V = read_matrices(Q, K, V)
     lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     shape = (*lead, Q.shape[-2], K.shape[-2])
     Q, K, V = (np.broadcast_to(M, (*lead, *M.shape[-2:])) for M in (Q, K, V))
-    masks = _masks(mask, shape)
-    biases = None if bias is None else _fitting_bias(bias, shape, Q.dtype)
+    mask_at = read_mask(mask, shape)
+    biases = None if bias is None else read_bias(bias, shape, Q.dtype)
+    scale = scale_of("scaled", Q.shape[-1]) if scale is None else scale
     heads = [
-        _Head(Q[at], K[at], V[at], masks(at), None if biases is None else biases[at])
+        HeadInput(Q[at], K[at], V[at], mask_at(at), None if biases is None else biases[at], scale=scale)
         for at in np.ndindex(*lead)
     ]
-    return heads, lead, float(1 / np.sqrt(Q.shape[-1]) if scale is None else scale)
+    return heads, lead
 
 
-def _is_fast(head: _Head, scale: float) -> bool:
-    return fast.fits(head.Q, head.K, head.V, head.bias, scale=scale)
-
-
-def _by_rows(head: _Head, scale: float, with_weights: bool) -> tuple[Array | None, Array]:
-    """Return one head's weights, where they are wanted, and its output, as the formula has them."""
-    if head.cells <= fast.SMALL and head.bias is None:
-        allowed = None if head.mask is None else head.mask.rows(range(len(head.Q)))
+def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:
+    """Return one head's weights, where they are wanted, and its output."""
+    if head.cells <= fast.SMALL and head.bias is None and head.scale is not None:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            done = fast.small(head.Q, head.K, head.V, scale, allowed)
+            done = fast.small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
         if done is not None:
             return done if with_weights else (None, done[1])
     if with_weights:
-        (steps,) = (steps for steps, _ in _blocks(head, scale, len(head.Q)))
+        steps = head.steps(range(len(head.Q)))
         return steps.weights, steps.output
-    return None, np.concatenate([steps.output for steps, _ in _blocks(head, scale)])
-
-
-def _weighed(head: _Head, tiles: Tiles, threads: int | None) -> Iterator[tuple[Array, Array, Bools | None]]:
-    """Yield weights and output of some rows after the other, by tiles, and whom these may look at."""
-    size = max(1, BLOCK_CELLS // len(head.K))
-    for start in range(0, len(head.Q), size):
-        rows = range(start, min(start + size, len(head.Q)))
-        (weights,), (output,) = fast.attended([tiles], [head.V], threads, rows=rows)
-        allowed = None if head.mask is None else head.mask.rows(rows)
-        bias = None if head.bias is None else head.bias[rows.start : rows.stop]
-        yield weights, output, joined_mask(allowed, bias)
-
-
-def _blocks(head: _Head, scale: float, size: int | None = None) -> Iterator[tuple[Steps, Bools | None]]:
-    """Yield the steps of some rows after the other, and whom these may look at."""
-    n_q = len(head.Q)
-    size = size or max(1, BLOCK_CELLS // len(head.K))
-    for start in range(0, n_q, size):
-        rows = slice(start, min(start + size, n_q))
-        allowed = None if head.mask is None else head.mask.rows(range(rows.start, rows.stop))
-        bias = None if head.bias is None else head.bias[rows]
-        try:
-            steps = attention_steps(head.Q[rows], head.K, head.V, allowed, bias, scale)
-        except NotFinite as error:
-            raise error.among(range(rows.start, rows.stop)) from None
-        yield steps, joined_mask(allowed, bias)
-
-
-def _check_threads(threads: int | None) -> None:
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise InputError(f"threads cannot be {threads!r}.", "Give a whole number, 1 or more.")
-
-
-def _matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
-    Q, K, V = (_numbers(M, name) for name, M in zip("QKV", given, strict=True))
-    if Q.shape[-1] != K.shape[-1]:
-        raise InputError(
-            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
-        )
-    if K.shape[-2] != V.shape[-2]:
-        raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
-    for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
-        if not _broadcasts(M.shape[:-2], N.shape[:-2]):
-            raise InputError(
-                f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit."
-            )
-    dtype = np.result_type(Q, K, V)
-    if dtype.kind != "f":
-        dtype = np.dtype(np.float64)
-    return Q.astype(dtype, copy=False), K.astype(dtype, copy=False), V.astype(dtype, copy=False)
-
-
-def _numbers(given: ArrayLike, name: str) -> Array:
-    try:
-        M = np.asarray(given)
-    except ValueError:
-        raise InputError(f"{name} must be a matrix of numbers: its rows differ in length.") from None
-    if M.dtype.kind not in "fiub":
-        raise InputError(f"{name} must be a matrix of numbers; it holds {M.dtype}.")
-    if M.ndim < 2 or 0 in M.shape:
-        raise InputError(f"{name} must be a matrix of numbers, at least 1 x 1; its shape is {M.shape}.")
-    return M
-
-
-def _broadcasts(*shapes: tuple[int, ...]) -> bool:
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        return False
-    return True
-
-
-def _stretches(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Tell whether an array of the given shape can serve as one of `shape`."""
-    return _broadcasts(given, shape) and np.broadcast_shapes(given, shape) == shape
-
-
-def _masks(mask: ArrayLike | str | None, shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], Mask | None]:
-    """Return what gives the mask of one head of `shape`, by its place among the leading axes."""
-    *lead, n_q, n_k = shape
-    if mask is None:
-        return lambda at: None
-    if isinstance(mask, str):
-        rule = named(mask, n_q, n_k)
-        return lambda at: rule
-    try:
-        array = np.asarray(mask)
-    except ValueError:
-        raise InputError("The mask is not a matrix: its rows differ in length.") from None
-    if array.dtype != np.bool_:
-        raise InputError(
-            f"The mask must be boolean, True = may attend; this one holds {array.dtype}.",
-            "Numbers that are added to the scores go into `bias`.",
-        )
-    if array.shape[-2:] != (n_q, n_k) or not _stretches(array.shape, shape):
-        raise InputError(f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
-    whole = np.broadcast_to(array, (*lead, n_q, n_k))
-    return lambda at: Mask("given", n_q, n_k, whole[at])
-
-
-def _fitting_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    *_, n_q, n_k = shape
-    with np.errstate(over="ignore"):  # what float32 cannot hold is an infinity: -1e300 masks
-        array = np.asarray(bias, dtype=dtype)
-    if not _stretches(array.shape, shape):
-        raise InputError(f"The bias has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
-    return np.broadcast_to(array, shape)
+    return None, np.concatenate([steps.output for steps in readable_blocks(head)])

@@ -6,21 +6,15 @@ never needs all of it at once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.escape import visible
-from attn_cli.io.plural import count
+from attn_cli.core.mask_rules import EVERYWHERE, Reach, rule_named
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools, Ints
-
-RULES = ("none", "causal", "causal-bottom-right")  # and window:N
-_WINDOW = re.compile(r"window:([0-9]{1,9})")
 
 
 class Mask(NamedTuple):
@@ -36,7 +30,7 @@ class Mask(NamedTuple):
     padding: range = range(0)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """What the mask is called: its rule, padding, or both."""
         names = [] if self.name == "none" else [self.name]
         return ", ".join(names + ["padding"] * bool(self.padding))
@@ -51,16 +45,8 @@ class Mask(NamedTuple):
     def _by_rule(self, rows: Ints, low: int, high: int) -> Bools:
         if self.array is not None:
             return self.array[rows, low:high]
-        i = rows[:, np.newaxis]
-        j = np.arange(low, high)
-        if self.name == "none":
-            return np.ones((len(rows), high - low), dtype=np.bool_)
-        if self.name == "causal":
-            return j <= i
-        if self.name == "causal-bottom-right":
-            return j <= i + (self.n_k - self.n_q)
-        near: Bools = np.abs(i - j) <= window_size(self.name)
-        return near
+        rule, numbers = rule_named(self.name)
+        return rule.rows(rows[:, np.newaxis], np.arange(low, high), self.n_q, self.n_k, *numbers)
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """Return the keys, from and up to, outside which the queries from `start` up to `stop` see nothing."""
@@ -88,7 +74,7 @@ class Mask(NamedTuple):
 
         None where nothing is. True = may not attend, the other way round than everywhere else.
         """
-        if self.array is None and not (self.padding.start < high and low < self.padding.stop):
+        if self._is_band and not (self.padding.start < high and low < self.padding.stop):
             left, right = self._reach()
             is_seen_left = left is None or low >= stop - 1 - left
             if is_seen_left and (right is None or high - 1 <= start + right):
@@ -96,41 +82,23 @@ class Mask(NamedTuple):
         hidden: Bools = ~self.rows(range(start, stop), low, high)
         return hidden if hidden.any() else None
 
-    def _reach(self) -> tuple[int | None, int | None]:
+    @property
+    def _is_band(self) -> bool:
+        """Whether `_reach` says all of it, padding aside."""
+        return self.array is None and rule_named(self.name)[0].allowed is None
+
+    def _reach(self) -> Reach:
         """Return how far a query sees to the left and to the right of its own number; None is without end."""
-        if self.array is not None or self.name == "none":
-            return None, None
-        if self.name == "causal":
-            return None, 0
-        if self.name == "causal-bottom-right":
-            return None, self.n_k - self.n_q
-        return window_size(self.name), window_size(self.name)
-
-
-def is_window(name: str) -> bool:
-    """Tell whether this is the name of a window, and of nothing else."""
-    return _WINDOW.fullmatch(name) is not None
-
-
-def window_size(name: str) -> int:
-    """Return N of `window:N`."""
-    found = _WINDOW.fullmatch(name)
-    if not found:
-        raise UsageError(
-            f"There is no mask {visible(name)!r}.",
-            "Masks are none, causal, causal-bottom-right, window:N (N is 0 or more), or a file.",
-            option="--mask",
-        )
-    return int(found[1])
+        if self.array is not None:
+            return EVERYWHERE
+        rule, numbers = rule_named(self.name)
+        return rule.reach(self.n_q, self.n_k, *numbers)
 
 
 def named(name: str, n_q: int, n_k: int) -> Mask | None:
     """Return the mask of that name for n_q queries and n_k keys; None for `none`."""
-    if name == "none":
-        return None
-    if name not in RULES:
-        window_size(name)
-    return Mask(name, n_q, n_k)
+    rule_named(name)
+    return None if name == "none" else Mask(name, n_q, n_k)
 
 
 def with_padding(mask: Mask | None, n_q: int, n_k: int, padding: range) -> Mask:
@@ -143,28 +111,3 @@ def widened(mask: Mask, n_q: int, n_k: int, queries: range, keys: range) -> Mask
     array = np.ones((n_q, n_k), dtype=np.bool_)
     array[queries.start : queries.stop, keys.start : keys.stop] = mask.rows(range(mask.n_q))
     return Mask(mask.name, n_q, n_k, array)
-
-
-def from_array(name: str, values: object, mask_true: str, n_q: int, n_k: int) -> Mask:
-    """Return the mask that `values` (n_q, n_k) states; `mask_true` says what True means in it.
-
-    Values are booleans, or the numbers 0 and 1. `allowed` is the polarity of torch's
-    scaled_dot_product_attention and of Keras, `blocked` that of torch's MultiheadAttention.
-    """
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise InputError(f"The mask in {name} is not a rectangle: its rows differ in length.") from None
-    if array.dtype != np.bool_ and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
-        raise InputError(
-            f"The mask in {name} holds other values than true and false (or 1 and 0).",
-            "State for each query which keys it may attend to.",
-        )
-    if array.shape != (n_q, n_k):
-        raise InputError(
-            f"The mask in {name} has shape {array.shape}, but there are {count(n_q, 'query', 'queries')} and "
-            f"{count(n_k, 'key', 'keys')}.",
-            f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}.",
-        )
-    allowed = array.astype(np.bool_)
-    return Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)

@@ -7,14 +7,15 @@ its named heads alone, and their X are the word vectors themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import isfinite
+from collections.abc import Mapping
+from math import isfinite, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attention import Steps, attention_steps, project
+from attn_cli.core.attend import HeadInput, output_of, readable_blocks
+from attn_cli.core.attention import project
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
 from attn_cli.models.projection import HeadWeights, Projection
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 NEARLY_ZERO = 1e-5
-BLOCK_CELLS = 1 << 19
 
 
 class Start(NamedTuple):
@@ -78,7 +78,10 @@ class Encoder(NamedTuple):
         heads = self.attention.heads
         shares = [fast.part_of(report, n, len(heads)) for n in range(len(heads))]
         attended = self.attention.joined(
-            [_attended(X, head, mask, share, threads) for head, share in zip(heads, shares, strict=True)]
+            [
+                output_of(_head_input(X, head, mask), threads, share)
+                for head, share in zip(heads, shares, strict=True)
+            ]
         )
         assert attended is not None  # these layers have a W_o
         X = self.norm_1.of(X + attended)
@@ -88,36 +91,13 @@ class Encoder(NamedTuple):
 
 def taught_weights(head: HeadWeights, X: Array) -> Array:
     """Return the weights (n, n) of a head over X (n, d) as it was taught: scaled dot product, no mask."""
-    return np.concatenate([steps.weights for steps in _by_blocks(X, head, None)])
+    return np.concatenate([steps.weights for steps in readable_blocks(_head_input(X, head, None))])
 
 
-def _attended(
-    X: Array, head: HeadWeights, mask: Mask | None, report: Report | None, threads: int | None
-) -> Array:
-    """Return one head's output (n, d_v); there is never an n x n array."""
-    Q, K, V, scale = _made(X, head)
-    by_distance = None if head.position is None else head.position.by_distance(Q, scale)
-    if len(X) ** 2 > fast.SMALL and fast.fits(Q, K, V, by_distance, scale=scale):
-        tiles = fast.tiled(Q, K, scale, mask, by_distance=by_distance)
-        output: Array = fast.output([tiles], [V], threads, report)[0]
-        return output
-    return np.concatenate([steps.output for steps in _by_blocks(X, head, mask)])
-
-
-def _made(X: Array, head: HeadWeights) -> tuple[Array, Array, Array, float]:
-    """Return Q, K, V and the scale."""
-    Q, K, V = (make(X, "in-out") for make in (head.queries, head.keys, head.values))
-    return Q, K, V, float(1 / np.sqrt(Q.shape[1]))
-
-
-def _by_blocks(X: Array, head: HeadWeights, mask: Mask | None) -> Iterator[Steps]:
-    Q, K, V, scale = _made(X, head)
-    size = max(1, BLOCK_CELLS // len(X))
-    for start in range(0, len(X), size):
-        rows = np.arange(start, min(start + size, len(X)))
-        bias = None if head.position is None else head.position.scores(Q[rows], rows, len(X), scale)
-        allowed = None if mask is None else mask.rows(rows)
-        yield attention_steps(Q[rows], K, V, allowed, bias, scale)
+def _head_input(X: Array, head: HeadWeights, mask: Mask | None) -> HeadInput:
+    Q, K, V = head.project(X, X)
+    by_distance = None if head.position is None else head.position.by_distance(Q, 1 / sqrt(Q.shape[1]))
+    return HeadInput(Q, K, V, mask, by_distance=by_distance)
 
 
 class Stack(NamedTuple):

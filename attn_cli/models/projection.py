@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.attention import project, to_digits
+from attn_cli.core.attention import project
 from attn_cli.errors import InputError, UsageError
 from attn_cli.models.relative_position import Position
+from attn_cli.models.rounding import to_digits
 from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ MOST_WEIGHTS = 100_000_000
 
 
 class HeadWeights(NamedTuple):
-    """One head's weights, as its layout has them: W (d, d_k), or (d_k, d) in out-in; b (d_k,) or None."""
+    """One head's weights: W_q and W_k (d, d_k), W_v (d, d_v), b_q and b_k (d_k,), b_v (d_v,), or None."""
 
     name: str
     W_q: Array
@@ -31,42 +32,43 @@ class HeadWeights(NamedTuple):
     b_v: Array | None = None
     position: Position | None = None
 
-    def queries(self, X: Array, layout: str) -> Array:
-        """Return Q (n, d_k) of X (n, d)."""
-        return project(X, self.W_q, self.b_q, layout)
-
-    def keys(self, X: Array, layout: str) -> Array:
-        """Return K (n, d_k) of X (n, d)."""
-        return project(X, self.W_k, self.b_k, layout)
-
-    def values(self, X: Array, layout: str) -> Array:
-        """Return V (n, d_v) of X (n, d)."""
-        return project(X, self.W_v, self.b_v, layout)
+    def project(self, X: Array, context: Array) -> tuple[Array, Array, Array]:
+        """Return Q (n_q, d_k) of X (n_q, d), and K (n_k, d_k) and V (n_k, d_v) of the context (n_k, d)."""
+        Q = project(X, self.W_q, self.b_q)
+        return Q, project(context, self.W_k, self.b_k), project(context, self.W_v, self.b_v)
 
 
 class Projection(NamedTuple):
-    """The heads of one attention layer, and W_o where their outputs are joined."""
+    """The heads of one attention layer, and W_o (heads x d_v, d_model) where their outputs are joined.
+
+    All weights stand as in x W, whatever the layout of the file: `about.layout` only says how to show them.
+    """
 
     about: Projected
     heads: tuple[HeadWeights, ...]
     W_o: Array | None = None
     b_o: Array | None = None
 
+    @property
+    def output_weights_as_given(self) -> Array | None:
+        """W_o in the layout in which it came."""
+        return self.W_o.T if self.W_o is not None and self.about.layout == "out-in" else self.W_o
+
     def joined(self, outputs: list[Array]) -> Array | None:
         """Return the heads' outputs side by side, times W_o, (n_q, d_model); None without a W_o."""
         if self.W_o is None:
             return None
         side_by_side = np.concatenate(outputs, axis=-1)
-        rows, rule = side_by_side.shape[-1], self.about.layout or "in-out"
-        if self.W_o.shape[0 if rule == "in-out" else 1] != rows:
+        columns = side_by_side.shape[-1]
+        if len(self.W_o) != columns:
+            shape = self.W_o.shape if self.about.layout != "out-in" else self.W_o.shape[::-1]
             raise InputError(
-                f"W_o has shape {self.W_o.shape}, but the heads' outputs side by side have {rows} columns."
+                f"W_o has shape {shape}, but the heads' outputs side by side have {columns} columns."
             )
-        made = self.W_o.shape[1 if rule == "in-out" else 0]
-        if self.b_o is not None and len(self.b_o) != made:
-            raise InputError(f"b_o has {len(self.b_o)} numbers, but W_o makes {made}.")
+        if self.b_o is not None and len(self.b_o) != self.W_o.shape[1]:
+            raise InputError(f"b_o has {len(self.b_o)} numbers, but W_o makes {self.W_o.shape[1]}.")
         with np.errstate(over="ignore", invalid="ignore"):
-            joined = project(side_by_side, self.W_o, self.b_o, rule)
+            joined = project(side_by_side, self.W_o, self.b_o)
         if not np.isfinite(joined).all():
             raise InputError("The outputs times W_o are more than a number can hold.", "Scale them down.")
         return joined
@@ -78,21 +80,12 @@ def rounded(projection: Projection, digits: int) -> Projection:
     def short(M: Array | None) -> Array | None:
         return None if M is None else to_digits(M, digits)
 
-    heads = tuple(
-        HeadWeights(
-            head.name,
-            to_digits(head.W_q, digits),
-            to_digits(head.W_k, digits),
-            to_digits(head.W_v, digits),
-            short(head.b_q),
-            short(head.b_k),
-            short(head.b_v),
-            head.position
-            and Position(to_digits(head.position.R, digits), to_digits(head.position.b, digits)),
-        )
-        for head in projection.heads
-    )
-    return Projection(projection.about, heads, short(projection.W_o), short(projection.b_o))
+    heads = []
+    for name, W_q, W_k, W_v, b_q, b_k, b_v, position in projection.heads:
+        W_q, W_k, W_v = (to_digits(M, digits) for M in (W_q, W_k, W_v))
+        term = position and Position(*(to_digits(M, digits) for M in position))
+        heads.append(HeadWeights(name, W_q, W_k, W_v, short(b_q), short(b_k), short(b_v), term))
+    return Projection(projection.about, tuple(heads), short(projection.W_o), short(projection.b_o))
 
 
 def identity(d: int, heads: int) -> Projection:
@@ -117,7 +110,10 @@ def random(d: int, heads: int, seed: int) -> Projection:
 
 
 def from_given(given: Given, heads: int, layout: str, source: str) -> Projection:
-    """Return the heads that given W_q, W_k, W_v (and b, W_o) make; their output columns are split."""
+    """Return the heads that given W_q, W_k, W_v (and b, W_o) make; their output columns are split.
+
+    The given matrices are turned to x W here, once: from here on `layout` is a label.
+    """
     axis = 1 if layout == "in-out" else 0
     missing = [name for name in ("W_q", "W_k", "W_v") if given.get(name) is None]
     if missing:
@@ -127,32 +123,27 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
         raise InputError(
             f"W_q has shape {W_q.shape} and W_k {W_k.shape}: queries and keys must have the same length d_k."
         )
-    parts = [split(W, heads, axis) for W in (W_q, W_k, W_v)]
+    parts = [split(in_out(W, layout), heads, 1) for W in (W_q, W_k, W_v)]
     biases = [_split_bias(given, name, heads) for name in ("b_q", "b_k", "b_v")]
-    for (name, bias), W in zip(zip(("b_q", "b_k", "b_v"), biases, strict=True), parts, strict=True):
-        if bias[0] is not None and bias[0].shape[0] != W[0].shape[axis]:
+    for name, bias, W in zip(("b_q", "b_k", "b_v"), biases, parts, strict=True):
+        if bias[0] is not None and bias[0].shape[0] != W[0].shape[1]:
             n, W_name = len(given.arrays[name]), name.replace("b", "W")
             raise InputError(
                 f"{name} has {n} numbers and {W_name} shape {given.arrays[W_name].shape}: with layout {layout}, "
                 f"{name} needs one number for each {'column' if axis else 'row'} of {W_name}."
             )
-    d_k = parts[0][0].shape[axis]
+    d_k = parts[0][0].shape[1]
     positions: Sequence[Position | None] = given_positions(given, heads, d_k) or [None] * heads
-    made = tuple(
-        HeadWeights(
-            str(h),
-            parts[0][h],
-            parts[1][h],
-            parts[2][h],
-            biases[0][h],
-            biases[1][h],
-            biases[2][h],
-            positions[h],
-        )
-        for h in range(heads)
-    )
+    columns = zip(*parts, *biases, positions, strict=True)
+    made = tuple(HeadWeights(str(h), *column) for h, column in enumerate(columns))
+    W_o = given.get("W_o")
     about = Projected(source, given.name, layout, None, None)
-    return Projection(about, made, given.get("W_o"), given.get("b_o"))
+    return Projection(about, made, None if W_o is None else in_out(W_o, layout), given.get("b_o"))
+
+
+def in_out(W: Array, layout: str) -> Array:
+    """Return W as in x W, turned where the layout says that it came as in W x."""
+    return W.T if layout == "out-in" else W
 
 
 def given_positions(given: Given, heads: int, d_k: int) -> list[Position] | None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.core import masks
+from attn_cli.core.scores import position_scale_of, scale_of
 from attn_cli.core.top_links import Links
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
-from attn_cli.pipeline.project import Layer
+from attn_cli.pipeline.project import Layer, ungoverned
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.trace.trace import LARGE, Head, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
@@ -46,18 +49,27 @@ def attended(
     n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
     _check_bias(layer.heads[0].bias, n_q, n_k)
     score = settings.score or "scaled"
-    root = float(1 / np.sqrt(layer.heads[0].q.shape[1]))
-    scale = root if score == "scaled" else 1.0
-    # A learned position term goes with the dot product: it is divided as that is, and as trained beside cosines.
-    beside = root if score == "cosine" else scale
-    heads = tuple(head.in_numbers(settings.dtype) for head in layer.heads)
-    factors = scale / settings.temperature, score, beside / settings.temperature
-    work = Work(heads, mask, *factors, settings.threads)
+    q = layer.heads[0].q
+    assert q is not None  # it is about to attend
+    d_k = q.shape[1]
+    scale, beside = scale_of(score, d_k), position_scale_of(score, d_k)
+    heads = tuple(_in_dtype(head, settings.dtype) for head in layer.heads)
+    factors = scale / settings.temperature, beside / settings.temperature
+    work = Work(heads, mask, score, *factors, settings.threads)
     try:
         return recorded(kind, inputs, layer, settings, work, (score, scale), report)
     except NotFinite as error:
         names = [tuple(map(visible, tokens)) for tokens in (inputs.query_tokens, inputs.key_tokens)]
         raise NotFinite(error.query, error.key, *names) from None
+
+
+def _in_dtype(head: Head, dtype: str) -> Head:
+    """Return the head with q, k, v and bias in float32 or float64."""
+    with np.errstate(over="ignore"):  # what float32 cannot hold is refused, by name, where it is attended to
+        q, k, v, bias = (
+            M if M is None else M.astype(dtype, copy=False) for M in (head.q, head.k, head.v, head.bias)
+        )
+    return replace(head, q=q, k=k, v=v, bias=bias)
 
 
 def recorded(
@@ -75,20 +87,21 @@ def recorded(
     shown = layer.shown
     asked = () if settings.query is None else find_rows(settings.query, inputs.query_tokens)
     wanted = max(LINKS, settings.top or 0)
-    rows, focus, swept, notes = np.arange(n_q), asked, {}, list(inputs.notes)
+    rows, focus, summaries, notes = np.arange(n_q), asked, {}, list(inputs.notes)
     if condensed := n_q * n_k > LARGE and not settings.full:
-        swept = work.sweep(wanted, shown == "mean", report)
-        focus = asked or (_telling(swept[shown].links, inputs),)
+        summaries = work.summaries(wanted, shown == "mean", report)
+        focus = asked or (_telling(summaries[shown].links, inputs),)
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)
         notes += _condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
-    heads = work.records(rows, wanted, swept)
+    heads = work.attended(rows, wanted, summaries)
     allowed = work.allowed(rows)
-    mean = mean_head(heads, wanted, swept.get("mean"), allowed) if shown == "mean" else None
+    mean = mean_head(heads, wanted, summaries.get("mean"), allowed) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
-    if not focus and layer.turns_on is not None:
-        focus = (layer.turns_on,)
-    focus = focus or (_telling(Links(top.top_keys, top.top_weights), inputs),)
+    turns_on = ungoverned(layer.governor, inputs) if layer.governor and not focus else None
+    if turns_on is not None:
+        focus = (turns_on,)
+    focus = focus or (_telling(top.links, inputs),)
     notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
     outputs = [head.output for head in heads if head.output is not None]
     ids = _ids(inputs.query_tokens, inputs.key_tokens)
@@ -111,7 +124,7 @@ def recorded(
         score=score,
         scale=scale,
         temperature=float(settings.temperature),
-        mask_name="none" if work.mask is None else work.mask.told,
+        mask_name="none" if work.mask is None else work.mask.label,
         mask=allowed,
         rows=rows,
         focus=focus,
@@ -119,7 +132,7 @@ def recorded(
         heads=tuple(heads),
         shown=top,
         learned=layer.learned,
-        W_o=layer.projection.W_o if layer.projection else None,
+        W_o=layer.projection.output_weights_as_given if layer.projection else None,
         b_o=layer.projection.b_o if layer.projection else None,
         layer_output=layer.projection.joined(outputs) if layer.projection else None,
         output_words=None,
@@ -128,7 +141,7 @@ def recorded(
         apart=inputs.apart,
         pad_queries=inputs.pad_queries,
         pad_keys=inputs.pad_keys,
-        long_view=swept[shown].view if condensed else None,
+        long_view=summaries[shown].view if condensed else None,
         source=work,
     )
 
@@ -184,13 +197,13 @@ def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask
     if asked > kept:
         notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
     if mask is not None:
-        notes.append(f"The mask is {mask.told}.")
+        notes.append(f"The mask is {mask.label}.")
     return notes
 
 
 def _row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:
     notes = []
-    shut = np.flatnonzero(head.top_keys[:, 0] < 0)
+    shut = np.flatnonzero(head.links.keys[:, 0] < 0)
     if len(shut):
         names = ", ".join(f"{visible(inputs.query_tokens[i])} ({i})" for i in shut[:5])
         more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""

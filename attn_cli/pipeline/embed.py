@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.attention import to_digits
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.models.encoder import Stack
 from attn_cli.models.model_file import chosen
+from attn_cli.models.rounding import to_digits
+from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check
 from attn_cli.text.tokenize import tokenize
@@ -98,10 +99,11 @@ def padded(inputs: Inputs, n: int, side: str) -> Inputs:
 
 
 class Opened(NamedTuple):
-    """What many texts share: the learned model, and the word vectors; None where there are none."""
+    """What many texts share: the learned model, the word vectors, the weights of a file; None where there are none."""
 
     stack: Stack | None
     table: Vectors | None
+    weights: Given | None
 
 
 def opened(settings: Settings) -> Opened:
@@ -109,13 +111,15 @@ def opened(settings: Settings) -> Opened:
     from attn_cli.vectors.store.memo import Remembered  # one text looks each word up once
 
     check(settings)
-    stack = chosen(for_positions(settings))
+    settings = for_positions(settings)
+    stack = chosen(settings)
+    weights = None if stack is not None else read_weights(settings)
     if settings.embedding == "random":
-        return Opened(stack, None)
+        return Opened(stack, None, weights)
     table = Remembered(_table(settings))
     if stack is not None:
         check_pairing(stack, table)
-    return Opened(stack, table)
+    return Opened(stack, table, weights)
 
 
 def for_positions(settings: Settings) -> Settings:

@@ -12,6 +12,7 @@ from attn_cli.pipeline.embed import given_x, prepared, wrong_pairing
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import given_qkv, projected
+from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
 from attn_cli.trace.trace import Trace
@@ -36,6 +37,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     stack = None if settings.projection is None else chosen(settings)
     if stack is not None:
         raise wrong_pairing(stack, f"given by {given.name}")
+    weights = None if given.get("Q") is not None else read_weights(settings)
     if given.get("Q") is not None:
         if settings.pad:
             raise UsageError(
@@ -46,9 +48,9 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         inputs, layer = given_qkv(given, settings)
     else:
         inputs = prepared(given_x(given), settings)
-        layer, more = projected(inputs, settings, given)
+        layer, more = projected(inputs, settings, given, weights)
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = wanted_mask(settings, given.mask, inputs, given.name)
     trace = attended(kind, inputs, layer, settings, mask, report)
-    return note_other_layout(trace, inputs, layer, settings, mask, given)
+    return note_other_layout(trace, inputs, layer, settings, mask, given, weights)

@@ -12,9 +12,11 @@ from attn_cli.models.model_file import chosen
 from attn_cli.pipeline.build_trace import attended
 from attn_cli.pipeline.embed import NOT_UTF8, phrased, rounded
 from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.project import Ready, projected
+from attn_cli.pipeline.project import projected
+from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
+from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -44,17 +46,18 @@ def trace_phrases(
             "Use -p identity, random, or a file of weights.",
             "--projection",
         )
+    weights = read_weights(settings)
     inputs = phrased(query, keys, settings, report)
     inputs = rounded(inputs, settings.round) if settings.round is not None else inputs
     odd = any("\ufffd" in phrase for phrase in (query, *keys))
     notes = [*([NOT_UTF8] if odd else []), *unused(settings)]
-    layer, more = projected(inputs, settings, None)
+    layer, more = projected(inputs, settings, None, weights)
     if settings.projection != "identity":
         more.append("The values are given: the projection makes queries and keys alone.")
     inputs = inputs._replace(notes=(*notes, *inputs.notes, *more))
     V = values(inputs.key_tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
-    heads = tuple(Ready(head.name, None, head.q, head.k, V) for head in layer.heads)
+    heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
     layer = layer._replace(heads=heads, projection=None)
     mask = wanted_mask(settings, None, inputs)
     return attended(kind, inputs, layer, settings, mask, report)

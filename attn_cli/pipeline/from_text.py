@@ -18,6 +18,7 @@ from attn_cli.pipeline.embed import (
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import projected, stacked
+from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
 from attn_cli.text.tokenize import tokenize
@@ -72,7 +73,11 @@ def trace_text(
     """
     check(settings)
     before, settings = settings, for_positions(settings)
-    stack = chosen(settings) if shared is None else shared.stack
+    if shared is None:
+        stack = chosen(settings)
+        weights = None if stack is not None else read_weights(settings)
+    else:
+        stack, weights = shared.stack, shared.weights
     query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
     for tokens, side in ((query.tokens, "text"), (key.tokens, "context")):
@@ -92,14 +97,14 @@ def trace_text(
     )
     mask = wanted_mask(settings, None, inputs)
     if stack is None:
-        layer, more = projected(inputs, settings, None)
+        layer, more = projected(inputs, settings, None, weights)
     else:
         is_long = len(inputs.query_tokens) * len(inputs.key_tokens) > LARGE
         inputs, layer, more = stacked(inputs, stack, settings, mask, report if is_long else None)
         report = _rest(report, layer.about.layer or 0)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = attended(kind, inputs, layer, settings, mask, report)
-    trace = note_other_layout(trace, inputs, layer, settings, mask, None)
+    trace = note_other_layout(trace, inputs, layer, settings, mask, None, weights)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 

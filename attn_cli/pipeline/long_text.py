@@ -6,21 +6,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core import fast
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.trace.diagnostics import entropy
 from attn_cli.trace.trace import LongView
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
-    from attn_cli.core.tiles import Tiles
+    from attn_cli.core.streaming import Survey
     from attn_cli.io.array_types import Array, Bools
 
 MAP = 40  # blocks a side
 ROOM = 1 << 20  # weights that are worked on at once, where all are at hand
 
 
-class Swept(NamedTuple):
+class HeadSummary(NamedTuple):
     """What is kept of one head: each row's strongest links, the output if there is one, and the long view."""
 
     links: Links
@@ -28,20 +26,18 @@ class Swept(NamedTuple):
     view: LongView
 
 
-def by_tiles(tiles: Tiles, V: Array, k: int, threads: int | None, report: Report | None) -> Swept:
-    """Go over a head by tiles."""
-    shape = _blocks(tiles.n_q, tiles.n_k)
-    found = fast.survey(tiles, V, k, shape, True, threads, report)
-    view = _view(found.entropy, found.allowed, found.sums, found.counts, tiles.n_k)
-    return Swept(Links(found.keys, found.weights), found.output, view)
+def summary_of_survey(survey: Survey, n_k: int) -> HeadSummary:
+    """Return the summary of a head that the fast way went over."""
+    view = _view(survey.entropy, survey.allowed, survey.sums, survey.counts, n_k)
+    return HeadSummary(Links(survey.keys, survey.weights), survey.output, view)
 
 
-class Gathering:
-    """The same, filled from the weights of one block of rows after the other."""
+class Summing:
+    """The same summary, summed up from the weights of one block of rows after the other."""
 
     def __init__(self, n_q: int, n_k: int, k: int) -> None:
         self.n_k, self.k = n_k, k
-        rows, columns = _blocks(n_q, n_k)
+        rows, columns = blocks_of_map(n_q, n_k)
         self.row_block = np.arange(n_q) * rows // n_q
         self.column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
         self.sums, self.counts = np.zeros((rows, columns)), np.zeros((rows, columns))
@@ -64,26 +60,26 @@ class Gathering:
         np.add.at(self.sums, rows, weights @ columns)
         np.add.at(self.counts, rows, counts)
 
-    def swept(self) -> Swept:
-        """Return what was gathered."""
+    def summary(self) -> HeadSummary:
+        """Return the summary of all rows added."""
         links = Links(*(np.concatenate(column) for column in zip(*self.links, strict=True)))
         output = np.concatenate(self.outputs) if self.outputs else None
         found, allowed = np.concatenate(self.entropy), np.concatenate(self.allowed)
-        return Swept(links, output, _view(found, allowed, self.sums, self.counts, self.n_k))
+        return HeadSummary(links, output, _view(found, allowed, self.sums, self.counts, self.n_k))
 
 
-def by_weights(weights: Array, allowed: Bools | None, k: int) -> Swept:
+def summary_of_weights(weights: Array, allowed: Bools | None, k: int) -> HeadSummary:
     """Go over weights (n_q, n_k) that are all at hand, some rows at a time: what is worked out of them is no larger."""
     n_q, n_k = weights.shape
-    found = Gathering(n_q, n_k, k)
+    found = Summing(n_q, n_k, k)
     size = max(1, ROOM // n_k)
     for start in range(0, n_q, size):
         rows = slice(start, start + size)
         found.add(start, weights[rows], None, None if allowed is None else allowed[rows])
-    return found.swept()
+    return found.summary()
 
 
-def _blocks(n_q: int, n_k: int) -> tuple[int, int]:
+def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:
     """Return how many blocks of queries and of keys the map has."""
     return min(MAP, n_q), min(MAP, n_k)
 

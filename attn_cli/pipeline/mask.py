@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.stated_mask import mask_from_values
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file, regular
 from attn_cli.pipeline.embed import Inputs
@@ -32,7 +33,7 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
     wanted = settings.mask
     if wanted is None and given is not None:
         if not isinstance(given, str):
-            return masks.from_array(name, given, "allowed", n_q, n_k)
+            return mask_from_values(name, given, "allowed", n_q, n_k)
         try:
             return masks.named(given, n_q, n_k)
         except UsageError as error:
@@ -49,4 +50,4 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
         )
     from attn_cli.inputs.matrices import read_mask  # only those who give a file need it
 
-    return masks.from_array(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
+    return mask_from_values(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)

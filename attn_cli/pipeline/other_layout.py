@@ -27,6 +27,7 @@ def note_other_layout(
     settings: Settings,
     mask: masks.Mask | None,
     given: Given | None,
+    weights: Given | None,
 ) -> Trace:
     """Add a note on what the other layout would change, where W fits in both and the file does not say which."""
     if not layer.is_square or trace.condensed:
@@ -34,7 +35,7 @@ def note_other_layout(
     used = layer.about.layout or "in-out"
     other = {"in-out": "out-in", "out-in": "in-out"}[used]
     try:
-        turned, _ = projected(inputs, replace(settings, layout=other), given)
+        turned, _ = projected(inputs, replace(settings, layout=other), given, weights)
         there = attended(trace.kind, inputs, turned, settings, mask, None)
     except InputError:  # W_o or a bias fits in one layout alone
         return trace

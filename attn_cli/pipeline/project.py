@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.attention import to_digits
 from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
-from attn_cli.io.files import looks_like_file
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import Stack, taught_weights
-from attn_cli.models.model_file import BUNDLED
-from attn_cli.models.relative_position import Position
+from attn_cli.models.rounding import to_digits
 from attn_cli.pipeline.embed import Inputs, given_labels, rounded
 from attn_cli.settings.settings import Settings
+from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
 
 if TYPE_CHECKING:
@@ -29,40 +27,19 @@ GOVERNOR = "head"
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
 
 
-class Ready(NamedTuple):
-    """One head with its queries, keys and values made: all that attention itself needs."""
-
-    name: str
-    weights: model.HeadWeights | None
-    q: Array
-    k: Array
-    v: Array
-    bias: Array | None = None
-    position: Position | None = None
-
-    def in_numbers(self, dtype: str) -> Ready:
-        """Return the head with its matrices in float32 or float64."""
-        with np.errstate(
-            over="ignore"
-        ):  # what float32 cannot hold is found, and named, where it is attended to
-            q, k, v = (M.astype(dtype, copy=False) for M in (self.q, self.k, self.v))
-            bias = None if self.bias is None else self.bias.astype(dtype, copy=False)
-        return self._replace(q=q, k=k, v=v, bias=bias)
-
-
 class Layer(NamedTuple):
     """The heads to attend with, where they came from, and the projection that joins them."""
 
     about: Projected
     names: tuple[str, ...]
     shown: str
-    heads: tuple[Ready, ...]
+    heads: tuple[Head, ...]
     projection: model.Projection | None = None
     learned: Learned | None = None
-    turns_on: int | None = None  # the word that the sentence turns on, where a learned head tells
-    is_square: bool = (
-        False  # whether the weights would fit in the other layout as well, and nobody said which
+    governor: model.HeadWeights | None = (
+        None  # which tells the word that the sentence turns on, if that is wanted
     )
+    is_square: bool = False  # whether the weights would fit in the other layout too, and nobody said which
 
 
 def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
@@ -77,20 +54,17 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         )
     if len(K) != len(V):
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
-    heads = _head_count(settings, given, ("Q", "K", "V"), 1)
+    count = _head_count(settings, given, ("Q", "K", "V"), 1)
     bias = given.get("position_scores")
     if settings.round is not None:
         Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
         bias = None if bias is None else to_digits(bias, settings.round)
-    parts = [model.split(M, heads, 1) for M in (Q, K, V)]
-    positions = model.given_positions(given, heads, parts[1][0].shape[1]) if len(Q) == len(K) else None
-    ready = tuple(
-        Ready(
-            str(h), None, parts[0][h], parts[1][h], parts[2][h], bias,
-            positions[h] if positions else None,
-        )
-        for h in range(heads)
-    )  # fmt: skip
+    parts = [model.split(M, count, 1) for M in (Q, K, V)]
+    positions = model.given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
+    heads = tuple(
+        Head(str(h), q=q, k=k, v=v, bias=bias, position=positions[h] if positions else None)
+        for h, (q, k, v) in enumerate(zip(*parts, strict=True))
+    )
     query_tokens = given_labels(given.tokens, len(Q), "q", given.name)
     own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
     inputs = Inputs(
@@ -105,11 +79,11 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     W_o, b_o = given.get("W_o"), given.get("b_o")
     layout = None if W_o is None else settings.layout or given.layout or "in-out"
     about = Projected("given", given.name, layout, None, None)
-    joining = None if W_o is None else model.Projection(about, (), W_o, b_o)
+    joining = None if W_o is None else model.Projection(about, (), model.in_out(W_o, layout or "in-out"), b_o)
     if joining is not None and settings.round is not None:
         joining = model.rounded(joining, settings.round)
-    names = tuple(head.name for head in ready)
-    return inputs, Layer(about, names, shown_head(settings.head, names), ready, joining)
+    names = tuple(head.name for head in heads)
+    return inputs, Layer(about, names, shown_head(settings.head, names), heads, joining)
 
 
 def stacked(
@@ -151,11 +125,11 @@ def stacked(
         notes.append("The mask holds in the layers below as well, as in a decoder.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    ready = _ready(_wanted(projection, settings.head, shown), x_query, x_key, "in-out", None, is_self)
+    heads = _heads(_wanted(projection, settings.head, shown), x_query, x_key, None, is_self)
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
-    turns_on = _ungoverned(projection, inputs) if is_chosen else None
-    return inputs, Layer(projection.about, names, shown, ready, projection, learned, turns_on), notes
+    governor = next((head for head in projection.heads if head.name == GOVERNOR), None) if is_chosen else None
+    return inputs, Layer(projection.about, names, shown, heads, projection, learned, governor), notes
 
 
 def _hidden(inputs: Inputs) -> Mask | None:
@@ -164,16 +138,15 @@ def _hidden(inputs: Inputs) -> Mask | None:
     return with_padding(None, n_k, n_k, inputs.pad_keys) if inputs.pad_keys else None
 
 
-def _ungoverned(projection: model.Projection, inputs: Inputs) -> int | None:
-    """Return the word that the head `head` leaves to itself most, mostly the main verb; None without that head."""
+def ungoverned(governor: model.HeadWeights, inputs: Inputs) -> int | None:
+    """Return the word that the governor head leaves to itself most, mostly the main verb; None in a long text."""
     own = inputs.own_queries
     X = None if inputs.x_query is None else inputs.x_query[own.start : own.stop]
     tokens = inputs.query_tokens[own.start : own.stop]
     words = [i for i, token in enumerate(tokens) if any(map(str.isalnum, token))]
-    found = [head for head in projection.heads if head.name == GOVERNOR]
-    if X is None or not words or not found or len(X) ** 2 > LARGE:
+    if X is None or not words or len(X) ** 2 > LARGE:
         return None
-    itself = taught_weights(found[0], X).diagonal()
+    itself = taught_weights(governor, X).diagonal()
     return own.start + max(words, key=lambda i: float(itself[i]))
 
 
@@ -198,8 +171,13 @@ def shown_head(head: str | None, names: tuple[str, ...]) -> str:
     )
 
 
-def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[Layer, list[str]]:
-    """Choose a projection that was not learned, and make Q, K and V; return also what is to be noted."""
+def projected(
+    inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None
+) -> tuple[Layer, list[str]]:
+    """Choose a projection that was not learned, and make Q, K and V; return also what is to be noted.
+
+    `given` are the matrices that X came with, if it did; `weights` those of the file that --projection names.
+    """
     assert inputs.x_query is not None and inputs.x_key is not None
     d = inputs.x_query.shape[1]
     name, notes, is_square = settings.projection, [], False
@@ -219,8 +197,8 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
         projection = model.random(d, heads, settings.seed)
     else:
         source = "given" if name is None else "file"
-        weights = given if name is None else _projection_file(name)
-        assert weights is not None
+        weights = given if name is None else weights
+        assert weights is not None  # a name that is no file was refused when the file was to be read
         fitting = _fitting(inputs, weights)
         layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
         is_square = len(fitting) > 1 and weights.layout is None
@@ -234,7 +212,6 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
         ignored = [*weights.ignored, *weights.beside_weights] if source == "file" else []
         if ignored:
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
-    layout = projection.about.layout or "in-out"
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
     bias = None if given is None else given.get("position_scores")
@@ -245,8 +222,8 @@ def projected(inputs: Inputs, settings: Settings, given: Given | None) -> tuple[
     is_self = inputs.x_key is inputs.x_query
     if not is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
-    ready = _ready(wanted, inputs.x_query, inputs.x_key, layout, bias, is_self)
-    return Layer(projection.about, names, shown, ready, projection, is_square=is_square), notes
+    made = _heads(wanted, inputs.x_query, inputs.x_key, bias, is_self)
+    return Layer(projection.about, names, shown, made, projection, is_square=is_square), notes
 
 
 def _fitting(inputs: Inputs, weights: Given) -> list[str]:
@@ -282,47 +259,22 @@ def _head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: 
     return heads
 
 
-def _ready(
-    projection: model.Projection,
-    x_query: Array,
-    x_key: Array,
-    layout: str,
-    bias: Array | None,
-    with_position: bool,
-) -> tuple[Ready, ...]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        ready = tuple(
-            Ready(
-                head.name,
-                head,
-                head.queries(x_query, layout),
-                head.keys(x_key, layout),
-                head.values(x_key, layout),
-                bias,
-                head.position if with_position else None,
-            )
-            for head in projection.heads
-        )
-    for head in ready:
-        for name, made in (("W_q", head.q), ("W_k", head.k), ("W_v", head.v)):
-            if not np.isfinite(made).all():
+def _heads(
+    projection: model.Projection, X: Array, context: Array, bias: Array | None, with_position: bool
+) -> tuple[Head, ...]:
+    """Return the heads with their queries, keys and values."""
+    made = []
+    for W in projection.heads:
+        with np.errstate(over="ignore", invalid="ignore"):
+            q, k, v = W.project(X, context)
+        for name, M in (("W_q", q), ("W_k", k), ("W_v", v)):
+            if not np.isfinite(M).all():
                 raise InputError(
                     f"{name} times the vectors is more than a number can hold.", "Scale them down."
                 )
-    return ready
-
-
-def _projection_file(name: str) -> Given:
-    if not looks_like_file(name):
-        raise UsageError(
-            f"There is no projection {visible(name)!r}.",
-            f"Projections are {', '.join(BUNDLED)}, identity, random, or a file (with a slash or a suffix "
-            "such as .json).",
-            option="--projection",
-        )
-    from attn_cli.inputs.matrices import read_given  # only those who give a file need it
-
-    return read_given(name)
+        position = W.position if with_position else None
+        made.append(Head(W.name, W, q, k, v, bias, position, projection.about.layout or "in-out"))
+    return tuple(made)
 
 
 def _check_projection(inputs: Inputs, weights: Given, layout: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.core import masks
+from attn_cli.core.mask_rules import find_rule
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs import inferred_mask as zeros
 from attn_cli.inputs.saved_weights import Saved
@@ -55,7 +56,7 @@ class Shown(NamedTuple):
         n_q, n_k = self.weights.shape[1:]
         if self.allowed is None or self.allowed.all():
             return None
-        if self.mask_name not in masks.RULES and not masks.is_window(self.mask_name):
+        if find_rule(self.mask_name) is None:
             return masks.Mask(self.mask_name, n_q, n_k, self.allowed)
         rule = masks.Mask(self.mask_name, n_q, n_k)
         if np.array_equal(rule.rows(np.arange(n_q)), self.allowed):

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.attention import attention_steps, project
+from attn_cli.core.attention import project
+from attn_cli.core.checks import checked_attention
+from attn_cli.core.scores import SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array
+from attn_cli.models.projection import HeadWeights, in_out
 from attn_cli.models.relative_position import Position
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -60,7 +64,7 @@ def _with_steps(
     outputs = [head.output for head in heads if head.output is not None]
     mean = np.mean(outputs, axis=0) if len({output.shape for output in outputs}) == 1 else None
     shown = next((head for head in heads if head.name == trace.shown.name), replace(trace.shown, output=mean))
-    W = heads[0].W_q
+    W = heads[0].W
     return replace(
         trace,
         heads=heads,
@@ -82,7 +86,7 @@ def _rule(record: Mapping[str, object]) -> _Rule:
     projection = record.get("projection")
     layout = projection.get("layout") if isinstance(projection, dict) else None
     score, scale, temperature = (record.get(name) for name in ("score", "scale", "temperature"))
-    if score not in ("scaled", "dot", "cosine") or layout not in (None, "in-out", "out-in"):
+    if score not in SCORES or layout not in (None, "in-out", "out-in"):
         raise InputError("its score or its layout is none that attn has")
     if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)):
         raise InputError("its scale or its temperature is no number")
@@ -101,42 +105,43 @@ def _head(
 ) -> Head:
     """Return a head with its steps, each checked against the formula."""
     q, k, v = (array(record.get(name), name, 2, WHOSE) for name in "qkv")
-    W = [_optional(record, f"W_{name}", 2) for name in "qkv"]
-    b = [_optional(record, f"b_{name}", 1) for name in "qkv"]
-    if abs(rule.scale - (q.shape[1] ** -0.5 if rule.score == "scaled" else 1)) > 1e-9:
+    W = _weights(bare.name, record, rule.layout)
+    if abs(rule.scale - scale_of(rule.score, q.shape[1])) > 1e-9:
         raise InputError("its scale is not that of its score")
-    for n, made in enumerate((q, k, v)):
-        X, given = inputs[0 if n == 0 else 1], W[n]
-        if X is not None:
-            if len(X) != len(made):
-                raise InputError(f"X has {len(X)} rows, {'qkv'[n]} has {len(made)}")
-            if given is not None:
-                _agree(project(X, given, b[n], rule.layout), made, "qkv"[n])
-    position = _optional(record, "position_scores", 2)
-    found = attention_steps(q, k, v, trace.mask, position, rule.scale / rule.temperature, rule.score)
+    X, context = inputs
+    for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
+        if M is not None and len(M) != len(made):
+            raise InputError(f"X has {len(M)} rows, {name} has {len(made)}")
+        if M is not None and W is not None:
+            _agree(project(M, getattr(W, f"W_{name}"), getattr(W, f"b_{name}")), made, name)
+    bias = _optional(record, "position_scores", 2)
+    found = checked_attention(q, k, v, trace.mask, bias, rule.scale / rule.temperature, rule.score)
     _agree(found.weights, bare.weights, "weights")
     for name in ("scores", "scaled_scores", "output"):
         _agree(getattr(found, name), array(record.get(name), name, 2, WHOSE), name)
-    along = None if position is None else _distances(record, q, position, rule, len(k))
+    position = None if bias is None else _distances(record, q, bias, rule, len(k))
     return replace(
         bare,
-        W_q=W[0],
-        W_k=W[1],
-        W_v=W[2],
-        b_q=b[0],
-        b_k=b[1],
-        b_v=b[2],
+        W=W,
         q=q,
         k=k,
         v=v,
-        position_vectors=along.R if along else None,
-        position_biases=along.b if along else None,
-        scores=found.scores,
-        scaled_scores=found.scaled_scores,
-        position_scores=position,
-        masked_scores=found.masked_scores,
+        position=position,
+        layout=rule.layout,
+        steps=found,
+        ready=None,
         output=found.output,
     )
+
+
+def _weights(name: str, record: Mapping[str, object], layout: str) -> HeadWeights | None:
+    """Return a head's W and b, as in x W; None where it has none."""
+    W = [_optional(record, f"W_{letter}", 2) for letter in "qkv"]
+    W_q, W_k, W_v = (None if M is None else in_out(M, layout) for M in W)
+    if W_q is None or W_k is None or W_v is None:
+        return None
+    b_q, b_k, b_v = (_optional(record, f"b_{letter}", 1) for letter in "qkv")
+    return HeadWeights(name, W_q, W_k, W_v, b_q, b_k, b_v)
 
 
 def _agree(found: Array, stated: Array, name: str) -> None:
@@ -151,7 +156,7 @@ def _distances(
     R, b = _optional(record, "position_vectors", 2), _optional(record, "position_biases", 1)
     if R is None or b is None or len(q) != n_k or R.shape != (len(b), q.shape[1]):
         return None
-    root = float(q.shape[1] ** -0.5) if rule.score == "cosine" else rule.scale
+    root = position_scale_of(rule.score, q.shape[1])
     along = Position(R, b)
     scores = along.scores(q, np.arange(len(q)), n_k, root / rule.temperature)
     return along if np.allclose(scores, position, rtol=1e-5, atol=1e-6) else None

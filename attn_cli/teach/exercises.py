@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.attention import attention_steps, softmax
+from attn_cli.core.attention import attention, softmax
 from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
@@ -204,7 +204,7 @@ def _allowed(mask: str, n: int) -> Bools:
 def _is_lively(numbers: Numbers, allowed: Bools, scale: float) -> bool:
     """Tell whether no weight is nearly all or nothing, and rounding at each step, as by hand, gives the same answer."""
     X, W_q, W_k, W_v = numbers
-    steps = attention_steps(X @ W_q, X @ W_k, X @ W_v, allowed, scale=scale)
+    steps = attention(X @ W_q, X @ W_k, X @ W_v, allowed, scale=scale)
     if steps.weights[allowed.sum(1) > 1].max() > SATURATED or steps.weights[allowed].min() < FAINTEST:
         return False
     exps = np.exp(steps.masked_scores).round(DIGITS)
@@ -230,7 +230,7 @@ def _answered(numbers: Numbers, allowed: Bools, scale: float) -> Iterator[tuple[
 
     def attended(W: list[Array], allowed: Bools, scale: float) -> tuple[Array, Array]:
         Q, K, V = (X @ matrix for matrix in W)
-        steps = attention_steps(Q, K, V, allowed, scale=scale)
+        steps = attention(Q, K, V, allowed, scale=scale)
         return steps.weights, steps.output
 
     yield attended(W, allowed, scale)

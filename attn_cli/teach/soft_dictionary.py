@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.attention import compare, softmax
+from attn_cli.core.attention import softmax
+from attn_cli.core.scores import cosine, score_named
 from attn_cli.inputs.key_value_pairs import Pairs, numbers_of, some
 from attn_cli.pipeline.from_phrases import trace_phrases
 
@@ -147,7 +148,7 @@ def _cosines(trace: Trace) -> tuple[float | None, ...]:
     assert trace.x_query is not None and trace.x_key is not None
     if not trace.x_query.any():
         return (None,) * len(trace.key_tokens)
-    found = compare(trace.x_query, trace.x_key, "cosine")[0].tolist()
+    found = cosine(trace.x_query, trace.x_key)[0].tolist()
     return tuple(c if x.any() else None for c, x in zip(found, trace.x_key, strict=True))
 
 
@@ -225,7 +226,7 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(trace.x_key, axis=1)
     uneven = min(lengths[lengths > 0], default=0) < ONE_LENGTH * lengths.max() < np.inf
-    if uneven and trace.score != "cosine" and trace.projection.source == "identity":
+    if uneven and score_named(trace.score).is_dot and trace.projection.source == "identity":
         long, short = int(lengths.argmax()), int(np.where(lengths > 0, lengths, np.inf).argmin())
         sides = ", ".join(f"{some([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
         mean = (
@@ -237,7 +238,7 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
             f"Vectors differ in length ({sides}{mean}), and a longer one gets larger scores. "
             "--score cosine counts direction alone."
         )
-    strongest = int(trace.shown.top_keys[0, 0])
+    strongest = int(trace.shown.links.keys[0, 0])
     near = found.nearest
     if near is not None and strongest >= 0 and found.weights[strongest] > found.weights[near]:
         heavy, alike = (some([trace.key_tokens[j]]) for j in (strongest, near))

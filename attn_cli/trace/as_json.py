@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.trace.trace import Head, Learned, Trace
+    from attn_cli.trace.head import Head
+    from attn_cli.trace.trace import Learned, Trace
 
 SUMS = ("words_query", "words_key", "encodings_query", "encodings_key")  # what X is the sum of
 MATRICES = (
@@ -70,12 +71,12 @@ def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
 
 
 def _summary(trace: Trace, i: int) -> dict[str, object]:
-    j = int(trace.shown.top_keys[i, 0])
+    j = int(trace.shown.links.keys[i, 0])
     found = j >= 0
     return {
         "query": trace.query_tokens[i],
         "key": trace.key_tokens[j] if found else None,
-        "weight": float(trace.shown.top_weights[i, 0]) if found else None,
+        "weight": float(trace.shown.links.weights[i, 0]) if found else None,
     }
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.trace.trace import Head, LongView, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import LongView, Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
@@ -79,7 +80,7 @@ def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
     """
     numbers: dict[str, int] = {}
     queries, keys = (_numbered(tokens, numbers) for tokens in (trace.query_tokens, trace.key_tokens))
-    top, weights = head.top_keys, head.top_weights
+    top, weights = head.links.keys, head.links.weights
     is_other = (top >= 0) & (keys[top] != queries[:, np.newaxis])
     is_other[list(trace.pad_queries)] = False
     at = np.nonzero(is_other)

@@ -9,7 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from attn_cli.core.scores import score_named
 from attn_cli.settings.settings import Settings
+from attn_cli.trace.frozen import Frozen
+from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
     from collections.abc import Iterator, Sequence
@@ -55,64 +58,6 @@ class Learned(NamedTuple):
     baseline: float | None  # what the best fixed distance gets
     precision: float | None  # of its strongest links to another word, the share that are right
     values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
-
-
-class Frozen:
-    """A record whose arrays are its own and read-only."""
-
-    def __post_init__(self) -> None:
-        for name in self.__annotations__:
-            value = getattr(self, name)
-            if hasattr(value, "setflags"):
-                object.__setattr__(self, name, _own(value))
-            elif isinstance(value, Placed):
-                object.__setattr__(self, name, Placed(*map(_own, value)))
-            elif isinstance(value, LongView):
-                entropy, allowed, means, counts = map(_own, value[:4])
-                owned = LongView(entropy, allowed, means, counts, *value[4:])
-                object.__setattr__(self, name, owned)
-
-
-def _own(array: Array) -> Array:
-    if array.flags.writeable or array.base is not None:
-        array = array.copy()
-    array.setflags(write=False)
-    return array
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Head(Frozen):
-    """One attention head. The n_q x n_k steps hold the rows that the trace holds (`Trace.rows`).
-
-    The head named "mean" is the mean of the others' weights and has no steps of its own.
-    """
-
-    name: str
-    W_q: Array | None  # (d, d_k), or (d_k, d) where the layout is out-in
-    W_k: Array | None
-    W_v: Array | None  # (d, d_v)
-    b_q: Array | None  # (d_k,)
-    b_k: Array | None
-    b_v: Array | None
-    q: Array | None  # (n_q, d_k)
-    k: Array | None  # (n_k, d_k)
-    v: Array | None  # (n_k, d_v)
-    position_vectors: Array | None  # (2 reach + 1, d_k), one for each distance from far left to far right
-    position_biases: Array | None  # (2 reach + 1,)
-    scores: Array | None  # (rows, n_k)
-    scaled_scores: Array | None  # (rows, n_k), scores * scale / temperature
-    position_scores: Array | None  # (rows, n_k), what the distance adds: (q.r + b) * scale / temperature
-    masked_scores: Array | None  # (rows, n_k), their sum; -inf where masked
-    weights: Array  # (rows, n_k), softmax of the masked scores
-    output: Array | None  # (n_q, d_v), weights @ v
-    top_keys: Ints  # (n_q, k), each query's strongest keys, strongest first; -1 is none
-    top_weights: Array  # (n_q, k)
-
-    @property
-    def sums(self) -> Array:
-        """The sum of each held row's weights, (rows,): one, or zero where nothing may be looked at."""
-        total: Array = self.weights.sum(axis=-1)
-        return total
 
 
 class LongView(NamedTuple):
@@ -285,7 +230,7 @@ class Trace(Frozen):
             is_given or not heated
         ):  # what is given is not divided by the temperature: another does not scale the sum
             masked = None
-        plain = head.k is not None and self.score != "cosine" and head.position_scores is None
+        plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None
         return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)
 
@@ -296,7 +241,7 @@ class Trace(Frozen):
         return [
             (i, int(j), float(w))
             for i in self.listed
-            for j, w in zip(head.top_keys[i, :k], head.top_weights[i, :k], strict=True)
+            for j, w in zip(head.links.keys[i, :k], head.links.weights[i, :k], strict=True)
             if j >= 0
         ]
 

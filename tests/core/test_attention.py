@@ -14,9 +14,12 @@ from hypothesis.extra import numpy as npst
 
 from attn_cli import attend
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.attention import attention_steps, compare, project, softmax
+from attn_cli.core.attention import project, softmax
+from attn_cli.core.checks import checked_attention
+from attn_cli.core.scores import SCORES
 from attn_cli.core.top_links import strongest
 from attn_cli.errors import AttnError, InputError
+from attn_cli.models.projection import in_out
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 inf, nan = math.inf, math.nan
@@ -91,7 +94,7 @@ def test_the_default_scale_is_one_over_the_root_of_the_length_of_a_query():
 @laws
 @given(cases())
 def test_every_step_follows_from_the_one_before(case):
-    steps = attention_steps(case.Q, case.K, case.V, case.allowed, case.bias, 0.5)
+    steps = checked_attention(case.Q, case.K, case.V, case.allowed, case.bias, 0.5)
     same([steps.scores], [[[float(q @ k) for k in case.K] for q in case.Q]])
     same([steps.scaled_scores], [steps.scores * 0.5])
     assert np.isneginf(steps.masked_scores[~case.allowed]).all()
@@ -360,19 +363,19 @@ def test_a_cosine_is_the_dot_product_over_both_lengths_and_zero_for_a_zero_vecto
         lengths = math.hypot(*q) * math.hypot(*k)
         wanted = sum(map(mul, q, k)) / lengths if lengths > 1e-300 else None
         if wanted is not None or not any(q) or not any(k):
-            assert compare(Q, case.K, "cosine")[i, j] == pytest.approx(wanted or 0.0, abs=1e-12)
+            assert SCORES["cosine"].of(Q, case.K)[i, j] == pytest.approx(wanted or 0.0, abs=1e-12)
 
 
 def test_a_cosine_does_not_depend_on_length_however_long_or_short():
     Q, K = some(2, 3), some(4, 3, seed=1)
     for length in (1e-200, 1e200):
-        same([compare(Q * length, K / length, "cosine")], [compare(Q, K, "cosine")])
+        same([SCORES["cosine"].of(Q * length, K / length)], [SCORES["cosine"].of(Q, K)])
 
 
 def test_the_two_layouts_are_transposes_of_each_other():
     X, W, b = some(5, 3), some(3, 2, seed=1), some(2, seed=2)
     by_rows = [W.T @ x + b for x in X]
-    same([project(X, W, b, "in-out"), project(X, W.T, b, "out-in")], [by_rows, by_rows])
+    same([project(X, in_out(W, "in-out"), b), project(X, in_out(W.T, "out-in"), b)], [by_rows, by_rows])
 
 
 # The strongest links

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import attend
-from attn_cli.core import attention, fast, tiles
+from attn_cli.core import attend as attend_module
+from attn_cli.core import fast, tiles
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.attention import attention_steps
+from attn_cli.core.checks import checked_attention
 from attn_cli.core.masks import named
 from attn_cli.core.top_links import strongest
 from attn_cli.errors import InputError
@@ -134,7 +135,7 @@ def test_a_long_row_of_like_words_loses_no_digits_in_its_sums(n_q):
     Q[:, 0] = 1
     K, V = np.tile(np.float32([0, 1.7]), (n_k, 1)), np.tile(np.float32([0, 1]), (n_k, 1))
     K[7], V[7] = [math.log(n_k) + 1.19, 0], [1, 1]
-    core = attention_steps(*(M.astype(float) for M in (Q, K, V)))
+    core = checked_attention(*(M.astype(float) for M in (Q, K, V)), scale=1.0)
     weights, links, outputs = ways(Q, K, V, scale=1.0)
     for weight in (weights[:, 7], links.weights[:, 0]):
         np.testing.assert_allclose(weight, core.weights[:, 7], rtol=0, atol=1e-6 * math.log(n_k))
@@ -193,7 +194,7 @@ def test_heads_know_nothing_of_each_other_and_share_what_is_given_once(
     for at in np.ndindex(*lead):
         allowed = mask[at] if masks == "each" else mask
         added = None if bias is None else np.broadcast_to(bias, (*lead, 7, 5))[at]
-        core = attention_steps(full[0][at], full[1][at], V, allowed, added, 1 / math.sqrt(3))
+        core = checked_attention(full[0][at], full[1][at], V, allowed, added, 1 / math.sqrt(3))
         for ours, theirs in ((weights, core.weights), (output, core.output), (alone, core.output)):
             np.testing.assert_allclose(ours[at], theirs, rtol=0, atol=10 * TOLERANCE[dtype])
 
@@ -209,7 +210,7 @@ def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
         weights, links, outputs = ways(Q, Q, Q, "causal", bias, scale=scale)
         for M in (weights, links.weights, *outputs):
             assert M.dtype == dtype
-    head = attention_steps(Q, Q, Q, np.tri(n, dtype=bool), bias, 0.5)
+    head = checked_attention(Q, Q, Q, np.tri(n, dtype=bool), bias, 0.5)
     np.testing.assert_allclose(attend(Q, Q, Q, "causal", bias, 0.5)[0], head.weights, rtol=0, atol=1e-5)
 
 
@@ -309,7 +310,7 @@ def test_rows_that_vanish_under_the_bound_are_done_again_beside_rows_that_do_not
     block = head.block(0, 256)
     faint = np.exp(-block.shift.astype(float) + 20) * len(K) < tiles.FAINT[4]
     assert faint.all(), "the bound makes all rows vanish but those that look along the long key"
-    exact = attention_steps(*(M.astype(float) for M in (Q, K)), V, None, None, 0.5)
+    exact = checked_attention(*(M.astype(float) for M in (Q, K)), V, None, None, 0.5)
     weights, _, outputs = ways(Q, K, V.astype(np.float32), scale=0.5)
     np.testing.assert_allclose(weights[::2], exact.weights[::2], rtol=0, atol=2e-6)
     assert (weights[1::2][:, 7] > 0.99).any() and (weights[1::2][:, 7] < 0.01).any()
@@ -321,7 +322,7 @@ def test_rows_that_vanish_under_the_bound_are_done_again_beside_rows_that_do_not
 @pytest.mark.parametrize("scale", [1e3, 1e6, 1e12, 1e25, -1e12, 0.0, 1e-30, 1e-46])
 def test_scores_of_any_size_give_weights_that_sum_to_one_and_the_winner_of_the_core(dtype, scale):
     Q, K, V = (some(200, 8, seed=n, dtype=dtype) for n in range(3))
-    core = attention_steps(Q, K, V, scale=scale)
+    core = checked_attention(Q, K, V, scale=scale)
     weights, links, outputs = ways(Q, K, V, scale=scale)
     np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=0, atol=1e-5)
     winner = core.weights.argmax(axis=1)
@@ -339,7 +340,7 @@ def test_large_negative_numbers_mask_as_they_do_in_the_core(dtype, low, whole):
     bias = np.where(some(200, 200) > 0, 0, low)
     if whole:
         bias[::3] = low
-    core = attention_steps(Q, Q, V, None, bias.astype(dtype), 0.3)
+    core = checked_attention(Q, Q, V, None, bias.astype(dtype), 0.3)
     weights, _, outputs = ways(Q, Q, V, bias=bias, scale=0.3)
     rows = slice(1, None, 3) if whole and dtype == "float32" else slice(None)  # 1e9 leaves float32 no digits
     for ours, theirs in ((weights, core.weights), *((output, core.output) for output in outputs)):
@@ -397,7 +398,7 @@ def test_the_core_too_lists_repeated_words_in_order_although_blas_adds_them_up_u
     which = np.random.default_rng(n).integers(0, 4, n)
     Q, K = some(n, d, seed=1, dtype=dtype), words[which]
     scores = (Q[:, np.newaxis].astype(float) * words.astype(float)).sum(axis=-1)
-    weights = attention_steps(Q, K, K, scale=1 / math.sqrt(d)).weights
+    weights = checked_attention(Q, K, K, scale=1 / math.sqrt(d)).weights
     for k in (1, 2, n):
         keys = strongest(weights, k).keys
         for row, found in zip(scores, keys, strict=True):
@@ -431,14 +432,14 @@ def test_what_hides_behind_a_mask_is_not_seen_and_not_warned_of(hidden, n, mask,
 @pytest.mark.parametrize("where", ["Q", "K", "V", "bias"])
 @pytest.mark.parametrize("way", ["weights", "output", "links"])
 def test_what_is_not_finite_and_allowed_is_refused_in_the_words_of_the_core(bad, where, way, monkeypatch):
-    monkeypatch.setattr(attention, "BLOCK_CELLS", 1000)  # so that the rows come in many blocks
+    monkeypatch.setattr(attend_module, "BLOCK_CELLS", 1000)  # so that the rows come in many blocks
     n = 150
     given = {"Q": some(n, 4), "K": some(n, 4, seed=1), "V": some(n, 3, seed=2), "bias": some(n, n)}
     given[where][120, 2] = bad
     if where == "bias" and bad == -inf:
         return  # that is a mask
     with pytest.raises(InputError) as core:
-        attention_steps(**given, scale=0.5)
+        checked_attention(**given, scale=0.5)
     with pytest.raises(InputError) as refused:
         if way == "links":
             strongest_links(**given, k=2, scale=0.5)
@@ -490,7 +491,7 @@ def test_a_learned_position_term_is_the_matrix_that_it_stands_for(shape):
     (n_q, n_k), reach = shape, 4
     Q, K, V = some(n_q, 6), some(n_k, 6, seed=1), some(n_k, 2, seed=2)
     term = Position(some(2 * reach + 1, 6, seed=3), some(2 * reach + 1, seed=4))
-    core = attention_steps(Q, K, V, None, term.scores(Q, np.arange(n_q), n_k, 0.7), 0.4)
+    core = checked_attention(Q, K, V, None, term.scores(Q, np.arange(n_q), n_k, 0.7), 0.4)
     head = fast.tiled(Q, K, 0.4, by_distance=(Q @ term.R.T + term.b) * 0.7)
     with tiled(7, 5):
         weights, output = fast.attended([head], [V])

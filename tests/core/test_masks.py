@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.core.masks import Mask, from_array, named, with_padding
+from attn_cli.core.masks import Mask, named, with_padding
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.stated_mask import mask_from_values
 
 lengths = st.integers(1, 8)
 laws = settings(max_examples=50, deadline=None, derandomize=True)
@@ -147,8 +148,8 @@ ROWS = [[True, False, True], [False, True, True]]
     ids=type,
 )
 def test_true_means_what_the_file_is_said_to_mean_by_it(values):
-    np.testing.assert_array_equal(whole(from_array("m", values, "allowed", 2, 3)), ROWS)
-    np.testing.assert_array_equal(whole(from_array("m", values, "blocked", 2, 3)), np.logical_not(ROWS))
+    np.testing.assert_array_equal(whole(mask_from_values("m", values, "allowed", 2, 3)), ROWS)
+    np.testing.assert_array_equal(whole(mask_from_values("m", values, "blocked", 2, 3)), np.logical_not(ROWS))
 
 
 @pytest.mark.parametrize(
@@ -165,19 +166,19 @@ def test_true_means_what_the_file_is_said_to_mean_by_it(values):
 )
 def test_values_that_are_neither_true_nor_false_are_refused(values):
     with pytest.raises(InputError, match="m "):
-        from_array("m", values, "allowed", 1, 3)
+        mask_from_values("m", values, "allowed", 1, 3)
 
 
 def test_a_mask_of_another_shape_is_refused_with_both_shapes():
     with pytest.raises(InputError) as refused:
-        from_array("m", ROWS, "allowed", 3, 2)
+        mask_from_values("m", ROWS, "allowed", 3, 2)
     assert "(2, 3)" in refused.value.message
     assert "3 queries and 2 keys" in refused.value.message
 
 
 def test_a_mask_whose_rows_differ_in_length_is_refused():
     with pytest.raises(InputError, match="rows differ in length"):
-        from_array("m", [[True], [True, False]], "allowed", 2, 2)
+        mask_from_values("m", [[True], [True, False]], "allowed", 2, 2)
 
 
 # Through the one path

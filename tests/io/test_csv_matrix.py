@@ -161,6 +161,6 @@ def test_links_of_a_long_text_tell_their_places():
     for i, row in enumerate(rows):
         query, key, weight, at, column = row.split(",")
         assert int(at) == i and query == trace.query_tokens[i] and key == trace.key_tokens[int(column)]
-        assert float(weight) == trace.shown.top_weights[i, 0]
+        assert float(weight) == trace.shown.links.weights[i, 0]
     short = delimited(trace_self("she likes tea", Settings(embedding="random", top=1)), ",")
     assert short.startswith("query,key,weight\n")

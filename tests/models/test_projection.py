@@ -22,8 +22,7 @@ def given(**arrays):
 def test_the_identity_changes_nothing_and_its_heads_share_the_columns(d, heads):
     X = some(5, d)
     layer = identity(d, heads)
-    for part in ("queries", "keys", "values"):
-        made = [getattr(head, part)(X, layer.about.layout) for head in layer.heads]
+    for made in zip(*(head.project(X, X) for head in layer.heads), strict=True):
         assert {M.shape for M in made} == {(5, d // heads)}
         np.testing.assert_array_equal(np.hstack(made), X)
     assert [head.name for head in layer.heads] == [str(h) for h in range(heads)]
@@ -41,7 +40,7 @@ def test_a_head_does_not_depend_on_how_many_come_after_it():
     X = some(3, 8)
     few, many = random(8, 2, 1), random(8, 2, 1)
     for a, b in zip(few.heads, many.heads, strict=True):
-        np.testing.assert_array_equal(a.queries(X, "in-out"), b.queries(X, "in-out"))
+        np.testing.assert_array_equal(a.project(X, X), b.project(X, X))
     assert not np.allclose(few.heads[0].W_q, few.heads[1].W_q)
     assert not np.allclose(random(8, 2, 1).heads[0].W_q, random(8, 2, 2).heads[0].W_q)
 
@@ -65,11 +64,11 @@ def test_weights_as_out_in_are_their_transposes_as_in_out(heads):
     biases = {"b_q": b_q, "b_k": b_k, "b_v": b_v}
     rows = from_given(given(W_q=W_q, W_k=W_k, W_v=W_v, **biases), heads, "in-out", "file")
     columns = from_given(given(W_q=W_q.T, W_k=W_k.T, W_v=W_v.T, **biases), heads, "out-in", "file")
-    wanted = {"queries": X @ W_q + b_q, "keys": X @ W_k + b_k, "values": X @ W_v + b_v}
-    for layer, layout in ((rows, "in-out"), (columns, "out-in")):
-        for part, whole in wanted.items():
-            made = np.hstack([getattr(head, part)(X, layout) for head in layer.heads])
-            np.testing.assert_allclose(made, whole, rtol=0, atol=1e-12)
+    wanted = X @ W_q + b_q, X @ W_k + b_k, X @ W_v + b_v
+    for layer in (rows, columns):
+        made = zip(*(head.project(X, X) for head in layer.heads), strict=True)
+        for parts, whole in zip(made, wanted, strict=True):
+            np.testing.assert_allclose(np.hstack(parts), whole, rtol=0, atol=1e-12)
 
 
 def test_a_square_unsymmetric_weight_is_not_read_transposed():

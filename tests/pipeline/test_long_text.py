@@ -385,7 +385,7 @@ def test_keys_of_a_long_text_that_are_written_alike_have_their_places():
     listed = re.findall(r"^(\d+) (w\d+) ", table, re.MULTILINE)
     assert listed and all(WORDS[int(j)] == word for j, word in listed)
     assert all(WORDS.count(word) == 1 for word in re.findall(r"^(w\d+) ", table, re.MULTILINE))
-    strongest = int(trace.shown.top_keys[700, 0])
+    strongest = int(trace.shown.links.keys[700, 0])
     assert f'with "{WORDS[strongest]}" ({strongest}): q·k' in flat(text)
 
 

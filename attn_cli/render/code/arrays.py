@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.render.code.literals import inert
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools

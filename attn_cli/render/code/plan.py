@@ -21,7 +21,8 @@ from attn_cli.render.code.arrays import (
     same_vectors,
     vectors,
 )
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 MOST_TOKENS = 200
 MOST_NUMBERS = 20_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from attn_cli.core.scores import score_named
 from attn_cli.render.code.arrays import Given, joins
 from attn_cli.render.code.frameworks import DIALECTS, Dialect
 from attn_cli.render.code.literals import LINE, comment, commented, inert, listed, matrix, strings, vector
@@ -61,8 +62,8 @@ def _docstring(recipe: Recipe, dialect: Dialect) -> list[str]:
 
 def _formula(trace: Trace) -> str:
     d_k = trace.heads[0].q.shape[1] if trace.heads[0].q is not None else 0
-    scores = "cos(Q, K)" if trace.score == "cosine" else "Q K^T"
-    scores += f" / sqrt({d_k})" if trace.score == "scaled" else ""
+    score = score_named(trace.score)
+    scores = score.ascii_matrix + (f" / sqrt({d_k})" if score.is_scaled else "")
     scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
     scores += "" if trace.heads[0].position_scores is None else " + position"
     return f"weights = softmax({scores}) and output = weights V"
@@ -84,8 +85,8 @@ def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
         rule = "W x" if W.layout == "out-in" else "x W"
         by = {"given": "given by ", "file": "from "}.get(W.source, "")
         yield "weights", f"{by}{inert(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
-    divided = {"scaled": ", divided by the root of d_k", "dot": ", not scaled", "cosine": ", not scaled"}
-    yield "score", ("cosines" if trace.score == "cosine" else "dot products") + divided[trace.score]
+    score = score_named(trace.score)
+    yield "score", f"{score.noun}s, {'divided by the root of d_k' if score.is_scaled else 'not scaled'}"
     if trace.temperature != 1:
         yield "temperature", repr(trace.temperature)
     yield "mask", "none" if trace.mask is None else f"{inert(trace.mask_name)}; True = may attend"
@@ -105,12 +106,13 @@ def _imports(recipe: Recipe, dialect: Dialect) -> list[str]:
 
 
 def _unit(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
-    """Yield the function that cosines need."""
-    if recipe.trace.score == "cosine":
+    """Yield the function that the score needs, if it needs one."""
+    lines = score_named(recipe.trace.score).lines[dialect.name]
+    if lines.helper:
+        start, *rest = lines.helper
         yield [
-            "def unit(M):",
-            '    """Return M with each row scaled to length 1; a row of zeros stays."""',
-            *(f"    {line}" for line in (*(dialect.evened if recipe.extreme else ()), *dialect.unit)),
+            start,
+            *(f"    {line}" for line in (rest[0], *(lines.careful if recipe.extreme else ()), *rest[1:])),
         ]
 
 

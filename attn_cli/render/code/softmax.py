@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.core.mask_rules import rule_named
+from attn_cli.core.scores import score_named
 from attn_cli.render.code.literals import called, commented
 from attn_cli.render.code.plan import Recipe
 
@@ -24,6 +26,7 @@ class Step(NamedTuple):
     output: str
     has_mask: bool
     has_position: bool
+    is_dot: bool  # whether scores are dot products of the queries and keys named here
 
 
 def in_numpy(recipe: Recipe, step: Step) -> Iterator[list[str]]:
@@ -44,7 +47,11 @@ def in_numpy(recipe: Recipe, step: Step) -> Iterator[list[str]]:
             f"exps = np.exp({s} - {s}.max(axis=-1, keepdims=True))",
             f"{step.weights} = exps / exps.sum(axis=-1, keepdims=True)",
         ]
-    yield [*commented("Output: the values, mixed by the weights."), f"{step.output} = {step.weights} @ V"]
+    yield _mixed(step)
+
+
+def _mixed(step: Step) -> list[str]:
+    return [*commented("Output: the values, mixed by the weights."), f"{step.output} = {step.weights} @ V"]
 
 
 def in_torch(recipe: Recipe, step: Step) -> Iterator[list[str]]:
@@ -59,6 +66,9 @@ def in_torch(recipe: Recipe, step: Step) -> Iterator[list[str]]:
             f"{step.weights} = {weights}.masked_fill(shut, 0.0)",
         ]
     yield [*commented(about), *lines]
+    if not step.is_dot:
+        yield _mixed(step)
+        return
     about = (
         "Output: the values, mixed by the weights, from the same Q, K and V in one call. It takes query, key, value, "
         "scales by 1 / sqrt(d_k) unless scale says otherwise, and returns no weights."
@@ -103,7 +113,7 @@ def in_keras(recipe: Recipe, step: Step) -> Iterator[list[str]]:
             f"{step.weights} = ops.where(shut, ops.zeros_like({s}), ops.softmax({s}, axis=-1))",
         ]
     yield [*commented(about), *lines]
-    yield [*commented("Output: the values, mixed by the weights."), f"{step.output} = {step.weights} @ V"]
+    yield _mixed(step)
     if has_layer(recipe):
         yield _layer(recipe, step)
 
@@ -112,7 +122,8 @@ def has_layer(recipe: Recipe) -> bool:
     """Tell whether keras.layers.Attention can do it: no position term, no mask but the causal one, usual scores."""
     scores = [head.scaled_scores for head in recipe.heads if head.scaled_scores is not None]
     return (
-        recipe.rule in (None, "causal")
+        score_named(recipe.trace.score).as_dot is not None
+        and (recipe.rule is None or bool(rule_named(recipe.rule)[0].keras_argument))
         and (recipe.trace.mask is None) == (recipe.rule is None)
         and all(head.position_scores is None for head in recipe.heads)
         and len(recipe.trace.key_tokens) > 1  # Keras warns of a softmax over one
@@ -128,9 +139,9 @@ def _layer(recipe: Recipe, step: Step) -> list[str]:
     axis, first = ("", "") if recipe.several else ("[None]", "[0]")
     factor = f"({step.factor})" if "/" in step.factor else step.factor
     arguments = [f"[{step.queries}{axis} * {factor}, V{axis}, {step.keys}{axis}]"]
-    if recipe.rule == "causal":
+    if recipe.rule is not None:
         about += " Its causal mask is this one, from the top left corner."
-        arguments.append("use_causal_mask=True")
+        arguments.append(rule_named(recipe.rule)[0].keras_argument)
     about += (
         " The heads stand on its batch axis." if recipe.several else " [None] puts on an axis for a batch."
     )

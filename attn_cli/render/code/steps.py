@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attn_cli.core.mask_rules import rule_named
+from attn_cli.core.scores import score_named
 from attn_cli.render.code.arrays import joins
-from attn_cli.render.code.frameworks import Dialect, mask_rule
+from attn_cli.render.code.frameworks import Dialect
 from attn_cli.render.code.literals import commented, inert
 from attn_cli.render.code.plan import Recipe
 from attn_cli.render.code.softmax import Step
@@ -15,7 +17,7 @@ Lines = Iterator[list[str]]
 
 def steps(recipe: Recipe, dialect: Dialect) -> Lines:
     """Yield the steps as blocks of lines; after the last, `weights` and `output` are the trace's own."""
-    step = _names(recipe)
+    step = _names(recipe, dialect)
     yield from _projected(recipe, dialect)
     yield _scores(recipe, dialect, step)
     yield _scale(recipe, dialect)
@@ -25,14 +27,16 @@ def steps(recipe: Recipe, dialect: Dialect) -> Lines:
     yield from _joined(recipe, dialect)
 
 
-def _names(recipe: Recipe) -> Step:
+def _names(recipe: Recipe, dialect: Dialect) -> Step:
     trace = recipe.trace
-    side = "_unit" if trace.score == "cosine" else ""
+    score = score_named(trace.score)
+    queries, keys = score.lines[dialect.name].operands
     has_position = recipe.reach is not None or recipe.has("position_scores")
     changed = has_position or trace.mask is not None
     return Step(
-        queries=f"Q{side}",
-        keys=f"K{side}",
+        queries=queries,
+        keys=keys,
+        is_dot=score.as_dot is not None,
         factor="scale" if trace.temperature == 1 else "scale / temperature",
         scores="masked_scores" if changed else "scaled_scores",
         weights="head_weights" if recipe.several else "weights",
@@ -83,12 +87,11 @@ def _split(recipe: Recipe, dialect: Dialect) -> list[str]:
 
 
 def _scores(recipe: Recipe, dialect: Dialect, step: Step) -> list[str]:
-    is_cosine = recipe.trace.score == "cosine"
-    what = "cosine" if is_cosine else "dot product"
+    score = score_named(recipe.trace.score)
+    written = score.lines[dialect.name]
     turned = (dialect.swapped if recipe.several else dialect.flipped).format(step.keys)
-    lines = commented(f"Scores: the {what} of each query (row) with each key (column).")
-    lines += ["Q_unit, K_unit = unit(Q), unit(K)"] if is_cosine else []
-    lines.append(f"scores = {step.queries} @ {turned}")
+    lines = commented(f"Scores: the {score.noun} of each query (row) with each key (column).")
+    lines += [*written.before, f"scores = {written.scores.replace('{K_T}', turned)}"]
     if recipe.rule is not None or recipe.reach is not None:
         lines.append("n_q, n_k = scores.shape[-2:]")
     return lines
@@ -96,7 +99,7 @@ def _scores(recipe: Recipe, dialect: Dialect, step: Step) -> list[str]:
 
 def _scale(recipe: Recipe, dialect: Dialect) -> list[str]:
     trace = recipe.trace
-    is_scaled, is_tempered = trace.score == "scaled", trace.temperature != 1
+    is_scaled, is_tempered = score_named(trace.score).is_scaled, trace.temperature != 1
     about = "Scaled by 1 / sqrt(d_k)" if is_scaled else "Not scaled"
     about += f", {'and' if is_scaled else 'but'} divided by the temperature" if is_tempered else ""
     lines = commented(f"{about}.")
@@ -112,7 +115,8 @@ def _position(recipe: Recipe, dialect: Dialect) -> Lines:
         return
     lib, trace = dialect.library, recipe.trace
     # As in training, the term is scaled as a dot product is, also beside cosines.
-    own = trace.score == "cosine"
+    score = score_named(trace.score)
+    own = score.is_position_scaled and not score.is_scaled
     scale = "position_scale" if own else "scale"
     factor = scale if trace.temperature == 1 else f"({scale} / temperature)"
     R, b = (dialect.taken(name, int(recipe.several)) for name in "Rb")
@@ -139,16 +143,12 @@ def _masked(recipe: Recipe, dialect: Dialect, step: Step) -> Lines:
             yield [f"masked_scores = {total}  # no mask"]
         return
     rule = recipe.rule
-    about = {
-        None: "A score that is not allowed becomes -inf.",
-        "causal": "Causal mask, from the top left corner: a query sees the keys up to its own place.",
-        "causal-bottom-right": "Causal mask, from the bottom right corner: the last query sees the last key.",
-    }.get(
-        rule,
-        f"Window mask: a query sees keys whose places differ by at most {(rule or '').rpartition(':')[2]}.",
-    )
-    lines = commented(f"{about}{'' if rule is None else f' {dialect.polarity}'}")
-    lines += [] if rule is None else [f"mask = {mask_rule(dialect, rule)}"]
+    if rule is None:
+        lines = commented("A score that is not allowed becomes -inf.")
+    else:
+        found, numbers = rule_named(rule)
+        lines = commented(f"{found.comment.format(*numbers)} {dialect.polarity}")
+        lines.append(f"mask = {found.lines[dialect.name].format(*numbers)}")
     yield [*lines, f"masked_scores = {dialect.masked.format(total)}"]
 
 

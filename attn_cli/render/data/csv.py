@@ -6,7 +6,8 @@ import csv
 import io
 
 from attn_cli.io.escape import visible
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 
 def delimited(trace: Trace, separator: str, tidy: bool = False) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 
 from attn_cli.errors import UsageError
 from attn_cli.settings.settings import Settings
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array

@@ -14,8 +14,9 @@ from attn_cli.render.views.sharpness import sharpness
 from attn_cli.render.views.steps import walk
 from attn_cli.render.views.wording import closing, formula, is_large, learned, quoted, short, title
 from attn_cli.settings.output import View
+from attn_cli.trace.head import Head
 from attn_cli.trace.steps import Walk
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.trace import Trace
 
 
 def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
@@ -26,7 +27,7 @@ def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[t
         if i in trace.pad_queries:
             continue
         token = trace.query_tokens[i].casefold()
-        links = list(zip(head.top_keys[i].tolist(), head.top_weights[i].tolist(), strict=True))
+        links = list(zip(head.links.keys[i].tolist(), head.links.weights[i].tolist(), strict=True))
         own += links[0][0] >= 0 and trace.key_tokens[links[0][0]].casefold() == token
         for j, weight in links:
             if (
@@ -41,7 +42,7 @@ def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[t
 
 def _strongest_key(trace: Trace, head: Head, i: int) -> int:
     """Return query i's strongest key, itself where it ties with another; -1 if it may look at nothing."""
-    keys, weights = head.top_keys[i].tolist(), head.top_weights[i].tolist()
+    keys, weights = head.links.keys[i].tolist(), head.links.weights[i].tolist()
     if trace.is_self and i in keys and weights[keys.index(i)] >= weights[0] - 1e-12:
         return i
     return int(keys[0])
@@ -54,7 +55,7 @@ def _is_flat(trace: Trace, head: Head, i: int) -> bool:
         if trace.condensed:
             return False
         n = int(trace.mask[i].sum())
-    return n > 1 and abs(float(head.top_weights[i, 0]) * n - 1) < 1e-9
+    return n > 1 and abs(float(head.links.weights[i, 0]) * n - 1) < 1e-9
 
 
 def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
@@ -148,7 +149,7 @@ def _who(trace: Trace, head: Head) -> Iterator[Block]:
         j = _strongest_key(trace, head, i)
         name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
         name = "all alike" if _is_flat(trace, head, i) else name
-        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.top_weights[i, 0])))
+        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.links.weights[i, 0])))
     yield Bars("", items, largest_weight(trace, rows))
     others = _strongest_others(trace, head, rows)
     if others:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.io.plural import count
-from attn_cli.pipeline.long_text import MAP, by_weights
+from attn_cli.pipeline.long_text import MAP, summary_of_weights
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short
 from attn_cli.settings.output import View
+from attn_cli.trace.head import Head
 from attn_cli.trace.long_summary import first_of_each, merged, spread, strongest_links
-from attn_cli.trace.trace import Head, LongView, Trace
+from attn_cli.trace.trace import LongView, Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -40,7 +41,7 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         return
     level = 3 if trace.settings.head == "all" else 2
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
-    kept = trace.long_view or by_weights(head.weights, trace.mask, 1).view
+    kept = trace.long_view or summary_of_weights(head.weights, trace.mask, 1).view
     yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw.")
     yield from block_map(trace, kept, view)
     yield Heading("How spread out the rows are", level)
@@ -164,7 +165,7 @@ def _many(keys: float) -> str:
 def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Block]:
     """Yield the strongest links of all to differently written words."""
     found = strongest_links(trace, head, most)
-    k = head.top_keys.shape[1]
+    k = head.links.keys.shape[1]
     if not found.links:
         yield Say(
             f"None of the {count(k, 'link', 'links')} kept of each row leads to a differently written word."
@@ -205,7 +206,9 @@ def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int)
     found = {
         i: [
             (placed(trace.key_tokens, j) if numbered else trace.key_tokens[j], share(weight))
-            for j, weight in zip(head.top_keys[i, :k].tolist(), head.top_weights[i, :k].tolist(), strict=True)
+            for j, weight in zip(
+                head.links.keys[i, :k].tolist(), head.links.weights[i, :k].tolist(), strict=True
+            )
             if j >= 0
         ]
         for i in rows
@@ -226,7 +229,7 @@ def asked_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     """Yield of the rows that were asked for how spread out they are, and their strongest links."""
     rows = trace.listed[:MOST_ASKED] if trace.settings.top is None else trace.listed
     if is_large(trace) and head.name == trace.shown.name:
-        kept = trace.long_view or by_weights(head.weights, trace.mask, 1).view
+        kept = trace.long_view or summary_of_weights(head.weights, trace.mask, 1).view
         for i in rows[:EXTREMES]:
             yield Say(_of_row(trace, kept, i))
     yield from row_links(trace, head, view, rows, trace.settings.top or 5)

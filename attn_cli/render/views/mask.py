@@ -12,6 +12,7 @@ import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.attention import softmax
+from attn_cli.core.mask_rules import MASKS, find_rule
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import share
@@ -27,10 +28,7 @@ MOST_ROWS, MOST_COLUMNS = 24, 40
 MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4
 BEFORE = 3  # rows that see nothing, above the first that sees something
 FEW = 8  # rows and columns at a corner
-CORNERS = (
-    ("causal", "top-left: --mask causal"),
-    ("causal-bottom-right", "bottom-right: --mask causal-bottom-right"),
-)
+CORNERS = [(name, f"{rule.corner}: --mask {name}") for name, rule in MASKS.items() if rule.corner]
 TRUE_FALSE, ADDED = ("F", "T"), ("-inf", "0")
 SHUT = (
     "attn: weights and output are zeros, and a note says so.",
@@ -127,17 +125,8 @@ def _rules(trace: Trace) -> list[str]:
     rule = trace.mask_name
     if trace.pad_keys:
         rule = "" if rule == "padding" else rule.removesuffix(", padding")
-    told = {
-        "": [],
-        "none": ["Every query may look at every key."],
-        "causal": [f"Query i may look at the keys 0 to i{': at itself and back' if trace.is_self else ''}."],
-        "causal-bottom-right": [
-            "The last query may look at every key, and each query before it at one key less."
-        ],
-    }.get(rule)
-    if told is None and rule.startswith("window:"):
-        places = count(int(rule.partition(":")[2]), "place", "places")
-        told = [f"A query may look at keys that stand at most {places} away."]
+    found = find_rule(rule)
+    told = [] if not rule else None if found is None else [found[0].words(trace.is_self, *found[1])]
     if told is None:
         meaning = f" True in it means {trace.settings.mask_true}." if trace.settings.mask_true else ""
         told = [f"The mask is the one that {rule} states.{meaning}"]
@@ -254,7 +243,7 @@ def _corners(trace: Trace, rows: list[int], columns: range) -> Iterator[Block]:
     """Yield both causal masks where there are not as many queries as keys."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
     if n_q == n_k:
-        if trace.mask_name.startswith("causal"):
+        if any(trace.mask_name.startswith(name) for name, _ in CORNERS):
             yield Heading("Top-left or bottom-right")
             yield Say(
                 "With as many keys as queries both causal masks are one; attn cross TEXT CONTEXT --show mask has "

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain
 from attn_cli.render.views.wording import d_k, is_large, placed, quoted, short, told_apart, warmth
-from attn_cli.trace.trace import Head, Row, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Row, Trace
 
 ALL_FACTORS = 8
 FIRST_FACTORS = 4
@@ -102,22 +104,19 @@ def _worth_spelling(trace: Trace, row: Row) -> list[int]:
 
 
 def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
-    """Write q.k as a sum of products: all up to eight, else the first four, the last, and the rest."""
+    """Write a score as the sum that it is: all up to eight, else the first four, the last, and the rest."""
     assert head.q is not None and head.k is not None
-    pairs = list(zip(head.q[i].tolist(), head.k[j].tolist(), strict=True))
-    terms = [f"{_factor(q)}×{_factor(k)}" for q, k in pairs]
-    if len(pairs) > ALL_FACTORS:
-        rest = sum(q * k for q, k in pairs[FIRST_FACTORS:-1])
-        between = len(pairs) - FIRST_FACTORS - 1
-        terms = [*terms[:FIRST_FACTORS], f"({between} more: {plain(rest)})", terms[-1]]
-    total = sum(q * k for q, k in pairs)
+    score = score_named(trace.score)
+    left, written, after = score.by_hand(head.q[i].tolist(), head.k[j].tolist(), row.scores[j], plain)
+    terms = [text for text, _ in written]
+    values = [value for _, value in written]
+    if len(terms) > ALL_FACTORS:
+        between = f"({len(terms) - FIRST_FACTORS - 1} more: {plain(sum(values[FIRST_FACTORS:-1]))})"
+        terms = [*terms[:FIRST_FACTORS], between, terms[-1]]
+    total = sum(values)
     if not math.isfinite(total):
-        return f"q·k is more than can be written out; the score is {plain(row.scores[j])}"
-    text = f"q·k = {' + '.join(terms)} = {plain(total)}"
-    if trace.score == "cosine":
-        lengths = [plain(math.hypot(*side)) for side in zip(*pairs, strict=True)]
-        text += f"; / ({lengths[0]} × {lengths[1]}) = {plain(row.scores[j])}"
-    return text
+        return f"{left} is more than can be written out; the score is {plain(row.scores[j])}"
+    return f"{left} = {' + '.join(terms)} = {plain(total)}{after}"
 
 
 def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
@@ -129,7 +128,7 @@ def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
     q, r = head.q[i].tolist(), head.position_vectors[place].tolist()
     along = sum(a * b for a, b in zip(q, r, strict=True))
     b = float(head.position_biases[place])
-    divided = f" / √{d_k(trace)}" if trace.score != "dot" else ""
+    divided = f" / √{d_k(trace)}" if score_named(trace.score).is_position_scaled else ""
     warm = f" / {warmth(trace)}" if trace.temperature != 1 else ""
     sums = f"({plain(along)} + {_factor(b)})"
     return f"position = (q·r + b){divided}{warm} = {sums}{divided}{warm} = {plain(row.position[j])}"
@@ -154,11 +153,11 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 
     What is masked is counted by itself, and has no numbers.
     """
-    score = "cosine" if trace.score == "cosine" else "q·k"
-    divided = [f"/ √{d_k(trace)}"] if trace.score == "scaled" else []
+    score = score_named(trace.score)
+    divided = [f"/ √{d_k(trace)}"] if score.is_scaled else []
     if trace.temperature != 1:
         divided.append(f"/ {warmth(trace)}")
-    header = ["key", score]
+    header = ["key", score.column]
     if divided:
         header.append(" ".join(divided))
     if row.position is not None:

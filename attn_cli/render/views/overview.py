@@ -21,7 +21,8 @@ from attn_cli.render.views.wording import (
     title,
 )
 from attn_cli.settings.output import View
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 MOST_ROWS = 40
 FEW_ROWS = 8  # of a long text, as bars
@@ -86,7 +87,7 @@ def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
     """Return a head's strongest links to other words, strongest first: `jumped -> fox`, and the weight."""
     found = []
     for i in trace.listed:
-        j, weight = int(head.top_keys[i, 0]), float(head.top_weights[i, 0])
+        j, weight = int(head.links.keys[i, 0]), float(head.links.weights[i, 0])
         if i in trace.pad_queries:
             continue
         if j >= 0 and weight >= HALF and not (trace.is_self and i == j):
@@ -185,7 +186,7 @@ def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     name = f"{short(trace.query_tokens[i])} attending to:"
     if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
         k = trace.settings.top or 5
-        links = zip(head.top_keys[i, :k], head.top_weights[i, :k], strict=True)
+        links = zip(head.links.keys[i, :k], head.links.weights[i, :k], strict=True)
         name = f"{short(trace.query_tokens[i])} attending to, the {k} strongest of {len(trace.key_tokens):,}:"
         return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], largest)
     at = trace.held(i)
@@ -199,4 +200,4 @@ def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
 
 def largest_weight(trace: Trace, rows: Sequence[int]) -> float:
     """Return the largest weight in the rows of the drawn heads: full length, or the darkest shade."""
-    return max(float(head.top_weights[list(rows)].max()) for head in drawn_heads(trace))
+    return max(float(head.links.weights[list(rows)].max()) for head in drawn_heads(trace))

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.core.scores import score_named
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.wording import d_k, projection, quoted, short, warmth
+from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
-from attn_cli.trace.trace import Head, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -71,11 +73,12 @@ def _is_shut(trace: Trace, head: Head) -> bool:
 
 def _is_as_in_paper(trace: Trace, head: Head, name: str) -> bool:
     """Tell whether the paper's formula is right for this trace, and says more than the one in words."""
-    scaled = trace.score == "scaled" and trace.temperature == 1
+    score = score_named(trace.score)
+    scaled = score.is_scaled and score.latex is not None and trace.temperature == 1
     return {
         "x_query": True,
         "W_q": trace.projection.layout != "out-in" and not (trace.learned and _passes_on(head)),
-        "scores": trace.score != "cosine",
+        "scores": score.latex is not None,
         "scaled_scores": scaled,
         "weights": scaled and trace.mask is None and head.position_scores is None,
         "output": True,
@@ -96,7 +99,8 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
     in_out = trace.projection.layout != "out-in"
     bias = {name: f" + {name}" if getattr(head, name) is not None else "" for name in ("b_q", "b_k", "b_v")}
     given = head.W_q is None
-    scaling = "scores" if trace.score != "scaled" else f"scores / √{d_k(trace)}"
+    score = score_named(trace.score)
+    scaling = f"scores / √{d_k(trace)}" if score.is_scaled else "scores"
     if trace.temperature != 1:
         scaling += f" / {warmth(trace)}"
     applied = {
@@ -112,9 +116,7 @@ def _facts(trace: Trace, head: Head) -> dict[str, object]:
         "tokens": count(len(trace.query_tokens), "token", "tokens"),
         "distinct": len(set(trace.query_tokens)),
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
-        "compare": "cos(q, k), every query with every key"
-        if trace.score == "cosine"
-        else "Q Kᵀ: q·k, every query with every key",
+        "compare": f"{score.matrix}, every query with every key",
         "scaling": scaling,
         "projection": f"{projection(trace)}.{_values(trace, head)}",
         "position": _position(trace, head),
@@ -200,7 +202,7 @@ def _values(trace: Trace, head: Head) -> str:
 def _position(trace: Trace, head: Head) -> str:
     if head.position_vectors is None:
         return "as given"
-    divided = f" / √{d_k(trace)}" if trace.score != "dot" else ""
+    divided = f" / √{d_k(trace)}" if score_named(trace.score).is_position_scaled else ""
     warm = f" / {warmth(trace)}" if trace.temperature != 1 else ""
     return f"(q·r + b){divided}{warm}, with one r and one b for each distance"
 
@@ -209,7 +211,7 @@ def _why(trace: Trace) -> str:
     """Say what the division does."""
     if trace.temperature != 1:
         return "a temperature below 1 sharpens the softmax, above 1 flattens it"
-    if trace.score != "scaled" or trace.scale == 1:
+    if not score_named(trace.score).is_scaled or trace.scale == 1:
         return "nothing is divided: the scores go to the softmax as they are"
     return f"all are divided by the same {plain(1 / trace.scale)}: the order stays, the weights come closer together"
 

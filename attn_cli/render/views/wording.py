@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from attn_cli.core.scores import score_named
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.models.model_file import BUNDLED
@@ -62,8 +63,8 @@ def formula(trace: Trace) -> str:
     """Return the formula of the weights, with this trace's own numbers in it."""
     if not trace.is_scored:
         return "weights as given"
-    scores = "cos(q, k)" if trace.score == "cosine" else "q·k"
-    scaled = scores + (f" / √{d_k(trace)}" if trace.score == "scaled" else "")
+    score = score_named(trace.score)
+    scaled = score.symbol + (f" / √{d_k(trace)}" if score.is_scaled else "")
     head = trace.heads[0]
     if head.position_vectors is not None:  # learned: divided by the temperature as the rest is
         scaled += " + position"
@@ -109,13 +110,12 @@ def setting_parts(trace: Trace) -> list[str]:
 def _made(trace: Trace) -> list[str]:
     """Return what made the scores: vectors, weights, scale."""
     parts = [_vectors(trace), projection(trace)]
-    parts.append(
-        "scale 1" if trace.score != "scaled" else f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}"
-    )
+    score = score_named(trace.score)
+    parts.append(f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}" if score.is_scaled else "scale 1")
     if trace.temperature != 1:
         parts.append(f"temperature {warmth(trace)}")
-    if trace.score == "cosine":
-        parts.append("scores are cosines")
+    if score.note:
+        parts.append(score.note)
     if trace.positions != "none":
         parts.append(f"{trace.positions} positions added")
     if trace.settings.round is not None:

@@ -9,7 +9,8 @@ from attn_cli.render.numbers import Format, number
 from attn_cli.render.views.wording import quoted
 from attn_cli.render.worksheet.parts import Heading, Math, Part, Say
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise
-from attn_cli.trace.trace import Head, Row, Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Row, Trace
 
 WHOLE, ROUNDED, MIXED = number(0), number(DIGITS), number(OUTPUT_DIGITS)
 

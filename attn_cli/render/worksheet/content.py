@@ -169,7 +169,7 @@ def _masked(sheet: Sheet, rows: Sequence[Sequence[float]]) -> list[tuple[str, li
 def questions(exercise: Exercise, trace: Trace) -> Iterator[tuple[Words, Words]]:
     """Yield what is asked at the end, each question with its answer."""
     i = trace.focus[0]
-    j = int(trace.shown.top_keys[i, 0])
+    j = int(trace.shown.links.keys[i, 0])
     word, strongest, first, last = (quoted(exercise.tokens[n]) for n in (i, j, 0, -1))
     weight = ROUNDED(trace.weights[i, j])
     yield (

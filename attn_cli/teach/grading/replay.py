@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import masks
-from attn_cli.core.attention import compare, project, softmax
+from attn_cli.core.attention import project, softmax
+from attn_cli.core.scores import score_named
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
@@ -95,7 +96,7 @@ def problem_of(trace: Trace, averaged: bool) -> Problem:
         trace.mask,
         trace.score,
         trace.scale / trace.temperature,
-        float(np.sqrt(right["q"].shape[-1])) if trace.score == "scaled" else None,
+        float(np.sqrt(right["q"].shape[-1])) if score_named(trace.score).is_scaled else None,
         averaged and len(heads) > 1,
     )
 
@@ -179,7 +180,7 @@ def _roles(plan: Plan) -> tuple[str, str]:
 
 def _scores(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
     keys = known.get(_roles(plan)[0], ())
-    return [compare(q, k, problem.score) for q in known.get("q", ()) for k in keys]
+    return [score_named(problem.score).of(q, k) for q in known.get("q", ()) for k in keys]
 
 
 def _scaled(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:

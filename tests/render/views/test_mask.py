@@ -109,7 +109,7 @@ def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
     mask = with_padding(named("causal", 10**6, 10**6), 10**6, 10**6, range(3))
     assert np.flatnonzero(mask.rows([5])[0]).tolist() == [3, 4, 5]
     assert mask.told == "causal, padding"
-    assert with_padding(None, 3, 3, range(2, 3)).told == "padding"
+    assert with_padding(None, 3, 3, range(2, 3)).label == "padding"
     part = widened(Mask("m", 1, 1, np.array([[False]])), 2, 3, range(1, 2), range(2, 3))
     assert part.rows([0, 1]).tolist() == [[True] * 3, [True, True, False]]
 
@@ -117,7 +117,7 @@ def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
 def test_padding_of_a_long_text_is_hidden_there_too():
     trace = trace_self("w " * 1100, Settings(embedding="random", pad=5, pad_side="left"))
     assert trace.condensed
-    assert int(trace.shown.top_keys.min()) == 5
+    assert int(trace.shown.links.keys.min()) == 5
     assert "The mask is padding." in trace.notes
 
 

@@ -1,0 +1,126 @@
+"""Mask rules: which keys each query may attend to, by name. A new rule is a new entry of MASKS.
+
+A rule is computed from places alone: query i, key j, and how many there are of each. NumPy is not imported here,
+because the command line reads the names before it needs NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from attn_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Bools, Ints
+
+Reach = tuple[int | None, int | None]
+EVERYWHERE: Reach = (None, None)
+
+
+class MaskRule(NamedTuple):
+    """One rule. Its callables take, after what is named here, the numbers that its name holds (N of `window:N`)."""
+
+    words: Callable[..., str]  # (is_self): one sentence, what query i may look at
+    comment: str  # the same in a script, with {} for each number
+    lines: Mapping[
+        str, str
+    ]  # by framework: an expression for the mask, of n_q and n_k, with {} for each number
+    # (n_q, n_k): how far to the left and to the right of its own place a query sees; None is without end.
+    reach: Callable[..., Reach] = lambda n_q, n_k, *numbers: EVERYWHERE
+    # (i, j, n_q, n_k), i a column and j a row of places: who may attend to whom, where reach does not say it all.
+    allowed: Callable[..., Bools] | None = None
+    form: str = ""  # how a name with numbers is typed
+    numbers: int = 0
+    corner: str = ""  # of a causal rule: from which corner of the matrix it starts
+    keras_argument: str = ""  # of keras.layers.Attention, where the layer knows the rule
+
+    def rows(self, i: Ints, j: Ints, n_q: int, n_k: int, *numbers: int) -> Bools:
+        """Return the mask of the queries i (rows, 1) over the keys j (columns,)."""
+        if self.allowed is not None:
+            return self.allowed(i, j, n_q, n_k, *numbers)
+        left, right = self.reach(n_q, n_k, *numbers)
+        if left is None:
+            return (i == i) & (j == j) if right is None else j <= i + right
+        return j >= i - left if right is None else (j >= i - left) & (j <= i + right)
+
+
+MASKS: dict[str, MaskRule] = {
+    "none": MaskRule(
+        words=lambda is_self: "Every query may look at every key.",
+        comment="No mask.",
+        lines={},
+    ),
+    "causal": MaskRule(
+        words=lambda is_self: (
+            f"Query i may look at the keys 0 to i{': at itself and back' if is_self else ''}."
+        ),
+        comment="Causal mask, from the top left corner: a query sees the keys up to its own place.",
+        lines={
+            "numpy": "np.tril(np.ones((n_q, n_k), dtype=bool))",
+            "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril()",
+            "keras": "ops.tril(ops.ones((n_q, n_k))) > 0",
+        },
+        reach=lambda n_q, n_k: (None, 0),
+        corner="top-left",
+        keras_argument="use_causal_mask=True",
+    ),
+    "causal-bottom-right": MaskRule(
+        words=lambda is_self: (
+            "The last query may look at every key, and each query before it at one key less."
+        ),
+        comment="Causal mask, from the bottom right corner: the last query sees the last key.",
+        lines={
+            "numpy": "np.tril(np.ones((n_q, n_k), dtype=bool), n_k - n_q)",
+            "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)",
+            "keras": "ops.tril(ops.ones((n_q, n_k)), n_k - n_q) > 0",
+        },
+        reach=lambda n_q, n_k: (None, n_k - n_q),
+        corner="bottom-right",
+    ),
+    "window": MaskRule(
+        words=lambda is_self, n: (
+            f"A query may look at keys that stand at most {n:,} place{'s' * (n != 1)} away."
+        ),
+        comment="Window mask: a query sees keys whose places differ by at most {}.",
+        lines={
+            "numpy": "np.abs(np.arange(n_q)[:, None] - np.arange(n_k)) <= {}",
+            "torch": "(torch.arange(n_q)[:, None] - torch.arange(n_k)).abs() <= {}",
+            "keras": "ops.abs(ops.arange(n_q)[:, None] - ops.arange(n_k)) <= {}",
+        },
+        reach=lambda n_q, n_k, n: (n, n),
+        form="window:N",
+        numbers=1,
+    ),
+}
+
+
+def mask_forms() -> tuple[str, ...]:
+    """Return how each rule is typed: none, causal, window:N."""
+    return tuple(rule.form or name for name, rule in MASKS.items())
+
+
+def find_rule(name: str) -> tuple[MaskRule, tuple[int, ...]] | None:
+    """Return the rule of that name and the numbers in it; None if there is none."""
+    stem, *numbers = name.split(":")
+    rule = MASKS.get(stem)
+    if (
+        rule is None
+        or len(numbers) != rule.numbers
+        or not all(re.fullmatch("[0-9]{1,9}", n) for n in numbers)
+    ):
+        return None
+    return rule, tuple(map(int, numbers))
+
+
+def rule_named(name: str) -> tuple[MaskRule, tuple[int, ...]]:
+    """Return the rule of that name and the numbers in it; raise UsageError if none has it."""
+    found = find_rule(name)
+    if found is None:
+        limits = "".join(
+            f" ({rule.form.partition(':')[2]} is 0 or more)" for rule in MASKS.values() if rule.numbers
+        )
+        hint = f"Masks are {', '.join(mask_forms())}{limits}, or a file."
+        raise UsageError(f"There is no mask {name!r}.", hint, "--mask")
+    return found

@@ -1,0 +1,77 @@
+"""One attention head, from its weights to its links: the one record of it, whatever stage it has reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attn_cli.trace.frozen import Frozen
+
+if TYPE_CHECKING:
+    from attn_cli.core.attention import Steps
+    from attn_cli.core.top_links import Links
+    from attn_cli.io.array_types import Array
+    from attn_cli.models.projection import HeadWeights
+    from attn_cli.models.relative_position import Position
+
+MATRICES = ("W_q", "W_k", "W_v")
+WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")
+SCORES = ("scores", "scaled_scores", "position_scores", "masked_scores")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Head(Frozen):
+    """One attention head: what it projects with, its queries, keys and values, and what attention made of them.
+
+    The head named "mean" is the mean of the others' weights and has no steps of its own. The arrays of `steps` and
+    `ready` hold the rows that the trace holds (`Trace.rows`).
+
+    What a head has is also there by the names of the JSON, as `head.W_q`, `head.b_v`, `head.position_vectors` or
+    `head.scaled_scores`: None where it has none. W_q, W_k and W_v are given back in the layout they came in.
+    """
+
+    name: str
+    W: HeadWeights | None = None  # x W, whatever the layout was; None where q, k and v were given
+    q: Array | None = None  # (n_q, d_k)
+    k: Array | None = None  # (n_k, d_k)
+    v: Array | None = None  # (n_k, d_v)
+    bias: Array | None = None  # (n_q, n_k), added to the scaled scores, where it was given
+    position: Position | None = None  # what a learned head adds for the distance
+    layout: str = "in-out"  # in which W came
+    steps: Steps | None = None  # None before attention is computed, and where weights came ready
+    ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
+    output: Array | None = None  # (n_q, d_v), weights @ v
+    top: Links | None = None  # each query's strongest keys
+
+    @property
+    def weights(self) -> Array:
+        """The attention weights, (rows, n_k): the softmax of the masked scores."""
+        found = self.ready if self.steps is None else self.steps.weights
+        assert found is not None  # every head of a trace has weights
+        return found
+
+    @property
+    def links(self) -> Links:
+        """Each query's strongest keys, strongest first."""
+        assert self.top is not None  # every head of a trace has links
+        return self.top
+
+    @property
+    def sums(self) -> Array:
+        """The sum of each held row's weights, (rows,): one, or zero where nothing may be attended to."""
+        total: Array = self.weights.sum(axis=-1)
+        return total
+
+    def __getattr__(self, name: str) -> Array | None:
+        """Return a part by the name that it has in the JSON."""
+        if name not in (*WEIGHTS, *SCORES):
+            raise AttributeError(f"a head has no {name!r}")
+        if name.startswith("position_") and name in WEIGHTS:
+            R_and_b = self.position or (None, None)
+            return R_and_b[0] if name == "position_vectors" else R_and_b[1]
+        if name in SCORES:
+            return (
+                None if self.steps is None else getattr(self.steps, name.replace("position_scores", "bias"))
+            )
+        found: Array | None = None if self.W is None else getattr(self.W, name)
+        return found.T if found is not None and name in MATRICES and self.layout == "out-in" else found
