@@ -13,6 +13,7 @@ from tests import docs
 PAGES = {str(page.relative_to(docs.ROOT)): page for page in [docs.REFERENCE, *docs.pages()]}
 LINKED = {str(page.relative_to(docs.ROOT)): page for page in docs.linked_pages()}
 COMMANDS = docs.commands()
+WIDEST = 100  # columns of a line of prose that is not a whole sentence
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,45 @@ def test_the_json_page_explains_every_key_of_the_schema() -> None:
         assert f"`{key}`" in page, f"{key} of a score is not explained"
     for key in defs["error"]["properties"]["error"]["properties"]:
         assert f"`{key}`" in page, f"{key} of an error is not explained"
+
+
+NO_PROSE = re.compile(
+    r"\||#|<!--|([-*] )?\[[^\]]*\]\([^)]*\)[.,;:]?$"
+)  # tables, headings, comments, links alone
+SENTENCE_ENDS = re.compile(r"""[.!?:]["')*`]*$""")
+SENTENCE_ENDS_INSIDE = re.compile(r"""[.!?]["')*`]* +["`*\[A-Z]""")
+
+
+def long_lines(text: str) -> list[str]:
+    """Return the lines of prose past WIDEST columns that are not one whole sentence each."""
+    lines = text.splitlines()
+    bare = [line.strip() for line in lines]  # blocks of code stand in lists, too
+    code = {n for fence in docs.fences(bare) for n in range(fence.start, fence.stop)}
+    wide = [bare[n] for n, line in enumerate(lines) if len(line) > WIDEST and n not in code]
+    return [line for line in wide if not (NO_PROSE.match(line) or is_one_sentence(line))]
+
+
+def is_one_sentence(line: str) -> bool:
+    """Tell whether a line is a whole sentence and no more."""
+    return bool(SENTENCE_ENDS.search(line)) and not SENTENCE_ENDS_INSIDE.search(line)
+
+
+# The page for contributors is not wrapped yet.
+@pytest.mark.parametrize(
+    "name", sorted({*LINKED, "data/README.md"} - {"docs/reference.md", "docs/contributing.md"})
+)
+def test_prose_is_wrapped_or_has_one_sentence_a_line(name: str) -> None:
+    assert long_lines((docs.ROOT / name).read_text(encoding="utf-8")) == []
+
+
+def test_a_long_line_is_prose_of_more_than_one_sentence_or_part_of_one() -> None:
+    words = "word " * 25
+    parts, sentences, whole = f"{words}end", f"{words}end. And {words}end.", f"- {words}(end.)"
+    others = [f"| {words}|", f"<!-- {words}-->", f"[{words}](page.md)", f"# {words}", "```text", words, "```"]
+    assert long_lines("\n".join([parts, sentences, whole, *others, "  ```", words, "  ```"])) == [
+        parts,
+        sentences,
+    ]
 
 
 # The machine that writes the pages.
