@@ -169,10 +169,10 @@ def survey(
     threads: int | None = None, report: Report | None = None,
 ) -> Survey:  # fmt: skip
     """Return each row's k strongest links, the output, and where wanted entropy and a map (rows, columns)."""
-    from attn_cli.core.streaming import Wanted
+    from attn_cli.core.streaming import SurveyRequest
     from attn_cli.core.streaming import survey as surveyed
 
-    wanted = Wanted(k, with_entropy, blocks)
+    wanted = SurveyRequest(k, with_entropy, blocks)
     return surveyed(head, V, wanted, _threads(threads, head.n_q * head.n_k), report)
 
 

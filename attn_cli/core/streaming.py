@@ -56,7 +56,7 @@ def weigh(
                 return _products(held, ones, block)[:, 0]
 
             total = fill()
-            if block.recentred(total, spare):
+            if block.rescale_faint_rows(total, spare):
                 total = fill()
             held[:, block.low : block.high] *= _inverse(total)
             output[head, start:stop] = _products(held, values[head], block)
@@ -90,9 +90,9 @@ def stream(
         def do(task: Task) -> None:
             head, start = task
             block = heads[head].block(start, min(start + rows, n_q))
-            total = _pour(block, values[head], output[head, start : block.stop], tile, part, ones)
-            if block.recentred(total, tile):
-                total = _pour(block, values[head], output[head, start : block.stop], tile, part, ones)
+            total = _accumulate_output(block, values[head], output[head, start : block.stop], tile, part, ones)
+            if block.rescale_faint_rows(total, tile):
+                total = _accumulate_output(block, values[head], output[head, start : block.stop], tile, part, ones)
             output[head, start : block.stop] *= _inverse(total)
 
         return do
@@ -100,7 +100,7 @@ def stream(
     _run(heads, n_q, rows, worker, threads, report)
 
 
-def _pour(block: Block, V: Array, output: Array, tile: Array, part: Array, ones: Array) -> Array:
+def _accumulate_output(block: Block, V: Array, output: Array, tile: Array, part: Array, ones: Array) -> Array:
     """Add to output (rows, d_v), from zero, exponentials times values; return the sums of the exponentials."""
     rows = len(output)
     total = np.zeros(rows, output.dtype)
@@ -114,7 +114,7 @@ def _pour(block: Block, V: Array, output: Array, tile: Array, part: Array, ones:
     return total
 
 
-class Wanted(NamedTuple):
+class SurveyRequest(NamedTuple):
     """What a survey is to look for: each row's k strongest links, its entropy, a map of blocks (of rows, of keys)."""
 
     k: int
@@ -140,7 +140,7 @@ class Survey(NamedTuple):
     counts: Array
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """One thread's room: for a tile of scores, for its exponentials (the same, but for entropy), for outputs."""
 
     scores: Array
@@ -149,7 +149,7 @@ class Room(NamedTuple):
     ones: Array
 
 
-class Found(NamedTuple):
+class BlockFindings(NamedTuple):
     """What streaming over one block of rows finds, before it is divided by the rows' sums."""
 
     keys: Ints  # (rows, k)
@@ -165,7 +165,7 @@ class Found(NamedTuple):
         return total
 
 
-def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report | None) -> Survey:
+def survey(tiles: Tiles, V: Array, wanted: SurveyRequest, threads: int, report: Report | None) -> Survey:
     """Return what is wanted of one head, in memory for a tile and what is returned."""
     n_q, n_k, d_v, dtype = tiles.n_q, tiles.n_k, V.shape[1], V.dtype
     rows, wide = _tile(n_q, dtype.itemsize)
@@ -184,15 +184,15 @@ def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report 
     def worker() -> Callable[[Task], None]:
         scores = np.empty((rows, wide), dtype)
         exps = np.empty((rows, wide), dtype) if wanted.entropy else scores
-        room = Room(scores, exps, np.empty((rows, d_v), dtype), np.ones(wide, dtype))
+        workspace = Workspace(scores, exps, np.empty((rows, d_v), dtype), np.ones(wide, dtype))
 
         def do(task: Task) -> None:
             start = task[1]
             block = tiles.block(start, min(start + rows, n_q))
             output = kept.output[start : block.stop]
-            found = _found(block, V, wanted, output, room)
-            if block.recentred(found.total, room.scores):
-                found = _found(block, V, wanted, output, room)
+            found = _found(block, V, wanted, output, workspace)
+            if block.rescale_faint_rows(found.total, workspace.scores):
+                found = _found(block, V, wanted, output, workspace)
             parts[start] = _put(found, block, kept)
 
         return do
@@ -205,11 +205,11 @@ def survey(tiles: Tiles, V: Array, wanted: Wanted, threads: int, report: Report 
     return kept
 
 
-def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) -> Found:
+def _found(block: Block, V: Array, wanted: SurveyRequest, output: Array, workspace: Workspace) -> BlockFindings:
     n_k, rows = block.tiles.n_k, len(output)
     _, blocks = wanted.blocks or (1, 1)
     k = min(wanted.k, n_k)
-    found = Found(
+    found = BlockFindings(
         np.full((rows, k), -1, np.intp),
         np.full((rows, k), LOWEST, V.dtype),
         np.zeros(rows),
@@ -217,28 +217,28 @@ def _found(block: Block, V: Array, wanted: Wanted, output: Array, room: Room) ->
         np.zeros((rows, blocks)),
     )
     output[:] = 0
-    for piece in block.pieces(room.scores.shape[1]):
+    for piece in block.pieces(workspace.scores.shape[1]):
         low, high, _ = piece
-        scores, exps = room.scores[:rows, : high - low], room.exps[:rows, : high - low]
+        scores, exps = workspace.scores[:rows, : high - low], workspace.exps[:rows, : high - low]
         hidden = block.scores(piece, scores)
         if k:
             if hidden is not None:
                 np.copyto(scores, LOWEST, where=hidden)
             _keep_strongest(scores, low, found, block)
         block.power(scores, exps, hidden)
-        np.matmul(exps, V[low:high], out=room.part[:rows])
-        output += room.part[:rows]
+        np.matmul(exps, V[low:high], out=workspace.part[:rows])
+        output += workspace.part[:rows]
         if wanted.blocks:
             _add_to_map(exps, hidden, low * blocks // n_k, np.arange(low, high) * blocks // n_k, found)
         else:
-            found.sums[:, 0] += exps @ room.ones[: high - low]
+            found.sums[:, 0] += exps @ workspace.ones[: high - low]
         if wanted.entropy:
             scores *= exps
-            found.spread[:] += scores @ room.ones[: high - low]
+            found.spread[:] += scores @ workspace.ones[: high - low]
     return found
 
 
-def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, found: Found) -> None:
+def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, found: BlockFindings) -> None:
     """Add a tile to the map's columns, from the `first` one it touches on; its keys lie `in_block`."""
     columns = slice(first, int(in_block[-1]) + 1)
     which = (in_block[:, np.newaxis] == np.arange(columns.start, columns.stop)).astype(exps.dtype)
@@ -246,7 +246,7 @@ def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, f
     found.counts[:, columns] += which.sum(axis=0) if hidden is None else ~hidden @ which
 
 
-def _keep_strongest(scores: Array, low: int, found: Found, block: Block) -> None:
+def _keep_strongest(scores: Array, low: int, found: BlockFindings, block: Block) -> None:
     """Put those of a tile's scores among each row's strongest that are stronger; on a tie the earlier key stays.
 
     Scores tie that lie no further apart than those of keys that are the same may.
@@ -256,7 +256,7 @@ def _keep_strongest(scores: Array, low: int, found: Found, block: Block) -> None
     places, left = places[rows], scores[rows]
     for _ in range(found.scores.shape[1]):
         best = left[np.arange(len(rows)), places]
-        close = block.blur(rows, low + places, best)
+        close = block.score_tolerance(rows, low + places, best)
         more = best > found.scores[rows, -1] + close
         if not more.all():
             rows, best, left, close = rows[more], best[more], left[more], close[more]
@@ -269,7 +269,7 @@ def _keep_strongest(scores: Array, low: int, found: Found, block: Block) -> None
         places = left.argmax(axis=1)
 
 
-def _insert(found: Found, rows: Ints, keys: Ints, scores: Array, close: Array) -> None:
+def _insert(found: BlockFindings, rows: Ints, keys: Ints, scores: Array, close: Array) -> None:
     """Put one key into each of these rows, behind those that are stronger or tie; the last one drops out.
 
     A score that ties with the one ahead is not kept as more than that: strongest stays first.
@@ -286,7 +286,7 @@ def _insert(found: Found, rows: Ints, keys: Ints, scores: Array, close: Array) -
     found.scores[rows] = np.where(weaker, np.minimum(moved, scores[:, np.newaxis]), held)
 
 
-def _put(found: Found, block: Block, kept: Survey) -> tuple[Array, Array]:
+def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array]:
     """Divide by the rows' sums, and put into `kept`; return the map's rows that this block touches."""
     start, stop, power = block.start, block.stop, block.tiles.power
     inverse = _inverse(found.total)

@@ -145,7 +145,7 @@ class Block:
         self.side: int | None = None  # for which side the last column of q is set
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 
-    def blur(self, rows: Ints, keys: Ints, scores: Array) -> Array:
+    def score_tolerance(self, rows: Ints, keys: Ints, scores: Array) -> Array:
         """Return how far these scores, of one key a row, may lie from those of keys that are the same.
 
         BLAS adds up in other orders here and there in a product, and loses last bits of what it has added up so far.
@@ -153,8 +153,8 @@ class Block:
         """
         on_the_way = self.length[rows] * self.tiles.lengths[keys] * (2 / math.sqrt(self.q.shape[1]))
         size = np.abs(scores) + np.abs(self.shift[rows]) + on_the_way
-        blur: Array = LAST_BITS * np.finfo(scores.dtype).eps * size
-        return blur
+        tolerance: Array = LAST_BITS * np.finfo(scores.dtype).eps * size
+        return tolerance
 
     def pieces(self, width: int | None = None) -> Iterator[Piece]:
         """Yield the keys that these rows may see, in order, at most `width` at a time."""
@@ -210,7 +210,7 @@ class Block:
         if hidden is not None:
             np.copyto(out, 0, where=hidden)
 
-    def recentred(self, total: Array, tile: Array) -> bool:
+    def rescale_faint_rows(self, total: Array, tile: Array) -> bool:
         """Take from rows whose exponentials sum to nearly nothing their largest score instead; tell whether any did.
 
         `tile` is room for scores, with a column for each key of a piece. A row that may see nothing keeps its zeros.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from attn_cli.io.progress import Report, Stage
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.encoder import Stack, taught_weights
+from attn_cli.models.encoder import EncoderStack, taught_weights
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Score(NamedTuple):
     precision: float | None
 
 
-def score(stack: Stack, table: Vectors, sentences: Sequence[Sentence], report: Report) -> list[Score]:
+def score(stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: Report) -> list[Score]:
     """Score the last layer's heads that bear a relation's name; ties go to the lowest index."""
     import time
 
@@ -62,7 +62,7 @@ def score(stack: Stack, table: Vectors, sentences: Sequence[Sentence], report: R
     return found
 
 
-def head_weights(stack: Stack, table: Vectors, words: Sequence[str]) -> dict[str, Array]:
+def head_weights(stack: EncoderStack, table: Vectors, words: Sequence[str]) -> dict[str, Array]:
     """Return the weights (n, n) of each of the last layer's heads, as the commands compute them."""
     X = stack.input(embed(words, table, "model", 0, stack.start).X, stack.layers - 1, None)
     return {head.name: taught_weights(head, X) for head in stack.last.heads}

@@ -60,7 +60,7 @@ class Norm(NamedTuple):
         return normed
 
 
-class Encoder(NamedTuple):
+class EncoderLayer(NamedTuple):
     """One layer below the last: heads joined by W_o, and a network of W_1 (d, wide) and W_2 (wide, d)."""
 
     attention: Projection
@@ -100,7 +100,7 @@ def _head_input(X: Array, head: HeadWeights, mask: Mask | None) -> HeadInput:
     return HeadInput(Q, K, V, mask, by_distance=by_distance)
 
 
-class Stack(NamedTuple):
+class EncoderStack(NamedTuple):
     """A whole model: what it reads, its layers, and what is known of it."""
 
     name: str
@@ -109,7 +109,7 @@ class Stack(NamedTuple):
     start: Start
     W_in: Array | None
     b_in: Array | None
-    encoders: tuple[Encoder, ...]
+    encoders: tuple[EncoderLayer, ...]
     last: Projection
     facts: Mapping[str, object]
 

@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
-from attn_cli.models.encoder import Encoder, Norm, Stack, Start
+from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
 from attn_cli.models.projection import HeadWeights, Projection
 from attn_cli.models.relative_position import Position
 from attn_cli.settings.settings import Settings
@@ -30,7 +30,7 @@ TAKEN = ("all", "mean")  # what --head means by these is something else
 Sizes = dict[str, int]
 
 
-def chosen(settings: Settings) -> Stack | None:
+def load_model(settings: Settings) -> EncoderStack | None:
     """Return the learned model that these settings name, or mean by naming nothing; None for none."""
     name = settings.projection
     if name is None and settings.embedding in (None, VECTORS) and settings.heads is None:
@@ -48,7 +48,7 @@ def chosen(settings: Settings) -> Stack | None:
     return bundled(str(name)) if name in BUNDLED else read_model(str(name))
 
 
-def named(model: str) -> Stack:
+def named(model: str) -> EncoderStack:
     """Return a bundled model by its name, or the one in a file."""
     if model in BUNDLED:
         return bundled(model)
@@ -62,7 +62,7 @@ def named(model: str) -> Stack:
     return read_model(model)
 
 
-def bundled(name: str) -> Stack:
+def bundled(name: str) -> EncoderStack:
     """Return a model that comes with the program: roles (one layer) or roles-deep."""
     return read_model(str(data_path(f"{name}.safetensors")), name)
 
@@ -75,7 +75,7 @@ def is_model(path: str) -> bool:
         return safetensors_entries(file, visible(path))[1].get("format") == FORMAT
 
 
-def read_model(path: str, name: str | None = None) -> Stack:
+def read_model(path: str, name: str | None = None) -> EncoderStack:
     """Read a model that `attn learn train` wrote; raise InputError where an array is missing or misshapen."""
     arrays, about = read_safetensors(path)
     shown = name or visible(path)
@@ -92,7 +92,7 @@ class _Reader:
         self.about = about
         self.name = name
 
-    def stack(self) -> Stack:
+    def stack(self) -> EncoderStack:
         """Return the whole model."""
         facts = self.record("facts")
         heads = self.names("heads")
@@ -115,7 +115,7 @@ class _Reader:
         start = Start({word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always")
         encoders = tuple(self.encoder(n, d) for n in range(layers - 1))
         last = self.attention(layers - 1, d, heads)
-        return Stack(
+        return EncoderStack(
             self.name,
             str(self.about.get("vectors")),
             str(self.about.get("fingerprint")),
@@ -127,7 +127,7 @@ class _Reader:
             facts,
         )
 
-    def encoder(self, n: int, d: int) -> Encoder:
+    def encoder(self, n: int, d: int) -> EncoderLayer:
         """Return layer n, one below the last."""
         attention = self.attention(n, d, None)
         norms = [
@@ -135,7 +135,7 @@ class _Reader:
         ]
         W_1 = self.take(f"{n}.W_1", 2, d=d)
         wide = W_1.shape[1]
-        return Encoder(
+        return EncoderLayer(
             attention,
             norms[0],
             W_1,

@@ -37,7 +37,7 @@ def _check_bias(bias: Array | None, n_q: int, n_k: int) -> None:
         )
 
 
-def attended(
+def build_trace(
     kind: str,
     inputs: Inputs,
     layer: Layer,
@@ -57,7 +57,7 @@ def attended(
     factors = scale / settings.temperature, beside / settings.temperature
     work = Work(heads, mask, score, *factors, settings.threads)
     try:
-        return recorded(kind, inputs, layer, settings, work, (score, scale), report)
+        return record_trace(kind, inputs, layer, settings, work, (score, scale), report)
     except NotFinite as error:
         names = [tuple(map(visible, tokens)) for tokens in (inputs.query_tokens, inputs.key_tokens)]
         raise NotFinite(error.query, error.key, *names) from None
@@ -72,7 +72,7 @@ def _in_dtype(head: Head, dtype: str) -> Head:
     return replace(head, q=q, k=k, v=v, bias=bias)
 
 
-def recorded(
+def record_trace(
     kind: str,
     inputs: Inputs,
     layer: Layer,

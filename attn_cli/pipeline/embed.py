@@ -12,8 +12,8 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
-from attn_cli.models.encoder import Stack
-from attn_cli.models.model_file import chosen
+from attn_cli.models.encoder import EncoderStack
+from attn_cli.models.model_file import load_model
 from attn_cli.models.rounding import to_digits
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
@@ -68,7 +68,7 @@ def _without(padding: range, n: int) -> range:
     return range(len(padding), n) if padding.start == 0 else range(padding.start)
 
 
-def padded(inputs: Inputs, n: int, side: str) -> Inputs:
+def add_padding(inputs: Inputs, n: int, side: str) -> Inputs:
     """Add n padding tokens with zero vectors after the keys (`right`) or before them (`left`).
 
     Where the text looks at itself, its queries get them too. Padding matters as what is looked at, so of two
@@ -98,31 +98,31 @@ def padded(inputs: Inputs, n: int, side: str) -> Inputs:
     return inputs._replace(query_tokens=key_tokens, x_query=x_key, pad_queries=places)
 
 
-class Opened(NamedTuple):
+class Shared(NamedTuple):
     """What many texts share: the learned model, the word vectors, the weights of a file; None where there are none."""
 
-    stack: Stack | None
+    stack: EncoderStack | None
     table: Vectors | None
     weights: Given | None
 
 
-def opened(settings: Settings) -> Opened:
+def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
     from attn_cli.vectors.store.memo import Remembered  # one text looks each word up once
 
     check(settings)
-    settings = for_positions(settings)
-    stack = chosen(settings)
+    settings = settings_for_positions(settings)
+    stack = load_model(settings)
     weights = None if stack is not None else read_weights(settings)
     if settings.embedding == "random":
-        return Opened(stack, None, weights)
+        return Shared(stack, None, weights)
     table = Remembered(_table(settings))
     if stack is not None:
         check_pairing(stack, table)
-    return Opened(stack, table, weights)
+    return Shared(stack, table, weights)
 
 
-def for_positions(settings: Settings) -> Settings:
+def settings_for_positions(settings: Settings) -> Settings:
     """Return the settings with the projection that goes with positions where none was chosen: no learned one."""
     by_default = settings.projection is None and settings.embedding in (None, "word2vec")
     if settings.positions == "sinusoidal" and by_default:
@@ -134,11 +134,11 @@ def _table(settings: Settings) -> Vectors:
     return open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
 
 
-def embedded(
+def embed_tokens(
     tokens: Sequence[str],
     context: Sequence[str] | None,
     settings: Settings,
-    stack: Stack | None,
+    stack: EncoderStack | None,
     report: Report | None = None,
     table: Vectors | None = None,
 ) -> Inputs:
@@ -199,7 +199,7 @@ def embedded(
     return inputs._replace(apart=context is not None)
 
 
-def placed(inputs: Inputs) -> Inputs:
+def add_positions(inputs: Inputs) -> Inputs:
     """Add to each vector the sinusoids of its token's place; both sides count from 0."""
     from attn_cli.models.sinusoids import sinusoidal  # only those who ask for positions need it
 
@@ -215,7 +215,7 @@ def placed(inputs: Inputs) -> Inputs:
     )
 
 
-def rounded(inputs: Inputs, digits: int) -> Inputs:
+def round_inputs(inputs: Inputs, digits: int) -> Inputs:
     """Round the vectors, and what was added to them for their places, to so many digits after the point."""
     if inputs.x_query is None or inputs.x_key is None:
         return inputs
@@ -229,7 +229,9 @@ def rounded(inputs: Inputs, digits: int) -> Inputs:
     return inputs._replace(x_query=x_query, x_key=x_key, placed=before)
 
 
-def phrased(query: str, keys: Sequence[str], settings: Settings, report: Report | None = None) -> Inputs:
+def embed_phrases(
+    query: str, keys: Sequence[str], settings: Settings, report: Report | None = None
+) -> Inputs:
     """Look up a query and keys that are phrases: each is the mean of its words' vectors.
 
     A phrase whose words are all skipped is left out.
@@ -242,7 +244,7 @@ def phrased(query: str, keys: Sequence[str], settings: Settings, report: Report 
                 "Type some words; --keep-punctuation makes tokens of punctuation marks.",
             )
     flat = [word for key in keys for word in cut[key].tokens]
-    inputs = embedded(cut[query].tokens, flat, settings, None, report)
+    inputs = embed_tokens(cut[query].tokens, flat, settings, None, report)
     assert inputs.x_query is not None and inputs.x_key is not None
     skipped = set(inputs.unknown) if inputs.embedding.oov == "skip" else set()
     query_tokens, x_query = _means({query: cut[query].tokens}, inputs.x_query, skipped)
@@ -267,7 +269,7 @@ def _means(
     return tuple(names), np.array(rows)
 
 
-def check_pairing(stack: Stack, table: Vectors) -> None:
+def check_pairing(stack: EncoderStack, table: Vectors) -> None:
     """Refuse a model on other vectors than those it was learned on."""
     if stack.fingerprint != table.fingerprint():
         raise wrong_pairing(stack, table.name)
@@ -278,7 +280,7 @@ def check_pairing(stack: Stack, table: Vectors) -> None:
         )
 
 
-def wrong_pairing(stack: Stack, vectors: str) -> InputError:
+def wrong_pairing(stack: EncoderStack, vectors: str) -> InputError:
     """Return the error for a model that was learned on other vectors than these."""
     return InputError(
         f"{stack.name} was learned on the vectors {visible(stack.vectors)} and fits no others; these are {vectors}.",
@@ -313,7 +315,7 @@ def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str, learned
     return notes
 
 
-def given_x(given: Given) -> Inputs:
+def take_x(given: Given) -> Inputs:
     """Take X, and the context where there is one, from given matrices."""
     X = given.get("X")
     if X is None:
@@ -344,13 +346,13 @@ def given_labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str)
     return tokens
 
 
-def prepared(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
+def prepare_inputs(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
     """Add positions and padding, and round, where that is asked for.
 
     Places are those of the text's own tokens: padding has none. A stack rounds its last layer's input itself.
     """
     if settings.positions == "sinusoidal":
-        inputs = placed(inputs)
+        inputs = add_positions(inputs)
     if settings.pad:
-        inputs = padded(inputs, settings.pad, settings.pad_side)
-    return rounded(inputs, settings.round) if settings.round is not None and is_last else inputs
+        inputs = add_padding(inputs, settings.pad, settings.pad_side)
+    return round_inputs(inputs, settings.round) if settings.round is not None and is_last else inputs

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
-from attn_cli.models.model_file import chosen
-from attn_cli.pipeline.build_trace import attended
-from attn_cli.pipeline.embed import given_x, prepared, wrong_pairing
+from attn_cli.models.model_file import load_model
+from attn_cli.pipeline.build_trace import build_trace
+from attn_cli.pipeline.embed import prepare_inputs, take_x, wrong_pairing
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.other_layout import note_other_layout
-from attn_cli.pipeline.project import given_qkv, projected
+from attn_cli.pipeline.project import project_inputs, take_qkv
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
@@ -34,7 +34,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         layout=settings.layout or given.layout,
         score=settings.score or given.score,
     )
-    stack = None if settings.projection is None else chosen(settings)
+    stack = None if settings.projection is None else load_model(settings)
     if stack is not None:
         raise wrong_pairing(stack, f"given by {given.name}")
     weights = None if given.get("Q") is not None else read_weights(settings)
@@ -45,12 +45,12 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
                 "Give X and W, or leave out --pad.",
                 "--pad",
             )
-        inputs, layer = given_qkv(given, settings)
+        inputs, layer = take_qkv(given, settings)
     else:
-        inputs = prepared(given_x(given), settings)
-        layer, more = projected(inputs, settings, given, weights)
+        inputs = prepare_inputs(take_x(given), settings)
+        layer, more = project_inputs(inputs, settings, given, weights)
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = wanted_mask(settings, given.mask, inputs, given.name)
-    trace = attended(kind, inputs, layer, settings, mask, report)
+    trace = build_trace(kind, inputs, layer, settings, mask, report)
     return note_other_layout(trace, inputs, layer, settings, mask, given, weights)

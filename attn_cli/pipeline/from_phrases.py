@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.models.model_file import chosen
-from attn_cli.pipeline.build_trace import attended
-from attn_cli.pipeline.embed import NOT_UTF8, phrased, rounded
+from attn_cli.models.model_file import load_model
+from attn_cli.pipeline.build_trace import build_trace
+from attn_cli.pipeline.embed import NOT_UTF8, embed_phrases, round_inputs
 from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.project import projected
+from attn_cli.pipeline.project import project_inputs
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
@@ -40,18 +40,18 @@ def trace_phrases(
     check(settings)
     _check_phrases(settings)
     settings = replace(settings, projection=settings.projection or "identity")
-    if chosen(settings) is not None:
+    if load_model(settings) is not None:
         raise UsageError(
             f"{visible(str(settings.projection))} was learned for sentences; a dictionary's keys are none.",
             "Use -p identity, random, or a file of weights.",
             "--projection",
         )
     weights = read_weights(settings)
-    inputs = phrased(query, keys, settings, report)
-    inputs = rounded(inputs, settings.round) if settings.round is not None else inputs
+    inputs = embed_phrases(query, keys, settings, report)
+    inputs = round_inputs(inputs, settings.round) if settings.round is not None else inputs
     odd = any("\ufffd" in phrase for phrase in (query, *keys))
     notes = [*([NOT_UTF8] if odd else []), *unused(settings)]
-    layer, more = projected(inputs, settings, None, weights)
+    layer, more = project_inputs(inputs, settings, None, weights)
     if settings.projection != "identity":
         more.append("The values are given: the projection makes queries and keys alone.")
     inputs = inputs._replace(notes=(*notes, *inputs.notes, *more))
@@ -60,7 +60,7 @@ def trace_phrases(
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
     layer = layer._replace(heads=heads, projection=None)
     mask = wanted_mask(settings, None, inputs)
-    return attended(kind, inputs, layer, settings, mask, report)
+    return build_trace(kind, inputs, layer, settings, mask, report)
 
 
 def _check_phrases(settings: Settings) -> None:

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
-from attn_cli.models.model_file import chosen
-from attn_cli.pipeline.build_trace import attended, output_words
+from attn_cli.models.model_file import load_model
+from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
-    Opened,
-    embedded,
-    for_positions,
-    prepared,
+    Shared,
+    embed_tokens,
+    prepare_inputs,
+    settings_for_positions,
 )
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.other_layout import note_other_layout
-from attn_cli.pipeline.project import projected, stacked
+from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check, unused
-from attn_cli.text.tokenize import tokenize
+from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
-    from attn_cli.models.encoder import Stack
+    from attn_cli.models.encoder import EncoderStack
 
 
-def trace_self(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
-    """Self-attention: queries, keys and values come from the same text.
+Text = str | Sequence[str]  # a text, or tokens that are already cut
 
-    >>> trace_self("she likes coffee", Settings(embedding="random")).weights.shape
-    (3, 3)
+
+def trace_self(text: Text, settings: Settings | None = None, report: Report | None = None) -> Trace:
+    """Self-attention: queries, keys and values come from the same text, or list of tokens.
+
+    >>> trace_self(["she", "likes", "coffee"], Settings(embedding="random"))
+    <Trace self: 3 queries x 3 keys, head 0; she likes coffee>
     """
     return trace_text("self", text, None, settings or Settings(), report)
 
 
-def trace_masked(text: str, settings: Settings | None = None, report: Report | None = None) -> Trace:
+def trace_masked(text: Text, settings: Settings | None = None, report: Report | None = None) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
     settings = settings or Settings()
     return trace_text(
@@ -51,7 +55,7 @@ def trace_masked(text: str, settings: Settings | None = None, report: Report | N
 
 
 def trace_cross(
-    text: str, context: str, settings: Settings | None = None, report: Report | None = None
+    text: Text, context: Text, settings: Settings | None = None, report: Report | None = None
 ) -> Trace:
     """Cross-attention: queries come from `text`, keys and values from `context`."""
     return trace_text("cross", text, context, settings or Settings(), report)
@@ -59,12 +63,12 @@ def trace_cross(
 
 def trace_text(
     kind: str,
-    text: str,
-    context: str | None,
+    text: Text,
+    context: Text | None,
     settings: Settings,
     report: Report | None = None,
     name_outputs: bool = False,
-    shared: Opened | None = None,
+    shared: Shared | None = None,
 ) -> Trace:
     """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
 
@@ -72,43 +76,58 @@ def trace_text(
     `shared` is what `inputs.opened` opened with these settings, where many texts are read; the numbers are the same.
     """
     check(settings)
-    before, settings = settings, for_positions(settings)
+    before, settings = settings, settings_for_positions(settings)
     if shared is None:
-        stack = chosen(settings)
+        stack = load_model(settings)
         weights = None if stack is not None else read_weights(settings)
     else:
         stack, weights = shared.stack, shared.weights
-    query = tokenize(text, settings.tokenizer, settings.keep_punctuation)
-    key = query if context is None else tokenize(context, settings.tokenizer, settings.keep_punctuation)
-    for tokens, side in ((query.tokens, "text"), (key.tokens, "context")):
-        if not tokens:
-            raise InputError(
-                f"There is no token in the {side}: nothing to attend to.",
-                "Type some words; --keep-punctuation makes tokens of punctuation marks.",
-            )
+    query = _tokens(text, "text", settings)
+    key = query if context is None else _tokens(context, "context", settings)
     table = None if shared is None else shared.table
-    inputs = embedded(query.tokens, None if context is None else key.tokens, settings, stack, report, table)
+    inputs = embed_tokens(
+        query.tokens, None if context is None else key.tokens, settings, stack, report, table
+    )
     dropped = query.dropped if context is None else query.dropped + key.dropped
-    odd = "\ufffd" in text or "\ufffd" in (context or "")
-    notes = [NOT_UTF8] if odd else []
+    is_odd = any("\ufffd" in token for found in (query, key) for tokens in found for token in tokens)
+    notes = [NOT_UTF8] if is_odd else []
     notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
-    inputs = prepared(
+    inputs = prepare_inputs(
         inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None
     )
     mask = wanted_mask(settings, None, inputs)
     if stack is None:
-        layer, more = projected(inputs, settings, None, weights)
+        layer, more = project_inputs(inputs, settings, None, weights)
     else:
         is_long = len(inputs.query_tokens) * len(inputs.key_tokens) > LARGE
-        inputs, layer, more = stacked(inputs, stack, settings, mask, report if is_long else None)
+        inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
         report = _rest(report, layer.about.layer or 0)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
-    trace = attended(kind, inputs, layer, settings, mask, report)
+    trace = build_trace(kind, inputs, layer, settings, mask, report)
     trace = note_other_layout(trace, inputs, layer, settings, mask, None, weights)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 
-def _about_positions(before: Settings, settings: Settings, stack: Stack | None) -> list[str]:
+def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
+    """Return the tokens of a text, or those that were given; there is at least one."""
+    if isinstance(text, str):
+        found = tokenize(text, settings.tokenizer, settings.keep_punctuation)
+    else:
+        found = Tokens(tuple(text), ())
+        for place, token in enumerate(found.tokens):
+            if not isinstance(token, str) or not token:
+                raise InputError(
+                    f"Token {place} of the {side} is {token!r}.", "Each token is a text of its own."
+                )
+    if not found.tokens:
+        raise InputError(
+            f"There is no token in the {side}: nothing to attend to.",
+            "Type some words; --keep-punctuation makes tokens of punctuation marks.",
+        )
+    return found
+
+
+def _about_positions(before: Settings, settings: Settings, stack: EncoderStack | None) -> list[str]:
     """Return what is to be told of the projection that goes with positions."""
     if settings.positions != "sinusoidal":
         return []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.pipeline.attend_heads import ReadyWeights
-from attn_cli.pipeline.build_trace import recorded
+from attn_cli.pipeline.build_trace import record_trace
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
@@ -25,8 +25,8 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     `shaping` says what becomes of word pieces and special tokens.
     """
     # Only who has ready weights needs these.
-    from attn_cli.pipeline.ready_weights import shown
-    from attn_cli.pipeline.reread import retold
+    from attn_cli.pipeline.ready_weights import select_weights
+    from attn_cli.pipeline.reread import with_saved_steps
 
     check(settings)
     settings = replace(settings, head=settings.head or saved.head)
@@ -35,7 +35,7 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     if mask is not None and mask.array is not None and settings.mask is None:
         mask = mask._replace(name=saved.mask_name or "as given")
     is_stated = settings.mask is not None or saved.mask is not None
-    found = shown(saved, settings, mask, is_stated, shaping)
+    found = select_weights(saved, settings, mask, is_stated, shaping)
     notes = (*saved.notes, *found.notes, *unused(settings, words=False, learned=True))
     about = Embedding("given", saved.name, None, None, None)
     inputs = Inputs(
@@ -51,5 +51,5 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     )
     layer = Layer(Projected("given", saved.name, None, None, found.layer), found.head_names, found.head, ())
     work = ReadyWeights(found.kept, found.weights, found.mask)
-    trace = recorded(kind, inputs, layer, settings, work, ("given", 1.0), None)
-    return trace if saved.record is None or found.is_shaped else retold(trace, saved.record)
+    trace = record_trace(kind, inputs, layer, settings, work, ("given", 1.0), None)
+    return trace if saved.record is None or found.is_shaped else with_saved_steps(trace, saved.record)

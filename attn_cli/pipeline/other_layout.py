@@ -10,9 +10,9 @@ import numpy as np
 from attn_cli.core import masks
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.pipeline.build_trace import attended
+from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs
-from attn_cli.pipeline.project import Layer, projected
+from attn_cli.pipeline.project import Layer, project_inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import Trace
 
@@ -35,8 +35,8 @@ def note_other_layout(
     used = layer.about.layout or "in-out"
     other = {"in-out": "out-in", "out-in": "in-out"}[used]
     try:
-        turned, _ = projected(inputs, replace(settings, layout=other), given, weights)
-        there = attended(trace.kind, inputs, turned, settings, mask, None)
+        turned, _ = project_inputs(inputs, replace(settings, layout=other), given, weights)
+        there = build_trace(trace.kind, inputs, turned, settings, mask, None)
     except InputError:  # W_o or a bias fits in one layout alone
         return trace
     how = {"in-out": "x W", "out-in": "W x"}

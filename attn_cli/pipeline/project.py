@@ -11,9 +11,9 @@ from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models import projection as model
-from attn_cli.models.encoder import Stack, taught_weights
+from attn_cli.models.encoder import EncoderStack, taught_weights
 from attn_cli.models.rounding import to_digits
-from attn_cli.pipeline.embed import Inputs, given_labels, rounded
+from attn_cli.pipeline.embed import Inputs, given_labels, round_inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
@@ -42,7 +42,7 @@ class Layer(NamedTuple):
     is_square: bool = False  # whether the weights would fit in the other layout too, and nobody said which
 
 
-def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
+def take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     """Take Q, K and V as given, their columns split among the heads."""
     missing = [name for name in "QKV" if given.get(name) is None]
     if missing:
@@ -86,9 +86,9 @@ def given_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     return inputs, Layer(about, names, shown_head(settings.head, names), heads, joining)
 
 
-def stacked(
+def project_with_model(
     inputs: Inputs,
-    stack: Stack,
+    stack: EncoderStack,
     settings: Settings,
     mask: Mask | None,
     report: Callable[[float], None] | None,
@@ -115,7 +115,7 @@ def stacked(
     inputs = inputs._replace(x_query=x_query, x_key=x_key)
     projection = stack.attention(layer)
     if settings.round is not None:
-        inputs = rounded(inputs, settings.round)
+        inputs = round_inputs(inputs, settings.round)
         assert inputs.x_query is not None and inputs.x_key is not None
         x_query, x_key = inputs.x_query, inputs.x_key
         projection = model.rounded(projection, settings.round)
@@ -171,7 +171,7 @@ def shown_head(head: str | None, names: tuple[str, ...]) -> str:
     )
 
 
-def projected(
+def project_inputs(
     inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None
 ) -> tuple[Layer, list[str]]:
     """Choose a projection that was not learned, and make Q, K and V; return also what is to be noted.

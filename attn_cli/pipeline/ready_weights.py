@@ -35,7 +35,7 @@ class Shaping(NamedTuple):
     renormalize: bool = False
 
 
-class Shown(NamedTuple):
+class SelectedWeights(NamedTuple):
     """Ready weights of one layer: those of the heads that are to be shown, and who may look at whom."""
 
     query_tokens: tuple[str, ...]
@@ -64,9 +64,9 @@ class Shown(NamedTuple):
         return masks.Mask(f"{self.mask_name} of all tokens", n_q, n_k, self.allowed)
 
 
-def shown(
+def select_weights(
     saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping | None
-) -> Shown:
+) -> SelectedWeights:
     """Take one layer of saved weights, and do to it what is asked for.
 
     Where nobody stated a mask, one is read off zeros that only a mask leaves; where somebody did
@@ -79,7 +79,7 @@ def shown(
     names = tuple(saved.heads[h] for h in kept)
     weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, names)
     n_q, n_k = weights.shape[1:]
-    found = Shown(
+    found = SelectedWeights(
         saved.query_tokens or tuple(f"q{i}" for i in range(n_q)),
         saved.key_tokens or tuple(f"k{j}" for j in range(n_k)),
         saved.heads,
@@ -142,7 +142,7 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
     return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes  # and no -0.0
 
 
-def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
+def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -> SelectedWeights:
     """Read a mask off the zeros: above the whole diagonal, at padding tokens, in whole rows of the layer."""
     n_q, n_k = found.weights.shape[1:]
     allowed = np.ones((n_q, n_k), np.bool_)
@@ -163,7 +163,7 @@ def _masked_as_seen(found: Shown, saved: Saved, layer: NDArray[Any]) -> Shown:
     )
 
 
-def _check_shut(found: Shown, allowed: Bools) -> None:
+def _check_shut(found: SelectedWeights, allowed: Bools) -> None:
     """Refuse a mask that the weights do not obey."""
     wrong = np.argwhere(found.weights.any(axis=0) & ~allowed)
     if len(wrong):
@@ -175,7 +175,7 @@ def _check_shut(found: Shown, allowed: Bools) -> None:
         )
 
 
-def _sums(found: Shown) -> list[str]:
+def _sums(found: SelectedWeights) -> list[str]:
     """Return a note where rows do not sum to one."""
     sums = found.weights.sum(axis=-1)
     if found.allowed is not None:
@@ -188,7 +188,7 @@ def _sums(found: Shown) -> list[str]:
     return [f"{rows} do not sum to one but to {span}, and are shown as they are."]
 
 
-def _shaped(found: Shown, shaping: Shaping) -> Shown:
+def _shaped(found: SelectedWeights, shaping: Shaping) -> SelectedWeights:
     """Join pieces to words, and leave out special tokens, as is asked for."""
     sides = (found.query_tokens, found.key_tokens)
     marks = pieces.scheme((*sides[0], *sides[1])) if shaping.join_pieces else None
@@ -201,7 +201,7 @@ def _shaped(found: Shown, shaping: Shaping) -> Shown:
     return _without_special(found, queries, keys, shaping.renormalize) if shaping.hide_special else found
 
 
-def _joined(found: Shown, queries: list[pieces.Word], keys: list[pieces.Word]) -> Shown:
+def _joined(found: SelectedWeights, queries: list[pieces.Word], keys: list[pieces.Word]) -> SelectedWeights:
     """Join word pieces to words on both sides."""
     sizes = ((len(found.query_tokens), len(queries)), (len(found.key_tokens), len(keys)))
     told = ", ".join(
@@ -218,8 +218,8 @@ def _joined(found: Shown, queries: list[pieces.Word], keys: list[pieces.Word]) -
 
 
 def _without_special(
-    found: Shown, queries: list[pieces.Word], keys: list[pieces.Word], renormalize: bool
-) -> Shown:
+    found: SelectedWeights, queries: list[pieces.Word], keys: list[pieces.Word], renormalize: bool
+) -> SelectedWeights:
     """Leave out the rows and the columns of special tokens, and say how much weight went with them."""
     hidden = [word.name for word in (*queries, *keys) if word.is_special]
     rows, columns = (np.flatnonzero([not word.is_special for word in words]) for words in (queries, keys))

@@ -34,7 +34,7 @@ class _Rule(NamedTuple):
     layout: str
 
 
-def retold(trace: Trace, record: Mapping[str, object]) -> Trace:
+def with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:
     """Return the trace of a record's weights with the record's own steps, where it has them.
 
     Steps that do not follow from each other, as in a file changed by hand, are left out, and a note says so.

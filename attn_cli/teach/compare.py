@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.pipeline.embed import for_positions
+from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.diagnostics import entropy as bits
@@ -126,7 +126,7 @@ def _traced(
     if (
         option == "positions"
     ):  # which bring the identity with them: both sides have it, so that one thing varies
-        settings = for_positions(replace(settings, positions="sinusoidal"))
+        settings = settings_for_positions(replace(settings, positions="sinusoidal"))
     settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # trace_text checks it
     is_masked = (settings.mask or "none") != "none"
     kind = "cross" if context is not None else "masked" if is_masked else "self"

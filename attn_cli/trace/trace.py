@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's defau
 
 LARGE = 1_000_000
 MOST_LINKS = 40
+FIRST_TOKENS = 6
 
 
 class Embedding(NamedTuple):
@@ -244,6 +245,14 @@ class Trace(Frozen):
             for j, w in zip(head.links.keys[i, :k], head.links.weights[i, :k], strict=True)
             if j >= 0
         ]
+
+    def __repr__(self) -> str:
+        n_q, n_k, heads = len(self.query_tokens), len(self.key_tokens), len(self.head_names)
+        from attn_cli.io.escape import visible
+
+        first = " ".join(map(visible, self.query_tokens[:FIRST_TOKENS])) + " ..." * (n_q > FIRST_TOKENS)
+        head = f"head {self.shown.name}" + (f" of {heads}" if heads > 1 else "")
+        return f"<Trace {self.kind}: {n_q:,} queries x {n_k:,} keys, {head}; {first}>"
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
         """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 
 from attn_cli import Settings
 from attn_cli.cli.commands import batch
-from attn_cli.pipeline.embed import opened
+from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.output import View
 from attn_cli.vectors.store import memo as remembered
@@ -101,7 +101,7 @@ def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
 
 def test_texts_that_share_what_is_opened_get_the_numbers_of_a_text_alone():
     for settings in (Settings(), Settings(embedding="random"), Settings(projection="identity", oov="random")):
-        shared = opened(settings)
+        shared = open_shared(settings)
         for line in LINES:
             together = trace_text("self", line, None, settings, shared=shared)
             assert together.to_dict(steps=True) == trace_text("self", line, None, settings).to_dict(

@@ -14,7 +14,7 @@ from attn_cli import Settings, attend, trace_self
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.masks import named
 from attn_cli.inputs.matrices import given_from
-from attn_cli.models.encoder import Encoder, Norm, Stack, Start
+from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
 from attn_cli.models.projection import HeadWeights, Projection
 from attn_cli.models.relative_position import Position
 from attn_cli.pipeline.from_matrices import trace_matrices
@@ -247,7 +247,7 @@ def encoder(layer, heads, reach=2):
     for h in range(heads):
         q, k, v = (slice(m * d + h * d_k, m * d + (h + 1) * d_k) for m in range(3))
         made.append(HeadWeights(str(h), W[:, q], W[:, k], W[:, v], b[q], b[k], b[v], nowhere))
-    return Encoder(
+    return EncoderLayer(
         Projection(
             Projected("learned", "theirs", "in-out", None, 0),
             tuple(made),
@@ -286,7 +286,7 @@ def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
         passed = [entry(start)[None]]
         for layer in theirs:
             passed.append(layer(passed[-1], src_mask=blocked))
-    ours = Stack(
+    ours = EncoderStack(
         "theirs",
         "none",
         "none",

@@ -222,13 +222,13 @@ def _answers(source: Source, kind: str, settings: Settings, view: View, keep_goi
 def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     """Return what makes a line a Trace; raise at once what would be wrong with every line."""
     from attn_cli.io.files import looks_like_file
-    from attn_cli.pipeline.embed import opened
+    from attn_cli.pipeline.embed import open_shared
     from attn_cli.pipeline.from_text import trace_text  # NumPy is loaded once there is something to compute
     from attn_cli.text.tokenize import tokenize
 
     if kind == "masked" and settings.mask is None:
         settings = replace(settings, mask="causal")
-    shared = opened(settings)
+    shared = open_shared(settings)
 
     def compute(line: str | None) -> Trace:
         if line is None:

@@ -1,0 +1,140 @@
+"""A score function and a mask rule from outside: one entry of a registry each, and everything else follows."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, attend, trace_masked, trace_self
+from attn_cli.core.mask_rules import MASKS, MaskRule
+from attn_cli.core.scores import SCORES, ByHand, Lines, Score
+from attn_cli.io.terminal import Terminal
+from attn_cli.render import render
+from attn_cli.settings.output import View
+
+TEXT = "she likes hot coffee"
+GIVEN = {"embedding": "random", "dim": 3, "projection": "identity"}
+
+
+def nearness(Q, K):
+    """Minus the squared distance of each query from each key."""
+    return -((Q[..., :, np.newaxis, :] - K[..., np.newaxis, :, :]) ** 2).sum(axis=-1)
+
+
+def by_hand(q, k, score, write):
+    terms = [(f"-({write(a)} - {write(b)})²", -((a - b) ** 2)) for a, b in zip(q, k, strict=True)]
+    return ByHand("-|q-k|²", terms)
+
+
+NEAR = Score(
+    of=nearness,
+    is_scaled=True,
+    noun="nearness",
+    symbol="-|q-k|²",
+    column="-|q-k|²",
+    matrix="-|q-k|²",
+    ascii_matrix="-|Q-K|^2",
+    latex=None,
+    help="near is minus the squared distance",
+    by_hand=by_hand,
+    lines={"numpy": Lines("-((Q[..., :, None, :] - K[..., None, :, :]) ** 2).sum(axis=-1)")},
+)
+STRIDE = MaskRule(
+    words=lambda is_self, n: f"A query may look at every key whose place differs by a multiple of {n}.",
+    comment="Strided mask: a query sees the keys at multiples of {} from its own place.",
+    lines={"numpy": "(np.arange(n_q)[:, None] - np.arange(n_k)) % {} == 0"},
+    allowed=lambda i, j, n_q, n_k, n: (i - j) % n == 0,
+    form="stride:N",
+    numbers=1,
+)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setitem(SCORES, "near", NEAR)
+    monkeypatch.setitem(MASKS, "stride", STRIDE)
+
+
+def wanted(trace, allowed=None):
+    """The weights by the formula, from the trace's own vectors."""
+    X = trace.x_query
+    scores = np.array([[-sum((a - b) ** 2) for b in X] for a in X]) / math.sqrt(X.shape[1])
+    exps = np.exp(scores) * (1 if allowed is None else allowed)
+    return exps / exps.sum(axis=1, keepdims=True)
+
+
+def shown(trace, **view):
+    return render(trace, View(width=100, **view), Terminal(100))
+
+
+def ran(trace):
+    """The names that the trace's script leaves behind."""
+    names = {}
+    exec(compile(shown(trace, format="code:numpy"), "script", "exec"), names)
+    return names
+
+
+def test_a_score_from_outside_gets_weights_table_json_and_script_right(capsys):
+    trace = trace_self(TEXT, Settings(score="near", **GIVEN))
+    np.testing.assert_allclose(trace.weights, wanted(trace), atol=1e-12)
+    assert "weights = softmax(-|q-k|² / √3)" in shown(trace)
+    record = json.loads(shown(trace, format="json", steps=True))
+    assert record["score"] == "near" and record["scale"] == pytest.approx(1 / math.sqrt(3))
+    np.testing.assert_allclose(record["heads"][0]["scores"], nearness(trace.x_query, trace.x_query))
+    names = ran(trace)
+    np.testing.assert_allclose(names["weights"], trace.weights, atol=1e-12)
+    np.testing.assert_allclose(names["output"], trace.output, atol=1e-12)
+
+
+def test_the_arithmetic_of_a_row_is_that_of_the_score():
+    trace = trace_self(TEXT, Settings(score="near", query="coffee", **GIVEN))
+    page = shown(trace)
+    a, b = trace.x_query[3], trace.x_query[int(np.argmax(trace.weights[3]))]
+    total = -sum((a - b) ** 2)
+    line = next(line for line in page.splitlines() if "-|q-k|² = " in line)
+    assert line.count("²") == 1 + len(a)
+    assert float(line.rpartition("=")[2]) == pytest.approx(total, abs=1e-3)
+    assert "-|q-k|²" in next(line for line in page.splitlines() if line.startswith("key "))
+
+
+def test_a_score_that_the_fast_way_does_not_know_is_computed_the_readable_way_in_long_texts():
+    text = " ".join(f"w{i % 97}" for i in range(1100))  # more weights than are held
+    trace = trace_self(text, Settings(score="near", embedding="random", dim=3, projection="identity"))
+    assert trace.condensed
+    i = int(trace.rows[0])
+    exps = np.exp(nearness(trace.x_query[i : i + 1], trace.x_query)[0] / math.sqrt(3))
+    np.testing.assert_allclose(trace.weights[0], exps / exps.sum(), atol=1e-9)
+
+
+def test_a_mask_rule_from_outside_gets_weights_words_json_and_script_right(capsys):
+    trace = trace_masked(TEXT, Settings(mask="stride:2", **GIVEN))
+    i, j = np.indices((4, 4))
+    np.testing.assert_array_equal(trace.mask, (i - j) % 2 == 0)
+    assert not trace.weights[(i - j) % 2 == 1].any()
+    page = shown(trace)
+    assert "mask stride:2" in page
+    assert json.loads(shown(trace, format="json"))["mask"] == trace.mask.tolist()
+    names = ran(trace)
+    np.testing.assert_allclose(names["weights"], trace.weights, atol=1e-12)
+    from attn_cli.render.views.mask import mask_lab
+
+    said = [block.text for block in mask_lab(trace, View()) if hasattr(block, "text")]
+    assert "A query may look at every key whose place differs by a multiple of 2." in said
+
+
+def test_a_mask_rule_from_outside_is_right_by_the_fast_way_too():
+    draw = np.random.default_rng(0)
+    Q, K, V = (draw.standard_normal((300, 8)) for _ in "QKV")
+    i, j = np.indices((300, 300))
+    whole, output = attend(Q, K, V, mask="stride:3")
+    given, same = attend(Q, K, V, mask=(i - j) % 3 == 0)
+    np.testing.assert_allclose(whole, given, atol=1e-12)
+    np.testing.assert_allclose(output, same, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{"score": "fear"}, {"mask": "stride:x"}, {"mask": "strid"}])
+def test_what_no_registry_holds_is_refused(settings):
+    with pytest.raises(ValueError, match="cannot be|There is no") as error:
+        trace_self(TEXT, Settings(**settings, **GIVEN))
+    assert ("near" if "score" in settings else "stride:N") in f"{error.value} {error.value.hint}"
