@@ -6,6 +6,8 @@
 [[5.0]]
 """
 
+__version__ = "0.1.0"
+
 TYPE_CHECKING = False  # what type checkers know to be true; the import of typing is saved
 if TYPE_CHECKING:
     from typing import Any
@@ -38,3 +40,7 @@ def __getattr__(name: str) -> "Any":
 
         return getattr(import_module(f"attn_cli.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'attn_cli' has no attribute {name!r}")
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *__all__})

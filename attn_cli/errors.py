@@ -1,4 +1,4 @@
-"""What can go wrong, each kind with its exit code and one line of help."""
+"""Every error and every exit code."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FINE, DIFFERENT, USAGE, INPUT, NO_FILE, NO_EXTRA = 0, 1, 2, 65, 66, 69
-BUG, CANNOT_CREATE, CANNOT_WRITE, CONFIG, INTERRUPTED = 70, 73, 74, 78, 130
-
-
-def as_record(code: int, message: str, hint: str = "", line: int | None = None) -> dict[str, object]:
-    """Return an error as the JSON of schema attn/1; `line` is that of the input, where lines are read."""
-    error = {"code": code, "message": message, "hint": hint.partition("\n")[0] or None, "line": line}
-    return {"schema": "attn/1", "error": error}
+# Exit code        given by
+FINE = 0  # also when the reader of a pipe has left
+DIFFERENT = 1  # attn check: an answer differs
+USAGE = 2  # UsageError, SettingError: wrong usage, a value out of range
+INPUT = 65  # InputError, NotFinite: the input was refused
+NO_FILE = 66  # FileError: a file is missing or unreadable
+NO_EXTRA = 69  # MissingExtra: an optional part is not installed
+BUG = 70  # AttnError itself, and any exception that is not one of these
+CANNOT_CREATE = 73  # CreateError: an output file cannot be created
+CANNOT_WRITE = 74  # WriteError: writing failed
+CONFIG = 78  # ConfigError: a bad ATTN_* variable or configuration file
+INTERRUPTED = 130  # Ctrl-C
 
 
 class AttnError(Exception):
-    """What could not be done, in a sentence; `hint` says what to try, `line` which line of the input failed."""
+    """An error in one sentence; `hint` says what to try, `line` which line of the input failed."""
 
     code = BUG
     line: int | None = None
@@ -28,9 +32,13 @@ class AttnError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        hint, _, _ = self.hint.partition("\n")
+        return f"{self.message} {hint}".rstrip()
+
 
 class UsageError(AttnError, ValueError):
-    """Wrong usage (exit 2); `option` names the option whose value was refused, as `--heads`."""
+    """Wrong usage; `option` names the option whose value was refused, as `--heads`."""
 
     code = USAGE
 
@@ -39,39 +47,54 @@ class UsageError(AttnError, ValueError):
         self.option = option
 
 
-ONE_TEXT = '"She likes coffee"'
+class SettingError(UsageError):
+    """A setting has a value that it cannot have."""
 
-
-class NoText(UsageError):
-    """There is no text, and nobody is piping one in (exit 2): help is shown."""
-
-    def __init__(self, command: str) -> None:
-        rest = {
-            "batch": "sentences.txt",
-            "lookup": "colour brand=Porche color=black",
-            "cross": '"she" "likes coffee"',
-            "compare": '"She likes coffee" --vary score=scaled,dot',
-        }
-        super().__init__("There is no text.", f"Try: attn {command} {rest.get(command, ONE_TEXT)}")
-
-
-class NoFile(NoText):
-    """There is no file, and nobody is piping one in (exit 2): help is shown."""
-
-    def __init__(self, command: str) -> None:
-        UsageError.__init__(self, "There is no file.", f"Try: attn {command} FILE")
+    def __init__(self, name: str, value: str, hint: str) -> None:
+        super().__init__(f"{name} cannot be {value}.", hint, "--" + name.replace("_", "-"))
+        self.of_option = f"{self.option} cannot be {value}."  # the message for the command line
 
 
 class InputError(AttnError, ValueError):
-    """Input refused (exit 65): no tokens, a bad matrix, shapes that do not fit."""
+    """Input refused: no tokens, a bad matrix, shapes that do not fit."""
 
     code = INPUT
 
 
-class NotFinite(InputError):
-    """A score, or a value that is attended to (then `query` is None), is NaN or infinity (exit 65).
+class FileError(AttnError, OSError):
+    """A file is missing or unreadable."""
 
-    `queries` and `keys` are their tokens as they are to be shown, where there are any.
+    code = NO_FILE
+
+
+class MissingExtra(AttnError, ImportError):
+    """An optional part is not installed; the message holds the line that installs it."""
+
+    code = NO_EXTRA
+
+
+class CreateError(AttnError, OSError):
+    """An output file cannot be created."""
+
+    code = CANNOT_CREATE
+
+
+class WriteError(AttnError, OSError):
+    """Writing failed half way: disk full, closed standard output."""
+
+    code = CANNOT_WRITE
+
+
+class ConfigError(AttnError, ValueError):
+    """A setting from the environment or a configuration file is bad."""
+
+    code = CONFIG
+
+
+class NotFinite(InputError):
+    """A score, or a value that is attended to (then `query` is None), is NaN or infinite.
+
+    `queries` and `keys` are their tokens as they are shown, where there are any.
     """
 
     def __init__(
@@ -96,31 +119,7 @@ class NotFinite(InputError):
         return NotFinite(None if self.query is None else rows[self.query], self.key)
 
 
-class FileError(AttnError, OSError):
-    """A file is missing or unreadable (exit 66)."""
-
-    code = NO_FILE
-
-
-class MissingExtra(AttnError, ImportError):
-    """An optional part is not installed (exit 69); the message holds the line that installs it."""
-
-    code = NO_EXTRA
-
-
-class CreateError(AttnError, OSError):
-    """An output file cannot be created (exit 73)."""
-
-    code = CANNOT_CREATE
-
-
-class WriteError(AttnError, OSError):
-    """Writing failed half way: disk full, closed standard output (exit 74)."""
-
-    code = CANNOT_WRITE
-
-
-class ConfigError(AttnError, ValueError):
-    """A setting from the environment or a configuration file is bad (exit 78)."""
-
-    code = CONFIG
+def as_record(code: int, message: str, hint: str = "", line: int | None = None) -> dict[str, object]:
+    """Return an error as the JSON of schema attn/1; `line` is that of the input, where lines are read."""
+    error = {"code": code, "message": message, "hint": hint.partition("\n")[0] or None, "line": line}
+    return {"schema": "attn/1", "error": error}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli import errors
+from attn_cli import __version__, errors
 from attn_cli.cli import app as cli
 from tests import docs
 
@@ -128,7 +128,7 @@ def test_a_long_line_is_prose_of_more_than_one_sentence_or_part_of_one() -> None
 
 def test_the_output_of_a_command_replaces_what_stood_there() -> None:
     old = "# A\n\n```console\n$ attn --version\nold\nold\n$ echo two\n```\nEnd.\n"
-    version = f"attn {cli.VERSION}"
+    version = f"attn {__version__}"
     assert (
         docs.rewritten(old) == f"# A\n\n```console\n$ attn --version\n{version}\n$ echo two\ntwo\n```\nEnd.\n"
     )

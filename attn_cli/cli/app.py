@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import Annotated, Any
 
-VERSION = "0.1.0"
+import attn_cli
 
 # name: (module under attn_cli.cli.commands, attribute: a function, or a Typer app for a noun with verbs)
 COMMANDS = {
@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
         if args in (["--version"], ["-V"]):
             from attn_cli.io.console import put_plain  # answered before Typer is loaded
 
-            return put_plain(f"attn {VERSION}\n")
+            return put_plain(f"attn {attn_cli.__version__}\n")
         return _run(args)
     except BrokenPipeError:
         _silence()
@@ -87,15 +87,13 @@ def _commands() -> Any:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in COMMANDS:
                 return None if ctx.resilient_parsing else _unknown(cmd_name)
-            from attn_cli.cli.options import Command
+            from attn_cli.cli.options import single_command
 
             module, attribute = COMMANDS[cmd_name]
             found = getattr(import_module(f"attn_cli.cli.commands.{module}"), attribute)
-            if not isinstance(found, typer.Typer):
-                alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-                alone.command(cmd_name, cls=Command)(found)
-                found = alone
-            return typer.main.get_command(found)
+            return typer.main.get_command(
+                found if isinstance(found, typer.Typer) else single_command(cmd_name, found)
+            )
 
     return Commands
 
@@ -132,7 +130,7 @@ def _app() -> Any:
         from attn_cli.io.console import put_plain, say
 
         if version:
-            put_plain(f"attn {VERSION}\n")
+            put_plain(f"attn {attn_cli.__version__}\n")
             raise typer.Exit
         if show_completion or install_completion:
             put_plain(_completion(show_completion or install_completion or "", bool(install_completion)))
@@ -145,14 +143,12 @@ def _app() -> Any:
 
 
 def _unknown(name: str) -> None:
-    import difflib  # only for help with a mistake
-
     from attn_cli.errors import UsageError
     from attn_cli.io.escape import visible
+    from attn_cli.io.near_names import did_you_mean
 
-    near = difflib.get_close_matches(name, COMMANDS, 1)
-    meant = f"Did you mean {near[0]}? " if near else ""
-    raise UsageError(f"No such command {visible(name[:60])!r}.", f"{meant}See attn --help.")
+    hint = f"{did_you_mean(name, COMMANDS)}See attn --help."
+    raise UsageError(f"No such command {visible(name[:60])!r}.", hint)
 
 
 def _completion(shell: str, install: bool) -> str:

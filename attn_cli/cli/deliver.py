@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
@@ -15,37 +14,42 @@ from attn_cli.io.progress_bar import Progress
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from attn_cli.io.terminal import Terminal
+    from attn_cli.render.blocks import Block
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
-
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+BLOCK_FORMS = (
+    "table",
+    "json",
+    "jsonl",
+    "markdown",
+    "latex",
+    "html",
+    "svg",
+)  # blocks of any kind, or a record
 
 
-FINEST = 17  # a double has no more digits
+def choose_format(view: View, settings: Settings | None = None) -> View:
+    """Return the view with its format: the one given, else the output file's suffix, else a table.
 
-
-def settled(view: View, settings: Settings | None = None) -> View:
-    """Return the view with its format chosen: the one given, else the output file's suffix, else a table.
-
-    What a format cannot do is refused here, before there is work for minutes.
+    What a format cannot do is refused here, before minutes of work.
     """
     from attn_cli.render import SUFFIXES
 
-    if view.precision is not None and not 0 <= view.precision <= FINEST:
-        raise UsageError(f"--precision cannot be {view.precision}.", f"Give 0 to {FINEST}.", "--precision")
-    if view.width is not None and not 20 <= view.width <= 10_000:
-        raise UsageError(f"--width cannot be {view.width}.", "Give 20 to 10,000.", "--width")
     if view.output in STANDARD_OUTPUT:
         view = replace(view, output="-")
     chosen = view.format
-    if chosen is None and view.output not in (None, "-"):
-        suffix = Path(str(view.output)).suffix.lower()
-        if suffix not in SUFFIXES and _is_ordinary(str(view.output)):
+    if chosen is None and not to_standard_output(view):
+        path = str(view.output)
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix not in SUFFIXES and is_ordinary(path):
             raise UsageError(
-                f"No format is known by the suffix of {visible(str(view.output))!r}.",
+                f"No format is known by the suffix of {visible(path)!r}.",
                 f"Use {' '.join(SUFFIXES)}, or choose one with -f.",
                 "--output",
             )
@@ -57,15 +61,41 @@ def settled(view: View, settings: Settings | None = None) -> View:
     return replace(view, format=chosen or "table")
 
 
+def choose_form(view: View, command: str, forms: Sequence[str] = BLOCK_FORMS) -> View:
+    """Return the view with its format, one of the few that the command has."""
+    view = choose_format(view)
+    if view.format not in forms:
+        raise UsageError(f"{command} has no {view.format} form.", f"Use -f {', '.join(forms)}.", "--format")
+    return view
+
+
+def record_view(format: str | None, output: str | None) -> View:
+    """Return the view of a small record: table, json or jsonl."""
+    view = choose_format(View(format=format, output=output))
+    if view.format not in ("table", "json", "jsonl"):
+        raise UsageError(
+            f"This command has no {view.format} form" + (f" for {visible(output)}." if output else "."),
+            "Use -f table, json or jsonl.",
+            "--format",
+        )
+    return view
+
+
 def _check_npy(settings: Settings, view: View) -> None:
     from attn_cli.render.data.npy import check
 
     check(settings)
-    if view.output in (None, "-") and sys.stdout is not None and sys.stdout.isatty():
+    if to_standard_output(view) and sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("-f npy is not text.", "Write it to a file: -o weights.npy", "--format")
 
 
-def _is_ordinary(path: str) -> bool:
+def to_standard_output(view: View) -> bool:
+    """Tell whether the result goes to standard output."""
+    return view.output in (None, "-")
+
+
+def is_ordinary(path: str) -> bool:
+    """Tell whether a path is that of a file, existing or new: no device and no pipe."""
     return not os.path.exists(path) or os.path.isfile(path)
 
 
@@ -73,12 +103,17 @@ def terminal_for(view: View) -> Terminal:
     """Return the terminal that the view's output goes to."""
     from attn_cli.io.terminal import detect
 
-    stream = sys.stdout if view.output in (None, "-") else None
+    stream = sys.stdout if to_standard_output(view) else None
     return detect(os.environ, stream, view.color, view.width)
 
 
+def with_width(view: View) -> View:
+    """Return the view with the width of its terminal."""
+    return replace(view, width=terminal_for(view).width)
+
+
 def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False) -> None:
-    """Render a trace and write it out, at the pace of a lecture if wanted; talk goes to standard error."""
+    """Render a trace and write it out, waiting for a key before each part if wanted; remarks go to standard error."""
     from attn_cli.io.console import say
     from attn_cli.render import render
     from attn_cli.render.views.wording import talk
@@ -88,17 +123,16 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
         from attn_cli.cli.commands.pace import paced
         from attn_cli.render import trace_blocks
 
-        if view.format != "table" or view.output not in (None, "-"):
-            option = "--format" if view.output in (None, "-") else "--pause"
-            raise UsageError("--pause goes with the screen alone.", "Leave out -f and -o.", option)
+        if view.format != "table" or not to_standard_output(view):
+            option = "--format" if to_standard_output(view) else "--pause"
+            raise UsageError("--pause works on the screen only.", "Leave out -f and -o.", option)
         view = replace(view, width=terminal.width)
         paced(trace_blocks(trace, view, walk), view, terminal)
         return
     if view.format == "npy":
         _deliver_npy(trace, view)
         return
-    text = render(trace, replace(view, width=terminal.width), terminal, walk)
-    deliver(text, view)
+    deliver(render(trace, replace(view, width=terminal.width), terminal, walk), view)
     if view.format in ("csv", "tsv"):
         for line in talk(trace):
             say(f"attn: {line}")
@@ -115,14 +149,14 @@ def _deliver_npy(trace: Trace, view: View) -> None:
 
     with Progress("Writing") as progress:
         parts = npy(trace, progress)
-        if view.output not in (None, "-"):
+        if to_standard_output(view):
+            put_bytes(parts)
+        else:
             from attn_cli.io.files import written
 
             with written(str(view.output)) as stream:
                 for part in parts:
                     stream.write(part)
-        else:
-            put_bytes(parts)
     for line in talk(trace):
         if line != kept_note(len(trace.query_tokens), len(trace.key_tokens)):  # here all are written
             say(f"attn: {line}")
@@ -132,7 +166,7 @@ def _deliver_npy(trace: Trace, view: View) -> None:
 
 def deliver(text: str, view: View) -> None:
     """Write text to the view's file, all or nothing, or to standard output."""
-    if view.output in (None, "-"):
+    if to_standard_output(view):
         put_plain(text)
         return
     from attn_cli.io.files import written
@@ -141,20 +175,16 @@ def deliver(text: str, view: View) -> None:
         stream.write(text.encode("utf-8", "backslashreplace"))
 
 
-def viewed(format: str | None, output: str | None) -> View:
-    """Return the view of a small record: table, json or jsonl."""
-    view = settled(View(format=format, output=output))
-    if view.format not in ("table", "json", "jsonl"):
-        raise UsageError(
-            f"This command has no {view.format} form" + (f" for {visible(output)}." if output else "."),
-            "Use -f table, json or jsonl.",
-            "--format",
-        )
-    return view
-
-
 def deliver_json(record: dict[str, object], view: View) -> None:
-    """Write a record as JSON."""
+    """Write a record as JSON, in ASCII where the terminal has nothing else."""
     from attn_cli.render.data.json import dumps
 
-    deliver(dumps(record, view.format == "jsonl"), view)
+    deliver(dumps(record, view.format == "jsonl", not terminal_for(view).unicode), view)
+
+
+def deliver_blocks(blocks: Iterable[Block], view: View) -> None:
+    """Write blocks in the view's format."""
+    from attn_cli.render import render_blocks
+
+    terminal = terminal_for(view)
+    deliver(render_blocks(blocks, replace(view, width=terminal.width), terminal), view)

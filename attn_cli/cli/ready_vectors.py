@@ -1,16 +1,26 @@
-"""The index of a large file of vectors, made when the file is first used."""
+"""The index of a large file of vectors, built when the file is first used."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from attn_cli.io.progress_bar import Progress
 
 
-def ready(embedding: str | None, others: str = "") -> None:
-    """Make the index of a large file of vectors at its first use, and say so on standard error.
+@contextmanager
+def attending(embedding: str | None, label: str = "Attending") -> Iterator[Progress]:
+    """Show the progress of attention over these vectors, after their index is built."""
+    prepare_index(embedding, "random, ")
+    with Progress(label) as progress:
+        yield progress
 
-    `others` are further names that the command takes, as for open_table.
+
+def prepare_index(embedding: str | None, others: str = "") -> None:
+    """Build the index of a large file of vectors at its first use, and say so on standard error.
+
+    `others` are further names that the command takes, for the message of an unknown one.
     """
     if embedding in (None, "word2vec", "random"):
         return  # the usual case pays for nothing
@@ -23,9 +33,9 @@ def ready(embedding: str | None, others: str = "") -> None:
     from attn_cli.vectors.lookup import open_table
 
     with Progress("Indexing") as progress:
-        told = keep_index(open_table(str(embedding), others), progress)
-    if told:
-        say(f"attn: {told}")
+        note = keep_index(open_table(str(embedding), others), progress)
+    if note:
+        say(f"attn: {note}")
 
 
 def _is_small(path: str) -> bool:

@@ -8,17 +8,7 @@ import re
 import sys
 from typing import Any
 
-from attn_cli.errors import (
-    BUG,
-    CANNOT_WRITE,
-    CONFIG,
-    INPUT,
-    INTERRUPTED,
-    USAGE,
-    AttnError,
-    ConfigError,
-    as_record,
-)
+from attn_cli.errors import BUG, CANNOT_WRITE, CONFIG, INPUT, USAGE, AttnError, ConfigError, as_record
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
@@ -30,9 +20,11 @@ def report(error: BaseException, args: list[str]) -> int:
     """Say what went wrong on standard error and return the exit code."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else USAGE
-    code, message, hint = _described(error)
-    if code == INTERRUPTED or not message:
+    code, message, hint = _describe(error)
+    if not message:
         return code
+    if len(message) > LONGEST:
+        message = f"{message[: LONGEST // 2]}...{message[-LONGEST // 3 :]}"
     line, _, more = hint.partition("\n")
     if more and sys.stderr is not None and sys.stderr.isatty():
         say(f"{more}\n")  # help is for a person who watches; a script gets the one line
@@ -44,15 +36,8 @@ def report(error: BaseException, args: list[str]) -> int:
     return code
 
 
-def _described(error: BaseException) -> tuple[int, str, str]:
-    """Return (exit code, message, hint) of any error; of a very long message, its two ends."""
-    code, message, hint = _raw(error)
-    if len(message) > LONGEST:
-        message = f"{message[: LONGEST // 2]}...{message[-LONGEST // 3 :]}"
-    return code, message, hint
-
-
-def _raw(error: BaseException) -> tuple[int, str, str]:
+def _describe(error: BaseException) -> tuple[int, str, str]:
+    """Return (exit code, message, hint) of any error."""
     if isinstance(error, AttnError):
         is_first = error.message.startswith("standard input")  # the name of what was read begins the sentence
         return error.code, ("S" + error.message[1:] if is_first else error.message), error.hint
@@ -72,9 +57,12 @@ def _raw(error: BaseException) -> tuple[int, str, str]:
         )
     if isinstance(error, RecursionError):
         return INPUT, "The input is nested too deeply.", ""
-    last = _where(error)
     text = visible(f"{type(error).__name__}: {error}"[:200])
-    return BUG, f"A bug in attn: {text} ({last}).", "Please report it with the command that you typed."
+    return (
+        BUG,
+        f"A bug in attn: {text} ({_where(error)}).",
+        "Please report it with the command that you typed.",
+    )
 
 
 def _usage(error: Any) -> tuple[int, str, str]:
@@ -86,14 +74,14 @@ def _usage(error: Any) -> tuple[int, str, str]:
     parameter = getattr(error, "param", None)
     path = context.command_path if context is not None else "attn"
     if parameter is not None and context is not None:
-        source = context.get_parameter_source(parameter.name)
-        if source is not None and source.name == "ENVIRONMENT":
-            return CONFIG, f"{parameter.envvar}: {message}", f"Change or unset {parameter.envvar}."
-        if source is not None and source.name == "DEFAULT_MAP":
+        from attn_cli.cli.origins import VARIABLE, origin, place
+
+        if where := place(context, parameter.name):
+            is_variable = origin(context, parameter.name) == VARIABLE
             return (
                 CONFIG,
-                f"{context.default_map.origin(parameter.name).place}: {message}",
-                "Change that line.",
+                f"{where}: {message}",
+                f"Change or unset {where}." if is_variable else "Change that line.",
             )
     if message.startswith("Missing command"):
         return USAGE, message, f"See {path} --help.\n" + (context.get_help() if context is not None else "")
@@ -115,13 +103,13 @@ def _wants_json(args: list[str]) -> bool:
     command = next((arg for arg in args if not arg.startswith("-")), "")
     output = values.get("output")
     if "format" not in values and output in (None, "", "-"):
-        values["format"] = os.environ.get("ATTN_FORMAT") or _standing_format(command)
+        values["format"] = os.environ.get("ATTN_FORMAT") or _format_from_files(command)
     return is_json(values.get("format"), output, command)
 
 
-def _standing_format(command: str) -> str:
-    """Return the format that a file of settings asks for; nothing where the file is the mistake."""
-    from attn_cli.cli.options import config_files
+def _format_from_files(command: str) -> str:
+    """Return the format that a configuration file sets; nothing where the file itself is bad."""
+    from attn_cli.cli.origins import config_files
 
     if not (paths := config_files()):
         return ""
@@ -135,9 +123,7 @@ def _standing_format(command: str) -> str:
 
 
 def _where(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return "place unknown"
-    return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
+    from traceback import extract_tb  # only for a bug
+
+    frames = extract_tb(error.__traceback__)
+    return f"{os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else "place unknown"

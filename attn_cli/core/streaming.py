@@ -90,9 +90,13 @@ def stream(
         def do(task: Task) -> None:
             head, start = task
             block = heads[head].block(start, min(start + rows, n_q))
-            total = _accumulate_output(block, values[head], output[head, start : block.stop], tile, part, ones)
+            total = _accumulate_output(
+                block, values[head], output[head, start : block.stop], tile, part, ones
+            )
             if block.rescale_faint_rows(total, tile):
-                total = _accumulate_output(block, values[head], output[head, start : block.stop], tile, part, ones)
+                total = _accumulate_output(
+                    block, values[head], output[head, start : block.stop], tile, part, ones
+                )
             output[head, start : block.stop] *= _inverse(total)
 
         return do
@@ -205,7 +209,9 @@ def survey(tiles: Tiles, V: Array, wanted: SurveyRequest, threads: int, report: 
     return kept
 
 
-def _found(block: Block, V: Array, wanted: SurveyRequest, output: Array, workspace: Workspace) -> BlockFindings:
+def _found(
+    block: Block, V: Array, wanted: SurveyRequest, output: Array, workspace: Workspace
+) -> BlockFindings:
     n_k, rows = block.tiles.n_k, len(output)
     _, blocks = wanted.blocks or (1, 1)
     k = min(wanted.k, n_k)

@@ -15,6 +15,8 @@ from attn_cli.io.csv_matrix import is_csv, read_csv, read_sheet
 from attn_cli.io.decimals import Written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import first_bytes, read_bytes
+from attn_cli.settings.declare import declared
+from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -171,7 +173,7 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         _refuse_near_names(record, name)
     if own:
         record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
-    layout = _choice(record.get("layout"), "layout", ("in-out", "out-in"), name)
+    layout = _choice(record.get("layout"), "layout", name)
     arrays = {key: array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
     arrays |= {key: array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
     arrays |= {key: array(record[key], key, POSITION[key], name) for key in POSITION if own and key in record}
@@ -184,7 +186,7 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
         heads=_count(heads, name) or _stacked(arrays, name),
         layout=layout,
-        score=_choice(record.get("score"), "score", ("scaled", "dot", "cosine"), name),
+        score=_choice(record.get("score"), "score", name),
         mask=record.get("mask"),
         ignored=(*_ignored(record, own), *_idle(arrays, own, layout)),
         stacked=_stacked(arrays, name),
@@ -306,7 +308,8 @@ def _count(value: object, name: str) -> int | None:
     raise InputError(f"{name}: heads should be a whole number above 0.")
 
 
-def _choice(value: object, key: str, choices: tuple[str, ...], name: str) -> str | None:
+def _choice(value: object, key: str, name: str) -> str | None:
+    choices = declared(Settings)[key].names()
     if value is None or (isinstance(value, str) and value in choices):
         return value
     raise InputError(f"{name}: {key} should be one of {', '.join(choices)}.")

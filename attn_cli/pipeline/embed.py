@@ -17,7 +17,6 @@ from attn_cli.models.model_file import load_model
 from attn_cli.models.rounding import to_digits
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
@@ -110,7 +109,6 @@ def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
     from attn_cli.vectors.store.memo import Remembered  # one text looks each word up once
 
-    check(settings)
     settings = settings_for_positions(settings)
     stack = load_model(settings)
     weights = None if stack is not None else read_weights(settings)

@@ -14,7 +14,7 @@ from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import project_inputs, take_qkv
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check, unused
+from attn_cli.settings.validate import unused
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
-    check(settings)
     notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
     notes += unused(settings, words=False, has_x=given.get("Q") is None)
     if given.get("Q") is not None:

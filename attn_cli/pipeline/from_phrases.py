@@ -15,7 +15,7 @@ from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check, unused
+from attn_cli.settings.validate import unused
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
@@ -37,7 +37,6 @@ def trace_phrases(
     A phrase of several words is the mean of their vectors. The projection is the identity unless another is
     chosen; it makes queries and keys alone. Keys differ from each other.
     """
-    check(settings)
     _check_phrases(settings)
     settings = replace(settings, projection=settings.projection or "identity")
     if load_model(settings) is not None:

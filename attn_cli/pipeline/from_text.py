@@ -21,7 +21,7 @@ from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check, unused
+from attn_cli.settings.validate import unused
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
@@ -75,7 +75,6 @@ def trace_text(
     With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
     `shared` is what `inputs.opened` opened with these settings, where many texts are read; the numbers are the same.
     """
-    check(settings)
     before, settings = settings, settings_for_positions(settings)
     if shared is None:
         stack = load_model(settings)

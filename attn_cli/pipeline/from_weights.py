@@ -11,7 +11,7 @@ from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check, unused
+from attn_cli.settings.validate import unused
 from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     from attn_cli.pipeline.ready_weights import select_weights
     from attn_cli.pipeline.reread import with_saved_steps
 
-    check(settings)
     settings = replace(settings, head=settings.head or saved.head)
     n_q, n_k = saved.weights.shape[-2:]
     mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)

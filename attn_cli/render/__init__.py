@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
     from attn_cli.trace.steps import Walk
 
-FORMATS = (
-    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),
-    *("code:numpy", "code:torch", "code:keras"),
-)
 SCREENS = ("table", "bars", "markdown", "latex", "html", "svg")  # made of blocks
 SUFFIXES = {
     ".txt": "table",

@@ -11,31 +11,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from attn_cli.errors import ConfigError, FileError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.settings.output import View
+from attn_cli.io.near_names import did_you_mean, near_name
+from attn_cli.settings.declare import Value, declared
+from attn_cli.settings.output import FORMATS, View
 from attn_cli.settings.settings import Settings
 
 LARGEST = 1 << 16  # bytes
-# What is asked anew each time; and a file that somebody else left in a folder must never make attn write one.
-TYPED = {"query": "-q TOKEN", "output": "-o FILE"}
-KINDS = {
-    field.name: str(field.type).partition(" ")[0]
-    for group in (Settings, View)
-    for field in fields(group)
-    if field.name not in TYPED
-}
-TAKEN = {"str": "text in quotes", "int": "a whole number", "float": "a number", "bool": "true or false"}
-Value: TypeAlias = bool | int | float | str
+ALL = declared(Settings) | declared(View)
+SETTINGS = {name: setting for name, setting in ALL.items() if setting.in_files}
+TAKES = {str: "text in quotes", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-class Setting(NamedTuple):
-    """A value, and the place that it comes from."""
+class FileValue(NamedTuple):
+    """A value, and the file and line that set it."""
 
     value: Value
     path: str
@@ -43,18 +37,18 @@ class Setting(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file and the line, as they are told."""
+        """The file and the line, for messages."""
         return _place(self.path, self.line)
 
 
-def shown(path: str) -> str:
-    """Return a path as it is told: inert, and with ~ for the user's home."""
+def short_path(path: str) -> str:
+    """Return a path for messages: inert, and with ~ for the user's home."""
     home = os.path.join(os.path.expanduser("~"), "")
     return visible(os.path.join("~", path[len(home) :]) if len(home) > 1 and path.startswith(home) else path)
 
 
-def read(path: str, commands: Collection[str] | None = None) -> dict[tuple[str, str], Setting]:
-    """Return what a file sets, by (command, option's field); the command is "" for settings of all commands.
+def read_config(path: str, commands: Collection[str] | None = None) -> dict[tuple[str, str], FileValue]:
+    """Return what a file sets, by (command, setting); the command is "" for settings of all commands.
 
     A table bears the name of one of `commands`; where these are None, any name will do. Raises ConfigError,
     with the line, for what is not TOML, a key that is no setting, or a value of another type.
@@ -67,7 +61,7 @@ def read(path: str, commands: Collection[str] | None = None) -> dict[tuple[str, 
         raise ConfigError(
             f"{visible(path)}: its keys are nested too deeply.", "Keys have one part or two."
         ) from None
-    found: dict[tuple[str, str], Setting] = {}
+    found: dict[tuple[str, str], FileValue] = {}
     for line, keys, value in entries:
         where = _place(path, line)
         *table, key = keys if not isinstance(value, dict) else (*keys, "")
@@ -76,26 +70,26 @@ def read(path: str, commands: Collection[str] | None = None) -> dict[tuple[str, 
         if isinstance(value, dict):
             continue
         name = key.replace("-", "_")
-        if name not in KINDS:
+        if name not in SETTINGS:
             raise _no_setting(where, key, commands or ())
         placed = ("".join(table), name)
         if placed in found:
             raise ConfigError(f"{where}: {visible(key)} is set in line {found[placed].line} already.")
-        found[placed] = Setting(_fitting(name, value, where), path, line)
+        found[placed] = FileValue(_typed(name, value, where), path, line)
     return found
 
 
-def in_force(paths: Sequence[str], command: str, commands: Collection[str] | None) -> dict[str, Setting]:
+def in_force(paths: Sequence[str], command: str, commands: Collection[str] | None) -> dict[str, FileValue]:
     """Return what these files set for a command; an earlier file counts more, and in a file the command's table."""
-    found: dict[str, Setting] = {}
+    found: dict[str, FileValue] = {}
     for path in reversed(paths):
-        settings = read(path, commands)
+        settings = read_config(path, commands)
         for wanted in ("", command):
             found |= {name: setting for (table, name), setting in settings.items() if table == wanted}
     return found
 
 
-class FromFiles:
+class FileValues:
     """What files set for one command, read when the first value is asked for: help asks for none."""
 
     def __init__(
@@ -103,32 +97,34 @@ class FromFiles:
         paths: Sequence[str],
         command: str,
         commands: Collection[str],
-        names: Mapping[str, Collection[str]],
+        names: Container[str],
+        formats: Collection[str],
     ) -> None:
-        """`names` are the fields that the command takes from files, each with values meant for other commands."""
+        """`names` are the settings that the command takes from files, `formats` those that it can write."""
         self.paths = paths
         self.command = command
         self.commands = commands
         self.names = names
-        self.found: dict[str, Setting] | None = None
+        self.other_formats = set(FORMATS) - set(formats)  # asked for in general, and meant for other commands
+        self.found: dict[str, FileValue] | None = None
 
-    def origin(self, name: str) -> Setting | None:
-        """Return the value that is set for a field, and its place."""
+    def origin(self, name: str) -> FileValue | None:
+        """Return the value that is set for a setting, and its place."""
         if name not in self.names:
             return None
         if self.found is None:
             self.found = in_force(self.paths, self.command, self.commands)
-        setting = self.found.get(name)
-        return None if setting is None or setting.value in self.names[name] else setting
+        found = self.found.get(name)
+        return None if found is None or (name == "format" and found.value in self.other_formats) else found
 
     def get(self, name: str) -> Value | None:
-        """Return the value that is set for a field."""
-        setting = self.origin(name)
-        return None if setting is None else setting.value
+        """Return the value that is set for a setting."""
+        found = self.origin(name)
+        return None if found is None else found.value
 
 
 def _place(path: str, line: int) -> str:
-    return f"{shown(path)}, line {line}"
+    return f"{short_path(path)}, line {line}"
 
 
 def _text(path: str) -> str:
@@ -137,7 +133,7 @@ def _text(path: str) -> str:
     except FileError as error:
         raise ConfigError(error.message, "Correct it, or move it away.") from None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ConfigError(f"{shown(path)} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
+        raise ConfigError(f"{short_path(path)} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -146,7 +142,7 @@ def _text(path: str) -> str:
 
 
 def _check_toml(text: str, path: str) -> None:
-    import tomllib  # only those who have such a file pay for it
+    import tomllib  # most users have no such file
 
     try:
         tomllib.loads(text)
@@ -159,7 +155,7 @@ def _check_toml(text: str, path: str) -> None:
             f"{_place(path, line)}: {why}.", 'A line is: option = value, text in "quotes".'
         ) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list
-        raise ConfigError(f"{shown(path)} holds a value that is no setting's.") from None
+        raise ConfigError(f"{short_path(path)} holds a value that is no setting's.") from None
 
 
 # Strings of TOML's four kinds (each may hold what looks like a key), comments, brackets, and all between them.
@@ -217,32 +213,32 @@ def _leaves(said: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], objec
             yield (key,), value
 
 
-def _fitting(name: str, value: object, where: str) -> Value:
-    """Return a value that has the type which its option takes; 1 will do for 1.0, and 3 for the head "3"."""
-    kind = KINDS[name]
+def _typed(name: str, value: object, where: str) -> Value:
+    """Return a value that has the type of its setting; 1 will do for 1.0, and 3 for the head "3"."""
+    kind = SETTINGS[name].type
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     is_huge = isinstance(value, int) and value.bit_length() > 63
     if isinstance(value, int | float) and not is_huge:
-        if kind == "bool" and isinstance(value, bool):
+        if kind is bool and isinstance(value, bool):
             return value
-        if kind == "int" and is_whole:
+        if kind is int and is_whole:
             return value
-        if kind == "float" and (is_whole or isinstance(value, float)):
+        if kind is float and (is_whole or isinstance(value, float)):
             return float(value)
         if name == "head" and is_whole:
             return str(value)
-    if kind == "str" and isinstance(value, str) and "\0" not in value:
+    if kind is str and isinstance(value, str) and "\0" not in value:
         return os.path.expanduser(value) if value.startswith("~/") else value  # there is no shell to do it
     hint = ""
     if isinstance(value, str):
-        hint = "" if kind == "str" else "Take the quotes away." if value.strip() else "Leave the line out."
-    elif kind == "str" and not isinstance(value, list | dict):
+        hint = "" if kind is str else "Remove the quotes." if value.strip() else "Remove the line."
+    elif kind is str and not isinstance(value, list | dict):
         hint = "Put it in quotes."
-    said = "a number of so many digits" if is_huge else _spelled(value)
-    raise ConfigError(f"{where}: {name.replace('_', '-')} cannot be {said}: it takes {TAKEN[kind]}.", hint)
+    written = "a number of so many digits" if is_huge else _written(value)
+    raise ConfigError(f"{where}: {name.replace('_', '-')} cannot be {written}: it takes {TAKES[kind]}.", hint)
 
 
-def _spelled(value: object) -> str:
+def _written(value: object) -> str:
     if isinstance(value, str):
         return f'"{visible(value[:40])}{"..." if len(value) > 40 else ""}"'
     if isinstance(value, bool):
@@ -251,26 +247,24 @@ def _spelled(value: object) -> str:
 
 
 def _no_table(where: str, table: Sequence[str], commands: Collection[str]) -> ConfigError:
-    near = _near(table[0], commands) if len(table) == 1 else None
-    meant = f"Did you mean [{near}]? " if near else ""
+    near = near_name(table[0], commands) if len(table) == 1 else None
     named = visible(".".join(table)[:60])
     return ConfigError(
-        f"{where}: there is no table [{named}].", f"{meant}A table bears a command's name, as [masked]."
+        f"{where}: there is no table [{named}].",
+        f"{f'Did you mean [{near}]? ' if near else ''}A table bears a command's name, as [masked].",
     )
 
 
 def _no_setting(where: str, key: str, commands: Collection[str]) -> ConfigError:
     named = visible(key[:60])
-    if key in TYPED:
-        return ConfigError(f"{where}: {named} cannot be set in a file.", f"Type it: {TYPED[key]}")
+    if key in ALL:
+        known = ALL[key]
+        return ConfigError(
+            f"{where}: {named} cannot be set in a file.", f"Type it: {known.short} {known.metavar}"
+        )
     if key in commands:
         return ConfigError(f"{where}: {named} is a command.", f"Write [{named}], and its settings below.")
-    near = _near(name := key.replace("_", "-"), [known.replace("_", "-") for known in KINDS])
-    meant = f"Did you mean {near}? " if near and near != name else ""
-    return ConfigError(f"{where}: there is no setting {named!r}.", f"{meant}See attn config for all of them.")
-
-
-def _near(word: str, known: Collection[str]) -> str | None:
-    import difflib  # only for help with a mistake
-
-    return next(iter(difflib.get_close_matches(word[:60], known, 1)), None)
+    names = {name.replace("_", "-") for name in SETTINGS}
+    name = key.replace("_", "-")
+    near = did_you_mean(name, names) if name not in names else ""
+    return ConfigError(f"{where}: there is no setting {named!r}.", f"{near}See attn config for all of them.")

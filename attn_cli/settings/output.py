@@ -1,22 +1,52 @@
-"""How a result is to be shown: the output options, with their defaults."""
+"""How a result is shown: every output option, declared once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attn_cli.settings.declare import OUTPUT, check, setting
+
+FORMATS = (
+    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),
+    *("code:numpy", "code:torch", "code:keras"),
+)
+PALETTES = ("viridis", "cividis", "blues", "greys")
+MOST_DIGITS = 17  # a double has no more
+NARROWEST, WIDEST = 20, 10_000  # columns
+
 
 @dataclass(frozen=True)
 class View:
-    """Output options; None means that attn chooses."""
+    """How to show a result; None leaves the choice to attn."""
 
-    format: str | None = None
-    output: str | None = None
-    tidy: bool = False
-    steps: bool = False
-    precision: int | None = None
-    color: str = "auto"
-    palette: str | None = None
-    width: int | None = None
+    format: str | None = setting(None, OUTPUT, "Output format.", short="-f", choices=FORMATS, unset="table")
+    output: str | None = setting(
+        None,
+        OUTPUT,
+        "Write to FILE; its suffix chooses the format.",
+        short="-o",
+        metavar="FILE",
+        has_variable=False,
+        in_files=False,  # a file that somebody left in a folder must never make attn write one
+    )
+    tidy: bool = setting(False, OUTPUT, "Rows of query,key,weight instead of a matrix (csv and tsv).")
+    steps: bool = setting(False, OUTPUT, "Every step's matrices too.")
+    precision: int | None = setting(
+        None, OUTPUT, "Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits"
+    )
+    color: str = setting("auto", OUTPUT, "When to use colour.", choices=("auto", "always", "never"))
+    palette: str | None = setting(
+        None,
+        OUTPUT,
+        "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.",
+        choices=PALETTES,
+    )
+    width: int | None = setting(
+        None, OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def is_json(format: str | None, output: str | None, command: str = "") -> bool:

@@ -1,35 +1,153 @@
-"""What to compute: every setting with its default."""
+"""What to compute: every setting, declared once."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from attn_cli.core.mask_rules import mask_forms
+from attn_cli.core.scores import SCORES
+from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, setting
+
+# Heads of the default model; a model's file says what its own are.
+HEADS = (
+    *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
+    *("coordination", "previous", "next", "mean", "all"),
+)
+SHOWN_ONLY = ("query", "top", "full", "threads")  # they choose rows, links and speed, and change no number
+
+
+def _score_help() -> str:
+    return ", ".join(score.help for score in SCORES.values()) + "."
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to compute; these defaults are the program's. None leaves it to the command or the file."""
+    """What to compute. None leaves a setting to the command, the model or the file.
 
-    tokenizer: str = "words"
-    keep_punctuation: bool = False
-    embedding: str | None = None  # word2vec
-    dim: int | None = None  # 4
-    seed: int = 0
-    oov: str | None = None  # the model's own vector, else zero
-    projection: str | None = None  # roles with word2vec, random with random vectors, else identity
-    heads: int | None = None  # 1
-    layer: int | None = None  # the last
-    head: str | None = None  # the model's main head, the first
-    layout: str | None = None  # in-out
-    score: str | None = None  # scaled
-    temperature: float = 1.0
-    mask: str | None = None  # causal in masked, else none
-    mask_true: str | None = None
-    pad: int | None = None
-    pad_side: str = "right"
-    positions: str | None = None  # none
-    round: int | None = None
-    query: str | None = None
-    top: int | None = None
-    full: bool = False
-    dtype: str = "float64"
-    threads: int | None = None  # one a processor, where the work is large
+    >>> Settings(score="dto")
+    Traceback (most recent call last):
+    attn_cli.errors.SettingError: score cannot be 'dto'. Choose scaled, dot, cosine; did you mean dot?
+    """
+
+    tokenizer: str = setting(
+        "words",
+        TEXT,
+        "How to split the text: English words, at spaces only, or characters.",
+        choices=("words", "whitespace", "characters"),
+    )
+    keep_punctuation: bool = setting(False, TEXT, "Keep punctuation (tokenizer words only).")
+    embedding: str | None = setting(
+        None,
+        VECTORS,
+        "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",
+        short="-e",
+        metavar="NAME|FILE",
+        examples=("word2vec", "random"),
+        unset="word2vec",
+    )
+    dim: int | None = setting(None, VECTORS, "Numbers in a random vector.", bounds=(1, 100_000), unset="4")
+    seed: int = setting(0, VECTORS, "Seed of everything random.", bounds=(0, 2**63 - 1))
+    oov: str | None = setting(
+        None,
+        VECTORS,
+        "A token without a vector gets the learned model's own, zeros, a random one or that of the closest "
+        "spelling, is skipped, or is an error.",
+        choices=("model", "zero", "random", "nearest", "skip", "error"),
+        unset="model with a learned projection, else zero",
+    )
+    projection: str | None = setting(
+        None,
+        ATTENTION,
+        "W_q, W_k, W_v: roles or roles-deep (learned), identity, random, or a file.",
+        short="-p",
+        metavar="NAME|FILE",
+        examples=("roles", "roles-deep", "identity", "random"),
+        unset="roles with word2vec, random with random vectors, else identity",
+    )
+    heads: int | None = setting(
+        None, ATTENTION, "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
+    )
+    layer: int | None = setting(
+        None,
+        ATTENTION,
+        "Layer of a learned model, 0 nearest the words.",
+        bounds=(0, 100_000),
+        unset="the last",
+    )
+    head: str | None = setting(
+        None,
+        ATTENTION,
+        "Which head to show: its name or number, mean, or all.",
+        metavar="NAME",
+        examples=HEADS,
+        unset="relations, or the first",
+    )
+    layout: str | None = setting(
+        None,
+        ATTENTION,
+        "Layout of weights from files: in-out is x W, out-in W x.",
+        choices=("in-out", "out-in"),
+        unset="in-out",
+    )
+    score: str | None = setting(None, ATTENTION, _score_help, choices=lambda: tuple(SCORES), unset="scaled")
+    temperature: float = setting(
+        1.0,
+        ATTENTION,
+        "Divide scores by T > 0 before the softmax.",
+        short="-t",
+        metavar="T",
+        bounds=(1e-6, math.inf),
+        hint="Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens.",
+    )
+    mask: str | None = setting(
+        None,
+        ATTENTION,
+        lambda: f"{', '.join(mask_forms())}, or a file.",
+        metavar="NAME|FILE",
+        examples=lambda: [form.replace(":N", ":1") for form in mask_forms()],
+        unset="causal in masked, else none",
+    )
+    mask_true: str | None = setting(
+        None, ATTENTION, "What True means in a mask file; required with one.", choices=("allowed", "blocked")
+    )
+    pad: int | None = setting(
+        None, ATTENTION, "Add N padding tokens, which no token may attend to.", bounds=(1, 10_000)
+    )
+    pad_side: str = setting(
+        "right", ATTENTION, "Where padding goes: after the text, or before it.", choices=("right", "left")
+    )
+    positions: str | None = setting(
+        None,
+        VECTORS,
+        "What is added to X for each token's position.",
+        choices=("none", "sinusoidal"),
+        unset="none",
+    )
+    round: int | None = setting(
+        None, ATTENTION, "Round the inputs (vectors and weights) to N digits, then compute.", bounds=(0, 4)
+    )
+    query: str | None = setting(
+        None,
+        SHOWN,
+        "Only this token's rows (or the row of this number), by hand.",
+        short="-q",
+        metavar="TOKEN",
+        in_files=False,
+    )
+    top: int | None = setting(
+        None, SHOWN, "Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000)
+    )
+    full: bool = setting(False, SHOWN, "Keep the whole matrix, even above a million weights.")
+    dtype: str = setting(
+        "float64",
+        ATTENTION,
+        "Number type to compute with; float32 is faster and takes half the memory.",
+        choices=("float64", "float32"),
+    )
+    threads: int | None = setting(
+        None, ATTENTION, "Threads for large work, at most.", bounds=(1, 1024), unset="one per processor"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)

@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.from_text import trace_text
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import SHOWN_ONLY, Settings
 from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 SAME = 1e-12  # two weights that differ by less are one
-SHOWN_ONLY = ("query", "top", "full", "threads")  # they choose rows and links, and change no number
 MOST_MOVERS = 100  # that are kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 
@@ -127,10 +126,10 @@ def _traced(
         option == "positions"
     ):  # which bring the identity with them: both sides have it, so that one thing varies
         settings = settings_for_positions(replace(settings, positions="sinusoidal"))
-    settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # trace_text checks it
-    is_masked = (settings.mask or "none") != "none"
-    kind = "cross" if context is not None else "masked" if is_masked else "self"
     try:
+        settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made
+        is_masked = (settings.mask or "none") != "none"
+        kind = "cross" if context is not None else "masked" if is_masked else "self"
         return trace_text(kind, text, context, settings, report)
     except UsageError as error:
         if error.option == "--" + option.replace("_", "-"):  # the value was given to --vary

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from attn_cli.cli import app as cli
-from attn_cli.cli.options import HERE, OPTIONS
+from attn_cli.cli.options import SETTINGS
+from attn_cli.cli.origins import HERE
 from attn_cli.settings import config_file as config
 from tests.cli.test_startup import imported
 from tests.docs import ROOT
@@ -128,9 +129,9 @@ def test_a_suffix_that_was_typed_beats_a_format_in_a_file(place):
 
 
 def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():
-    with_variable = {name for name, kind in OPTIONS.items() if kind.__metadata__[0].envvar}
-    assert set(config.KINDS) == with_variable - {"query"}
-    assert set(config.KINDS.values()) <= set(config.TAKEN)
+    with_variable = {name for name, setting in SETTINGS.items() if setting.variable}
+    assert set(config.SETTINGS) == with_variable - {"query"}
+    assert {setting.type for setting in config.SETTINGS.values()} <= set(config.TAKES)
 
 
 # Being told
@@ -198,7 +199,7 @@ def test_an_error_is_json_where_a_file_asks_for_json(place):
         ('context = "x"', 1, "'context'"),
         ("keep-punctuation = true\nkeep_punctuation = false", 2, "is set in line 1 already"),
         ("seed = 1\n\nseed = 2\n", 3, "cannot overwrite"),
-        ('temperature = "0.5"', 1, 'temperature cannot be "0.5": it takes a number. Take the quotes away.'),
+        ('temperature = "0.5"', 1, 'temperature cannot be "0.5": it takes a number. Remove the quotes.'),
         ("temperature = true", 1, "temperature cannot be true: it takes a number."),
         ("seed = 1.0", 1, "seed cannot be 1.0: it takes a whole number."),
         ("top = [1]", 1, "top cannot be a list"),
@@ -336,7 +337,7 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     write_own('\npalette = "greys"')
     write("# mine\ntemperature = 0.5")
     found = listed(env={"ATTN_SEED": "7"})
-    assert list(found) == [name.replace("_", "-") for name in OPTIONS if name != "output"]
+    assert list(found) == [name.replace("_", "-") for name in SETTINGS if name != "output"]
     assert (found["temperature"]["value"], found["temperature"]["line"]) == (0.5, 2)
     assert found["temperature"]["file"] == HERE
     assert found["palette"]["file"] == str(place / ".config/attn/config.toml")

@@ -5,39 +5,94 @@ from dataclasses import fields
 from typing import get_args, get_type_hints
 
 import pytest
+import typer.main
 
+from attn_cli.cli import app
 from attn_cli.cli.commands.learn import train as train_model
 from attn_cli.cli.commands.vector_files import train
-from attn_cli.cli.options import HEADS, OPTIONS
+from attn_cli.errors import SettingError
+from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.settings import TrainSettings as ModelSettings
 from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
-from attn_cli.render import FORMATS
+from attn_cli.pipeline.from_text import trace_self
+from attn_cli.render import SCREENS, SUFFIXES, render
 from attn_cli.render.palette import NAMES
-from attn_cli.settings.validate import CHOICES
+from attn_cli.settings.declare import declared
+from attn_cli.settings.output import FORMATS, PALETTES, View
+from attn_cli.settings.settings import HEADS, Settings
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.nearest import nearest
 from attn_cli.vectors.store.table import bundled
 from attn_cli.vectors.train import TrainSettings
+from tests.shell import here
+
+SETTINGS = declared(Settings) | declared(View)
 
 
-def offered(name: str) -> set[str]:
-    kind = get_args(OPTIONS[name])[0]
-    choices = get_args(kind)
-    return {
-        value for choice in choices for value in (get_args(choice) or (choice,)) if isinstance(value, str)
-    }
+def command(name: str):
+    return typer.main.get_command(app._app()).get_command(None, name)
 
 
-@pytest.mark.parametrize("name", CHOICES)
-def test_an_option_offers_what_the_check_accepts(name):
-    assert offered(name) == set(CHOICES[name])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_option_is_what_its_setting_declares(name):
+    setting = SETTINGS[name]
+    (option,) = [option for option in command("self").params if option.name == name]
+    assert tuple(getattr(option.type, "choices", ())) == setting.names()
+    assert option.default == setting.default
+    assert option.envvar == setting.variable
+    assert option.opts == [setting.option, *([setting.short] if setting.short else [])]
+    assert setting.help_text() in option.help and setting.unset in option.help
 
 
-def test_every_format_and_every_palette_is_offered():
-    assert offered("format") == set(FORMATS)
-    assert offered("palette") == set(NAMES)
+@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.names()])
+def test_every_choice_is_accepted_and_no_other(name):
+    kind = Settings if name in declared(Settings) else View
+    for value in SETTINGS[name].names():
+        assert getattr(kind(**{name: value}), name) == value
+    with pytest.raises(SettingError, match=f"{name} cannot be 'bogus'. Choose "):
+        kind(**{name: "bogus"})
+
+
+@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.bounds])
+def test_a_value_outside_its_range_is_refused_when_the_settings_are_made(name):
+    setting = SETTINGS[name]
+    kind = Settings if name in declared(Settings) else View
+    least, most = setting.bounds
+    for value in (least, min(most, 1e300)):
+        assert getattr(kind(**{name: value}), name) == value
+    for value in (least - 1, most * 10, float("nan"), "3", [3]):
+        with pytest.raises(SettingError, match=f"{name} cannot be .*Give a"):
+            kind(**{name: value})
+
+
+def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_command_line():
+    with pytest.raises(
+        ValueError, match=r"^score cannot be 'dto'. Choose scaled, dot, cosine; did you mean dot\?$"
+    ):
+        Settings(score="dto")
+    with pytest.raises(ValueError, match=r"^mask_true cannot be 'no'\. Choose allowed, blocked\.$"):
+        Settings(mask_true="no")
+    with pytest.raises(TypeError):
+        Settings(scor="dot")
+    ran = here("self", "a b", "--pad", "0")
+    assert (ran.code, ran.err) == (2, "attn: --pad cannot be 0. Give a whole number from 1 to 10,000.\n")
+
+
+def test_every_format_and_every_palette_is_drawn():
+    trace = trace_self("a b", Settings(embedding="random"))
+    for format in FORMATS:
+        if format != "npy":
+            assert render(trace, View(format=format), Terminal())
+    assert {*SCREENS, *SUFFIXES.values()} <= set(FORMATS)
+    assert set(PALETTES) == set(NAMES)
+
+
+def test_help_shows_the_settings_by_group():
+    shown = here("self", "--help").out
+    headings = ["Arguments:", "Options:", "Text:", "Vectors:", "Attention:", "What is shown:", "Output:"]
+    assert [line for line in shown.splitlines() if line in headings] == headings
 
 
 def test_training_by_command_and_by_library_have_the_same_defaults():

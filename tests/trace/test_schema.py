@@ -18,7 +18,7 @@ from attn_cli.cli.app import main
 from attn_cli.errors import InputError
 from attn_cli.io.files import data_path
 from attn_cli.render.data.json import dumps
-from attn_cli.settings.validate import CHOICES
+from attn_cli.settings.declare import declared
 from tests import small_models as models
 from tests.shell import attn
 
@@ -762,9 +762,12 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.
 
 
 def test_the_schema_names_the_values_that_the_options_take() -> None:
-    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == (*CHOICES["score"], None)
-    assert tuple(DEFS["projection"]["properties"]["layout"]["enum"]) == (*CHOICES["layout"], None)
-    assert tuple(DEFS["embedding"]["properties"]["oov"]["enum"]) == (*CHOICES["oov"], None)
+    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == (*declared(Settings)["score"].names(), None)
+    assert tuple(DEFS["projection"]["properties"]["layout"]["enum"]) == (
+        *declared(Settings)["layout"].names(),
+        None,
+    )
+    assert tuple(DEFS["embedding"]["properties"]["oov"]["enum"]) == (*declared(Settings)["oov"].names(), None)
 
 
 def test_the_schema_names_the_exit_codes_that_come_with_a_message() -> None:

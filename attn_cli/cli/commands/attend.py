@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.cli.deliver import deliver, deliver_json, settled, show, terminal_for
-from attn_cli.cli.options import Texts, takes
-from attn_cli.cli.read_text import one_text, read_text
-from attn_cli.cli.ready_vectors import ready
-from attn_cli.errors import NoText, UsageError
-from attn_cli.io.progress_bar import Progress
+from attn_cli.cli.deliver import BLOCK_FORMS, choose_format, deliver_blocks, deliver_json, show, with_width
+from attn_cli.cli.options import Context, Texts, takes
+from attn_cli.cli.read_text import ONE_STANDARD_INPUT, NoText, one_text, read_text, text_and_context
+from attn_cli.cli.ready_vectors import attending
+from attn_cli.errors import UsageError
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import chosen_steps
@@ -34,12 +32,11 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
 
     Example: attn self "The cat sat on the mat"
     """
-    view = _settled(view, part, settings)
+    view = _choose_format(view, part, settings)
     text = one_text(texts, "self")
     from attn_cli.pipeline.from_text import trace_self  # NumPy is loaded once there is something to compute
 
-    ready(settings.embedding, "random, ")
-    with Progress("Attending") as progress:
+    with attending(settings.embedding) as progress:
         trace = trace_self(text, settings, progress)
     _show(trace, view, part)
 
@@ -52,12 +49,11 @@ def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: 
 
     Example: attn masked "The cat sat on the mat"
     """
-    view = _settled(view, part, settings)
+    view = _choose_format(view, part, settings)
     text = one_text(texts, "masked")
-    from attn_cli.pipeline.from_text import trace_masked  # NumPy is loaded once there is something to compute
+    from attn_cli.pipeline.from_text import trace_masked
 
-    ready(settings.embedding, "random, ")
-    with Progress("Attending") as progress:
+    with attending(settings.embedding) as progress:
         trace = trace_masked(text, settings, progress)
     _show(trace, view, part)
 
@@ -83,7 +79,7 @@ def cross(
 
     Example: attn cross "she" "likes coffee"
     """
-    view = _settled(view, part, settings)
+    view = _choose_format(view, part, settings)
     texts = texts or []
     if len(texts) > 2:
         raise UsageError(
@@ -91,7 +87,7 @@ def cross(
             'Try: attn cross "she" "likes coffee"',
         )
     if texts.count("-") > 1 or (len(texts) == 1 and texts[0] == "-"):
-        raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
+        raise UsageError(*ONE_STANDARD_INPUT)
     given, context = texts if len(texts) == 2 else (None, texts[0] if texts else None)
     if context is None:
         raise NoText("cross")
@@ -99,8 +95,7 @@ def cross(
     from attn_cli.pipeline.from_text import trace_cross
 
     second = read_text(context, "cross")
-    ready(settings.embedding, "random, ")
-    with Progress("Attending") as progress:
+    with attending(settings.embedding) as progress:
         trace = trace_cross(text, second, settings, progress)
     _show(trace, view, part)
 
@@ -108,17 +103,12 @@ def cross(
 @takes(Settings, View)
 def explain(
     texts: Texts = None,
-    context: Annotated[
-        str | None,
-        typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text."),
-    ] = None,
+    context: Context = None,
     only: Annotated[
-        str | None,
-        typer.Option("--only", metavar="STEPS", help="Only these steps, such as scores,weights."),
+        str | None, typer.Option("--only", metavar="STEPS", help="Only these steps, such as scores,weights.")
     ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STEP", help="From this step on, such as softmax."),
+        str | None, typer.Option("--from", metavar="STEP", help="From this step on, such as softmax.")
     ] = None,
     pause: Annotated[
         bool, typer.Option("--pause", help="Wait for a key before each part; q stops. Nothing is cleared.")
@@ -134,34 +124,30 @@ def explain(
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """
-    view = settled(view, settings)
+    view = choose_format(view, settings)
     parts = chosen_steps(only, start)
-    if parts.only and view.format not in ("table", "markdown", "latex", "html", "svg", "json", "jsonl"):
+    if parts.only and view.format not in BLOCK_FORMS:
         option = "--only" if only is not None else "--from"
         raise UsageError(
             f"{option} goes with the walk, and {view.format} has none.",
             "Use table, markdown, latex, html or svg; json holds every step.",
             "--format",
         )
-    if context == "-" and (not texts or texts == ["-"]):
-        raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
-    text = one_text(texts, "explain")
-    second = None if context is None else read_text(context, "explain")
+    text, second = text_and_context(texts, context, "explain")
     is_masked = (settings.mask or "none") != "none"
     from attn_cli.pipeline.from_text import trace_text
 
     kind = "cross" if second is not None else "masked" if is_masked else "self"
-    ready(settings.embedding, "random, ")
-    with Progress("Attending") as progress:
+    with attending(settings.embedding) as progress:
         trace = trace_text(kind, text, second, settings, progress, name_outputs=True)
     show(trace, view, parts, pause)
 
 
-def _settled(view: View, part: str | None, settings: Settings) -> View:
-    """Return the view with its format chosen, one that the part has."""
+def _choose_format(view: View, part: str | None, settings: Settings) -> View:
+    """Return the view with its format, one that the part has."""
     from attn_cli.render import SCREENS
 
-    view = settled(view, settings)
+    view = choose_format(view, settings)
     if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
         raise UsageError(
             f"--show {part} has no {view.format} form.",
@@ -176,12 +162,9 @@ def _show(trace: Trace, view: View, part: str | None) -> None:
     if part is None:
         show(trace, view)
         return
-    from attn_cli.render import render_blocks
     from attn_cli.render.views.mask import mask_lab, mask_views
 
     if view.format in ("json", "jsonl"):
         deliver_json(trace.to_dict(view.steps) | {"mask_views": mask_views(trace)}, view)
-        return
-    terminal = terminal_for(view)
-    view = replace(view, width=terminal.width)
-    deliver(render_blocks(mask_lab(trace, view), view, terminal), view)
+    else:
+        deliver_blocks(mask_lab(trace, with_width(view)), view)

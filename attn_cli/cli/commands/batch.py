@@ -12,10 +12,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from attn_cli.cli.deliver import settled, terminal_for
+from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output
 from attn_cli.cli.options import takes
-from attn_cli.cli.ready_vectors import ready
-from attn_cli.errors import FileError, InputError, NoText, UsageError, as_record
+from attn_cli.cli.read_text import NoText
+from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.errors import FileError, InputError, UsageError, as_record
 from attn_cli.io.console import put_plain
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
@@ -30,7 +31,7 @@ LONGEST_LINE = 1 << 20  # bytes
 MOST_TOKENS = 5_000  # of a line: its weights are the square
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UTF_8 = b"\xef\xbb\xbf"
-PROBE = "x"  # a text for what is wrong with every text
+PROBE = "x"  # a text that fails where every text would
 
 
 @takes(Settings, View, without=("format", "tidy", "precision", "color", "palette", "width"))
@@ -48,7 +49,7 @@ def batch(
         typer.Option("--kind", help="Which attention; for cross a line is TEXT, a tab, CONTEXT."),
     ] = "self",
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Let an error object stand for a bad line, and go on.")
+        bool, typer.Option("--keep-going", help="Write an error object for a bad line, and go on.")
     ] = False,
     written_as: Annotated[
         str | None, typer.Option("--format", "-f", metavar="jsonl", help="JSON Lines, the one format.")
@@ -64,14 +65,16 @@ def batch(
 
     Example: attn batch sentences.txt | jq -c .summary
     """
-    view = _as_lines(view, written_as, file)
+    view = _as_json_lines(view, written_as, file)
+    # Progress must be seen, and must not stand between the records on one terminal.
+    is_seen = not to_standard_output(view) or sys.stdout is None or not sys.stdout.isatty()
     with _opened(file) as source:
-        ready(settings.embedding, "random, ")
+        prepare_index(settings.embedding, "random, ")
         answers = _answers(source, kind, settings, view, keep_going)
-        with Progress("Attending", _is_seen(view)) as progress, _put(view.output) as put:
+        with Progress("Attending", is_seen) as progress, _writer(view) as write:
             total = refused = 0
             for answer in answers:
-                put(answer.text)
+                write(answer.text)
                 total += 1
                 refused += answer.is_refused
                 if source.size:
@@ -83,31 +86,24 @@ def batch(
         raise InputError(lines, "An error object stands in the place of each.")
 
 
-def _as_lines(view: View, format: str | None, file: str | None) -> View:
-    """Return the view of JSON Lines; UsageError where something else was asked for, or the input would be replaced."""
-    to_file = view.output not in (None, "-")
-    asked = settled(View(format=format, output=view.output if to_file else None)).format
-    is_ordinary = to_file and (not os.path.exists(str(view.output)) or os.path.isfile(str(view.output)))
-    if asked != "jsonl" and (format is not None or is_ordinary):
+def _as_json_lines(view: View, format: str | None, file: str | None) -> View:
+    """Return the view of JSON Lines; UsageError for another format, or where the input would be replaced."""
+    output = "" if to_standard_output(view) else str(view.output)
+    asked = format or (choose_format(View(output=output)).format if output else "jsonl")
+    if asked != "jsonl" and (format is not None or is_ordinary(output)):
         raise UsageError(
-            f"attn batch has no {visible(str(asked))} form"
-            + (f" for {visible(str(view.output))}." if to_file else "."),
+            f"attn batch has no {visible(str(asked))} form" + (f" for {visible(output)}." if output else "."),
             "It writes JSON Lines: leave out -f, and give -o a name that ends in .jsonl.",
             "--format" if format is not None else "--output",
         )
-    paths = (file or "-", str(view.output))
-    if to_file and all(map(os.path.exists, paths)) and os.path.samefile(*paths):
+    paths = (file or "-", output)
+    if all(map(os.path.exists, paths)) and os.path.samefile(*paths):
         raise UsageError(
             f"{visible(str(file))} is the file that is read: it would be replaced.",
             "Write to another.",
             "--output",
         )
-    return settled(replace(view, format="jsonl"))
-
-
-def _is_seen(view: View) -> bool:
-    """Tell whether progress would be seen, and not stand between the records on one terminal."""
-    return view.output not in (None, "-") or sys.stdout is None or not sys.stdout.isatty()
+    return choose_format(replace(view, format="jsonl"))
 
 
 # The input
@@ -200,7 +196,7 @@ class Answer(NamedTuple):
 
 
 def _answers(source: Source, kind: str, settings: Settings, view: View, keep_going: bool) -> Iterator[Answer]:
-    """Yield one answer a line; where one is refused, raise its error, with the line's number, unless `keep_going`."""
+    """Yield one answer per line; raise the error of a refused line, with its number, unless `keep_going`."""
     from attn_cli.render import render
     from attn_cli.render.data.json import dumps
 
@@ -220,7 +216,7 @@ def _answers(source: Source, kind: str, settings: Settings, view: View, keep_goi
 
 
 def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
-    """Return what makes a line a Trace; raise at once what would be wrong with every line."""
+    """Return the function that makes a line a Trace; raise at once what would be wrong with every line."""
     from attn_cli.io.files import looks_like_file
     from attn_cli.pipeline.embed import open_shared
     from attn_cli.pipeline.from_text import trace_text  # NumPy is loaded once there is something to compute
@@ -231,14 +227,11 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     shared = open_shared(settings)
 
     def compute(line: str | None) -> Trace:
+        hint = "Break it into sentences, one a line."
         if line is None:
-            raise InputError(
-                f"This line is longer than {LONGEST_LINE:,} bytes.", "Break it into sentences, one a line."
-            )
+            raise InputError(f"This line is longer than {LONGEST_LINE:,} bytes.", hint)
         if len(line) > MOST_TOKENS and len(tokenize(line, settings.tokenizer, True).tokens) > MOST_TOKENS:
-            raise InputError(
-                f"This line has more than {MOST_TOKENS:,} tokens.", "Break it into sentences, one a line."
-            )
+            raise InputError(f"This line has more than {MOST_TOKENS:,} tokens.", hint)
         if kind != "cross":
             return trace_text(kind, line, None, settings, shared=shared)
         text, tab, context = line.partition("\t")
@@ -249,7 +242,7 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
             )
         return trace_text(kind, text, context, settings, shared=shared)
 
-    of_each = settings.mask is not None and looks_like_file(settings.mask)  # its shape fits some lines alone
+    of_each = settings.mask is not None and looks_like_file(settings.mask)  # its shape fits only some lines
     oov = "zero" if settings.oov in ("error", "skip") else settings.oov
     usual = replace(settings, query=None, oov=oov, mask=None if of_each else settings.mask)
     trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=shared)
@@ -257,12 +250,12 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
 
 
 @contextmanager
-def _put(output: str | None) -> Iterator[Callable[[str], object]]:
-    """Give what takes each line of the output: standard output at once, or a file that holds all or nothing."""
-    if output in (None, "-"):
+def _writer(view: View) -> Iterator[Callable[[str], object]]:
+    """Give the function that writes a line: to standard output at once, or to a file that holds all or nothing."""
+    if to_standard_output(view):
         yield put_plain
         return
     from attn_cli.io.files import written
 
-    with written(str(output)) as stream:
+    with written(str(view.output)) as stream:
         yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
-from attn_cli.cli.deliver import deliver, settled, terminal_for
+from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, to_standard_output
 from attn_cli.cli.options import offers, takes
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
@@ -20,7 +19,6 @@ from attn_cli.settings.output import View
 if TYPE_CHECKING:
     from attn_cli.bench.records import Case, Measured, Missing
 
-FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 PAIRS, MOST_PAIRS, MOST_THREADS = 7, 1000, 64
 MOST_TOKENS = 8192  # beyond, the textbook's matrices take gigabytes
 
@@ -58,7 +56,7 @@ def bench(
 
     Example: attn bench --only weights
     """
-    view = settled(view)
+    view = choose_form(view, "bench")
     _check(only or [], pairs, threads, tokens, view)
     os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
     from attn_cli.bench.machine import pytorch
@@ -73,7 +71,7 @@ def bench(
         asides.append("With PyTorch installed (pip install torch), attn is measured beside it too.")
     if len(cases) < len(chosen(has_torch, everything=True)) and not only and tokens is None:
         asides.append("attn bench --all measures the rest: 100,000 tokens, in a quarter of an hour.")
-    deliver(_written(rows, threads, is_whole, asides, view), view)
+    _deliver(rows, threads, is_whole, asides, view)
     if not is_whole:
         raise KeyboardInterrupt
 
@@ -92,9 +90,7 @@ def _check(only: list[str], pairs: int, threads: int, tokens: int | None, view: 
             raise UsageError(
                 f"There is no part {visible(group[:60])!r}.", f"Parts are {', '.join(GROUPS)}.", "--only"
             )
-    if view.format not in FORMS:
-        raise UsageError(f"bench has no {view.format} form.", f"Use -f {', '.join(FORMS)}.", "--format")
-    if view.output not in (None, "-"):
+    if not to_standard_output(view):
         creatable(str(view.output))
 
 
@@ -107,18 +103,14 @@ def _measured(cases: list[Case], pairs: int, threads: int) -> tuple[list[Measure
         return until_interrupted(measure(cases, pairs, threads, progress, {**RACES, RICH: drawing}))
 
 
-def _written(
+def _deliver(
     rows: list[Measured | Missing], threads: int, is_whole: bool, asides: list[str], view: View
-) -> str:
+) -> None:
     from attn_cli.bench.machine import machine
-    from attn_cli.render import render_blocks
-    from attn_cli.render.data.json import dumps
     from attn_cli.render.views.benchmark import bench as blocks
     from attn_cli.render.views.benchmark import record
 
-    terminal = terminal_for(view)
     if view.format in ("json", "jsonl"):
-        return dumps(record(machine(), rows, threads, is_whole), view.format == "jsonl", not terminal.unicode)
-    return render_blocks(
-        blocks(machine(), rows, threads, asides), replace(view, width=terminal.width), terminal
-    )
+        deliver_json(record(machine(), rows, threads, is_whole), view)
+    else:
+        deliver_blocks(blocks(machine(), rows, threads, asides), view)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import deliver, settled, terminal_for
+from attn_cli.cli.deliver import choose_form, deliver, deliver_blocks, deliver_json, terminal_for
 from attn_cli.cli.options import takes
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from attn_cli.teach.grading.answer_key import Right
     from attn_cli.teach.grading.grade import Verdict
 
-FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
-# What belongs to a text, or to a matrix that is shown.
+# Settings of a text, and of a matrix that is shown.
 WITHOUT = (
     *("tokenizer", "keep_punctuation", "embedding", "dim", "seed", "oov", "projection", "layer"),
     *("pad", "pad_side", "positions", "query", "top", "full", "tidy", "steps", "precision", "palette"),
@@ -28,7 +26,7 @@ WITHOUT = (
 MOST_NAMED = 5
 
 
-@takes(Settings, View, without=WITHOUT, typed=True)  # a verdict must not depend on who asks
+@takes(Settings, View, without=WITHOUT, typed=True)  # a verdict must not depend on who runs the check
 def check(
     files: Annotated[
         list[str],
@@ -48,8 +46,7 @@ def check(
         ),
     ],
     tol: Annotated[
-        float,
-        typer.Option("--tol", metavar="F", help="A smaller difference is none."),
+        float, typer.Option("--tol", metavar="F", help="Largest difference that still counts as equal.")
     ] = 0.001,
     *,
     settings: Settings,
@@ -65,9 +62,7 @@ def check(
     """
     if not (math.isfinite(tol) and tol >= 0):
         raise UsageError(f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
-    view = settled(view)
-    if view.format not in FORMS:
-        raise UsageError(f"check has no {view.format} form.", f"Use -f {', '.join(FORMS)}.", "--format")
+    view = choose_form(view, "check")
     from attn_cli.teach.grading.answer_key import read_right
 
     right = read_right(expect, settings)
@@ -76,7 +71,7 @@ def check(
     verdicts = [_verdict(file, right, tol, settings.head is not None) for file in files]
     if len(verdicts) == 1 and verdicts[0].error is not None:
         raise verdicts[0].error
-    deliver(_written(verdicts, right, tol, view), view)
+    _deliver(verdicts, right, tol, view)
     if unread := [verdict for verdict in verdicts if verdict.error is not None]:
         raise _unread(unread, len(verdicts))
     if not all(verdict.ok for verdict in verdicts):
@@ -93,9 +88,8 @@ def _refuse_contradiction(expect: str, right: Right, tol: float) -> None:
     except InputError:  # inputs alone
         return
     first = grade(handed, right, tol).first
-    if (
-        first is not None and not first.is_unfinished and handed.head is None
-    ):  # attn's own JSON is computed anew from further back
+    is_own_json = handed.head is not None  # it is computed again from earlier steps
+    if first is not None and not first.is_unfinished and not is_own_json:
         raise InputError(
             f"{visible(expect)} contradicts itself: its inputs do not give its {first.step}.",
             "Is a mask, a score or a number of heads missing in it?",
@@ -114,28 +108,24 @@ def _verdict(file: str, right: Right, tol: float, head_asked: bool) -> Verdict:
     return verdict._replace(file=as_utf8(file))
 
 
-def _written(verdicts: list[Verdict], right: Right, tol: float, view: View) -> str:
-    from attn_cli.render import render_blocks
+def _deliver(verdicts: list[Verdict], right: Right, tol: float, view: View) -> None:
     from attn_cli.render.data.json import dumps
     from attn_cli.render.views.grading import one, record, several
 
     terminal = terminal_for(view)
-    if view.format in ("json", "jsonl"):
-        records = [record(verdict, right, tol) for verdict in verdicts]
-        if view.format == "jsonl":
-            return "".join(dumps(each, True, not terminal.unicode) for each in records)
+    if view.format not in ("json", "jsonl"):
+        is_one = len(verdicts) == 1
+        deliver_blocks(one(verdicts[0], right) if is_one else several(verdicts, right, terminal.width), view)
+        return
+    records = [record(verdict, right, tol) for verdict in verdicts]
+    if view.format == "jsonl":
+        deliver("".join(dumps(each, True, not terminal.unicode) for each in records), view)
+    elif len(records) == 1:
+        deliver_json(records[0], view)
+    else:
         good = sum(verdict.ok for verdict in verdicts)
-        all_of_them = {
-            "schema": "attn/1",
-            "kind": "checks",
-            "ok": good == len(records),
-            "checked": len(records),
-            "right": good,
-            "checks": records,
-        }
-        return dumps(all_of_them if len(records) > 1 else records[0], False, not terminal.unicode)
-    blocks = several(verdicts, right, terminal.width) if len(verdicts) > 1 else one(verdicts[0], right)
-    return render_blocks(blocks, replace(view, width=terminal.width), terminal)
+        summary = {"ok": good == len(records), "checked": len(records), "right": good, "checks": records}
+        deliver_json({"schema": "attn/1", "kind": "checks", **summary}, view)
 
 
 def _unread(unread: list[Verdict], total: int) -> AttnError:

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attn_cli.cli.deliver import deliver, deliver_json, settled, terminal_for
-from attn_cli.cli.options import takes
-from attn_cli.cli.read_text import one_text, read_text
-from attn_cli.cli.ready_vectors import ready
-from attn_cli.errors import NoText, UsageError
+from attn_cli.cli.deliver import choose_format, deliver, deliver_blocks, deliver_json, with_width
+from attn_cli.cli.options import Context, Texts, takes
+from attn_cli.cli.read_text import NoText, text_and_context
+from attn_cli.cli.ready_vectors import attending, prepare_index
+from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.near_names import did_you_mean
+from attn_cli.settings.declare import declared
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import SHOWN_ONLY, Settings
 
 if TYPE_CHECKING:
     from attn_cli.teach.compare import Comparison, Value
 
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
-SETTINGS = tuple(field.name for field in fields(Settings))
 
 
 @takes(Settings, View, without=("tidy",))
 def compare(
     context: typer.Context,
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="The text, in quotes; - is standard input.", show_default=False),
-    ] = None,
+    texts: Texts = None,
     vary: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,10 +35,7 @@ def compare(
             help="The option to vary, and two or three values of it; default is its own default.",
         ),
     ] = None,
-    second: Annotated[
-        str | None,
-        typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text."),
-    ] = None,
+    second: Context = None,
     *,
     settings: Settings,
     view: View,
@@ -53,50 +46,41 @@ def compare(
 
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
-    view = settled(view)
+    view = choose_format(view)
     if str(view.format).startswith(("code:", "npy")):
         raise UsageError(
             f"compare has no {view.format} form.", f"attn self TEXT -f {view.format} has one.", "--format"
         )
     option, values = _varied(context, texts or [], vary or [])
-    if second == "-" and (not texts or texts == ["-"]):
-        raise UsageError("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
-    text = one_text(texts, "compare")
-    other = None if second is None else read_text(second, "compare")
-    from attn_cli.teach.compare import (
-        compare as compared,  # NumPy is loaded once there is something to compute
-    )
+    text, other = text_and_context(texts, second, "compare")
+    from attn_cli.teach.compare import compare as compared  # loads NumPy
 
-    for embedding in values if option == "embedding" else (settings.embedding,):
-        ready(None if embedding is None else str(embedding), "random, ")
-    with Progress("Attending") as progress:
+    for embedding in values if option == "embedding" else ():
+        prepare_index(None if embedding is None else str(embedding), "random, ")
+    with attending(None if option == "embedding" else settings.embedding) as progress:
         comparison = compared(text, other, settings, option, values, progress)
     _show(comparison, view)
 
 
 def _show(comparison: Comparison, view: View) -> None:
     from attn_cli.io.console import say
-    from attn_cli.render import render_blocks
     from attn_cli.render.data.comparison import delimited_comparison, record, talk_of
     from attn_cli.render.views.comparison import screen_of
 
     if view.format in ("json", "jsonl"):
         deliver_json(record(comparison, view.steps), view)
-        return
-    if view.format in ("csv", "tsv"):
+    elif view.format in ("csv", "tsv"):
         if not comparison.same_tokens:
             raise UsageError(
-                f"The tokens are not the same on all sides: no {view.format} row has all its cells.",
+                f"The tokens differ between the sides: no {view.format} row has all its cells.",
                 "Use -f json, or one attn self for each.",
                 "--format",
             )
         deliver(delimited_comparison(comparison, "," if view.format == "csv" else "\t"), view)
         for line in talk_of(comparison):
             say(f"attn: {line}")
-        return
-    terminal = terminal_for(view)
-    view = replace(view, width=terminal.width)
-    deliver(render_blocks(screen_of(comparison, view), view, terminal), view)
+    else:
+        deliver_blocks(screen_of(comparison, with_width(view)), view)
 
 
 def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:
@@ -139,30 +123,24 @@ def _parameter(context: typer.Context, name: str) -> Any:
     """Return the option of that name, long or short, with - or _ in it."""
     by_name: dict[str, Any] = {}
     for parameter in context.command.params:
-        if parameter.name in SETTINGS:
+        if parameter.name in declared(Settings):
             by_name |= {written.lstrip("-"): parameter for written in parameter.opts}
             by_name[str(parameter.name)] = parameter
-    if name in by_name and by_name[name].name not in ("query", "top", "full", "threads"):
+    if name in by_name and by_name[name].name not in SHOWN_ONLY:
         return by_name[name]
-    import difflib  # only for help with a mistake
-
-    from attn_cli.teach.compare import VARIED
-
-    options = [option.replace("_", "-") for option in VARIED]
-    near = difflib.get_close_matches(name, options, 1)
-    meant = f"Did you mean {near[0]}? " if near else ""
+    options = [option.replace("_", "-") for option in declared(Settings) if option not in SHOWN_ONLY]
     others = {written.lstrip("-") for parameter in context.command.params for written in parameter.opts}
     what = "how long it takes" if name == "threads" else "what is shown"
     why = f"changes {what}, and no number" if name in others else "is no option"
     raise UsageError(
         f"--vary cannot vary {visible(name[:40])!r}: it {why}.",
-        f"{meant}Options are {', '.join(options)}.",
+        f"{did_you_mean(name, options)}Options are {', '.join(options)}.",
         "--vary",
     )
 
 
 def _typed(context: typer.Context, parameter: Any, text: str) -> Value:
-    """Return a value as the option itself would read it; its complaint is passed on."""
+    """Return a value as the option itself would read it, with the option's own error."""
     name = str(parameter.name).replace("_", "-")
     try:
         value: Value = parameter.type_cast_value(context, text)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import settled, show
-from attn_cli.cli.options import stated_first, takes
+from attn_cli.cli.deliver import choose_format, show
+from attn_cli.cli.options import takes
+from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
@@ -46,14 +47,12 @@ def compute(
 
     Example: attn compute matrices.json --score dot
     """
-    view = settled(view, settings)
+    view = choose_format(view, settings)
     given = _given(files or (["-"] if _piped() else []))
-    settings = stated_first(
+    settings = prefer_given(
         context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
     )
-    from attn_cli.pipeline.from_matrices import (
-        trace_matrices,  # NumPy is loaded once there is something to compute
-    )
+    from attn_cli.pipeline.from_matrices import trace_matrices  # loads NumPy
 
     with Progress("Attending") as progress:
         trace = trace_matrices("compute", given, settings, progress)
@@ -72,24 +71,16 @@ def _given(files: list[str]) -> Given:
 
     together: dict[str, object] = {}
     for file in files:
-        record = json_of(_standard_input(), "standard input") if file == "-" else read_record(file)
+        if file == "-" and sys.stdin is None:
+            raise FileError("Standard input is closed.", "Give a file.")
+        record = json_of(piped_in(), "standard input") if file == "-" else read_record(file)
         if not isinstance(record, dict):
             raise InputError("Standard input is not a JSON object of named matrices.")
         for key in sorted(together.keys() & record.keys()):
-            if (
-                key not in LABELS or together[key] != record[key]
-            ):  # the same labels on K and on V are no conflict
-                said = "is not what was given before" if key in LABELS else "was given before"
-                raise InputError(f"{visible(file)}: {visible(key)} {said}.", "Give it once.")
+            if key in LABELS and together[key] == record[key]:
+                continue  # K and V may bear the same labels
+            conflict = "is not what was given before" if key in LABELS else "was given before"
+            raise InputError(f"{visible(file)}: {visible(key)} {conflict}.", "Give it once.")
         together |= record
     name = "standard input" if files == ["-"] else ", ".join(map(visible, files))
     return given_from(together, name)
-
-
-def _standard_input() -> bytes:
-    if sys.stdin is None:
-        raise FileError("Standard input is closed.", "Give a file.")
-    try:
-        return piped_in()
-    except OSError as error:
-        raise InputError(f"Cannot read standard input: {error.strerror}.") from None

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from attn_cli.cli.deliver import deliver, deliver_json, settled, terminal_for, viewed
-from attn_cli.cli.options import HERE, Command, Output, RecordFormat, blamed, takes, user_config
-from attn_cli.errors import UsageError
+from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
+from attn_cli.cli.options import SETTINGS, Output, RecordFormat, single_command, takes
+from attn_cli.cli.origins import FILE, HERE, VARIABLE, blamed, origin, user_config
+from attn_cli.errors import SettingError, UsageError
 from attn_cli.io.escape import visible
+from attn_cli.io.near_names import near_name
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check
 
-BESIDES = ("ATTN_MIRROR",)  # variables that are no option's
+OTHER_VARIABLES = ("ATTN_MIRROR",)  # that no option has
 NARROWEST = 12  # cells for a value, below which names stand above their values
 
 
@@ -34,8 +33,8 @@ class InForce(NamedTuple):
     default: str | None
 
 
-class Looked(NamedTuple):
-    """A file of settings: whether it is there, and the commands that have a table in it."""
+class ConfigFile(NamedTuple):
+    """A configuration file: whether it exists, and the commands that have a table in it."""
 
     path: str
     exists: bool
@@ -58,7 +57,7 @@ def config(
 
     Example: attn config masked
     """
-    view = viewed(format, output)
+    view = record_view(format, output)
     root: Any = context.find_root()
     commands = root.command.list_commands(root)
     if command is not None and command not in commands:
@@ -67,19 +66,19 @@ def config(
             f"Commands are {', '.join(commands)}.",
             "COMMAND",
         )
-    found = _in_force(root, command)
-    files = [_looked(path, commands) for path in (HERE, user_config()) if path is not None]
-    strange = _strange(root)
-    if view.format != "table":
-        record = {
-            "settings": [one._asdict() for one in found],
-            "files": [one._asdict() for one in files],
-            "unknown_variables": [{"name": name, "meant": near} for name, near in strange],
-        }
-        deliver_json({"schema": "attn/1", "kind": "config", "command": command, **record}, view)
+    settings = _in_force(root, command)
+    files = [_config_file(path, commands) for path in (HERE, user_config()) if path is not None]
+    unknown = _unknown_variables(root)
+    if view.format == "table":
+        width = terminal_for(view).width or 10_000
+        deliver("".join(f"{line}\n" for line in _screen(settings, files, unknown, command, width)), view)
         return
-    width = terminal_for(view).width or 10_000
-    deliver("".join(f"{line}\n" for line in _screen(found, files, strange, command, width)), view)
+    record = {
+        "settings": [one._asdict() for one in settings],
+        "files": [one._asdict() for one in files],
+        "unknown_variables": [{"name": name, "meant": near} for name, near in unknown],
+    }
+    deliver_json({"schema": "attn/1", "kind": "config", "command": command, **record}, view)
 
 
 # What is in force
@@ -87,20 +86,17 @@ def config(
 
 @takes(Settings, View, without=("output",))
 def _all_settings(*, settings: Settings, view: View) -> None:
-    """Every setting."""
+    """Take every setting, and check its value."""
 
 
 def _in_force(root: Any, command: str | None) -> list[InForce]:
-    """Return each setting of a command, or of all, as a run of it that types nothing would find it."""
-    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    alone.command(cls=Command)(_all_settings)
-    every: Any = typer.main.get_command(alone)
+    """Return each setting of a command, or of all commands, as a run without options has it."""
+    every: Any = typer.main.get_command(single_command("config", _all_settings))
     ctx = every.make_context(command or "", [], parent=root)
-    values = ctx.params
     try:
-        check(Settings(**{field.name: values[field.name] for field in fields(Settings)}))
-        settled(View(precision=values["precision"], width=values["width"]))
-    except UsageError as error:
+        for name, setting in SETTINGS.items():
+            setting.check(ctx.params.get(name, setting.default))
+    except SettingError as error:
         raise blamed(error, ctx) from None
     options = {option.name: option for option in every.params if option.envvar}
     if command is not None:
@@ -110,16 +106,15 @@ def _in_force(root: Any, command: str | None) -> list[InForce]:
 
 
 def _setting(ctx: Any, option: Any) -> InForce:
-    source = ctx.get_parameter_source(option.name).name
-    said = re.search(r"\[default: (.*)\]", option.help)
-    default = said[1] if said else None
-    value = option.default if source == "DEFAULT" else ctx.params[option.name]
-    found = InForce(option.name.replace("_", "-"), value, "default", None, None, None, default)
-    if source == "ENVIRONMENT":
+    source = origin(ctx, option.name)
+    value = ctx.params[option.name] if source in (VARIABLE, FILE) else option.default
+    unset = SETTINGS[option.name].unset or None if option.default is None else None
+    found = InForce(option.name.replace("_", "-"), value, "default", None, None, None, unset)
+    if source == VARIABLE:
         return found._replace(source="environment", variable=option.envvar)
-    if source == "DEFAULT_MAP":
-        origin = ctx.default_map.origin(option.name)
-        return found._replace(source="file", file=origin.path, line=origin.line)
+    if source == FILE:
+        line = ctx.default_map.origin(option.name)
+        return found._replace(source="file", file=line.path, line=line.line)
     return found
 
 
@@ -130,90 +125,78 @@ def _parameters(root: Any, command: str) -> list[Any]:
     return [option for one in (found, *verbs) for option in one.params]
 
 
-def _looked(path: str, commands: Sequence[str]) -> Looked:
-    from attn_cli.settings.config_file import read
+def _config_file(path: str, commands: Sequence[str]) -> ConfigFile:
+    from attn_cli.settings.config_file import read_config
 
     if not os.path.exists(path):
-        return Looked(path, False, ())
-    return Looked(path, True, tuple(dict.fromkeys(table for table, _ in read(path, commands) if table)))
+        return ConfigFile(path, False, ())
+    tables = dict.fromkeys(table for table, _ in read_config(path, commands) if table)
+    return ConfigFile(path, True, tuple(tables))
 
 
-def _strange(root: Any) -> list[tuple[str, str | None]]:
-    """Return each variable that begins like one of attn's and is none, with the one that was meant."""
-    given = sorted(name for name in os.environ if name.startswith("ATTN_") and os.environ[name])
+def _unknown_variables(root: Any) -> list[tuple[str, str | None]]:
+    """Return each variable that begins with ATTN_ and is no option's, with the one that was probably meant."""
     commands = root.command.list_commands(root)
     known = {str(option.envvar) for name in commands for option in _parameters(root, name) if option.envvar}
-    known |= set(BESIDES)
-    import difflib  # only for help with a mistake
-
-    return [
-        (name, next(iter(difflib.get_close_matches(name[:60], sorted(known), 1)), None))
-        for name in given
-        if name not in known
-    ]
+    known |= set(OTHER_VARIABLES)
+    found = sorted(name for name in os.environ if name.startswith("ATTN_") and os.environ[name])
+    return [(name, near_name(name, sorted(known))) for name in found if name not in known]
 
 
 # How it is shown
 
 
 def _screen(
-    found: Sequence[InForce],
-    files: Sequence[Looked],
-    strange: Sequence[tuple[str, str | None]],
+    settings: Sequence[InForce],
+    files: Sequence[ConfigFile],
+    unknown: Sequence[tuple[str, str | None]],
     command: str | None,
     width: int,
 ) -> Iterator[str]:
-    from attn_cli.settings.config_file import shown
+    from attn_cli.settings.config_file import FileValue, short_path
 
-    rows = [(one.name, _value(one), _origin(one)) for one in found]
+    def written(one: InForce) -> tuple[str, str, str]:
+        value = str(one.value).lower() if isinstance(one.value, bool) else visible(str(one.value))
+        source = one.variable or "default"
+        if one.file is not None and one.line is not None:
+            source = FileValue("", one.file, one.line).place
+        return one.name, (one.default or "not set") if one.value is None else value, source
+
+    rows = [written(one) for one in settings]
     yield from (
         _table([("setting", "value", "from"), *rows], width) if rows else ["This command has no settings."]
     )
     yield ""
-    for one in files:
-        yield from _paragraph(f"{shown(one.path)}: {'read' if one.exists else 'not there'}.", width)
-        others = [f"[{table}]" for table in one.tables if table != command]
+    for file in files:
+        yield from _paragraph(f"{short_path(file.path)}: {'read' if file.exists else 'not there'}.", width)
+        others = [f"[{table}]" for table in file.tables if table != command]
         if others:
             yield from _paragraph(f"Tables for single commands: {', '.join(others)}.", width, "  ")
-    for name, near in strange:
+    for name, near in unknown:
         meant = f" Did you mean {near}?" if near else ""
         yield from _paragraph(f"{visible(name)} is no variable of attn.{meant}", width)
 
 
-def _value(one: InForce) -> str:
-    if one.value is None:
-        return one.default or "not set"
-    return str(one.value).lower() if isinstance(one.value, bool) else visible(str(one.value))
-
-
-def _origin(one: InForce) -> str:
-    if one.file is None:
-        return one.variable or "default"
-    from attn_cli.settings.config_file import shown
-
-    return f"{shown(one.file)}, line {one.line}"
-
-
 def _table(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
-    """Yield rows of three columns; where a value has no room beside its origin, each stands on a line of its own."""
-    from attn_cli.render.screen.text import cells, padded, wrapped
+    """Yield rows of three columns; where they are too narrow, each origin stands on a line of its own."""
+    from attn_cli.render.screen.text import cells, padded
 
-    edge = max(len(row[0]) for row in rows)
+    first = max(len(row[0]) for row in rows)
     last = max(cells(row[2]) for row in rows)
-    room = min(max(cells(row[1]) for row in rows), width - edge - last - 4)
-    for name, value, origin in rows:
+    room = width - first - last - 4
+    middle = min(max(cells(row[1]) for row in rows), room)
+    for name, value, source in rows:
         if room >= NARROWEST:
-            lines = ["".join(part.text for part in line) for line in wrapped(value, room)]
-            yield f"{name:<{edge}}  {padded(lines[0], room)}  {origin}"
-            yield from (f"{'':<{edge}}  {line}" for line in lines[1:])
+            lines = list(_paragraph(value, middle, hanging=0))
+            yield f"{name:<{first}}  {padded(lines[0], middle)}  {source}"
+            yield from (f"{'':<{first}}  {line}" for line in lines[1:])
         elif name != rows[0][0]:
             yield from _paragraph(f"{name} = {value}", width)
-            yield from _paragraph(origin, width, "    ")
+            yield from _paragraph(source, width, "    ")
 
 
-def _paragraph(text: str, width: int, indent: str = "") -> Iterator[str]:
+def _paragraph(text: str, width: int, indent: str = "", hanging: int = 2) -> Iterator[str]:
     from attn_cli.render.screen.text import wrapped
 
-    yield from (
-        "".join(part.text for part in line).rstrip() for line in wrapped(text, width, indent, hanging=2)
-    )
+    for line in wrapped(text, width, indent, hanging=hanging):
+        yield "".join(part.text for part in line).rstrip()

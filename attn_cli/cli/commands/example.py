@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import deliver, settled, show, terminal_for
-from attn_cli.cli.options import offers, stated_first, takes
-from attn_cli.cli.ready_vectors import ready
+from attn_cli.cli.deliver import choose_format, deliver, deliver_json, show, terminal_for
+from attn_cli.cli.options import offers, takes
+from attn_cli.cli.origins import prefer_given
+from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
@@ -44,9 +45,9 @@ def example(
 
     Example: attn example coffee --mask causal
     """
-    view = settled(view, settings)
+    view = choose_format(view, settings)
     if name is None:
-        deliver(_listing(view), view)
+        _list(view)
         return
     if name not in EXAMPLES:
         raise UsageError(
@@ -54,13 +55,13 @@ def example(
         )
     chosen = load(name)
     if chosen.acts is not None:
-        from attn_cli.cli.commands.lookup import show_told  # the others are no lookups
+        from attn_cli.cli.commands.lookup import show_dictionary  # the others are no lookups
 
-        ready(settings.embedding, "random, ")
-        show_told(chosen.acts, settings, view)
+        prepare_index(settings.embedding, "random, ")
+        show_dictionary(chosen.acts, settings, view)
         return
     if (given := chosen.given) is not None:
-        settings = stated_first(context, settings, score=given.score, mask=given.mask, heads=given.heads)
+        settings = prefer_given(context, settings, score=given.score, mask=given.mask, heads=given.heads)
     show(_trace(chosen, settings), view)
 
 
@@ -81,21 +82,20 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
     return trace_text("example", " ".join(given.tokens), None, settings)
 
 
-def _listing(view: View) -> str:
+def _list(view: View) -> None:
     from attn_cli.render.screen.text import wrapped
 
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
     about = {name: load(name).about for name in EXAMPLES}
-    if view.format in ("json", "jsonl"):
-        from attn_cli.render.data.json import dumps
-
-        listed = [{"name": name, "about": text} for name, text in about.items()]
-        return dumps({"schema": "attn/1", "kind": "examples", "examples": listed}, view.format == "jsonl")
+    if view.format != "table":
+        examples = [{"name": name, "about": text} for name, text in about.items()]
+        deliver_json({"schema": "attn/1", "kind": "examples", "examples": examples}, view)
+        return
     terminal = terminal_for(view)
     lines = [
         line
         for name, text in about.items()
         for line in wrapped(f"{name:<16} {text}", terminal.width, hanging=17)
     ]
-    return terminal.paint(lines)
+    deliver(terminal.paint(lines), view)

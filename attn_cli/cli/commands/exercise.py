@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.cli.deliver import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
-from attn_cli.cli.options import offers
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
@@ -22,26 +21,13 @@ Dim = Annotated[
     int, typer.Option("--dim", metavar="D", help="Numbers in a word, a query, a key and a value: 2, 3 or 4.")
 ]
 Words = Annotated[int, typer.Option("--words", metavar="N", help="Words in the sentence: 2, 3 or 4.")]
-Mask = Annotated[
-    Literal["none", "causal"],
-    typer.Option(
-        "--mask", help="Whether words look back only.", autocompletion=offers("none", "causal")
-    ),
-]  # fmt: skip
+Mask = Annotated[Literal["none", "causal"], typer.Option("--mask", help="Whether words look back only.")]
 Score = Annotated[
-    Literal["scaled", "dot"],
-    typer.Option(
-        "--score", help="scaled is q.k / sqrt(d), dot is q.k.", autocompletion=offers("scaled", "dot")
-    ),
+    Literal["scaled", "dot"], typer.Option("--score", help="scaled is q.k / sqrt(d), dot is q.k.")
 ]
 Format = Annotated[
     Literal["markdown", "latex", "json", "jsonl"] | None,
-    typer.Option(
-        "--format",
-        "-f",
-        help="What to print.  [default: markdown]",
-        autocompletion=offers("markdown", "latex", "json", "jsonl"),
-    ),
+    typer.Option("--format", "-f", help="What to print.  [default: markdown]"),
 ]
 Folder = Annotated[
     str | None,
@@ -78,12 +64,10 @@ def exercise(
     made = make(seed, dim, words, mask, score)
     if folder is not None:
         _write(made, folder, force)
-        return
-    view = View(format=format or "markdown")
-    if view.format in ("json", "jsonl"):
-        deliver_json(_record(made), view)
+    elif format in ("json", "jsonl"):
+        deliver_json(_record(made), View(format=format))
     else:
-        deliver(_sheet(made, str(view.format), key, terminal_for(view).unicode), view)
+        deliver(_sheet(made, format or "markdown", key, terminal_for(View()).unicode), View())
 
 
 def _check(folder: str | None, key: bool, force: bool, format: str | None) -> None:
@@ -166,12 +150,8 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CreateError(f"Cannot create the folder {name}: {reason}.", "Choose another place.") from None
-    taken = (
-        []
-        if force
-        else [file for file in contents if file in there and not _holds(folder, file, contents[file])]
-    )
-    if taken:
+    taken = [file for file in contents if file in there and not _holds(folder, file, contents[file])]
+    if taken and not force:
         raise CreateError(
             f"{name} holds another {taken[0]}, and nothing was written.",
             "Choose another folder, or replace what is there with --force.",

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import deliver, deliver_json, terminal_for, viewed
-from attn_cli.cli.options import Command, Output, RecordFormat, Vectors
-from attn_cli.cli.ready_vectors import ready
+from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
+from attn_cli.cli.options import Output, RecordFormat, Vectors
+from attn_cli.cli.origins import Command
+from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 
@@ -32,8 +33,7 @@ def score(
         str, typer.Argument(metavar="MODEL", help="roles, roles-deep, or a file.", show_default=False)
     ],
     treebank: Annotated[
-        str,
-        typer.Argument(metavar="TREEBANK", help="CoNLL-U: plain, .gz or .xz.", show_default=False),
+        str, typer.Argument(metavar="TREEBANK", help="CoNLL-U: plain, .gz or .xz.", show_default=False)
     ],
     embedding: Vectors = None,
     format: RecordFormat = None,
@@ -56,9 +56,9 @@ def score(
     from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.lookup import open_table
 
-    view = viewed(format, output)
+    view = record_view(format, output)
     stack = named(model)
-    ready(embedding)
+    prepare_index(embedding)
     table = open_table(embedding or "word2vec")
     check_pairing(stack, table)
     sentences = read_treebank(treebank)
@@ -109,8 +109,7 @@ def train(
     ] = None,
     embedding: Vectors = None,
     relations: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="The heads to learn, between commas.  [default: all]"),
+        str | None, typer.Option(metavar="NAMES", help="The heads to learn, between commas.  [default: all]")
     ] = None,
     layers: Annotated[
         int, typer.Option(metavar="N", help="Layers; more than one needs PyTorch (attn-cli[learn]).")
@@ -151,7 +150,7 @@ def train(
         layers=layers, heads=heads, relations=relations, epochs=epochs, rate=rate, seed=seed, dim=dim, reach=reach,
         width=width, wide=wide, threads=threads,
     )  # fmt: skip
-    ready(embedding)
+    prepare_index(embedding)
     with TrainingBar() as bar:
 
         def told(epoch: Epoch) -> None:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import deliver, settled, show, terminal_for
+from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
 from attn_cli.cli.options import offers, takes
-from attn_cli.cli.read_text import read_text
-from attn_cli.cli.ready_vectors import ready
-from attn_cli.errors import NoText
+from attn_cli.cli.read_text import NoText, read_text
+from attn_cli.cli.ready_vectors import attending
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
-from attn_cli.io.progress_bar import Progress
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     from attn_cli.teach.examples import Acts
     from attn_cli.teach.soft_dictionary import Lookup
 
-# What a dictionary has no use for: its keys have no order, and there is one query. Its projection is an option of
-# its own, because the default is another.
+# A dictionary's keys have no order, and there is one query. Its projection is an option of its own, with another
+# default.
 NOT_OFFERED = ("projection", "layer", "query", "full", "pad", "pad_side", "positions")
 
 
@@ -66,7 +64,7 @@ def lookup(
 
     Example: attn lookup colour brand=Porche model=Taycan color=black
     """
-    view = settled(view, settings)
+    view = choose_format(view, settings)
     words = [as_utf8(word) for word in words or []]
     if not words and source is None:
         raise NoText("lookup")
@@ -78,8 +76,7 @@ def lookup(
         raise NoText("lookup")
     from attn_cli.teach.soft_dictionary import look_up  # NumPy is loaded once there is something to compute
 
-    ready(settings.embedding, "random, ")
-    with Progress("Looking") as progress:
+    with attending(settings.embedding, "Looking") as progress:
         found = look_up(text, pairs, replace(settings, projection=own_projection), progress)
     from attn_cli.render.views.soft_dictionary import lookup as screen
 
@@ -95,7 +92,7 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
     return dictionary([*pairs_in(read_record(source), visible(source)), *typed])
 
 
-def show_told(acts: Acts, settings: Settings, view: View) -> None:
+def show_dictionary(acts: Acts, settings: Settings, view: View) -> None:
     """Compute the worked example of a dictionary, and write it out."""
     from attn_cli.render.views.soft_dictionary import story
     from attn_cli.teach.dictionary_example import told
@@ -106,14 +103,11 @@ def show_told(acts: Acts, settings: Settings, view: View) -> None:
 
 def _show(found: Lookup | Told, blocks: Iterable[Block], view: View) -> None:
     """Write a screen of blocks or a record of its own; in other formats the weights, as of any trace."""
-    from attn_cli.render import SCREENS, render_blocks
-    from attn_cli.render.data.json import dumps
+    from attn_cli.render import SCREENS
 
-    terminal = terminal_for(view)
     if view.format in ("json", "jsonl"):
-        record = found.to_dict(view.steps)
-        deliver(dumps(record, view.format == "jsonl", not terminal.unicode), view)
+        deliver_json(found.to_dict(view.steps), view)
     elif view.format in SCREENS:
-        deliver(render_blocks(blocks, replace(view, width=terminal.width), terminal), view)
+        deliver_blocks(blocks, view)
     else:
         show(found.trace, view)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import settled, show
+from attn_cli.cli.deliver import choose_format, show
 from attn_cli.cli.options import takes
-from attn_cli.cli.read_text import piped_in
-from attn_cli.errors import InputError, NoFile, UsageError
+from attn_cli.cli.read_text import NoFile, piped_in
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -19,14 +19,14 @@ from attn_cli.settings.settings import Settings
 if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
-# What ready weights leave nothing to decide about.
-DECIDED = (
+# Settings of how weights are computed; these are given.
+COMPUTED = (
     *("tokenizer", "keep_punctuation", "embedding", "dim", "seed", "oov", "projection", "heads", "layout"),
     *("score", "temperature", "pad", "pad_side", "positions", "round"),
 )
 
 
-@takes(Settings, View, without=DECIDED)
+@takes(Settings, View, without=COMPUTED)
 def show_(
     file: Annotated[
         str | None,
@@ -57,25 +57,19 @@ def show_(
     hide_special: Annotated[
         bool,
         typer.Option(
-            "--hide-special/--no-hide-special",
-            help="Leave out [CLS], [SEP], <s>, padding and their like.",
+            "--hide-special/--no-hide-special", help="Leave out [CLS], [SEP], <s>, padding and their like."
         ),
     ] = False,
     renormalize: Annotated[
         bool,
         typer.Option(
-            "--renormalize/--no-renormalize",
-            help="Let the rows sum to one again when tokens are hidden.",
+            "--renormalize/--no-renormalize", help="Let the rows sum to one again when tokens are hidden."
         ),
     ] = False,
     array: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Which array, where a file holds several."),
+        str | None, typer.Option(metavar="NAME", help="Which array, where a file holds several.")
     ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Which text of a batch, from 0."),
-    ] = None,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="Which text of a batch, from 0.")] = None,
     *,
     settings: Settings,
     view: View,
@@ -88,7 +82,7 @@ def show_(
 
     Example: attn self "The cat sat" -f json --steps | attn show -
     """
-    view = settled(view, settings)
+    view = choose_format(view, settings)
     if renormalize and not hide_special:
         raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
     data, name = _read(file)
@@ -116,10 +110,7 @@ def _read(file: str | None) -> tuple[bytes, str]:
         return read_bytes(file, MOST_BYTES), visible(as_utf8(file))
     if sys.stdin is None or (file is None and sys.stdin.isatty()):
         raise NoFile("show")
-    try:
-        data = piped_in(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"Cannot read standard input: {error.strerror}.") from None
+    data = piped_in(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
     return data, "standard input"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.ready_vectors import ready
+from attn_cli.cli.options import SOURCES
+from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.text_table import aligned
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
@@ -58,7 +60,7 @@ def _import(file: str, name: str | None) -> None:
 
 
 def _some_word(vectors: WordVectors) -> str:
-    """Return a word that is worth a try: one that everybody knows, else the first of some letters."""
+    """Return a word to try: a common one, else the first of some letters."""
     import shlex
 
     from attn_cli.vectors.store.table import as_text
@@ -92,10 +94,7 @@ def export(
         typer.Option("--output", "-o", metavar="FILE", help="Where to: .txt, .vec, .bin or .safetensors."),
     ],
     source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME|FILE]", help="word2vec (bundled), a file, or an imported name.", show_default=False
-        ),
+        str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)
     ] = None,
     words: Annotated[
         int | None, typer.Option("--words", metavar="N", help="Only the first N words.  [default: all]")
@@ -115,7 +114,7 @@ def export(
     if words is not None and words < 1:
         raise UsageError(f"--words cannot be {words}.", "Give a whole number above 0.", "--words")
     source = source or "word2vec"
-    ready(source)
+    prepare_index(source)
     if source != "word2vec" and os.path.exists(output) and os.path.samefile(path_for(source), output):
         raise UsageError(
             f"{visible(output)} is the file that is read: it would be replaced.",
@@ -174,12 +173,7 @@ def _catalogue() -> str:
         size = "?" if one.bytes is None else f"{one.bytes / 1e6:,.0f}"
         words, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
         rows.append((one.name, words, dim, size, one.licence))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "".join(
-        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {size:>{widths[3]}}  {licence}".rstrip()
-        + "\n"
-        for name, words, dim, size, licence in rows
-    )
+    return aligned(rows, (1, 2, 3))
 
 
 def train(

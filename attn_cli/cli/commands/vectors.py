@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.commands import vector_files
-from attn_cli.cli.deliver import FINEST, deliver, deliver_json, terminal_for, viewed
-from attn_cli.cli.options import Command, Output, RecordFormat, Vectors
-from attn_cli.cli.ready_vectors import ready
-from attn_cli.errors import InputError, UsageError
+from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
+from attn_cli.cli.options import SETTINGS, SOURCES, Output, RecordFormat, Vectors, option
+from attn_cli.cli.origins import Command
+from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.text_table import aligned
+from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
 
@@ -27,16 +29,9 @@ app = typer.Typer(
     no_args_is_help=False,
 )
 
-Source = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[NAME|FILE]", help="word2vec (bundled), a file, or an imported name.", show_default=False
-    ),
-]
-Top = Annotated[int, typer.Option("--top", metavar="K", help="How many words.", envvar="ATTN_TOP")]
-Precision = Annotated[
-    int, typer.Option("--precision", metavar="N", help="Digits shown.", envvar="ATTN_PRECISION")
-]
+Source = Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)]
+Top = Annotated[int, option("top", "How many words.")]
+Precision = Annotated[int, option("precision", "Digits shown.")]
 
 
 @app.command("list", cls=Command)
@@ -49,7 +44,7 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
     """
     from attn_cli.vectors.names import listing
 
-    view = viewed(format, output)
+    view = record_view(format, output)
     listed = listing()
     if view.format != "table":
         records = [one._asdict() for one in listed]
@@ -60,19 +55,7 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
         count, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
         path = "comes with attn" if one.source == "bundled" else one.path or ""
         rows.append((one.name, count, dim, one.format.partition(":")[0], path))
-    shown = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in shown) for column in range(4)]
-    room = max(20, (terminal_for(view).width or 10_000) - sum(widths) - 8)
-    lines = (
-        f"{name:<{widths[0]}}  {words:>{widths[1]}}  {dim:>{widths[2]}}  {kind:<{widths[3]}}  {_tail(path, room)}\n"
-        for name, words, dim, kind, path in shown
-    )
-    deliver("".join(lines), view)
-
-
-def _tail(path: str, room: int) -> str:
-    """Return the end of a path, which tells files apart, where there is no room for all of it."""
-    return path if len(path) <= room else f"…{path[1 - room :]}"
+    deliver(aligned(rows, (1, 2), terminal_for(view).width), view)
 
 
 @app.command(cls=Command)
@@ -83,8 +66,8 @@ def info(source: Source = None, format: RecordFormat = None, output: Output = No
     """
     from attn_cli.vectors.lookup import open_table
 
-    view = viewed(format, output)
-    ready(source)
+    view = record_view(format, output)
+    prepare_index(source)
     about = open_table(source or "word2vec").describe()
     if view.format != "table":
         deliver_json({"schema": "attn/1", "kind": "vectors", **about}, view)
@@ -93,10 +76,10 @@ def info(source: Source = None, format: RecordFormat = None, output: Output = No
     lines = [(key, value) for key, value in about.items() if value is not None]
     lines += list(noted.items()) if isinstance(noted, dict) else []
     width = terminal_for(view).width or 10_000
-    shown = (
+    wrapped = (
         wrap(visible(f"{key:<12} {_plain(value)}"), width, subsequent_indent=" " * 13) for key, value in lines
     )
-    deliver("".join(line + "\n" for part in shown for line in part), view)
+    deliver("".join(line + "\n" for part in wrapped for line in part), view)
 
 
 @app.command(cls=Command)
@@ -112,7 +95,7 @@ def nearest(
 ) -> None:
     """The words nearest to a word, by cosine.
 
-    A word without a vector is taken for the known one that is spelled nearly like it, and that is said.
+    A word without a vector is replaced by the known one with the nearest spelling; a message says so.
 
     Example: attn vectors nearest colour
     """
@@ -121,8 +104,8 @@ def nearest(
     from attn_cli.vectors.nearest import nearest as find
     from attn_cli.vectors.suggest import closest, did_you_mean
 
-    view = _checked(viewed(format, output), top, precision)
-    ready(embedding)
+    view = _view(format, output, top, precision)
+    prepare_index(embedding)
     table = open_table(embedding or "word2vec")
     with Progress("Searching") as progress:
         found = look_up_all([word], table, progress).get(word)
@@ -163,8 +146,8 @@ def analogy(
     from attn_cli.vectors.nearest import analogy as find
     from attn_cli.vectors.suggest import did_you_mean
 
-    view = _checked(viewed(format, output), top, precision)
-    ready(embedding)
+    view = _view(format, output, top, precision)
+    prepare_index(embedding)
     table = open_table(embedding or "word2vec")
     words = (a, b, c)
     with Progress("Searching") as progress:
@@ -181,24 +164,20 @@ def analogy(
     _answer(record, answers, view, precision)
 
 
-def _checked(view: View, top: int, precision: int) -> View:
-    if not 1 <= top <= 1_000_000:
-        raise UsageError(f"--top cannot be {top}.", "Give a whole number from 1 to 1,000,000.", "--top")
-    if not 0 <= precision <= FINEST:
-        raise UsageError(f"--precision cannot be {precision}.", f"Give 0 to {FINEST}.", "--precision")
-    return view
+def _view(format: str | None, output: str | None, top: int, precision: int) -> View:
+    SETTINGS["top"].check(top)
+    SETTINGS["precision"].check(precision)
+    return record_view(format, output)
 
 
 def _answer(
     record: Mapping[str, object], neighbours: Iterable[tuple[str, float]], view: View, precision: int
 ) -> None:
-    if view.format != "table":
-        listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
-        deliver_json({**record, "neighbours": listed}, view)
+    if view.format == "table":
+        deliver(aligned([(near, f"{cosine:.{precision}f}") for near, cosine in neighbours]), view)
         return
-    shown = [(visible(near), cosine) for near, cosine in neighbours]
-    widest = max((len(near) for near, _ in shown), default=1)
-    deliver("".join(f"{near:<{widest}}  {cosine:.{precision}f}\n" for near, cosine in shown), view)
+    listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
+    deliver_json({**record, "neighbours": listed}, view)
 
 
 for verb in (

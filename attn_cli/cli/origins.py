@@ -1,0 +1,160 @@
+"""Where an option's value comes from: typed, an ATTN_* variable, attn.toml or the user's own file, or the default.
+
+What is typed counts most. A refused value is blamed on the variable, or on the file and line, that it came from.
+"""
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+from typer.core import TyperCommand
+
+from attn_cli.cli.read_text import NoText
+from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
+from attn_cli.settings.output import is_json
+from attn_cli.settings.settings import Settings
+
+HERE = "attn.toml"
+VARIABLE, FILE = "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
+NOT_TYPED = (VARIABLE, FILE)
+
+
+def origin(ctx: Any, name: str) -> str:
+    """Return where a parameter's value comes from, as Click names it."""
+    source = ctx.get_parameter_source(name)
+    return source.name if source is not None else ""
+
+
+def place(ctx: Any, name: str) -> str:
+    """Return the variable, or the file and line, that sets a parameter; nothing where it is typed or left out."""
+    source = origin(ctx, name)
+    if source == VARIABLE:
+        return "ATTN_" + name.upper()
+    return str(ctx.default_map.origin(name).place) if source == FILE else ""
+
+
+def user_config() -> str | None:
+    """Return the path of the user's own configuration file; None where the user has no home."""
+    if not sys.platform.startswith("linux"):
+        import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
+
+        return os.path.join(platformdirs.user_config_dir("attn", False), "config.toml")
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = given if os.path.isabs(given) else os.path.expanduser("~/.config")
+    return os.path.join(base, "attn", "config.toml") if os.path.isabs(base) else None
+
+
+def config_files() -> list[str]:
+    """Return the configuration files that exist, the one that counts more first."""
+    return [path for path in (HERE, user_config()) if path is not None and os.path.exists(path)]
+
+
+class Command(TyperCommand):
+    """A command whose options have defaults from files, and whose errors name where a bad value came from."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed; configuration files give the defaults of the options that have a variable."""
+        if not ctx.resilient_parsing and (paths := config_files()):
+            ctx.default_map = _file_values(self, ctx, paths)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the program's own defaults, without reading a configuration file."""
+        kept, ctx.default_map = ctx.default_map, None
+        super().format_help(ctx, formatter)
+        ctx.default_map = kept
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, the command's own options, then the settings group by group."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            is_argument = parameter.param_type_name == "argument"
+            heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Options"
+            if (row := parameter.get_help_record(ctx)) is not None:
+                groups.setdefault(heading, []).append(row)
+        for heading, rows in groups.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a bad value that came from a variable or a file is blamed on that (exit 78)."""
+        output = ctx.params.get("output")
+        if output not in (None, "-") and origin(ctx, "format") in NOT_TYPED:
+            ctx.params["format"] = None  # the file's suffix was typed, the format was not
+        try:
+            result = self._run(ctx)
+        except AttnError as error:
+            is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
+            if not is_object and not isinstance(error, ConfigError):  # which names the file itself
+                _name_settings(ctx)
+            raise
+        except SystemExit:  # a verdict
+            _name_settings(ctx)
+            raise
+        _name_settings(ctx)
+        return result
+
+    def _run(self, ctx: Any) -> Any:
+        """Run the command; a general preference that does not fit this command gives way."""
+        try:
+            return super().invoke(ctx)
+        except NoText as error:
+            raise UsageError(error.message, f"{error.hint}\n{ctx.get_help()}") from None
+        except UsageError as error:
+            if error.option == "--tidy" and origin(ctx, "tidy") in NOT_TYPED:
+                ctx.params["tidy"] = False  # tidy csv in general does not forbid a table
+                return self._run(ctx)
+            if error.option == "--format" and origin(ctx, "format") == FILE and ctx.params["format"]:
+                ctx.params["format"] = None
+                return self._run(ctx)
+            raise blamed(error, ctx) from None
+
+
+def blamed(error: UsageError, ctx: Any) -> AttnError:
+    """Return the error as the user knows the value: by its option, its variable, or its line in a file."""
+    message = error.of_option if isinstance(error, SettingError) else error.message
+    name = error.option.lstrip("-").replace("-", "_")
+    if name and (where := place(ctx, name)):
+        found = ConfigError(f"{where}: {message}", error.hint)
+        found.line = error.line
+        return found
+    error.message = message
+    return error
+
+
+def prefer_given(ctx: Any, settings: Settings, **given: object) -> Settings:
+    """Let what a file of matrices says beat a variable or a configuration file; only a typed option beats it."""
+    names = [name for name, value in given.items() if value is not None and origin(ctx, name) in NOT_TYPED]
+    for name in names:
+        ctx.params[name] = None  # so that it is not reported as used
+    return replace(settings, **{name: getattr(Settings(), name) for name in names})
+
+
+def _file_values(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
+    """Return the files' defaults for a command: of the options that have a variable."""
+    from attn_cli.settings.config_file import FileValues  # most users have no such file
+
+    first = ctx
+    while first.parent is not None and first.parent.parent is not None:
+        first = first.parent
+    root = ctx.find_root()
+    options = {str(option.name): option for option in command.params if option.envvar}
+    formats = getattr(getattr(options.get("format"), "type", None), "choices", ())
+    return FileValues(paths, first.info_name, root.command.list_commands(root), options, formats)
+
+
+def _name_settings(ctx: Any) -> None:
+    """Say on standard error which settings of attn.toml the command used, if any."""
+    used = [
+        name.replace("_", "-")
+        for name, value in ctx.params.items()
+        if origin(ctx, name) == FILE
+        and value == ctx.default_map.get(name)
+        and ctx.default_map.origin(name).path == HERE
+    ]
+    if used:
+        from attn_cli.io.console import say
+
+        say(f"attn: settings from {HERE}: {', '.join(used)}.")

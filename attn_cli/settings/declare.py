@@ -1,0 +1,142 @@
+"""How a setting is declared: type, default, choices, range and help in one place, which everything else reads.
+
+The fields of Settings and View are made by `setting`. Command line, ATTN_* variables, attn.toml, JSON files, checks
+and the reference page read `declared(Settings)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import field, fields
+from functools import cache
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from attn_cli.errors import SettingError
+from attn_cli.io.escape import visible
+
+T = TypeVar("T")
+Value: TypeAlias = bool | int | float | str
+# Names that can be added while the program runs (score functions, mask rules) are given by a function.
+Names: TypeAlias = Sequence[str] | Callable[[], Sequence[str]]
+
+TYPES: dict[str, type[Value]] = {"str": str, "int": int, "float": float, "bool": bool}
+TEXT, VECTORS, ATTENTION, SHOWN, OUTPUT = "Text", "Vectors", "Attention", "What is shown", "Output"
+
+
+class Setting(NamedTuple):
+    """One setting: its name, type and default are those of its field."""
+
+    group: str  # the heading above its option in --help
+    help: str | Callable[[], str]
+    short: str  # the option's one-letter form
+    metavar: (
+        str | None
+    )  # what stands for the value in --help where there are no choices; N for a whole number
+    choices: Names  # all values there are
+    examples: Names  # some of the values there are, for completion
+    bounds: tuple[float, float] | None  # of a number, both included
+    hint: str  # what to give instead of a value out of range
+    unset: str  # what None stands for, in words
+    has_variable: bool  # whether ATTN_* sets it
+    in_files: bool  # whether attn.toml sets it
+    name: str = ""
+    type: type[Value] = str
+    default: object = None
+
+    @property
+    def option(self) -> str:
+        """The long form of its option: --mask-true."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable that sets it."""
+        return "ATTN_" + self.name.upper() if self.has_variable else None
+
+    def names(self) -> tuple[str, ...]:
+        """Return all values there are, or nothing where they cannot be counted."""
+        return _now(self.choices)
+
+    def completions(self) -> tuple[str, ...]:
+        """Return the values that a shell offers."""
+        return self.names() or _now(self.examples)
+
+    def help_text(self) -> str:
+        """Return the help of its option, without the default."""
+        return self.help if isinstance(self.help, str) else self.help()
+
+    def check(self, value: object) -> None:
+        """Raise SettingError if the setting cannot have this value."""
+        if value is None and self.default is None:
+            return
+        if names := self.names():
+            if value not in names:
+                raise SettingError(self.name, _quoted(value), _choose(str(value), names))
+        elif self.bounds is not None:
+            least, most = self.bounds
+            is_number = hasattr(value, "__index__" if self.type is int else "__float__")
+            if not (is_number and least <= value <= most and math.isfinite(value)):  # type: ignore[operator, arg-type]
+                hint = self.hint or f"Give a whole number from {least} to {most:,}."
+                raise SettingError(self.name, _quoted(value), hint)
+
+
+def _now(names: Names) -> tuple[str, ...]:
+    return tuple(names() if callable(names) else names)
+
+
+def _quoted(value: object) -> str:
+    return repr(visible(value[:60])) if isinstance(value, str) else visible(str(value)[:60])
+
+
+def _choose(value: str, names: Sequence[str]) -> str:
+    from attn_cli.io.near_names import near_name  # only for help with a mistake
+
+    near = near_name(value, names)
+    return f"Choose {', '.join(names)}{f'; did you mean {near}?' if near else '.'}"
+
+
+def setting(
+    default: T,
+    group: str,
+    help: str | Callable[[], str],
+    *,
+    short: str = "",
+    metavar: str | None = None,
+    choices: Names = (),
+    examples: Names = (),
+    bounds: tuple[float, float] | None = None,
+    hint: str = "",
+    unset: str = "",
+    has_variable: bool = True,
+    in_files: bool = True,
+) -> T:
+    """Declare a field of Settings or View; Setting says what each argument is."""
+    about = Setting(
+        group, help, short, metavar, choices, examples, bounds, hint, unset, has_variable, in_files
+    )
+    return field(default=default, metadata={"setting": about})
+
+
+@cache
+def declared(record: type) -> dict[str, Setting]:
+    """Return the settings that a dataclass declares, by name.
+
+    >>> from attn_cli.settings.settings import Settings
+    >>> declared(Settings)["pad_side"].names()
+    ('right', 'left')
+    """
+    found = {}
+    for one in fields(record):
+        about: Setting = one.metadata["setting"]
+        kind = TYPES[str(one.type).partition(" ")[0]]
+        metavar = about.metavar or ("N" if kind is int else None)
+        found[one.name] = about._replace(name=one.name, type=kind, default=one.default, metavar=metavar)
+    return found
+
+
+def check(record: object) -> None:
+    """Raise SettingError for the first value of Settings or View that cannot be."""
+    kind: type = type(record)
+    for name, one in declared(kind).items():
+        one.check(getattr(record, name))
