@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -279,15 +280,19 @@ def settled(lines: list[str]) -> list[str]:
 
 
 def modules() -> list[str]:
-    """Return the tree of the package: each module with the first line of its docstring."""
-    return ["attn_cli/", *_tree(ROOT / "attn_cli", "  ")]
-
-
-def _tree(folder: Path, indent: str) -> list[str]:
-    rows = [f"{indent}{path.name:<22} {_about(path)}" for path in sorted(folder.glob("*.py"))]
-    for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
-        rows += [f"{indent}{inner.name + '/':<22} {_about(inner / '__init__.py')}"]
-        rows += [row for row in _tree(inner, indent + "  ") if "__init__.py" not in row]
+    """Return the packages, from top to bottom as imports point: each with the first line of its docstring."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(one["layers"] for one in contracts["contracts"] if one["type"] == "layers")
+    package = ROOT / "attn_cli"
+    rows = []
+    for name in (name.strip() for layer in layers for name in layer.split("|")):
+        path = package / name
+        if not path.is_dir():
+            rows.append(f"{name + '.py':<18} {_about(path.with_suffix('.py'))}")
+            continue
+        rows.append(f"{name + '/':<18} {_about(path / '__init__.py')}")
+        inner = sorted(path.glob("*/__init__.py"))
+        rows += [f"  {one.parent.name + '/':<16} {_about(one)}" for one in inner]
     return rows
 
 

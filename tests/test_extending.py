@@ -65,7 +65,7 @@ def wanted(trace, allowed=None):
 
 
 def shown(trace, **view):
-    return render(trace, View(width=100, **view), Terminal(100))
+    return render(trace, View(width=300, **view), Terminal(300))
 
 
 def ran(trace):
@@ -135,6 +135,6 @@ def test_a_mask_rule_from_outside_is_right_by_the_fast_way_too():
 
 @pytest.mark.parametrize("settings", [{"score": "fear"}, {"mask": "stride:x"}, {"mask": "strid"}])
 def test_what_no_registry_holds_is_refused(settings):
-    with pytest.raises(ValueError, match="cannot be|There is no") as error:
+    with pytest.raises(ValueError, match=r"cannot be|There is no") as error:
         trace_self(TEXT, Settings(**settings, **GIVEN))
     assert ("near" if "score" in settings else "stride:N") in f"{error.value} {error.value.hint}"

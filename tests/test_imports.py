@@ -65,6 +65,32 @@ def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
                 assert not [alias.name for alias in node.names if alias.name.startswith("_")], name
 
 
+def test_the_contracts_of_imports_are_kept():
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=PACKAGE.parent,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_the_core_needs_numpy_and_what_holds_blas_to_one_thread():
+    core = {name: foreign(tree) for name, tree in TREES.items() if unit(name) == "core"}
+    assert set().union(*core.values()) == {"numpy", "threadpoolctl"}
+    assert [name for name, used in core.items() if "threadpoolctl" in used] == ["core.threads"]
+
+
+def test_the_names_of_scores_and_masks_are_read_without_numpy():
+    for name in ("core.scores", "core.mask_rules"):
+        at_import = ast.Module(
+            [node for node in TREES[name].body if not isinstance(node, ast.FunctionDef)], []
+        )
+        assert "numpy" not in foreign(at_import), name
+
+
 def importers(library):
     """The modules in which a function imports `library`, one entry an import; none may import it with itself."""
     found = []
@@ -102,6 +128,28 @@ def test_what_is_imported_is_a_stated_dependency():
 def named(requirements):
     """What requirements such as `numpy>=1.26` ask for, without the versions."""
     return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
+
+
+def test_nothing_that_computes_prints():
+    quiet = {
+        "core",
+        "text",
+        "settings",
+        "vectors",
+        "inputs",
+        "trace",
+        "bench",
+        "models",
+        "learn",
+        "pipeline",
+        "teach",
+    }
+    assert quiet <= set(map(unit, TREES))
+    for name, tree in TREES.items():
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        if unit(name) in quiet:
+            assert not names & {"print", "input"} and not attributes & {"stdout", "stderr", "stdin"}, name
 
 
 HEAVY = {"gensim", "pydantic", "scipy", "torch", "rich.console", "rich.table", "rich.progress", "asyncio"}
