@@ -88,7 +88,7 @@ def read_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     """Return the bias stretched to `shape`, (..., n_q, n_k)."""
     *_, n_q, n_k = shape
     try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold is an infinity: -1e300 masks
+        with np.errstate(over="ignore"):  # what overflows float32 is an infinity: -1e300 masks
             array = np.asarray(bias, dtype=dtype)
     except (TypeError, ValueError):
         raise InputError("The bias must be a matrix of numbers.") from None

@@ -1,8 +1,8 @@
-"""The attention of attention.py for small and for large work: the same results, in an order that processors like.
+"""Fast attention: the results of attention.py, computed in an order that suits processors.
 
-Three answers: weights and output; output alone; and a survey, each row's strongest links and what a map needs. The
-last two never hold an n_q x n_k array. tiles.py has the trick, streams.py the loops, pool.py the threads; those who
-compute little load none of them.
+It returns weights and output, or the output alone, or a survey (each row's strongest links, and sums for a map). The
+last two never hold an n_q x n_k array. tiles.py computes tiles of scores, streaming.py loops over them, threads.py
+runs them in parallel; none of these is imported for small matrices.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
     Report = Callable[[float], None]
 
-SMALL = 128 * 128  # cells of a head: up to here whole matrices are quickest
-PAYS = 2048 * 2048  # cells of all heads: from here a second thread pays
-MODEST = 60.0  # e to this is far from both ends of float32
+SMALL = 128 * 128  # scores of a head up to which whole matrices are fastest
+PAYS = 2048 * 2048  # scores of all heads from which a second thread pays
+MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
 MODEST_SQUARES = MODEST**2
 NARROW = 16
-MANY = 32  # links of a row: from here on it is quicker to look for them among whole rows than tile by tile
+MANY = 32  # links a row above which a search of whole rows is faster than one by tiles
 # By a number's bytes:
-LARGEST = {4: 1e15, 8: 1e140}  # products of numbers up to here, and their sums, are finite
-FARTHEST = {4: 1e6, 8: 1e14}  # scores beyond, or what is added to them, leave their exponential no digit
+LARGEST = {4: 1e15, 8: 1e140}  # sums of products of numbers up to this are finite
+FARTHEST = {4: 1e6, 8: 1e14}  # the exponential of a larger score has no correct digit
 
 
 def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array, Array] | None:
-    """Return (weights, output) of one small head in NumPy's own hands; None where anything is to be looked at."""
+    """Return (weights, output) of one small head, given as plain arrays; None where anything must be checked."""
     if not (type(Q) is type(K) is type(V) is np.ndarray and Q.dtype is K.dtype is V.dtype):
         return None
     if not Q.ndim == K.ndim == V.ndim == 2:
@@ -47,7 +47,7 @@ def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array
     except (
         RuntimeWarning,
         FloatingPointError,
-    ):  # where these are errors; quiet would take as long as the products
+    ):  # if the caller made these errors; errstate would cost too much
         return None
 
 
@@ -56,8 +56,8 @@ def small(
 ) -> tuple[Array, Array] | None:
     """Return (weights, output) of one head of up to about 128 x 128; None where the readable core must do it.
 
-    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v), all of one dtype. Scores that are modest need no shift before exp,
-    and the sum of their squares tells that they are, and that all are finite.
+    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v), all of one dtype. Scores of modest size need no shift before exp;
+    the sum of their squares shows that they are, and that all are finite.
     """
     char = Q.dtype.char
     if char not in "fd":
@@ -81,17 +81,17 @@ def small(
 
 @lru_cache
 def _constants(scale: float, n_k: int, char: str) -> tuple[Array, Array]:
-    """Return the scale as an array, which NumPy multiplies by sooner than by a number of Python's, and ones.
+    """Return the scale as an array, which NumPy multiplies by faster than by a Python float, and ones.
 
-    A product with a column of ones sums rows; one with a square of them saves stretching few sums to a row each.
+    A product with a column of ones sums rows; a product with a square of ones also broadcasts the sums.
     """
-    with np.errstate(over="ignore"):  # a scale that is infinite in float32 is refused like its scores
+    with np.errstate(over="ignore"):  # a scale that is infinite in float32 is refused by the score check
         factor = np.array(scale, char)
     return factor, np.ones((n_k, n_k if n_k <= NARROW else 1), char)
 
 
 def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0) -> bool:
-    """Tell whether the quick way gives what the core does: float32 or float64, all finite and far from the end.
+    """Tell whether the fast way gives what attention.py does: float32 or float64, finite, and not too large.
 
     A term is what is added to the scores of Q and K times `scale`, and may hold -inf, which masks.
     """
@@ -111,7 +111,7 @@ def _largest(M: Array) -> float:
 
 
 def _is_sound(term: Array, most: float) -> bool:
-    """Tell whether a term's numbers are all far from the end, or -inf."""
+    """Tell whether a term's numbers are all below `most` in magnitude, or -inf."""
     if not float(term.max()) < most:  # NaN is not
         return False
     return float(term.min()) > -most or bool(((term > -most) | np.isneginf(term)).all())
@@ -121,7 +121,7 @@ def tiled(
     Q: Array, K: Array, scale: float, mask: Mask | None = None,
     bias: Array | None = None, by_distance: Array | None = None,
 ) -> Tiles:  # fmt: skip
-    """Return one head, Q (n_q, d_k) and K (n_k, d_k), ready to be gone over by tiles.
+    """Return one head, Q (n_q, d_k) and K (n_k, d_k), ready for the fast way.
 
     To the scaled scores is added `bias` (n_q, n_k), in which -inf masks, and what depends on the clipped distance
     alone: `by_distance` is (n_q, 2 reach + 1), from `reach` or more keys to the left to `reach` or more to the right.
@@ -135,9 +135,9 @@ def attended(
     heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None,
     rows: range | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v), of these rows where not all are wanted.
+    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v), of all rows or of `rows`.
 
-    Where they are not all, the heads keep what they made room for: more rows will follow.
+    With `rows`, the heads keep their buffers, because more rows will follow.
     """
     from attn_cli.core.streaming import weigh
 
@@ -177,12 +177,12 @@ def survey(
 
 
 def part_of(report: Report | None, done: int, parts: int) -> Report | None:
-    """Return a report of one of several like parts of a work, after so many that are done."""
+    """Return a report for one of several equal parts of some work, when `done` of them are complete."""
     return None if report is None else lambda part: report((done + part) / parts)
 
 
 def _threads(wanted: int | None, cells: int) -> int:
-    """Return how many threads to work with: one where more would not pay, else those wanted, or one a processor."""
+    """Return how many threads to use: one where more would not pay, else those wanted, or one per processor."""
     if cells < PAYS:
         return 1
     if wanted is not None:

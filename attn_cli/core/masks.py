@@ -1,4 +1,4 @@
-"""Who may look at whom: boolean masks, True = may attend.
+"""Boolean masks: which query may attend to which key. True = may attend.
 
 Rows are queries, columns are keys. A mask is kept as a rule and made row by row, so that a long text
 never needs all of it at once.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Mask(NamedTuple):
     """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's.
 
-    Keys that are padding are hidden from every query, whatever the rule says.
+    Padding keys are masked for every query, whatever the rule says.
     """
 
     name: str
@@ -70,9 +70,9 @@ class Mask(NamedTuple):
         return tuple(found)
 
     def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
-        """Return what is hidden of a tile, the queries from `start` up to `stop` by the keys from `low` up to `high`.
+        """Return what is masked in a tile: queries from `start` up to `stop`, keys from `low` up to `high`.
 
-        None where nothing is. True = may not attend, the other way round than everywhere else.
+        None where nothing is. True = may not attend, the opposite of everywhere else.
         """
         if self._is_band and not (self.padding.start < high and low < self.padding.stop):
             left, right = self._reach()

@@ -1,4 +1,4 @@
-"""Going over all rows of one head or several, block by block: what of the tiles is kept, and in what.
+"""Loops over the rows of one or several heads, block by block: what is kept of each tile of scores.
 
 Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", and Dao et al. 2022, "FlashAttention", stream so
 too; with a bound on the scores no running maximum is needed. Blocks depend on shapes alone, so the results do not
@@ -24,7 +24,7 @@ TILE = 1 << 19  # bytes of a tile of scores
 WIDE = 512  # keys in it
 WHOLE = 1 << 21  # bytes of a block of whole rows
 MOST_ROWS, FEWEST_ROWS = 256, 32
-LONGEST = 8192  # terms summed up at once: BLAS adds one to the other, and float32 loses more with each
+LONGEST = 8192  # terms summed at once: float32 loses digits with each addition
 Task = tuple[int, int]  # a head, and where a block of its rows starts
 
 
@@ -145,7 +145,7 @@ class Survey(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """One thread's room: for a tile of scores, for its exponentials (the same, but for entropy), for outputs."""
+    """One thread's buffers: a tile of scores, its exponentials (the same array unless entropy is wanted), outputs."""
 
     scores: Array
     exps: Array
@@ -170,7 +170,7 @@ class BlockFindings(NamedTuple):
 
 
 def survey(tiles: Tiles, V: Array, wanted: SurveyRequest, threads: int, report: Report | None) -> Survey:
-    """Return what is wanted of one head, in memory for a tile and what is returned."""
+    """Return what is requested of one head, with memory for one tile and the result."""
     n_q, n_k, d_v, dtype = tiles.n_q, tiles.n_k, V.shape[1], V.dtype
     rows, wide = _tile(n_q, dtype.itemsize)
     k, blocks = min(wanted.k, n_k), wanted.blocks or (1, 1)
@@ -202,7 +202,7 @@ def survey(tiles: Tiles, V: Array, wanted: SurveyRequest, threads: int, report: 
         return do
 
     _run([tiles], n_q, rows, worker, threads, report)
-    for start in sorted(parts):  # in order, so that the sums are the same whichever thread was first
+    for start in sorted(parts):  # in order, so that the sums do not depend on which thread was first
         first = start * blocks[0] // n_q
         for whole, part in zip((kept.sums, kept.counts), parts[start], strict=True):
             whole[first : first + len(part)] += part
@@ -253,9 +253,9 @@ def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, f
 
 
 def _keep_strongest(scores: Array, low: int, found: BlockFindings, block: Block) -> None:
-    """Put those of a tile's scores among each row's strongest that are stronger; on a tie the earlier key stays.
+    """Insert the stronger scores of a tile among each row's strongest; on a tie the earlier key stays.
 
-    Scores tie that lie no further apart than those of keys that are the same may.
+    Scores tie if they differ by no more than those of identical keys may.
     """
     places = scores.argmax(axis=1)
     rows = np.flatnonzero(scores[np.arange(len(scores)), places] > found.scores[:, -1])
@@ -328,7 +328,7 @@ def _run(
     heads: Sequence[Tiles], n_q: int, rows: int, worker: Callable[[], Callable[[Task], None]],
     threads: int, report: Report | None, is_last: bool = True,
 ) -> None:  # fmt: skip
-    """Do all blocks of rows of all heads, one head after the other; each gives back its room after its last block."""
+    """Run all blocks of rows of all heads, head by head; a head releases its buffers after its last block."""
     tasks = [(head, start) for head in range(len(heads)) for start in range(0, n_q, rows)]
     left = Counter(head for head, _ in tasks)
     counting = Lock()
@@ -337,7 +337,7 @@ def _run(
         do = worker()
 
         def do_and_tidy(task: Task) -> None:
-            with np.errstate(under="ignore"):  # exponentials vanish, and may, whatever is raised elsewhere
+            with np.errstate(under="ignore"):  # exponentials may underflow to 0
                 do(task)
             head = task[0]
             with counting:

@@ -35,7 +35,7 @@ def run(
     threads: int,
     report: Report | None = None,
 ) -> None:
-    """Do every task, `threads` at a time; each thread calls `worker` once, for a function with room of its own.
+    """Do every task, `threads` at a time; each thread calls `worker` once, for a function with its own buffers.
 
     This thread is one of them, and reports what part is done. The first error ends the work and is raised.
     """

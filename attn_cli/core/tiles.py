@@ -1,10 +1,10 @@
-"""One head's exponentials of scores, a tile at a time: what streams through a processor's cache in fast.py.
+"""The exponentials of one head's scores, tile by tile, so that a tile stays in the processor's cache.
 
-softmax does not change when a number is taken from all scores of a row, and no score exceeds the length of the query
-times that of the longest key (Cauchy and Schwarz). So as much as would make exponentials too large is taken from a
-row before anybody has looked for its largest score, and in the same matrix product: Q gets a column that holds minus
-that number, K one of ones. It is mostly 0: what is taken costs a score its last digits. A row whose scores all lie so
-far below the bound that their exponentials vanish is done again with its own largest score.
+Subtracting a number from all scores of a row does not change the softmax, and no score exceeds the length of the query
+times the length of the longest key (Cauchy-Schwarz). So the part of this bound that would make exponentials overflow
+is subtracted before the largest score is known, and in the same matrix product: Q gets a column that holds minus that
+number, K a column of ones. It is usually 0, because subtracting costs a score its last digits. A row whose scores are
+so far below the bound that their exponentials underflow is computed again with its own largest score.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from attn_cli.core.masks import Mask
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
-LOWEST = -1e30  # the score of what is masked, while strongest links are looked for
-QUICKER = 1.25  # so much quicker exp2 must be than exp to be taken
+LOWEST = -1e30  # the score of masked keys in the search for the strongest links
+QUICKER = 1.25  # how many times faster than exp exp2 must be to be used
 # By a number's bytes:
-FAINT = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is done again
-ROOM = {4: 60.0, 8: 300.0}  # e to this, times a value, times as many keys as there are, is still finite
-DEEPEST = {4: -87.0, 8: -708.0}  # e to less is no normal number, and takes a hundred times as long
-LAST_BITS = 8  # that a score may lose
+FAINT = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is computed again
+ROOM = {4: 60.0, 8: 300.0}  # exp of this, times a value, summed over all keys, is still finite
+DEEPEST = {4: -87.0, 8: -708.0}  # exp of less is a denormal number, which is a hundred times slower
+LAST_BITS = 8  # how many a score may lose to rounding
 SAMPLE, ROUNDS = 4096, 5
 
 
 class Power(NamedTuple):
-    """An exponential to work with: `of` raises its base to a score times `unit`; exp 1, exp2 log2 e."""
+    """An exponential function: `of` raises its base to a score times `unit` (1 for exp, log2 e for exp2)."""
 
     of: np.ufunc
     unit: float
@@ -47,11 +47,11 @@ class Power(NamedTuple):
 
 @cache
 def quickest(itemsize: int) -> Power:
-    """Return exp, or exp2 where this process runs it clearly quicker, for numbers of so many bytes.
+    """Return exp, or exp2 where it is clearly faster in this process, for numbers of so many bytes.
 
-    Which kernels NumPy has for a processor does not tell: on one machine the same exp2 ran, from one process to the
-    next, at 4 numbers a nanosecond or at 1.3, with exp at 2.5. A race of 50 microseconds tells. In float64 neither
-    was ever quicker: there it is exp, and a command gives the same digits each time that it is run.
+    It is measured (in 50 microseconds), because the processor does not decide it: on one machine the same exp2 ran at
+    4 numbers a nanosecond in one process and at 1.3 in the next, with exp at 2.5. float64 always takes exp, which was
+    never slower, so that a command gives the same digits each time.
     """
     natural = Power(np.exp, 1.0)
     if itemsize == 8:
@@ -79,7 +79,7 @@ class Piece(NamedTuple):
 
 
 class Tiles:
-    """What all blocks of rows of one head share; `keys`, K beside a column of ones, are made at their first use."""
+    """What all blocks of rows of one head share; `keys`, K beside a column of ones, are made at first use."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Tiles:
         return made
 
     def release(self) -> None:
-        """Give back the room that `keys` take, until it is used again."""
+        """Free the memory of `keys`; they are made again at the next use."""
         self._beside_ones = None
 
     def block(self, start: int, stop: int) -> Block:
@@ -146,10 +146,10 @@ class Block:
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 
     def score_tolerance(self, rows: Ints, keys: Ints, scores: Array) -> Array:
-        """Return how far these scores, of one key a row, may lie from those of keys that are the same.
+        """Return by how much these scores, of one key a row, may differ from those of identical keys.
 
-        BLAS adds up in other orders here and there in a product, and loses last bits of what it has added up so far.
-        Where that goes up and down, it goes to about both lengths over the square root of how many numbers there are.
+        BLAS adds in different orders in different parts of a product, and each order loses other last bits. The partial
+        sums grow to about the product of both lengths over the square root of d_k.
         """
         on_the_way = self.length[rows] * self.tiles.lengths[keys] * (2 / math.sqrt(self.q.shape[1]))
         size = np.abs(scores) + np.abs(self.shift[rows]) + on_the_way
@@ -194,14 +194,14 @@ class Block:
         return shut if hidden is None else shut | hidden
 
     def _turn(self, side: int) -> None:
-        """Set what is added to each row's scores: minus its shift, and the term of keys that are far to one side."""
+        """Set what is added to each row's scores: minus its shift, plus the distance term of keys far to one side."""
         np.negative(self.shift, out=self.q[:, -1])
         if self.by_distance is not None and side:
             self.q[:, -1] += self.by_distance[:, 0 if side < 0 else -1]
         self.side = side
 
     def power(self, scores: Array, out: Array, hidden: Bools | None) -> None:
-        """Fill `out`, which may be the same tile, with the exponentials of what `scores` made; 0 where masked."""
+        """Fill `out`, which may be the same tile, with the exponentials of the scores; 0 where masked."""
         if hidden is not None:
             np.copyto(scores, 0, where=hidden)
         if self.is_deep:
@@ -211,9 +211,9 @@ class Block:
             np.copyto(out, 0, where=hidden)
 
     def rescale_faint_rows(self, total: Array, tile: Array) -> bool:
-        """Take from rows whose exponentials sum to nearly nothing their largest score instead; tell whether any did.
+        """Subtract the largest score from rows whose exponentials sum to nearly 0; tell whether there were any.
 
-        `tile` is room for scores, with a column for each key of a piece. A row that may see nothing keeps its zeros.
+        `tile` is a buffer for scores, with a column for each key of a piece. A fully masked row keeps its zeros.
         """
         faint = np.flatnonzero(total < FAINT[tile.dtype.itemsize])
         if not len(faint):

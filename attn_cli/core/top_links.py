@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
 
-TIED = 0.78  # a number's precision to this power is as far as weights that tie may lie apart: 6e-13, in float32 4e-6
+TIED = 0.78  # weights tie within the dtype's precision to this power: 6e-13, in float32 4e-6
 
 
 class Links(NamedTuple):
@@ -23,8 +23,8 @@ class Links(NamedTuple):
 def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     """Return the k strongest links of each row of weights (n_q, n_k); ties go to the lowest key.
 
-    BLAS adds up in other orders here and there in a product, so keys that are the same get weights that differ in
-    some last bits. What is that close is a tie.
+    BLAS adds in different orders in different parts of a product, so identical keys get weights that differ in
+    their last bits. Weights that close are a tie.
     """
     n_q, n_k = weights.shape
     k = min(k, n_k)
@@ -53,7 +53,7 @@ def _in_order(weights: Array) -> Ints:
     for at in np.argwhere(unsure.any(axis=-1)):
         places, row = order[tuple(at)], found[tuple(at)]
         start = 0
-        while start < len(row):  # what ties with the strongest that is left; a chain of ties is not one
+        while start < len(row):  # all that tie with the strongest left, but not with each other
             stop = start + int(np.searchsorted(-row[start:], -row[start] * lowest, side="right"))
             places[start:stop].sort()
             start = max(stop, start + 1)
@@ -61,6 +61,6 @@ def _in_order(weights: Array) -> Ints:
 
 
 def _tie(dtype: np.dtype[Any]) -> float:
-    """Return how far apart, as a share of them, weights may lie that tie."""
+    """Return the relative difference up to which weights tie."""
     share: float = float(np.finfo(dtype).eps) ** TIED
     return share

@@ -101,7 +101,7 @@ def _head_input(X: Array, head: HeadWeights, mask: Mask | None) -> HeadInput:
 
 
 class EncoderStack(NamedTuple):
-    """A whole model: what it reads, its layers, and what is known of it."""
+    """A whole model: its inputs, its layers, and the facts stored with it."""
 
     name: str
     vectors: str
@@ -146,7 +146,7 @@ class EncoderStack(NamedTuple):
         return X
 
     def learned(self, layer: int, head: str) -> Learned:
-        """Return what is to be told of this head: what it was taught, on what, and how well it does."""
+        """Return the facts about a head: what it was trained to find, on what, and how often it is right."""
         is_last = layer == len(self.encoders)
         score = _record(_record(self.facts, "scores"), head) if is_last else {}
         about = _record(self.facts, "about").get(head) if is_last else None

@@ -25,8 +25,8 @@ FORMAT = "attn-model/1"
 BUNDLED = ("roles", "roles-deep")  # the first is the default
 VECTORS = "word2vec"  # what they were learned on
 MOST_LAYERS = 100
-LARGEST = 1e6  # far beyond what is ever learned, and far from where products overflow
-TAKEN = ("all", "mean")  # what --head means by these is something else
+LARGEST = 1e6  # far beyond learned weights, and far below where products overflow
+TAKEN = ("all", "mean")  # --head gives these names another meaning
 Sizes = dict[str, int]
 
 

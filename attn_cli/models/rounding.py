@@ -1,4 +1,4 @@
-"""Rounding: what is written down is what is computed with."""
+"""Rounding of inputs, so that the numbers shown are the numbers used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each token stands, as numbers added to its vector: the paper's sinusoids, which nobody has to learn."""
+"""Sinusoidal position encodings (Vaswani et al. 2017, section 3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a word's spelling tells of it: its shape, its ending, and the word itself."""
+"""Spelling features of a word: its shape, its ending, and the word itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corridor: heads attend, and what happened becomes the record of it, whatever door it came in by."""
+"""The last step of every way in: the heads attend, and the result becomes a Trace."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def build_trace(
 
 def _in_dtype(head: Head, dtype: str) -> Head:
     """Return the head with q, k, v and bias in float32 or float64."""
-    with np.errstate(over="ignore"):  # what float32 cannot hold is refused, by name, where it is attended to
+    with np.errstate(over="ignore"):  # an overflow to infinity is refused by the score check
         q, k, v, bias = (
             M if M is None else M.astype(dtype, copy=False) for M in (head.q, head.k, head.v, head.bias)
         )

@@ -73,7 +73,7 @@ def trace_text(
     """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
 
     With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
-    `shared` is what `inputs.opened` opened with these settings, where many texts are read; the numbers are the same.
+    `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
     before, settings = settings, settings_for_positions(settings)
     if shared is None:
@@ -127,7 +127,7 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
 
 
 def _about_positions(before: Settings, settings: Settings, stack: EncoderStack | None) -> list[str]:
-    """Return what is to be told of the projection that goes with positions."""
+    """Return the note on which projection goes with positions."""
     if settings.positions != "sinusoidal":
         return []
     if settings.projection != before.projection:

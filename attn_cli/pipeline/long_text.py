@@ -1,4 +1,4 @@
-"""What is kept of weights that are too many to hold: found by tiles where that is possible, else by blocks of rows."""
+"""What is kept of a matrix that is too large to hold: links, entropy, and a map of block means."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Summing:
 
 
 def summary_of_weights(weights: Array, allowed: Bools | None, k: int) -> HeadSummary:
-    """Go over weights (n_q, n_k) that are all at hand, some rows at a time: what is worked out of them is no larger."""
+    """Return the summary of weights (n_q, n_k) in memory, computed some rows at a time to save memory."""
     n_q, n_k = weights.shape
     found = Summing(n_q, n_k, k)
     size = max(1, ROOM // n_k)

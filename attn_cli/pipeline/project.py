@@ -174,7 +174,7 @@ def shown_head(head: str | None, names: tuple[str, ...]) -> str:
 def project_inputs(
     inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None
 ) -> tuple[Layer, list[str]]:
-    """Choose a projection that was not learned, and make Q, K and V; return also what is to be noted.
+    """Choose a projection that was not learned, and make Q, K and V; return also notes.
 
     `given` are the matrices that X came with, if it did; `weights` those of the file that --projection names.
     """

@@ -36,7 +36,7 @@ class Shaping(NamedTuple):
 
 
 class SelectedWeights(NamedTuple):
-    """Ready weights of one layer: those of the heads that are to be shown, and who may look at whom."""
+    """The weights of one layer's heads that are to be shown, with their tokens and mask."""
 
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
@@ -67,7 +67,7 @@ class SelectedWeights(NamedTuple):
 def select_weights(
     saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping | None
 ) -> SelectedWeights:
-    """Take one layer of saved weights, and do to it what is asked for.
+    """Return one layer of saved weights, masked, joined and renormalized as asked.
 
     Where nobody stated a mask, one is read off zeros that only a mask leaves; where somebody did
     (`is_stated`), `mask` is it, and every weight that it shuts out must be zero.
@@ -123,7 +123,7 @@ def _which(saved: Saved, settings: Settings) -> list[str]:
 
 
 def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, list[str]]:
-    """Return weights without NaN, and what is to be noted; refuse what no softmax gives, with its place."""
+    """Return weights without NaN, and notes; refuse numbers that no softmax gives, naming their place."""
     missing = np.isnan(weights)
     blind = missing.all(axis=-1, keepdims=True)
     bad = (missing & ~blind) | np.isinf(weights)

@@ -1,4 +1,4 @@
-"""attn's own JSON with --steps, read back: each step is taken over only if it follows from the one before."""
+"""attn's own JSON with --steps, read back: a step is accepted only if it follows from the one before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOTTEST = 1e300
 
 
 class _Rule(NamedTuple):
-    """By what the record says that its scores were made."""
+    """How the record says that its scores were made."""
 
     score: str
     scale: float

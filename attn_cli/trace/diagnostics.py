@@ -1,4 +1,4 @@
-"""What each row of weights tells of itself: how spread out it is, what decided it, and what would sharpen it."""
+"""Diagnostics of each row of weights: how spread out it is, what decided it, and what would sharpen it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGER = 1.001
 
 
 class Diagnosis(NamedTuple):
-    """What is told of one query's row; None where it does not apply."""
+    """The diagnostics of one query's row; None where one does not apply."""
 
     entropy: float | None  # bits; None where everything is masked
     most: float | None  # bits: log2 of how many keys are allowed

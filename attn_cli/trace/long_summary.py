@@ -1,4 +1,4 @@
-"""What is told of attention that is too large to draw: blocks merged, the rows that stand out, the strongest links."""
+"""A summary of attention that is too large to draw: merged blocks, notable rows, the strongest links."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _numbered(tokens: Sequence[str], numbers: dict[str, int]) -> Ints:
 
 
 def _unseen(trace: Trace, top: Ints, weights: Array) -> float:
-    """Return the most that a link can have which is not kept: what the last one has that is kept of its row."""
+    """Return the largest weight that a link outside the kept ones can have."""
     if top.shape[1] >= len(trace.key_tokens):
         return 0.0
     full = top[:, -1] >= 0

@@ -9,7 +9,7 @@ from attn_cli.io.escape import visible
 
 
 class Walk(NamedTuple):
-    """Which parts of the walk are told: all, or only some of its steps; `by_hand` and `ending` stand around them."""
+    """Which parts of the walk are shown: all steps or some, the row by hand before them, the ending after them."""
 
     only: tuple[str, ...] = ()
     by_hand: bool = True

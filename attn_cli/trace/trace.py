@@ -54,7 +54,7 @@ class Learned(NamedTuple):
     layers: int
     trained_on: tuple[str, ...]  # treebanks
     scored_on: str | None  # a treebank that it was not trained on
-    about: str | None  # what the head was taught to find; None where nobody chose
+    about: str | None  # what the head was trained to find; None if nothing in particular
     accuracy: float | None
     baseline: float | None  # what the best fixed distance gets
     precision: float | None  # of its strongest links to another word, the share that are right
@@ -140,7 +140,7 @@ class Trace(Frozen):
     head_names: tuple[str, ...]  # of all heads in the layer
     heads: tuple[Head, ...]  # those computed: all where all are asked for or joined, else the shown one
     shown: Head
-    learned: Learned | None  # what is known of the shown head
+    learned: Learned | None  # facts about the shown head
     W_o: Array | None  # (heads x d_v, d_model)
     b_o: Array | None  # (d_model,)
     layer_output: Array | None  # (n_q, d_model), the heads' outputs side by side, times W_o
@@ -216,7 +216,7 @@ class Trace(Frozen):
         return Row(i, scores, scaled, position, masked, shift, exps, sum(exps), head.weights[at].tolist())
 
     def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
-        """Return what each listed row (or each of `rows`) tells of itself, for the shown head.
+        """Return the diagnostics of each listed row (or each of `rows`), for the shown head.
 
         Without `heated`, no temperature is looked for: that is the larger part of the work.
         """
@@ -229,7 +229,7 @@ class Trace(Frozen):
         is_given = head.position_scores is not None and head.position_vectors is None
         if (
             is_given or not heated
-        ):  # what is given is not divided by the temperature: another does not scale the sum
+        ):  # a given term is not divided by the temperature, so the sum does not scale with it
             masked = None
         plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None
