@@ -165,9 +165,9 @@ def download(
 
 def _catalogue() -> str:
     """Return what gensim-data has, a set a line."""
-    from attn_cli.vectors.download.catalogue import catalogue
+    from attn_cli.vectors.download.catalogue import fetch_index
 
-    found = sorted(catalogue().values(), key=lambda package: package.bytes or 0)
+    found = sorted(fetch_index().packages.values(), key=lambda package: package.bytes or 0)
     rows = [("name", "words", "dim", "MB", "licence")]
     for one in found:
         size = "?" if one.bytes is None else f"{one.bytes / 1e6:,.0f}"
