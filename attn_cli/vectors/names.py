@@ -28,7 +28,7 @@ class Record(NamedTuple):
     dim: int | None
 
 
-class Listed(NamedTuple):
+class ListEntry(NamedTuple):
     """One set as it is listed: words and dim are None where only reading it through would tell."""
 
     name: str
@@ -78,7 +78,7 @@ def keep(name: str, record: Record) -> None:
 
 def folder_of_names() -> str:
     """Return the folder of names, made where it is missing; CreateError where that is not possible."""
-    return cache.ours(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
+    return cache.usable_folder(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
 
 
 def remove(name: str) -> list[str]:
@@ -126,27 +126,29 @@ def known() -> list[str]:
     return sorted({*imported(), *gensim_data.installed()})
 
 
-def listing() -> list[Listed]:
+def listing() -> list[ListEntry]:
     """Return the bundled set and every named one, without reading any of them through."""
     table = bundled()
-    listed = [Listed(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)]
+    listed = [ListEntry(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)]
     ours = set(imported())
     return listed + [_listed(name, "imported" if name in ours else "downloaded") for name in known()]
 
 
-def _listed(name: str, source: str) -> Listed:
+def _listed(name: str, source: str) -> ListEntry:
     path = None
     try:
         record = recorded(name)
         path = record.path if record else str(gensim_data.local(name))
         vectors = open_file(path, name)
     except AttnError as error:
-        return Listed(name, source, None, None, f"unreadable: {error.message}", path)
+        return ListEntry(name, source, None, None, f"unreadable: {error.message}", path)
     form = vectors.about.get("format", "")
     if not isinstance(vectors, FileVectors):
-        return Listed(name, source, vectors.n_words, vectors.dim, form, path)
+        return ListEntry(name, source, vectors.n_words, vectors.dim, form, path)
     counted = record.words if record and record.dim == vectors.dim else vectors.form.claimed
-    return Listed(name, source, vectors.index.entries if vectors.index else counted, vectors.dim, form, path)
+    return ListEntry(
+        name, source, vectors.index.entries if vectors.index else counted, vectors.dim, form, path
+    )
 
 
 def _path(name: str) -> str | None:

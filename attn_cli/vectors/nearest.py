@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.store.table import Report, as_bytes, as_text, nobody
+from attn_cli.vectors.store.table import OnProgress, as_bytes, as_text, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -22,7 +22,7 @@ def nearest(
     vector: Array,
     k: int,
     without: Collection[str] = (),
-    report: Report = nobody,
+    report: OnProgress = no_progress,
 ) -> list[tuple[str, float]]:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
@@ -73,7 +73,7 @@ def analogy(
     words: Sequence[str],
     found: Sequence[Array],
     k: int,
-    report: Report = nobody,
+    report: OnProgress = no_progress,
 ) -> list[tuple[str, float]]:
     """Return the k words that are to the third as the second is to the first; the three are left out.
 

@@ -47,7 +47,7 @@ _BYTES_TO_A_LIST = 5
 _LISTS_AT_LEAST = 1000
 
 
-class Part(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes of the file, which stay where they are."""
 
     start: int
@@ -58,7 +58,7 @@ class _Program(NamedTuple):
     """A pickle without calls; it names the parts of the file by number."""
 
     code: bytearray
-    parts: list[Part]
+    parts: list[ByteRange]
 
 
 def _plain(highest: int) -> re.Pattern[bytes]:
@@ -126,7 +126,7 @@ def _long(data: bytes, at: int, program: _Program, name: str) -> int:
         program.code.extend(memoryview(data)[at : start + length])
     else:
         program.code.extend(b"J" + struct.pack("<i", len(program.parts)) + b"Q")  # BININT, BINPERSID
-        program.parts.append(Part(start, start + length))
+        program.parts.append(ByteRange(start, start + length))
     return start + length
 
 
@@ -151,7 +151,7 @@ class Name(str):
     __slots__ = ()
 
 
-class Made:
+class StandIn:
     """What a function or class would have made of `args`, and the state that it would have been given."""
 
     __slots__ = ("args", "name", "state")
@@ -201,8 +201,8 @@ _NAMES = {
 _KNOWN = {(module, n): Name(f"{module}.{n}") for module, names in _NAMES.items() for n in names.split()}
 
 
-class _Inert(pickle.Unpickler):
-    """Runs a program without calls: names stay names, and what would be made of them is a Made."""
+class _SafeUnpickler(pickle.Unpickler):
+    """Runs a program without calls: names stay names, and what would be made of them is a StandIn."""
 
     def __init__(self, program: _Program, name: str) -> None:
         # latin1 is how gensim itself reads the text of Python 2; a buffered reader is what is fast here.
@@ -218,19 +218,19 @@ class _Inert(pickle.Unpickler):
             raise InputError(f"{self._name} holds code: {full}.", NEVER_RUN)
         return known
 
-    def persistent_load(self, pid: object) -> Part | Made:
+    def persistent_load(self, pid: object) -> ByteRange | StandIn:
         """Return the part of that number, or hold a name with its arguments."""
         if isinstance(pid, int):
             return self._parts[pid]
         if isinstance(pid, tuple) and isinstance(pid[0], Name):
-            return Made(pid[0], pid[1])
+            return StandIn(pid[0], pid[1])
         raise InputError(f"{self._name} is damaged: it calls what is no function.", SAVE_AGAIN)
 
 
-def unpickled(data: bytes, name: str) -> object:
+def safe_unpickle(data: bytes, name: str) -> object:
     """Return what a pickle holds, in stand-ins; InputError where it is damaged or holds code."""
     try:
-        return _Inert(_without_calls(data, name), name).load()
+        return _SafeUnpickler(_without_calls(data, name), name).load()
     except (AttnError, MemoryError):
         raise
     except Exception as error:  # a damaged pickle fails in a dozen ways

@@ -14,8 +14,8 @@ import time
 from attn_cli.errors import CreateError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import written
-from attn_cli.vectors.store.source_file import Original
-from attn_cli.vectors.store.word_index import Index, StaleIndex, open_index, word_hash
+from attn_cli.vectors.store.source_file import SourceFile
+from attn_cli.vectors.store.word_index import Index, StaleIndex, read_index, word_hash
 
 ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
@@ -43,10 +43,10 @@ def data_folder() -> str | None:
 
 def check_usable() -> None:
     """Raise CreateError if no index can be kept: to be asked before a file is read through, not after."""
-    ours(cache_folder(), "The cache", "XDG_CACHE_HOME")
+    usable_folder(cache_folder(), "The cache", "XDG_CACHE_HOME")
 
 
-def ours(folder: str | None, what: str, variable: str) -> str:
+def usable_folder(folder: str | None, what: str, variable: str) -> str:
     """Return a folder of attn's, made where it is missing; CreateError where nothing can be written to it."""
     if folder is None:
         raise CreateError(f"{what} has no place: there is no home folder.", f"Set {variable} to a folder.")
@@ -60,10 +60,10 @@ def ours(folder: str | None, what: str, variable: str) -> str:
     return folder
 
 
-def facts(original: Original, kind: str) -> dict[str, str]:
+def identity(source: SourceFile, kind: str) -> dict[str, str]:
     """Return what an index must say of itself to be believed."""
-    path = os.fsencode(os.path.realpath(original.path)).hex()
-    return {"path": path, "size": str(original.size), "changed": str(original.changed), "format": kind}
+    path = os.fsencode(os.path.realpath(source.path)).hex()
+    return {"path": path, "size": str(source.size), "changed": str(source.changed), "format": kind}
 
 
 def index_path(path: str) -> str | None:
@@ -73,25 +73,25 @@ def index_path(path: str) -> str | None:
     return None if folder is None else os.path.join(folder, f"{named:016x}.index")
 
 
-def index_of(original: Original, kind: str) -> Index | None:
+def index_of(source: SourceFile, kind: str) -> Index | None:
     """Return the index that is kept of this very file, as it is now; None if there is none."""
-    path = index_path(original.path)
+    path = index_path(source.path)
     try:
-        held = _Held(path) if path else None
+        held = _IndexFile(path) if path else None
     except OSError:
         return None
     try:
-        index = open_index(held.read, held.size) if held else None
+        index = read_index(held.read, held.size) if held else None
     except (StaleIndex, OSError):
         return None
-    wanted = facts(original, kind)
+    wanted = identity(source, kind)
     return index if index and {key: index.about.get(key) for key in wanted} == wanted else None
 
 
-def keep_index(original: Original, encoded: bytes) -> None:
+def keep_index(source: SourceFile, encoded: bytes) -> None:
     """Keep an index; CreateError or WriteError where that is not possible."""
     check_usable()
-    with written(str(index_path(original.path))) as stream:
+    with written(str(index_path(source.path))) as stream:
         stream.write(encoded)
 
 
@@ -113,7 +113,7 @@ def tidy(folder: str) -> None:
                 os.unlink(left)
 
 
-class _Held:
+class _IndexFile:
     """An open file that lives as long as its index: what replaces it on disk does not disturb."""
 
     def __init__(self, path: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.array_types import Array, Ints
     from attn_cli.vectors.store.source_file import FileRows
 
 BUNDLED = "word2vec"
@@ -29,11 +29,11 @@ MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
 
 
-Report: TypeAlias = Callable[[float], None]  # is told the part that is done, 0 to 1
+OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
 
 
-def nobody(done: float) -> None:
-    """Report progress to nobody."""
+def no_progress(done: float) -> None:
+    """Report no progress."""
 
 
 class Rows(NamedTuple):
@@ -41,6 +41,21 @@ class Rows(NamedTuple):
 
     words: list[bytes]
     matrix: Array
+
+
+class WordBlock(NamedTuple):
+    """Some words of a file, in its order, where each stands, and a function from such an offset to its vector."""
+
+    offsets: Ints
+    words: list[bytes]
+    vector: Callable[[int], Array]
+
+
+def _no_vector(offset: int) -> Array:
+    raise IndexError(offset)
+
+
+NO_WORDS = WordBlock(np.empty(0, np.int64), [], _no_vector)
 
 
 def as_bytes(word: str) -> bytes:
@@ -56,7 +71,7 @@ def as_text(word: bytes) -> str:
     return word.decode("utf-8", "surrogateescape")
 
 
-def finite(vector: Array, word: str, name: str) -> Array:
+def require_finite(vector: Array, word: str, name: str) -> Array:
     """Return the vector; InputError if it holds NaN or infinity."""
     if not np.isfinite(vector).all():
         raise InputError(
@@ -65,7 +80,7 @@ def finite(vector: Array, word: str, name: str) -> Array:
     return vector
 
 
-def doubles(numbers: Array) -> Array:
+def as_float64(numbers: Array) -> Array:
     """Return numbers as float64; a signalling NaN is as good as any."""
     with np.errstate(invalid="ignore"):
         return numbers.astype(np.float64)
@@ -135,7 +150,7 @@ class Table(NamedTuple):
         """Return every word, in order."""
         return as_text(self.block[1:-1]).split("\n")
 
-    def rows(self, report: Report = nobody) -> Iterator[Rows]:
+    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order."""
         words = self.block[1:-1].split(b"\n")
         seen: set[bytes] = set()
@@ -145,11 +160,11 @@ class Table(NamedTuple):
             yield _firsts(rows, seen) if "doubled" in self.about else rows
             report(min(1.0, (start + step) / len(self.matrix)))
 
-    def word_blocks(self, report: Report = nobody) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
         """Yield all words at once."""
         yield self.block[1:-1].split(b"\n")
 
-    def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
+    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that the table has; the first of doubles wins.
 
         They may hold NaN or infinity: whoever uses one checks it.
@@ -158,7 +173,7 @@ class Table(NamedTuple):
         for word in words:
             at = self.block.find(b"\n" + as_bytes(word) + b"\n")
             if at >= 0 and word and "\n" not in word:
-                found[word] = doubles(self.matrix[self.block.count(b"\n", 0, at)])
+                found[word] = as_float64(self.matrix[self.block.count(b"\n", 0, at)])
         return found
 
     def describe(self) -> dict[str, object]:
@@ -242,23 +257,23 @@ def read_table(path: str, name: str | None = None) -> Table:
     """
     from attn_cli.vectors.store.source_file import (  # the bundled table does without
         FileRows,
-        exactly,
-        look_at,
+        SourceFile,
+        read_exactly,
     )
 
-    original = look_at(path, name)
-    with original.opened() as file:
-        entries, about = safetensors_entries(file, original.name)
+    source = SourceFile.at(path, name)
+    with source.opened() as file:
+        entries, about = safetensors_entries(file, source.name)
         words, vectors = entries.get("words"), entries.get("vectors")
         if words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
             raise InputError(
-                f"{original.name} is not a table of word vectors: it needs the arrays vectors and words.",
+                f"{source.name} is not a table of word vectors: it needs the arrays vectors and words.",
                 "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md.",
             )
-        block = exactly(file, words.offset, words.size, original.name)
-    rows = FileRows(original, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
+        block = read_exactly(file, words.offset, words.size, source.name)
+    rows = FileRows(source, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
     about = {key: value for key, value in about.items() if key != "doubled"}
-    return table_of(original.name, block.split(b"\n"), rows, {**about, **SAFETENSORS}, original.size)
+    return table_of(source.name, block.split(b"\n"), rows, {**about, **SAFETENSORS}, source.size)
 
 
 def write_table(

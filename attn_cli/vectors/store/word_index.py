@@ -124,7 +124,7 @@ class Index:
         return np.frombuffer(data, np.int64)
 
 
-def open_index(read: Callable[[int, int], bytes], size: int) -> Index:
+def read_index(read: Callable[[int, int], bytes], size: int) -> Index:
     """Return the index of `size` bytes that `read` reads; StaleIndex if there is anything wrong with it."""
     try:
         return Index(read, size)
