@@ -1,4 +1,4 @@
-"""Vectors made quick to use: an index of a large file, a name for it, and a packed one unpacked."""
+"""Import a file of vectors: give it a name, index it if it is large, unpack it if it is packed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ TAKEN = (BUNDLED, "random")
 
 
 class ImportResult(NamedTuple):
-    """What an import did: the name, the file that it now stands for, its vectors, what it stood for before.
-
-    `note` says what could not be done, if anything.
-    """
+    """An imported name, the file that it stands for now and before, and a note on what could not be done."""
 
     name: str
     path: str
@@ -60,9 +57,9 @@ def keep_index(vectors: Vectors, report: OnProgress = no_progress) -> str:
 
 
 def import_file(path: str, name: str | None = None, report: OnProgress = no_progress) -> ImportResult:
-    """Give a file of vectors a name, with its index made; a packed one is unpacked beside the user's data.
+    """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
 
-    The name changes when all else is done: until then, and after any error, it stands for what it stood for.
+    The name is changed last: after an error it stands for the same file as before.
     """
     source = SourceFile.at(path)
     name = _checked(_stem(path) if name is None else name, given=name is not None)
@@ -73,9 +70,9 @@ def import_file(path: str, name: str | None = None, report: OnProgress = no_prog
     told = keep_index(vectors, report)
     before = None
     with contextlib.suppress(AttnError):
-        record = names.recorded(name)
+        record = names.read_record(name)
         before = record.path if record else None
-    names.keep(name, names.Record(target, vectors.n_words, vectors.dim))
+    names.store(name, names.Record(target, vectors.n_words, vectors.dim))
     unpacked = os.path.realpath(os.path.join(names.folder_of_names(), f"{name}{names.UNPACKED}"))
     if before == unpacked != os.path.realpath(target) and os.path.exists(unpacked):
         os.unlink(unpacked)  # nothing else knows of it

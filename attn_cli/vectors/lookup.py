@@ -1,4 +1,4 @@
-"""From tokens to X: each token's vector, and what is done about a token that has none."""
+"""From tokens to X: look up each token's vector, and replace missing ones as --oov says."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def path_for(embedding: str, others: str = "") -> str:
     """Return the file that is meant: one with a slash or a known suffix, one under a name, or one that is there."""
     if looks_like_file(embedding):
         return embedding
-    from attn_cli.vectors.names import known, path_of
+    from attn_cli.vectors.names import all_names, path_of
 
     named = path_of(embedding)
     if named is not None or os.path.exists(embedding):
         return named or embedding
     import difflib  # only for help with a mistake
 
-    near = difflib.get_close_matches(embedding, [BUNDLED, *known()], 1)
+    near = difflib.get_close_matches(embedding, [BUNDLED, *all_names()], 1)
     meant = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}.",

@@ -29,7 +29,7 @@ def near_words(
     added or wrong, or two neighbours swapped (optimal string alignment distance); there may be at most `most`, and
     fewer than half the word's letters. The vectors' words are gone through once.
     """
-    # Only those who mistyped a word pay for these.
+    # Imported only for a mistyped word.
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
 

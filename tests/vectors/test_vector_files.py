@@ -860,7 +860,7 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
         assert here("vectors", "import", path).code == 0
     assert here("vectors", "remove", "plain").err.count("attn: removed") == 2
     assert here("vectors", "remove", "packed").err.count("attn: removed") == 3
-    assert os.path.exists(plain) and os.path.exists(packed) and names.known() == []
+    assert os.path.exists(plain) and os.path.exists(packed) and names.all_names() == []
     assert os.listdir(cache.data_folder()) == os.listdir(cache.cache_folder()) == []
     assert here("vectors", "remove", "packed").code == 2
     assert here("vectors", "import", plain).code == 0

@@ -156,7 +156,7 @@ def download(
     except KeyboardInterrupt:
         say("attn: interrupted. What has arrived is kept: the same command goes on from there.")
         raise
-    if was_there and names.recorded(name):
+    if was_there and names.read_record(name):
         say(f"attn: {name} is there already: {visible(path)}.")
         return
     say(f"attn: {'there already' if was_there else 'downloaded'}: {visible(path)}.")

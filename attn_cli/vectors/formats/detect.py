@@ -1,4 +1,4 @@
-"""Which format a file of vectors has, by its content; what attn does not read is named, with the way round."""
+"""Open a file of vectors of any format (GloVe, word2vec, fastText, gensim, NumPy, safetensors), which its content tells."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors
 
 ENOUGH = 1 << 18
-# The first bytes of all that foreign.py names, but tar's.
+# The first bytes of the formats in unsupported.py, except tar's.
 FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
@@ -34,14 +34,14 @@ ZIP, NPY = b"PK\x03\x04", b"\x93NUMPY"
 
 
 def open_file(path: str, name: str | None = None) -> Vectors:
-    """Return the vectors in a file; what its first bytes are tells the format, its suffix nothing."""
+    """Return the vectors in a file; its first bytes tell the format, not its suffix."""
     source = SourceFile.at(path, name)
     with source.opened() as file:
         start = file.read(1 << 16)
     if not start:
         raise InputError(f"{source.name} is empty.", "Type a word and its numbers on each line.")
     if start[0] in FOREIGN_STARTS or start[257:262] == b"ustar":
-        from attn_cli.vectors.formats.unsupported import refuse_foreign  # hardly anybody needs it
+        from attn_cli.vectors.formats.unsupported import refuse_foreign  # rarely needed
 
         refuse_foreign(source, start)
     if is_safetensors(start[:9]):
@@ -56,7 +56,7 @@ def open_file(path: str, name: str | None = None) -> Vectors:
 
 
 def _lines(source: SourceFile, packed: str) -> Vectors:
-    """Return what a text or a word2vec binary holds, packed or not."""
+    """Return the vectors of a text or a word2vec binary, packed or not."""
     start, is_all = start_of(source, packed)
     if _is_binary(start):
         if packed:
@@ -97,7 +97,7 @@ def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vector
 
 
 def start_of(source: SourceFile, packed: str) -> tuple[bytes, bool]:
-    """Return enough of a text or binary file, unpacked, to know its format by, and whether that is all of it.
+    """Return enough of a text or binary file, unpacked, to tell its format, and whether that is all of it.
 
     Raises InputError where a packed file holds something else.
     """

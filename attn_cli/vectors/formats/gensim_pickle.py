@@ -1,4 +1,4 @@
-"""Word vectors that gensim saved with .save(): the few fields that matter, of an object that is never made."""
+"""Files of gensim's .save() (.kv, .model): words and vectors are taken from the pickle, and nothing in it is run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _read(path: str | Path, name: str) -> GensimVectors:
 
 
 def _whole(path: str | Path, name: str) -> bytes:
-    """Return the bytes of a pickle. They are read, not mapped: a mapped file that shrinks ends the process."""
+    """Return the bytes of a pickle: read, not mapped, because a mapped file that shrinks kills the process."""
     with regular(path).open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > LARGEST:
@@ -132,7 +132,7 @@ def _fields(made: object) -> dict[str, object]:
 
 
 def _class_of(made: object) -> str:
-    """Return the short name of an object's class."""
+    """Return the class name of an object, without its module."""
     name: object = made.name if isinstance(made, StandIn) else ""
     if isinstance(made, StandIn) and str(name).endswith("._reconstructor"):
         name = made.args[0] if isinstance(made.args, tuple) and made.args else ""
@@ -153,8 +153,10 @@ def _words(saved: _SavedObject) -> list[bytes]:
     found = [word.encode("utf-8", "surrogatepass") for word in words]
     longest = max(found, key=len)
     if len(longest) > LONGEST_WORD:
-        told = f"word {found.index(longest):,} has {len(longest):,} bytes; the most is {LONGEST_WORD:,}"
-        raise InputError(f"{name}: {told}.", SAVE_AGAIN)
+        row = found.index(longest)
+        raise InputError(
+            f"{name}: word {row:,} has {len(longest):,} bytes; the most is {LONGEST_WORD:,}.", SAVE_AGAIN
+        )
     return found
 
 

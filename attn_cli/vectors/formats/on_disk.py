@@ -1,4 +1,4 @@
-"""Word vectors that stay in their file: ten of them are found without reading the rest."""
+"""Word vectors that stay in a large text or binary file: a few are found by index, without reading the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from attn_cli.vectors.store.word_index import Entries, Index, StaleIndex, build,
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
 
-INDEXED_FROM = 1 << 22  # below, a file is read through sooner than its index is found
+INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 
 
 class FileVectors:
@@ -44,7 +44,7 @@ class FileVectors:
 
     @property
     def wants_index(self) -> bool:
-        """Whether an index would be made use of: the file is large, is not packed, and has none."""
+        """Whether an index would be of use: the file is large, is not packed, and has none."""
         return self.index is None and not self.form.packed and self.form.source.size >= INDEXED_FROM
 
     @property
@@ -60,10 +60,7 @@ class FileVectors:
         return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
     def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the file has; the first of doubles wins.
-
-        They may hold NaN or infinity: whoever uses one checks it.
-        """
+        """Return the float64 vectors (dim,) of those words that the file has, of each the first; they may hold NaN."""
         wanted = {as_bytes(word): word for word in words if word}
         if self.index is None and not self.form.packed and self.form.source.size < INDEXED_FROM:
             self.indexed()
@@ -176,17 +173,17 @@ class FileVectors:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""
         n_words = self.n_words
         wanted = fingerprint_rows(n_words)
-        told = fingerprint_of((n_words, self.dim))
+        digest = fingerprint_of((n_words, self.dim))
         kept, before = [], 0
         for words, matrix in self.rows():
-            told.update(b"\n" + b"\n".join(words))
+            digest.update(b"\n" + b"\n".join(words))
             here = wanted[(wanted >= before) & (wanted < before + len(words))] - before
             with np.errstate(all="ignore"):
                 kept.append(np.ascontiguousarray(matrix[here], dtype="<f4").tobytes())
             before += len(words)
-        told.update(b"\n")
-        told.update(b"".join(kept))
-        return told.hexdigest()
+        digest.update(b"\n")
+        digest.update(b"".join(kept))
+        return digest.hexdigest()
 
 
 def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:

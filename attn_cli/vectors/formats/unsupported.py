@@ -1,4 +1,4 @@
-"""Formats that attn recognises by their first bytes and does not read: what each is, and what to do with it."""
+"""Formats that attn recognises by their first bytes but does not read, each with a way to convert it."""
 
 from __future__ import annotations
 

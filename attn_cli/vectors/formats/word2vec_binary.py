@@ -48,42 +48,15 @@ class BinaryFormat(NamedTuple):
         InputError if the records are not what the header claims.
         """
         rows = 0
-        for window, end in self._windows(file, wanted):
-            words = self._words.findall(window.buffer, 0, end)
+        for offset, data, end in self._blocks(file, wanted):
+            words = self._words.findall(data, 0, end)
             rows += len(words)
             if rows > self.claimed:
                 break
-            offsets = self._offsets(window, end, words) + window.offset if words else NO_WORDS.offsets
-            yield WordBlock(offsets, words, partial(self._vector_in, window))
+            offsets = offset + self._starts(data, end, words) if words else NO_WORDS.offsets
+            yield WordBlock(offsets, words, partial(self._vector_in, data, offset))
         if wanted is None or rows > self.claimed:
             self.check_count(rows)
-
-    def _skip(self, wanted: set[bytes]) -> re.Pattern[bytes]:
-        """Return what matches whole records up to one of a wanted word."""
-        stop = rb"(?!\n?(?:%s) )" % b"|".join(map(re.escape, sorted(wanted))) if wanted else b""
-        return re.compile(rb"(?:%s%s(?s:.{%d}))*+" % (stop, WORD, self.size))
-
-    def _vector_in(self, window: _Window, offset: int) -> Array:
-        """Return the vector of the record at an offset of the file, which the window holds."""
-        start = window.buffer.index(b" ", offset - window.offset) + 1
-        return as_float64(np.frombuffer(bytes(window.buffer[start : start + self.size]), "<f4"))
-
-    def _check(self, window: _Window, used: int) -> None:
-        """Refuse what cannot become a record whatever bytes follow."""
-        start = _WORD.match(window.buffer, used, window.end)
-        if start is None and window.end - used > LONGEST_WORD + 1:
-            raise InputError(
-                f"{self.source.name}, byte {window.offset + used:,}: no word of 1 to {LONGEST_WORD:,} bytes "
-                f"stands here.",
-                f"The header says {self.dim:,} numbers a word: is that so?",
-            )
-
-    def _check_end(self, window: _Window) -> None:
-        if bytes(window.buffer[: window.end]) not in (b"", b"\n"):
-            raise InputError(
-                f"{self.source.name}, byte {window.offset:,}: the last record is cut off, or is none.",
-                f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again.",
-            )
 
     def check_count(self, rows: int) -> None:
         """Refuse another number of records than the header claims."""
@@ -98,35 +71,56 @@ class BinaryFormat(NamedTuple):
     def _words(self) -> re.Pattern[bytes]:
         return re.compile(rb"%s(?s:.{%d})" % (WORD, self.size))
 
-    def _windows(self, file: IO[bytes], wanted: set[bytes] | None = None) -> Iterator[tuple[_Window, int]]:
-        """Yield a window over the file again and again, and where in it whole records end.
+    def _blocks(self, file: IO[bytes], wanted: set[bytes] | None = None) -> Iterator[tuple[int, bytes, int]]:
+        """Yield (offset, bytes, where in them whole records end), until the end of the file.
 
         One regular expression skips whole records, and never goes back. With a few `wanted` words it stops before them;
         where it does not, the end is 0.
         """
         every = self._skip(set())
-        window, used = _Window(file, self.start, self.size), 0
-        while window.slide(used):
-            if wanted and len(wanted) <= FEW:
-                skipped = self._skip(wanted).match(window.buffer, 0, window.end).end()  # type: ignore[union-attr]
-                used = every.match(window.buffer, skipped, window.end).end()  # type: ignore[union-attr]
-            else:
-                skipped = 0
-                used = every.match(window.buffer, 0, window.end).end()  # type: ignore[union-attr]
-            self._check(window, used)
-            yield window, 0 if 0 < skipped == used else used
-        self._check_end(window)
+        some = self._skip(wanted) if wanted and len(wanted) <= FEW else None
+        file.seek(self.start)
+        offset, rest = self.start, b""
+        while piece := file.read(max(PIECE, 2 * (LONGEST_WORD + 2 + self.size))):
+            data = rest + piece
+            skipped = _end(some, data) if some else 0
+            used = _end(every, data, skipped)
+            self._check(offset, data, used)
+            yield offset, data, 0 if 0 < skipped == used else used
+            offset, rest = offset + used, data[used:]
+        if rest not in (b"", b"\n"):
+            raise InputError(
+                f"{self.source.name}, byte {offset:,}: the last record is cut off, or is none.",
+                f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again.",
+            )
 
-    def _offsets(self, window: _Window, end: int, words: list[bytes]) -> Ints:
-        """Return where in the window its words stand."""
+    def _skip(self, wanted: set[bytes]) -> re.Pattern[bytes]:
+        """Return what matches whole records up to one of a wanted word."""
+        stop = rb"(?!\n?(?:%s) )" % b"|".join(map(re.escape, sorted(wanted))) if wanted else b""
+        return re.compile(rb"(?:%s%s(?s:.{%d}))*+" % (stop, WORD, self.size))
+
+    def _check(self, offset: int, data: bytes, used: int) -> None:
+        """Refuse what cannot become a record whatever bytes follow."""
+        if len(data) - used > LONGEST_WORD + 1 and not _WORD.match(data, used):
+            raise InputError(
+                f"{self.source.name}, byte {offset + used:,}: no word of 1 to {LONGEST_WORD:,} bytes stands here.",
+                f"The header says {self.dim:,} numbers a word: is that so?",
+            )
+
+    def _starts(self, data: bytes, end: int, words: list[bytes]) -> Ints:
+        """Return where the words of whole records stand in `data`."""
         sizes = np.fromiter(map(len, words), np.int64, len(words)) + 1 + self.size
         before = np.full(len(sizes), end > sizes.sum())
-        before[0] = window.buffer[0] == 10
+        before[0] = data[0] == 10
         if end != sizes.sum() + before.sum():  # some have a newline, some have none
-            found = self._words.finditer(window.buffer, 0, end)
-            return np.array([record.start(1) for record in found], np.int64)
-        offsets: Ints = np.cumsum(sizes + before) - sizes
-        return offsets
+            return np.array([record.start(1) for record in self._words.finditer(data, 0, end)], np.int64)
+        starts: Ints = np.cumsum(sizes + before) - sizes
+        return starts
+
+    def _vector_in(self, data: bytes, offset: int, at: int) -> Array:
+        """Return the vector of the record at `at` in the file, of a block that stands at `offset`."""
+        start = data.index(b" ", at - offset) + 1
+        return as_float64(np.frombuffer(data, "<f4", self.dim, start))
 
     def word_at(self, file: IO[bytes], offset: int) -> bytes:
         """Return the word of the record at an offset."""
@@ -146,32 +140,18 @@ class BinaryFormat(NamedTuple):
     def rows(self, file: IO[bytes], dtype: type[np.floating]) -> Iterator[tuple[Ints, list[bytes], Array]]:
         """Yield (offsets, words, matrix) of some records after the other, in order."""
         both = re.compile(rb"%s((?s:.{%d}))" % (WORD, self.size))
-        for window, end in self._windows(file):
-            if pairs := both.findall(window.buffer, 0, end):
+        for offset, data, end in self._blocks(file):
+            if pairs := both.findall(data, 0, end):
                 words = [word for word, _ in pairs]
                 matrix = np.frombuffer(b"".join([numbers for _, numbers in pairs]), "<f4")
-                offsets = self._offsets(window, end, words) + window.offset
+                offsets = offset + self._starts(data, end, words)
                 yield offsets, words, matrix.reshape(-1, self.dim).astype(dtype, copy=False)
 
 
-class _Window:
-    """A buffer that slides over a file; it holds at least one whole record."""
-
-    def __init__(self, file: IO[bytes], start: int, size: int) -> None:
-        self.file = file
-        self.file.seek(start)
-        self.buffer = bytearray(max(PIECE, 2 * (LONGEST_WORD + 2 + size)))
-        self.offset, self.end = start, 0
-
-    def slide(self, used: int) -> bool:
-        """Let go of the first `used` bytes and fill up; False if nothing more came."""
-        view = memoryview(self.buffer)
-        left = self.end - used
-        view[:left] = view[used : self.end]
-        self.offset += used
-        came: int = self.file.readinto(view[left:])  # type: ignore[attr-defined]
-        self.end = left + came
-        return came > 0
+def _end(pattern: re.Pattern[bytes], data: bytes, start: int = 0) -> int:
+    """Return where a match of the pattern at `start` ends."""
+    found = pattern.match(data, start)
+    return found.end() if found else start
 
 
 def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:

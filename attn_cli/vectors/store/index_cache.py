@@ -1,7 +1,6 @@
-"""What is kept between runs: indexes in the user's cache; and the folder of the user's data.
+"""The folders of attn's cache and data, and the indexes kept in the cache.
 
-The cache may be emptied at any time. What is kept is written beside and renamed: killed at any moment, there is
-the old one or the new one.
+The cache may be emptied at any time. Files are written beside and renamed: a kill leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ def data_folder() -> str | None:
 
 
 def check_usable() -> None:
-    """Raise CreateError if no index can be kept: to be asked before a file is read through, not after."""
+    """Raise CreateError if no index can be kept; call it before a file is read through."""
     usable_folder(cache_folder(), "The cache", "XDG_CACHE_HOME")
 
 
 def usable_folder(folder: str | None, what: str, variable: str) -> str:
-    """Return a folder of attn's, made where it is missing; CreateError where nothing can be written to it."""
+    """Return `folder`, created if missing; CreateError if it cannot be written to."""
     if folder is None:
         raise CreateError(f"{what} has no place: there is no home folder.", f"Set {variable} to a folder.")
     with contextlib.suppress(OSError):
@@ -56,12 +55,12 @@ def usable_folder(folder: str | None, what: str, variable: str) -> str:
         raise CreateError(
             f"{what} {visible(folder)} cannot be written to.", f"Set {variable} to a folder that can."
         )
-    tidy(folder)
+    _remove_abandoned(folder)
     return folder
 
 
 def identity(source: SourceFile, kind: str) -> dict[str, str]:
-    """Return what an index must say of itself to be believed."""
+    """Return what the header of an index must say to be of this very file."""
     path = os.fsencode(os.path.realpath(source.path)).hex()
     return {"path": path, "size": str(source.size), "changed": str(source.changed), "format": kind}
 
@@ -74,14 +73,11 @@ def index_path(path: str) -> str | None:
 
 
 def index_of(source: SourceFile, kind: str) -> Index | None:
-    """Return the index that is kept of this very file, as it is now; None if there is none."""
+    """Return the kept index of a file as it is now; None if there is none."""
     path = index_path(source.path)
     try:
-        held = _IndexFile(path) if path else None
-    except OSError:
-        return None
-    try:
-        index = read_index(held.read, held.size) if held else None
+        stored = _IndexFile(path) if path else None
+        index = read_index(stored.read, stored.size) if stored else None
     except (StaleIndex, OSError):
         return None
     wanted = identity(source, kind)
@@ -103,8 +99,8 @@ def forget_index(of: str) -> None:
             os.unlink(path)
 
 
-def tidy(folder: str) -> None:
-    """Remove what a killed run left unfinished."""
+def _remove_abandoned(folder: str) -> None:
+    """Remove unfinished files of a killed run."""
     now = time.time()
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for left in entries:
@@ -114,7 +110,7 @@ def tidy(folder: str) -> None:
 
 
 class _IndexFile:
-    """An open file that lives as long as its index: what replaces it on disk does not disturb."""
+    """An open file that lives as long as its index, even when another replaces it on disk."""
 
     def __init__(self, path: str) -> None:
         self.file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))

@@ -1,4 +1,4 @@
-"""Word vectors that remember what was looked up: in many texts the same words come again."""
+"""A cache of looked-up vectors: many texts use the same words again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors
 
 MOST_BYTES = 1 << 24
-LEAST_BYTES = 1 << 9  # a word that is not there takes some, too
-LONGEST = 64  # letters; longer words hardly come again
+LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
+LONGEST = 64  # letters; longer words are rarely repeated
 
 
 class VectorMemo:
-    """The word vectors of `table`; at most MOST_BYTES of them are kept, then all are forgotten."""
+    """The vectors of `table`, with a cache of at most MOST_BYTES that is emptied when it is full."""
 
     def __init__(self, table: Vectors) -> None:
         self.table = table

@@ -1,6 +1,6 @@
-"""What lookup, neighbours and export need of word vectors, wherever they are; for type checkers, and readers.
+"""The protocol of word vectors, which lookup, neighbours and export use.
 
-Table (rows in memory or in a file of equal rows) and FileVectors (text, word2vec binary) have it.
+Table (a matrix in memory or in a file), FileVectors (text and word2vec binary files) and VectorMemo implement it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Vectors(Protocol):
-    """Word vectors, wherever they are: what lookup, neighbours and export need of them."""
+    """Word vectors, in memory or in a file."""
 
     @property
     def source(self) -> str:

@@ -1,6 +1,6 @@
-"""The user's file of vectors: opened when it is needed, never mapped, and refused if it changes meanwhile.
+"""The user's file of vectors: opened when needed, and refused if it changes while it is in use.
 
-A memory map would be no quicker here, and a file that shrinks under a map kills the process.
+It is never mapped: that would be no faster, and a mapped file that shrinks kills the process.
 """
 
 from __future__ import annotations
@@ -88,10 +88,7 @@ def read_exactly(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
 
 
 class FileRows:
-    """A matrix in a file, row after row: what is asked for is read, the rest is not.
-
-    It is indexed as an array's rows are: by a number, a slice, or an array of numbers.
-    """
+    """A matrix in a file; indexed like an array's rows (by a number, a slice, an array), it reads only those."""
 
     ndim = 2
 

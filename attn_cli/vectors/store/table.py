@@ -81,13 +81,13 @@ def require_finite(vector: Array, word: str, name: str) -> Array:
 
 
 def as_float64(numbers: Array) -> Array:
-    """Return numbers as float64; a signalling NaN is as good as any."""
+    """Return numbers as float64, without a warning for a signalling NaN."""
     with np.errstate(invalid="ignore"):
         return numbers.astype(np.float64)
 
 
 def fingerprint_of(shape: tuple[int, ...]) -> blake2b:
-    """Return the hash that a fingerprint begins with."""
+    """Return the hash object of a fingerprint, with the shape already in it."""
     try:
         from _blake2 import blake2b  # hashlib's own; hashlib itself takes two milliseconds, for OpenSSL
     except ImportError:
@@ -96,7 +96,7 @@ def fingerprint_of(shape: tuple[int, ...]) -> blake2b:
 
 
 def fingerprint_rows(count: int) -> NDArray[np.intp]:
-    """Return which of so many rows count in a fingerprint."""
+    """Return which of `count` rows go into a fingerprint."""
     return np.linspace(0, count - 1, FINGERPRINT_ROWS).astype(np.intp)
 
 
@@ -134,17 +134,13 @@ class Table(NamedTuple):
         return length if 0 < length < float("inf") else None
 
     def fingerprint(self) -> str:
-        """Return what tells this table from others: a hash of its words, its shape, and rows spread over it.
-
-        Rows count as float32, so that the same vectors in another file have the same fingerprint.
-        """
-        spread = fingerprint_rows(len(self.matrix))
+        """Return a hash of the shape, the words and some rows as float32: the same in every format."""
         with np.errstate(all="ignore"):
-            rows = np.ascontiguousarray(self.matrix[spread], dtype="<f4")
-        told = fingerprint_of(self.matrix.shape)
-        told.update(self.block)
-        told.update(rows.tobytes())
-        return told.hexdigest()
+            rows = np.ascontiguousarray(self.matrix[fingerprint_rows(len(self.matrix))], dtype="<f4")
+        digest = fingerprint_of(self.matrix.shape)
+        digest.update(self.block)
+        digest.update(rows.tobytes())
+        return digest.hexdigest()
 
     def words(self) -> list[str]:
         """Return every word, in order."""
@@ -157,7 +153,7 @@ class Table(NamedTuple):
         step = max(1, min(BLOCK, MOST_AT_ONCE // (self.dim * self.matrix.dtype.itemsize)))
         for start in range(0, len(self.matrix), step):
             rows = Rows(words[start : start + step], self.matrix[start : start + step])
-            yield _firsts(rows, seen) if "doubled" in self.about else rows
+            yield _without_seen(rows, seen) if "doubled" in self.about else rows
             report(min(1.0, (start + step) / len(self.matrix)))
 
     def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
@@ -165,10 +161,7 @@ class Table(NamedTuple):
         yield self.block[1:-1].split(b"\n")
 
     def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the table has; the first of doubles wins.
-
-        They may hold NaN or infinity: whoever uses one checks it.
-        """
+        """Return the float64 vectors (dim,) of those words that the table has, of each the first; they may hold NaN."""
         found = {}
         for word in words:
             at = self.block.find(b"\n" + as_bytes(word) + b"\n")
@@ -199,8 +192,8 @@ class Table(NamedTuple):
         }
 
 
-def _firsts(rows: Rows, seen: set[bytes]) -> Rows:
-    """Return the rows whose word was not seen before."""
+def _without_seen(rows: Rows, seen: set[bytes]) -> Rows:
+    """Return the rows whose word is not in `seen`, and add it."""
     kept = []
     for at, word in enumerate(rows.words):
         if word not in seen:
@@ -242,12 +235,9 @@ def table_of(
                 f"is longer than {LONGEST_WORD:,} bytes" if len(word) > LONGEST_WORD else "holds a newline"
             )
             raise InputError(f"{name}: word {number:,} {reason if word else 'is empty'}.", "Leave it out.")
-    doubled = len(words) - len(set(words))
-    return _table("file", name, b"\n".join(words), matrix, {**about, **_doubled(doubled)}, size)
-
-
-def _doubled(count: int) -> dict[str, str]:
-    return {"doubled": str(count)} if count else {}
+    if doubled := len(words) - len(set(words)):
+        about = {**about, "doubled": str(doubled)}
+    return _table("file", name, b"\n".join(words), matrix, about, size)
 
 
 def read_table(path: str, name: str | None = None) -> Table:
@@ -279,7 +269,7 @@ def read_table(path: str, name: str | None = None) -> Table:
 def write_table(
     stream: IO[bytes], words: Sequence[str | bytes], matrix: Array, about: dict[str, str]
 ) -> None:
-    """Write words and vectors as read_table reads them, with what is to be known of them."""
+    """Write words, vectors and metadata as read_table reads them."""
     block = b"\n".join(word if isinstance(word, bytes) else word.encode() for word in words)
     arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
     write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})
