@@ -1,4 +1,4 @@
-"""Open a file of vectors of any format (GloVe, word2vec, fastText, gensim, NumPy, safetensors), which its content tells."""
+"""Open a file of vectors: its content tells the format (GloVe, word2vec, fastText, gensim, NumPy, safetensors)."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from attn_cli.vectors.store.table import (
     OnProgress,
     Rows,
     as_bytes,
+    description,
     fingerprint_of,
     fingerprint_rows,
     no_progress,
@@ -84,14 +85,14 @@ class FileVectors:
         """Return the vectors of those wanted words that the file has, each from its first row, without an index."""
         found: dict[bytes, Array] = {}
         left = set(wanted)
-        for offsets, words, vector in self.form.words(file, left):
-            for at in [] if left.isdisjoint(words) else [at for at, word in enumerate(words) if word in left]:
-                if words[at] not in found:
-                    found[words[at]] = vector(int(offsets[at]))
-            left.difference_update(found)
+        for offsets, words, vector in self.form.words(file, report, left):
+            if not left.isdisjoint(words):
+                for at, word in enumerate(words):
+                    if word in left:
+                        found[word] = vector(int(offsets[at]))
+                        left.discard(word)
             if not left:
                 break
-            report(file.tell() / max(1, self.form.source.size))
         return found
 
     def _drop_index(self) -> None:
@@ -118,17 +119,13 @@ class FileVectors:
         """Read the file through and return its index, as bytes to be kept."""
         form = self.form
 
-        def entries(file: IO[bytes]) -> Iterator[Entries]:
-            for offsets, words, _ in form.words(file):
-                yield Entries(hash_list(words), offsets)
-                report(file.tell() / max(1, form.source.size))
-
         def word_at(offset: int) -> bytes:
             # A packed file has no offsets to go to: there the hash alone decides what is doubled.
             return b"" if form.packed else form.word_at(file, offset)
 
         with form.source.opened() as file:
-            return build(entries(file), word_at, cache.identity(form.source, form.kind))
+            parts = (Entries(hash_list(words), offsets) for offsets, words, _ in form.words(file, report))
+            return build(parts, word_at, cache.identity(form.source, form.kind))
 
     def rows(self, report: OnProgress = no_progress, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
@@ -149,25 +146,14 @@ class FileVectors:
 
     def describe(self) -> dict[str, object]:
         """Return what is known of the file: its size and format."""
-        index = self.indexed()
-        return {
-            "source": self.source,
-            "name": self.name,
-            "words": index.entries,
-            "dim": self.dim,
-            "dtype": "float32" if isinstance(self.form, BinaryFormat) else "float64",
-            "length": None,
-            "bytes": self.form.source.size,
-            "settings": None,
-            "about": self.about,
-        }
+        self.indexed()  # counts the doubled words
+        dtype = "float32" if isinstance(self.form, BinaryFormat) else "float64"
+        return description(self, dtype, self.form.source.size, None, self.about)
 
     def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
         with self.form.source.opened() as file:
-            for _, words, _ in self.form.words(file):
-                yield words
-                report(file.tell() / max(1, self.form.source.size))
+            yield from (words for _, words, _ in self.form.words(file, report))
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""

@@ -27,7 +27,7 @@ from attn_cli.vectors.formats.text_lines import (
     word_of,
 )
 from attn_cli.vectors.store.source_file import SourceFile, read_exactly
-from attn_cli.vectors.store.table import LONGEST_WORD, NO_WORDS, WordBlock
+from attn_cli.vectors.store.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,22 +81,24 @@ class TextFormat(NamedTuple):
         if skip < len(block):
             yield at + skip, block[skip:] if skip else block
 
-    def words(self, file: IO[bytes], wanted: set[bytes] | None = None) -> Iterator[WordBlock]:
-        """Yield all words with their offsets; a block of lines that holds none of `wanted` comes as an empty one.
+    def words(
+        self, file: IO[bytes], report: OnProgress = no_progress, wanted: set[bytes] | None = None
+    ) -> Iterator[WordBlock]:
+        """Yield all words with their offsets; blocks of lines that hold none of `wanted` may be left out.
 
-        InputError where a line of another block has too few or too many numbers, or a header claims another count.
+        InputError where a line of the others has too few or too many numbers, or a header claims another count.
         """
         rows = 0
         for offset, block in self.blocks(file):
             if wanted is not None and not _may_hold(block, wanted):
                 rows += (
                     1 if self.claimed is None else _count_filled(block)
-                )  # without a header, more than 0 is enough
-                yield NO_WORDS
+                )  # without a header, any count is right
             else:
                 offsets, words = self._split(offset, block)
                 rows += len(words)
                 yield WordBlock(offsets, words, partial(self._vector_in, block, offset))
+            report(file.tell() / max(1, self.source.size))
         self.check_count(rows)
 
     def check_count(self, rows: int) -> None:

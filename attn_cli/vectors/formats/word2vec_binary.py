@@ -16,7 +16,7 @@ from attn_cli.errors import InputError
 from attn_cli.io.compressed import PIECE
 from attn_cli.vectors.formats.text_lines import MOST_NUMBERS, bad_header
 from attn_cli.vectors.store.source_file import SourceFile, read_exactly
-from attn_cli.vectors.store.table import LONGEST_WORD, NO_WORDS, WordBlock, as_float64
+from attn_cli.vectors.store.table import LONGEST_WORD, OnProgress, WordBlock, as_float64, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
@@ -42,8 +42,10 @@ class BinaryFormat(NamedTuple):
         """Bytes of a record's numbers."""
         return 4 * self.dim
 
-    def words(self, file: IO[bytes], wanted: set[bytes] | None = None) -> Iterator[WordBlock]:
-        """Yield all words with their offsets; some records that hold none of `wanted` come as an empty block.
+    def words(
+        self, file: IO[bytes], report: OnProgress = no_progress, wanted: set[bytes] | None = None
+    ) -> Iterator[WordBlock]:
+        """Yield all words with their offsets; blocks of records that hold none of `wanted` may be left out.
 
         InputError if the records are not what the header claims.
         """
@@ -53,8 +55,10 @@ class BinaryFormat(NamedTuple):
             rows += len(words)
             if rows > self.claimed:
                 break
-            offsets = offset + self._starts(data, end, words) if words else NO_WORDS.offsets
-            yield WordBlock(offsets, words, partial(self._vector_in, data, offset))
+            if words:
+                starts = self._starts(data, end, words)
+                yield WordBlock(offset + starts, words, partial(self._vector_in, data, offset))
+            report(file.tell() / max(1, self.source.size))
         if wanted is None or rows > self.claimed:
             self.check_count(rows)
 
@@ -71,8 +75,10 @@ class BinaryFormat(NamedTuple):
     def _words(self) -> re.Pattern[bytes]:
         return re.compile(rb"%s(?s:.{%d})" % (WORD, self.size))
 
-    def _blocks(self, file: IO[bytes], wanted: set[bytes] | None = None) -> Iterator[tuple[int, bytes, int]]:
-        """Yield (offset, bytes, where in them whole records end), until the end of the file.
+    def _blocks(
+        self, file: IO[bytes], wanted: set[bytes] | None = None
+    ) -> Iterator[tuple[int, bytearray, int]]:
+        """Yield (offset, a buffer with bytes from there on, where in it whole records end) until the end of the file.
 
         One regular expression skips whole records, and never goes back. With a few `wanted` words it stops before them;
         where it does not, the end is 0.
@@ -80,15 +86,17 @@ class BinaryFormat(NamedTuple):
         every = self._skip(set())
         some = self._skip(wanted) if wanted and len(wanted) <= FEW else None
         file.seek(self.start)
-        offset, rest = self.start, b""
-        while piece := file.read(max(PIECE, 2 * (LONGEST_WORD + 2 + self.size))):
-            data = rest + piece
-            skipped = _end(some, data) if some else 0
-            used = _end(every, data, skipped)
-            self._check(offset, data, used)
-            yield offset, data, 0 if 0 < skipped == used else used
-            offset, rest = offset + used, data[used:]
-        if rest not in (b"", b"\n"):
+        buffer = bytearray(max(PIECE, 2 * (LONGEST_WORD + 2 + self.size)))  # holds one whole record at least
+        view, offset, left = memoryview(buffer), self.start, 0
+        while came := file.readinto(view[left:]):  # type: ignore[attr-defined]
+            filled = left + came
+            skipped = _end(some, buffer, 0, filled) if some else 0
+            used = _end(every, buffer, skipped, filled)
+            self._check(offset, buffer, used, filled)
+            yield offset, buffer, 0 if 0 < skipped == used else used
+            offset, left = offset + used, filled - used
+            view[:left] = view[used:filled]
+        if bytes(buffer[:left]) not in (b"", b"\n"):
             raise InputError(
                 f"{self.source.name}, byte {offset:,}: the last record is cut off, or is none.",
                 f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again.",
@@ -99,15 +107,15 @@ class BinaryFormat(NamedTuple):
         stop = rb"(?!\n?(?:%s) )" % b"|".join(map(re.escape, sorted(wanted))) if wanted else b""
         return re.compile(rb"(?:%s%s(?s:.{%d}))*+" % (stop, WORD, self.size))
 
-    def _check(self, offset: int, data: bytes, used: int) -> None:
+    def _check(self, offset: int, data: bytearray, used: int, filled: int) -> None:
         """Refuse what cannot become a record whatever bytes follow."""
-        if len(data) - used > LONGEST_WORD + 1 and not _WORD.match(data, used):
+        if filled - used > LONGEST_WORD + 1 and not _WORD.match(data, used, filled):
             raise InputError(
                 f"{self.source.name}, byte {offset + used:,}: no word of 1 to {LONGEST_WORD:,} bytes stands here.",
                 f"The header says {self.dim:,} numbers a word: is that so?",
             )
 
-    def _starts(self, data: bytes, end: int, words: list[bytes]) -> Ints:
+    def _starts(self, data: bytearray, end: int, words: list[bytes]) -> Ints:
         """Return where the words of whole records stand in `data`."""
         sizes = np.fromiter(map(len, words), np.int64, len(words)) + 1 + self.size
         before = np.full(len(sizes), end > sizes.sum())
@@ -117,10 +125,10 @@ class BinaryFormat(NamedTuple):
         starts: Ints = np.cumsum(sizes + before) - sizes
         return starts
 
-    def _vector_in(self, data: bytes, offset: int, at: int) -> Array:
+    def _vector_in(self, data: bytearray, offset: int, at: int) -> Array:
         """Return the vector of the record at `at` in the file, of a block that stands at `offset`."""
         start = data.index(b" ", at - offset) + 1
-        return as_float64(np.frombuffer(data, "<f4", self.dim, start))
+        return as_float64(np.frombuffer(bytes(data[start : start + self.size]), "<f4"))
 
     def word_at(self, file: IO[bytes], offset: int) -> bytes:
         """Return the word of the record at an offset."""
@@ -148,9 +156,9 @@ class BinaryFormat(NamedTuple):
                 yield offsets, words, matrix.reshape(-1, self.dim).astype(dtype, copy=False)
 
 
-def _end(pattern: re.Pattern[bytes], data: bytes, start: int = 0) -> int:
+def _end(pattern: re.Pattern[bytes], data: bytearray, start: int, stop: int) -> int:
     """Return where a match of the pattern at `start` ends."""
-    found = pattern.match(data, start)
+    found = pattern.match(data, start, stop)
     return found.end() if found else start
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.io.array_types import Array, Ints
+    from attn_cli.vectors.store.protocol import Vectors
     from attn_cli.vectors.store.source_file import FileRows
 
 BUNDLED = "word2vec"
@@ -49,13 +50,6 @@ class WordBlock(NamedTuple):
     offsets: Ints
     words: list[bytes]
     vector: Callable[[int], Array]
-
-
-def _no_vector(offset: int) -> Array:
-    raise IndexError(offset)
-
-
-NO_WORDS = WordBlock(np.empty(0, np.int64), [], _no_vector)
 
 
 def as_bytes(word: str) -> bytes:
@@ -179,17 +173,24 @@ class Table(NamedTuple):
             json.dumps(settings, allow_nan=False)
         except (ValueError, RecursionError):
             settings = None
-        return {
-            "source": self.source,
-            "name": self.name,
-            "words": self.n_words,
-            "dim": self.dim,
-            "dtype": self.matrix.dtype.newbyteorder("=").name,
-            "length": self.length,
-            "bytes": self.size,
-            "settings": settings,
-            "about": noted,
-        }
+        return description(self, self.matrix.dtype.newbyteorder("=").name, self.size, settings, noted)
+
+
+def description(
+    vectors: Vectors, dtype: str, size: int, settings: object, about: dict[str, str]
+) -> dict[str, object]:
+    """Return what `attn vectors info` says of word vectors; `size` is the bytes of their files."""
+    return {
+        "source": vectors.source,
+        "name": vectors.name,
+        "words": vectors.n_words,
+        "dim": vectors.dim,
+        "dtype": dtype,
+        "length": vectors.length,
+        "bytes": size,
+        "settings": settings,
+        "about": about,
+    }
 
 
 def _without_seen(rows: Rows, seen: set[bytes]) -> Rows:
