@@ -20,7 +20,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Embedding, Placed
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
-from attn_cli.vectors.store.table import Report, nobody
+from attn_cli.vectors.store.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -107,14 +107,14 @@ class Shared(NamedTuple):
 
 def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
-    from attn_cli.vectors.store.memo import Remembered  # one text looks each word up once
+    from attn_cli.vectors.store.memo import VectorMemo  # one text looks each word up once
 
     settings = settings_for_positions(settings)
     stack = load_model(settings)
     weights = None if stack is not None else read_weights(settings)
     if settings.embedding == "random":
         return Shared(stack, None, weights)
-    table = Remembered(_table(settings))
+    table = VectorMemo(_table(settings))
     if stack is not None:
         check_pairing(stack, table)
     return Shared(stack, table, weights)
@@ -137,7 +137,7 @@ def embed_tokens(
     context: Sequence[str] | None,
     settings: Settings,
     stack: EncoderStack | None,
-    report: Report | None = None,
+    report: OnProgress | None = None,
     table: Vectors | None = None,
 ) -> Inputs:
     """Look up both sides' tokens; `context` None means that the text attends to itself.
@@ -171,7 +171,7 @@ def embed_tokens(
         start = None if stack is None else stack.start
 
         def vectors(words: Sequence[str]) -> Embedded:
-            return embed(words, table, oov, settings.seed, start, report or nobody)
+            return embed(words, table, oov, settings.seed, start, report or no_progress)
 
         notes = ()
     query = vectors(tokens)
@@ -228,7 +228,7 @@ def round_inputs(inputs: Inputs, digits: int) -> Inputs:
 
 
 def embed_phrases(
-    query: str, keys: Sequence[str], settings: Settings, report: Report | None = None
+    query: str, keys: Sequence[str], settings: Settings, report: OnProgress | None = None
 ) -> Inputs:
     """Look up a query and keys that are phrases: each is the mean of its words' vectors.
 

@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, written
-from attn_cli.vectors.store.table import Report, Rows, nobody, write_table
+from attn_cli.vectors.store.table import OnProgress, Rows, no_progress, write_table
 
 if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors
@@ -21,7 +21,7 @@ SUFFIXES = (*TEXT, *BINARY, *TABLE)
 WHITE = b" \t\n\r\x0b\x0c"
 
 
-class Exported(NamedTuple):
+class ExportResult(NamedTuple):
     """What was written."""
 
     file: str
@@ -29,7 +29,9 @@ class Exported(NamedTuple):
     bytes: int
 
 
-def export(vectors: Vectors, output: str, most: int | None = None, report: Report = nobody) -> Exported:
+def export(
+    vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
+) -> ExportResult:
     """Write the vectors (the first `most` words, or all) to a file, all or nothing; its suffix is the format.
 
     .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens quickest. Numbers
@@ -54,10 +56,10 @@ def export(vectors: Vectors, output: str, most: int | None = None, report: Repor
                 _refuse_white(rows.words, vectors.name)
                 stream.write(_lines(rows) if suffix in TEXT else _records(rows))
         size = stream.tell()
-    return Exported(output, count, size)
+    return ExportResult(output, count, size)
 
 
-def _first(vectors: Vectors, count: int, report: Report) -> Iterator[Rows]:
+def _first(vectors: Vectors, count: int, report: OnProgress) -> Iterator[Rows]:
     for words, matrix in vectors.rows(report):
         kept = min(count, len(words))
         with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Vectors made quick to use: an index of a large file, a name for it, and a packed one unpacked."""
+"""Import a file of vectors: give it a name, index it if it is large, unpack it if it is packed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from attn_cli.vectors.download.catalogue import is_name
 from attn_cli.vectors.formats.detect import open_file, start_of
 from attn_cli.vectors.formats.on_disk import FileVectors
 from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.source_file import Original, look_at, quoted
-from attn_cli.vectors.store.table import BUNDLED, Report, nobody
+from attn_cli.vectors.store.source_file import SourceFile
+from attn_cli.vectors.store.table import BUNDLED, OnProgress, no_progress
 from attn_cli.vectors.store.word_index import index_in_memory
 
 if TYPE_CHECKING:
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 TAKEN = (BUNDLED, "random")
 
 
-class Imported(NamedTuple):
-    """What an import did: the name, the file that it now stands for, its vectors, what it stood for before.
-
-    `note` says what could not be done, if anything.
-    """
+class ImportResult(NamedTuple):
+    """An imported name, the file that it stands for now and before, and a note on what could not be done."""
 
     name: str
     path: str
@@ -38,13 +35,13 @@ class Imported(NamedTuple):
     note: str
 
 
-def keep_index(vectors: Vectors, report: Report = nobody) -> str:
+def keep_index(vectors: Vectors, report: OnProgress = no_progress) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
 
     Where it cannot be kept, the sentence says why; a packed file can have none.
     """
     if isinstance(vectors, FileVectors) and vectors.form.packed:
-        again = f"attn vectors import {quoted(vectors.form.original)}"
+        again = f"attn vectors import {vectors.form.source.quoted()}"
         return f"{vectors.name} is packed, so each use unpacks it; {again} does so once."
     if not isinstance(vectors, FileVectors) or not vectors.wants_index:
         return ""
@@ -52,37 +49,37 @@ def keep_index(vectors: Vectors, report: Report = nobody) -> str:
         cache.check_usable()
         encoded = vectors.encoded_index(report)
         vectors.index = index = index_in_memory(encoded)
-        cache.keep_index(vectors.form.original, encoded)
+        cache.keep_index(vectors.form.source, encoded)
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
     doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
     return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
 
 
-def import_file(path: str, name: str | None = None, report: Report = nobody) -> Imported:
-    """Give a file of vectors a name, with its index made; a packed one is unpacked beside the user's data.
+def import_file(path: str, name: str | None = None, report: OnProgress = no_progress) -> ImportResult:
+    """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
 
-    The name changes when all else is done: until then, and after any error, it stands for what it stood for.
+    The name is changed last: after an error it stands for the same file as before.
     """
-    original = look_at(path)
+    source = SourceFile.at(path)
     name = _checked(_stem(path) if name is None else name, given=name is not None)
-    with original.opened() as file:
+    with source.opened() as file:
         packed = packing(file.read(6))
-    target = _unpacked(original, packed, name, report) if packed else path
+    target = _unpacked(source, packed, name, report) if packed else path
     vectors = open_file(target, name)
     told = keep_index(vectors, report)
     before = None
     with contextlib.suppress(AttnError):
-        record = names.recorded(name)
+        record = names.read_record(name)
         before = record.path if record else None
-    names.keep(name, names.Record(target, vectors.n_words, vectors.dim))
+    names.store(name, names.Record(target, vectors.n_words, vectors.dim))
     unpacked = os.path.realpath(os.path.join(names.folder_of_names(), f"{name}{names.UNPACKED}"))
     if before == unpacked != os.path.realpath(target) and os.path.exists(unpacked):
         os.unlink(unpacked)  # nothing else knows of it
         cache.forget_index(unpacked)
     is_same = before is None or before == os.path.realpath(target)
     note = told if told.startswith("No index") else ""
-    return Imported(name, target, vectors, None if is_same else before, note)
+    return ImportResult(name, target, vectors, None if is_same else before, note)
 
 
 def _stem(path: str) -> str:
@@ -105,18 +102,18 @@ def _checked(name: str, given: bool) -> str:
     )
 
 
-def _unpacked(original: Original, packed: str, name: str, report: Report) -> str:
+def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> str:
     """Unpack a file beside the user's data, all or nothing, and return where; it is read through before it counts."""
-    start_of(original, packed)  # refuses what is neither text nor binary
+    start_of(source, packed)  # refuses what is neither text nor binary
     folder = names.folder_of_names()
     target = os.path.join(folder, f"{name}{names.UNPACKED}")
     beside = os.path.join(folder, f".{name}.{os.getpid()}.part")
     try:
-        with original.opened() as file, written(beside) as stream:
-            for piece in pieces(file, packed, original.name):
+        with source.opened() as file, written(beside) as stream:
+            for piece in pieces(file, packed, source.name):
                 stream.write(piece)
-                report(file.tell() / max(1, original.size))
-        open_file(beside, original.name).describe()  # read through
+                report(file.tell() / max(1, source.size))
+        open_file(beside, source.name).describe()  # read through
         os.replace(beside, target)
     except BaseException:
         with contextlib.suppress(OSError):

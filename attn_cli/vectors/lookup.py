@@ -1,4 +1,4 @@
-"""From tokens to X: each token's vector, and what is done about a token that has none."""
+"""From tokens to X: look up each token's vector, and replace missing ones as --oov says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.vectors.store.table import BUNDLED, Report, bundled, finite, nobody
+from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progress, require_finite
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -48,14 +48,14 @@ def path_for(embedding: str, others: str = "") -> str:
     """Return the file that is meant: one with a slash or a known suffix, one under a name, or one that is there."""
     if looks_like_file(embedding):
         return embedding
-    from attn_cli.vectors.names import known, path_of
+    from attn_cli.vectors.names import all_names, path_of
 
     named = path_of(embedding)
     if named is not None or os.path.exists(embedding):
         return named or embedding
     import difflib  # only for help with a mistake
 
-    near = difflib.get_close_matches(embedding, [BUNDLED, *known()], 1)
+    near = difflib.get_close_matches(embedding, [BUNDLED, *all_names()], 1)
     meant = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}.",
@@ -92,7 +92,7 @@ def embed(
     oov: str,
     seed: int,
     start: Start | None = None,
-    report: Report = nobody,
+    report: OnProgress = no_progress,
 ) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
@@ -117,7 +117,9 @@ def embed(
             )
         replaced = closest(unknown, table, report)
         stand_ins = table.find(replaced.values())
-        known |= {token: finite(stand_ins[used], used, table.name) for token, used in replaced.items()}
+        known |= {
+            token: require_finite(stand_ins[used], used, table.name) for token, used in replaced.items()
+        }
         unknown = [token for token in unknown if token not in replaced]
     for token in unknown:
         own = oov == "model" and start is not None
@@ -134,7 +136,7 @@ def forms(token: str) -> list[str]:
 
 
 def look_up_all(
-    tokens: Sequence[str], table: Vectors, report: Report = nobody
+    tokens: Sequence[str], table: Vectors, report: OnProgress = no_progress
 ) -> dict[str, tuple[str, Array]]:
     """Return, for each token that has a vector, the form under which the table has it, and its vector (dim,).
 
@@ -143,7 +145,7 @@ def look_up_all(
     wanted = {token: forms(token) for token in tokens}
     found = table.find(dict.fromkeys(form for those in wanted.values() for form in those), report)
     return {
-        token: (form, finite(found[form], form, table.name))
+        token: (form, require_finite(found[form], form, table.name))
         for token, those in wanted.items()
         if (form := next((form for form in those if form in found), None)) is not None
     }

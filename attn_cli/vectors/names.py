@@ -1,4 +1,4 @@
-"""Sets of word vectors that have a name: bundled, imported, downloaded. A name is a small file of the user's."""
+"""The names of sets of word vectors: bundled, imported, downloaded. An imported name is a small JSON file."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ UNPACKED = ".vectors"
 
 
 class Record(NamedTuple):
-    """What a name stands for, and what was counted when it was given."""
+    """The file that a name stands for, and its size when it was imported."""
 
     path: str
     words: int | None
     dim: int | None
 
 
-class Listed(NamedTuple):
-    """One set as it is listed: words and dim are None where only reading it through would tell."""
+class ListEntry(NamedTuple):
+    """One line of the list; words and dim are None where only reading the file through would tell."""
 
     name: str
     source: str
@@ -50,8 +50,8 @@ def imported() -> list[str]:
     return sorted(name for name in stems if gensim_data.is_name(name))
 
 
-def recorded(name: str) -> Record | None:
-    """Return what an imported name stands for, None if there is no such name; InputError if its file is damaged."""
+def read_record(name: str) -> Record | None:
+    """Return the record of an imported name, None if there is none; InputError if it is damaged."""
     path = _path(name) if gensim_data.is_name(name) else None
     if path is None or not os.path.exists(path):
         return None
@@ -69,8 +69,8 @@ def recorded(name: str) -> Record | None:
     return Record(kept["path"], words, dim)
 
 
-def keep(name: str, record: Record) -> None:
-    """Remember a file under a name; CreateError or WriteError where that is not possible."""
+def store(name: str, record: Record) -> None:
+    """Store a file's name; CreateError or WriteError where that is not possible."""
     folder = folder_of_names()
     with written(os.path.join(folder, f"{name}.json")) as stream:
         stream.write(json.dumps({**record._asdict(), "path": os.path.realpath(record.path)}).encode())
@@ -78,11 +78,11 @@ def keep(name: str, record: Record) -> None:
 
 def folder_of_names() -> str:
     """Return the folder of names, made where it is missing; CreateError where that is not possible."""
-    return cache.ours(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
+    return cache.usable_folder(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
 
 
 def remove(name: str) -> list[str]:
-    """Forget an imported name, its index, and what was unpacked for it (never the user's file); return what went."""
+    """Remove an imported name, its index and its unpacked file (never the user's); return the removed paths."""
     path = _path(name) if name in imported() else None
     if path is None:
         there = gensim_data.local(name)
@@ -93,12 +93,11 @@ def remove(name: str) -> list[str]:
         )
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
     unpacked = path.removesuffix(".json") + UNPACKED
-    stale = [unpacked, path]
+    paths: list[str | None] = [unpacked, path]
     with contextlib.suppress(AttnError):
-        record = recorded(name)
-        index = cache.index_path(record.path) if record else None
-        stale += [index] if index else []
-    removed = [one for one in stale if os.path.exists(one)]
+        record = read_record(name)
+        paths.append(cache.index_path(record.path) if record else None)
+    removed = [one for one in paths if one and os.path.exists(one)]
     for one in removed:
         try:
             os.unlink(one)
@@ -109,7 +108,7 @@ def remove(name: str) -> list[str]:
 
 def path_of(name: str) -> str | None:
     """Return the file that a name stands for: imported, else downloaded; None if there is no such name."""
-    record = recorded(name)
+    record = read_record(name)
     if record is None:
         there = gensim_data.local(name)
         return None if there is None else str(there)
@@ -121,32 +120,34 @@ def path_of(name: str) -> str | None:
     return record.path
 
 
-def known() -> list[str]:
+def all_names() -> list[str]:
     """Return all names that stand for a file."""
     return sorted({*imported(), *gensim_data.installed()})
 
 
-def listing() -> list[Listed]:
+def listing() -> list[ListEntry]:
     """Return the bundled set and every named one, without reading any of them through."""
     table = bundled()
-    listed = [Listed(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)]
+    listed = [ListEntry(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)]
     ours = set(imported())
-    return listed + [_listed(name, "imported" if name in ours else "downloaded") for name in known()]
+    return listed + [_listed(name, "imported" if name in ours else "downloaded") for name in all_names()]
 
 
-def _listed(name: str, source: str) -> Listed:
+def _listed(name: str, source: str) -> ListEntry:
     path = None
     try:
-        record = recorded(name)
+        record = read_record(name)
         path = record.path if record else str(gensim_data.local(name))
         vectors = open_file(path, name)
     except AttnError as error:
-        return Listed(name, source, None, None, f"unreadable: {error.message}", path)
+        return ListEntry(name, source, None, None, f"unreadable: {error.message}", path)
     form = vectors.about.get("format", "")
     if not isinstance(vectors, FileVectors):
-        return Listed(name, source, vectors.n_words, vectors.dim, form, path)
+        return ListEntry(name, source, vectors.n_words, vectors.dim, form, path)
     counted = record.words if record and record.dim == vectors.dim else vectors.form.claimed
-    return Listed(name, source, vectors.index.entries if vectors.index else counted, vectors.dim, form, path)
+    return ListEntry(
+        name, source, vectors.index.entries if vectors.index else counted, vectors.dim, form, path
+    )
 
 
 def _path(name: str) -> str | None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.store.table import Report, as_bytes, as_text, nobody
+from attn_cli.vectors.store.table import OnProgress, as_bytes, as_text, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.store.protocol import Vectors
 
-MARGIN = 1e-4  # single precision only chooses whom to measure in full; it is far more exact than this
+MARGIN = (
+    1e-4  # candidates are chosen in single precision, whose error is far smaller, and then computed in full
+)
 
 
 def nearest(
@@ -22,7 +24,7 @@ def nearest(
     vector: Array,
     k: int,
     without: Collection[str] = (),
-    report: Report = nobody,
+    report: OnProgress = no_progress,
 ) -> list[tuple[str, float]]:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
@@ -73,7 +75,7 @@ def analogy(
     words: Sequence[str],
     found: Sequence[Array],
     k: int,
-    report: Report = nobody,
+    report: OnProgress = no_progress,
 ) -> list[tuple[str, float]]:
     """Return the k words that are to the third as the second is to the first; the three are left out.
 
@@ -89,8 +91,8 @@ def nearest_each(
 ) -> list[list[tuple[str, float]]]:
     """Return, for each row of `outputs` (n, dim), the k words of the largest cosine, largest first.
 
-    The `commonest` first words are searched, and those of `also` that have a vector: rare words are
-    near to much, and mean little to a reader. Ties go to the word that stands earlier; zeros are near to nothing.
+    The `commonest` first words are searched, and those of `also` that have a vector: rare words are often near, and
+    mean little to a reader. Ties go to the word that stands earlier; zeros have no neighbours.
     """
     words, rows = _first(vectors, commonest)
     known = set(words)
@@ -104,7 +106,7 @@ def nearest_each(
     cosines[np.isnan(cosines)] = -2  # of vectors that hold NaN or infinity
     named = []
     for vector, row in zip(outputs, cosines, strict=True):
-        # Few are measured again, in full: single precision only chose them.
+        # Single precision chose a few; their cosines are computed in full.
         few = np.sort(np.argsort(-row, kind="stable")[: 2 * k + 2])
         few = few[row[few] > -2]
         exact = np.clip(_units(rows[few].astype(np.float64)) @ _units(vector[np.newaxis])[0], -1, 1)

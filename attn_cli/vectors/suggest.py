@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import visible
-from attn_cli.vectors.store.table import Report, as_text, nobody
+from attn_cli.vectors.store.table import OnProgress, as_text, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors
@@ -17,7 +17,11 @@ SHOWN = 3
 
 
 def near_words(
-    words: Sequence[str], vectors: Vectors, k: int = SHOWN, most: int = MOST_MISTAKES, report: Report = nobody
+    words: Sequence[str],
+    vectors: Vectors,
+    k: int = SHOWN,
+    most: int = MOST_MISTAKES,
+    report: OnProgress = no_progress,
 ) -> dict[str, list[str]]:
     """Return, for each of `words`, at most k known words spelled most like it, case apart.
 
@@ -25,7 +29,7 @@ def near_words(
     added or wrong, or two neighbours swapped (optimal string alignment distance); there may be at most `most`, and
     fewer than half the word's letters. The vectors' words are gone through once.
     """
-    # Only those who mistyped a word pay for these.
+    # Imported only for a mistyped word.
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
 
@@ -44,7 +48,7 @@ def near_words(
     return {word: [found for _, _, found in best.get(word, [])] for word in words}
 
 
-def closest(words: Sequence[str], vectors: Vectors, report: Report = nobody) -> dict[str, str]:
+def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> dict[str, str]:
     """Return, for each word that is spelled nearly like a known one, the closest known word.
 
     It is one mistake away, of a long word two; what holds a space is no mistyped word.
@@ -57,7 +61,7 @@ def closest(words: Sequence[str], vectors: Vectors, report: Report = nobody) -> 
     return {word: found[0] for word, found in near.items() if found}
 
 
-def did_you_mean(words: Sequence[str], vectors: Vectors, report: Report = nobody) -> str:
+def did_you_mean(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> str:
     """Return a hint that names the known words closest to the first of `words` that has some, or nothing."""
     for word, found in near_words(words, vectors, report=report).items():
         if found:

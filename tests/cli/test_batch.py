@@ -24,7 +24,7 @@ from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.output import View
 from attn_cli.vectors.store import memo as remembered
-from attn_cli.vectors.store.memo import Remembered
+from attn_cli.vectors.store.memo import VectorMemo
 from attn_cli.vectors.store.table import bundled
 from tests.docs import ROOT
 from tests.shell import COMMAND, attn, here, shell, surroundings
@@ -447,7 +447,7 @@ def test_the_model_and_the_vectors_are_opened_once(at):
 def test_what_is_remembered_is_what_the_table_says_in_any_order(monkeypatch):
     table = bundled()
     monkeypatch.setattr(remembered, "MOST_BYTES", 8 * table.dim * 3)
-    kept = Remembered(table)
+    kept = VectorMemo(table)
     for words in (["cat", "zzxq", "cat"], ["dog", "cat"], ["a", "b", "c", "d", "e"], [], ["zzxq", "x" * 99]):
         found, wanted = kept.find(words), table.find(words)
         assert set(found) == set(wanted)

@@ -52,9 +52,9 @@ def _kept(bench: Bench, name: str, data: bytes) -> Kept:
         assert isinstance(vectors, FileVectors)
         found = vectors.find(MANY)
         encoded = vectors.encoded_index()
-        cache.keep_index(vectors.form.original, encoded)
+        cache.keep_index(vectors.form.source, encoded)
         words = [word for block in vectors.rows() for word in block.words]
-        return Kept(str(path), str(cache.index_path(vectors.form.original.path)), encoded, found, words)
+        return Kept(str(path), str(cache.index_path(vectors.form.source.path)), encoded, found, words)
 
 
 def drawn(kepts: list[Kept], seed: int, number: int) -> tuple[Kept, bytes, bool, Asked]:

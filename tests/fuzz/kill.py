@@ -27,7 +27,7 @@ from unittest import mock
 import numpy as np
 
 from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.source_file import look_at
+from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.word_index import StaleIndex, index_in_memory
 from tests.shell import COMMAND, ROOT, surroundings
 
@@ -158,8 +158,8 @@ def _index_wrong(on: Stage, path: Path) -> str:
         return f"no sound index is kept: {error!r}"
     for file in (on.file, *on.folder.glob("other*.txt")):
         with on.home():
-            original = look_at(file)
-            taken = str(cache.index_path(original.path)) == str(path) and cache.index_of(original, "text")
+            source = SourceFile.at(file)
+            taken = str(cache.index_path(source.path)) == str(path) and cache.index_of(source, "text")
         if taken and places != _line_starts(file):
             return f"the kept index of {file.name} has wrong places"
     return ""

@@ -25,7 +25,7 @@ from attn_cli.vectors.import_file import import_file, keep_index
 from attn_cli.vectors.lookup import look_up, look_up_all, open_table
 from attn_cli.vectors.nearest import analogy, nearest
 from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.source_file import look_at
+from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.table import as_bytes
 from attn_cli.vectors.store.word_index import PAGE, Entries, build, hash_words, index_in_memory, word_hash
 from attn_cli.vectors.suggest import closest, near_words
@@ -86,13 +86,13 @@ def file(tmp_path):
 
 def on_file(path, binary=False):
     """The file's own reader, however small it is: what serves large files."""
-    original = look_at(path)
+    source = SourceFile.at(path)
     data = Path(path).read_bytes()
     packed = "gzip" if data[:2] == b"\x1f\x8b" else "xz" if data[:4] == b"\xfd7zX" else ""
     start = gzip.decompress(data) if packed == "gzip" else lzma.decompress(data) if packed else data
     if binary:
-        return FileVectors(binary_format(original, start))
-    return FileVectors(text_format(original, packed, start))
+        return FileVectors(binary_format(source, start))
+    return FileVectors(text_format(source, packed, start))
 
 
 def check_all(vectors, words=WORDS, matrix=MATRIX):
@@ -118,13 +118,11 @@ def test_a_text_is_read_however_it_is_written(name, file, own):
 def test_a_large_text_is_searched_however_it_is_written(name, file, own):
     searched = on_file(file(TEXTS[name]))
     for word, row in zip(WORDS, MATRIX, strict=True):  # one word alone is sought in another way than many
-        with open(searched.form.original.path, "rb") as stream:
-            found = searched.form.search(stream, {as_bytes(word)})
+        with open(searched.form.source.path, "rb") as stream:
+            found = searched.search(stream, {as_bytes(word)})
         np.testing.assert_array_equal(found[as_bytes(word)].astype(np.float32), row)
-    with open(searched.form.original.path, "rb") as stream:
-        assert len(searched.form.search(stream, {as_bytes(word) for word in [*WORDS, "x", "y"]})) == len(
-            WORDS
-        )
+    with open(searched.form.source.path, "rb") as stream:
+        assert len(searched.search(stream, {as_bytes(word) for word in [*WORDS, "x", "y"]})) == len(WORDS)
     check_all(searched)
 
 
@@ -134,7 +132,7 @@ def test_a_binary_file_is_read_with_and_without_newlines(name, file, own):
     check_all(open_file(path))
     searched = on_file(path, binary=True)
     with open(path, "rb") as stream:
-        found = searched.form.search(stream, {as_bytes(word) for word in [*WORDS, "absent"]})
+        found = searched.search(stream, {as_bytes(word) for word in [*WORDS, "absent"]})
     assert {word.decode() for word in found} == set(WORDS)
 
 
@@ -311,7 +309,7 @@ def test_an_index_is_kept_and_gives_what_a_search_gives(data, file, own):
     assert found.keys() == wanted.keys()
     for word, vector in wanted.items():
         np.testing.assert_array_equal(found[word], vector)
-    assert os.path.getsize(cache.index_path(indexed.form.original.path)) < 17 * len(LARGE_WORDS) + 1000
+    assert os.path.getsize(cache.index_path(indexed.form.source.path)) < 17 * len(LARGE_WORDS) + 1000
 
 
 def test_an_index_is_made_at_the_first_use_which_is_told_and_used_at_the_second(file, own):
@@ -342,7 +340,7 @@ def test_every_damaged_byte_of_an_index_is_noticed_or_harmless(file, own):
     path = file(LARGE_TEXT)
     vectors = open_table(path)
     keep_index(vectors)
-    kept = Path(cache.index_path(vectors.form.original.path))
+    kept = Path(cache.index_path(vectors.form.source.path))
     sound = kept.read_bytes()
     wanted = vectors.find(["fox", "filling20000", "filling39999"])
     draw = np.random.default_rng(0)
@@ -525,7 +523,7 @@ def test_a_binary_row_that_is_not_finite_is_refused_when_it_is_looked_up(file, o
     with pytest.raises(InputError, match="'fox' holds NaN or infinity"):
         look_up("fox", vectors)
     assert "fox" not in [word for word, _ in nearest(vectors, vectors.find(["the"])["the"], 8)]
-    walked = here("explain", "the naïve", "-e", vectors.form.original.path)
+    walked = here("explain", "the naïve", "-e", vectors.form.source.path)
     assert (walked.code, walked.err) == (0, "") and "fox" not in walked.out
 
 
@@ -670,7 +668,7 @@ def test_too_many_numbers_in_one_line_do_not_make_up_for_too_few_in_another(file
             word: row.tolist() for word, row in wanted.items()
         }
         with open(path, "rb") as stream:
-            alone = {word for word in words if searched.form.search(stream, {as_bytes(word)})}
+            alone = {word for word in words if searched.search(stream, {as_bytes(word)})}
         assert alone == set(wanted)
 
 
@@ -725,7 +723,7 @@ def test_damaged_repeats_of_an_index_are_made_anew(file, own):
     path = file(LARGE_TEXT + b"fox" + LARGE_TEXT.split(b"\n")[0][3:] + b"\n", "large.txt")
     vectors = open_table(path)
     assert "1 doubled" in keep_index(vectors)
-    kept = Path(cache.index_path(vectors.form.original.path))
+    kept = Path(cache.index_path(vectors.form.source.path))
     sound = kept.read_bytes()
     kept.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
     told = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
@@ -797,9 +795,9 @@ def test_indented_and_blank_lines_are_the_same_to_search_index_and_whole_read(fi
     whole, indexed, searched = open_file(file(data)), on_file(file(data, "i")), on_file(file(data, "s"))
     indexed.indexed()
     words = ["a", "b", "w0", "v49"]
-    with open(searched.form.original.path, "rb") as stream:
-        alone = [word for word in words if searched.form.search(stream, {as_bytes(word), b"absent"})]
-        together = searched.form.search(stream, {as_bytes(word) for word in [*words, "absent"]})
+    with open(searched.form.source.path, "rb") as stream:
+        alone = [word for word in words if searched.search(stream, {as_bytes(word), b"absent"})]
+        together = searched.search(stream, {as_bytes(word) for word in [*words, "absent"]})
     assert alone == words and len(together) == 4
     for vectors in (whole, indexed):
         assert {word: row.tolist() for word, row in vectors.find(words).items()} == {
@@ -832,8 +830,8 @@ def test_many_words_are_found_in_a_binary_file_as_few_are(count, file, own):
     matrix = np.arange(122, dtype=np.float32).reshape(61, 2)
     vectors = on_file(file(header(words, matrix) + records(words, matrix, b"\n")), binary=True)
     wanted = {as_bytes(word) for word in words[:count]}
-    with open(vectors.form.original.path, "rb") as stream:
-        found = vectors.form.search(stream, {*wanted, b"absent"})
+    with open(vectors.form.source.path, "rb") as stream:
+        found = vectors.search(stream, {*wanted, b"absent"})
     assert {word: row.tolist() for word, row in found.items()} == {
         as_bytes(words[i]): matrix[i].tolist() for i in range(count)
     }
@@ -862,7 +860,7 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
         assert here("vectors", "import", path).code == 0
     assert here("vectors", "remove", "plain").err.count("attn: removed") == 2
     assert here("vectors", "remove", "packed").err.count("attn: removed") == 3
-    assert os.path.exists(plain) and os.path.exists(packed) and names.known() == []
+    assert os.path.exists(plain) and os.path.exists(packed) and names.all_names() == []
     assert os.listdir(cache.data_folder()) == os.listdir(cache.cache_folder()) == []
     assert here("vectors", "remove", "packed").code == 2
     assert here("vectors", "import", plain).code == 0

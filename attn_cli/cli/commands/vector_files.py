@@ -156,7 +156,7 @@ def download(
     except KeyboardInterrupt:
         say("attn: interrupted. What has arrived is kept: the same command goes on from there.")
         raise
-    if was_there and names.recorded(name):
+    if was_there and names.read_record(name):
         say(f"attn: {name} is there already: {visible(path)}.")
         return
     say(f"attn: {'there already' if was_there else 'downloaded'}: {visible(path)}.")
@@ -165,9 +165,9 @@ def download(
 
 def _catalogue() -> str:
     """Return what gensim-data has, a set a line."""
-    from attn_cli.vectors.download.catalogue import catalogue
+    from attn_cli.vectors.download.catalogue import fetch_index
 
-    found = sorted(catalogue().values(), key=lambda package: package.bytes or 0)
+    found = sorted(fetch_index().packages.values(), key=lambda package: package.bytes or 0)
     rows = [("name", "words", "dim", "MB", "licence")]
     for one in found:
         size = "?" if one.bytes is None else f"{one.bytes / 1e6:,.0f}"

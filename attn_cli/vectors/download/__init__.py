@@ -1,1 +1,1 @@
-"""Pretrained word vectors, downloaded."""
+"""Pretrained word vectors of gensim-data, downloaded and checked."""

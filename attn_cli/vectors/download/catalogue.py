@@ -1,4 +1,4 @@
-"""gensim-data, the collection of pretrained word vectors: its index, and what of it is there already."""
+"""The index of gensim-data, a collection of pretrained word vectors, and which of them have been downloaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class Package(NamedTuple):
-    """What the index says of a model; its texts are safe to print, and None is what it does not say."""
+    """What the index says of a model, None where it says nothing; its texts are printable."""
 
     name: str
     bytes: int | None
@@ -52,7 +52,7 @@ class Package(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The index as it was sent, its models, its corpora, and the names of which it says what cannot be."""
+    """The index as it was sent, its models, its corpora, and the names of malformed entries."""
 
     raw: bytes
     packages: dict[str, Package]
@@ -61,7 +61,7 @@ class Index(NamedTuple):
 
 
 def is_name(name: str) -> bool:
-    """Tell whether a set of vectors may be called so: no slash, no leading dot, nothing that a shell obeys."""
+    """Tell whether `name` may name a set of vectors: no slash, no leading dot, nothing special to a shell."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -71,7 +71,7 @@ def folder() -> Path:
 
 
 def local(name: str) -> Path | None:
-    """Return the data file of the model `name` if it is there, else None; the network is not asked."""
+    """Return the data file of the model `name` if it has been downloaded, else None."""
     if not is_name(name):
         return None
     path = folder() / name / f"{name}.gz"
@@ -79,28 +79,18 @@ def local(name: str) -> Path | None:
 
 
 def installed() -> list[str]:
-    """Return the names of the models that are there, in order, without what gensim's index calls a corpus."""
+    """Return the names of the models that have been downloaded, in order, without those the index calls corpora."""
     try:
-        names = sorted(os.listdir(folder()))
+        there = [name for name in sorted(os.listdir(folder())) if local(name)]
     except OSError:
         return []
-    there = [name for name in names if local(name)]
-    index = cached() if there else None
+    index = cached_index() if there else None
     return [name for name in there if index is None or name not in index.corpora]
 
 
-def catalogue(base: str | None = None) -> dict[str, Package]:
-    """Fetch the index and return its models by name; `base` is a mirror, ATTN_MIRROR if it is None.
-
-    Entries that no honest index has are left out. Raises FileError when the network fails, InputError
-    when the answer is no index, ConfigError when the mirror is no http or https address.
-    """
-    return fetched(base).packages
-
-
-def addresses(base: str | None) -> tuple[str, str]:
-    """Return the address of the index, and the one below which the files lie."""
-    mirror = (base or os.environ.get("ATTN_MIRROR", "")).rstrip("/")
+def addresses() -> tuple[str, str]:
+    """Return the address of the index, and the one below which the files lie: of ATTN_MIRROR, if it is set."""
+    mirror = os.environ.get("ATTN_MIRROR", "").rstrip("/")
     if not mirror:
         return INDEX_URL, FILES_URL
     from urllib.parse import urlsplit
@@ -120,14 +110,18 @@ def addresses(base: str | None) -> tuple[str, str]:
     return f"{mirror}/list.json", mirror
 
 
-def fetched(base: str | None = None) -> Index:
-    """Fetch the index; `base` is a mirror."""
-    url, _ = addresses(base)
+def fetch_index() -> Index:
+    """Fetch the index; entries that cannot be right are left out.
+
+    Raises FileError when the network fails, InputError when the answer is no index, ConfigError when the mirror is no
+    http or https address.
+    """
+    url, _ = addresses()
     return _read_index(body_of(url, INDEX_LIMIT), host_of(url))
 
 
-def cached() -> Index | None:
-    """Return the index as it was when attn or gensim last fetched it, None if it is not there or not sound."""
+def cached_index() -> Index | None:
+    """Return the index as attn or gensim last fetched it, None if there is none or it is damaged."""
     path = folder() / CACHED_INDEX
     try:
         return _read_index(read_bytes(path, INDEX_LIMIT), str(path))
@@ -135,7 +129,7 @@ def cached() -> Index | None:
         return None
 
 
-def remember(index: Index) -> None:
+def store_index(index: Index) -> None:
     """Store the index where gensim looks for it when there is no network; a full disk is no error."""
     with contextlib.suppress(CreateError, WriteError), written(folder() / CACHED_INDEX) as stream:
         stream.write(index.raw)
@@ -156,7 +150,7 @@ def _read_index(raw: bytes, source: str) -> Index:
 
 
 def _package(name: str, entry: object) -> Package | None:
-    """Return what an entry of the index says, or None if no honest one says it."""
+    """Return what an entry of the index says, or None if it cannot be right."""
     if not is_name(name) or not isinstance(entry, dict):
         return None
     file, parts, size = entry.get("file_name", f"{name}.gz"), entry.get("parts", 1), entry.get("file_size")
@@ -191,15 +185,15 @@ def _count(value: object) -> int | None:
 
 
 def _text(value: object) -> str:
-    """Return a text of the index on one line, safe to print; a very long one ends in an ellipsis."""
+    """Return a text of the index on one printable line; a very long one ends in an ellipsis."""
     if not isinstance(value, str):
         return ""
     cut = value[:LONGEST_TEXT] + "…" * (len(value) > LONGEST_TEXT)
     return visible(" ".join(cut.split()))
 
 
-def wanted(index: Index, name: str) -> Package:
-    """Return the package of that name; raise UsageError, naming others, if there is none."""
+def find_package(index: Index, name: str) -> Package:
+    """Return the package of that name; UsageError, naming others, if there is none."""
     if name in index.packages:
         return index.packages[name]
     shown = visible(name)

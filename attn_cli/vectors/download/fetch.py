@@ -1,91 +1,85 @@
-"""Pretrained word vectors of gensim-data, fetched to where gensim keeps its own, so that both share them.
+"""Download pretrained word vectors of gensim-data to where gensim keeps its own, so that both share them.
 
-A model NAME is the file NAME/NAME.gz in folder(), and NAME/__init__.py beside it: the code with which
-gensim reads the file. That code is stored for gensim's sake and never imported here. What has arrived of
-a download lies in NAME~part until all of it is checked: gensim takes a folder NAME for a whole download.
+The vectors NAME are the file NAME/NAME.gz in folder(). NAME/__init__.py beside it, gensim's code to read them, is
+stored for gensim and never run here. A download is collected in NAME~part until its checksum is right, because gensim
+takes a folder NAME for a finished download; the next call resumes what is in NAME~part.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from attn_cli.errors import AttnError, CreateError, FileError, InputError, WriteError
 from attn_cli.io.escape import visible
-from attn_cli.io.files import read_bytes
 from attn_cli.vectors.download.catalogue import (
     Package,
     addresses,
-    cached,
-    fetched,
+    cached_index,
+    fetch_index,
+    find_package,
     folder,
     local,
-    remember,
-    wanted,
+    store_index,
 )
 from attn_cli.vectors.download.http import CHUNK, RefusalError, arriving, ask, body_of, host_of
 
 if TYPE_CHECKING:
-    from http.client import HTTPMessage, HTTPResponse
+    from http.client import HTTPResponse
 
 READER_LIMIT = 1 << 20
-SLACK = 1 << 20
+SLACK = 1 << 20  # bytes that a file may have beyond the size in the index
 
 
 def download(
     name: str,
-    report: Callable[[float], None] | None = None,
-    told: Callable[[str], None] | None = None,
+    report: Callable[[float], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Return the data file of the model `name`, downloaded unless it is there and right.
+    """Return the data file of the model `name`; download it unless it is there with the right checksum.
 
-    `report` gets the part that has arrived, 0 to 1; `told` gets sentences about what is unusual. What had
-    arrived when a download was stopped is kept, and the next call goes on from there. Of two downloads
-    of one model at once, the second waits for the first and uses its file.
+    `report` gets the share that has arrived, 0 to 1; `say` gets sentences about what is unusual. A download that was
+    stopped is resumed. Of two downloads of one model at once, the second waits for the first and uses its file.
 
-    Raises UsageError for an unknown name, FileError when the network fails, InputError when what is sent
-    is not what the index announces, CreateError and WriteError when it cannot be stored.
+    Raises UsageError for an unknown name, FileError when the network fails, InputError when the file is not what the
+    index announces, CreateError and WriteError when it cannot be stored.
     """
-    told, report = told or (lambda _: None), report or (lambda _: None)
-    there = local(name)
-    told_before = cached() if there else None
-    known = told_before.packages.get(name) if told_before else None
-    if not (there and known and _right(there, known)):
+    path = local(name)
+    index = cached_index() if path else None
+    known = index.packages.get(name) if index else None
+    if not (path and known and _is_right(path, known)):
         try:
-            index = fetched()
+            index = fetch_index()
         except (FileError, InputError) as error:
-            if there is None or known:
+            if path is None or known:
                 raise
-            told(f"{name} is there, but its checksum could not be checked. {error.message}")
-            return there
-        there = _current(wanted(index, name), report, told)
-        remember(index)
+            say(f"{name} is there, but its checksum could not be checked. {error.message}")
+            return path
+        path = _ensure(find_package(index, name), report, say)
+        store_index(index)
     report(1.0)
-    return there
-
-
-def _current(package: Package, report: Callable[[float], None], told: Callable[[str], None]) -> Path:
-    """Return the data file of a package, fetched unless what is there is right."""
-    path = folder() / package.name / package.file
-    there = local(package.name)
-    if there and _right(there, package):
-        return there
-    if there:
-        told(f"What is there of {package.name} is not what the index announces: it is downloaded anew.")
-    with _creating(folder()):
-        folder().mkdir(parents=True, exist_ok=True)
-    with _alone(package.name, told), _writing(path):
-        there = local(package.name)
-        if not (there and _right(there, package)):  # another may have fetched it meanwhile
-            _bring(package, report)
     return path
 
 
-def _right(path: Path, package: Package) -> bool:
+def _ensure(package: Package, report: Callable[[float], None], say: Callable[[str], None]) -> Path:
+    """Return the data file of a package; fetch it unless the right one is there."""
+    path = folder() / package.name / package.file
+    if path.is_file():
+        if _is_right(path, package):
+            return path
+        say(f"{package.name} is there, but is not what the index announces: it is downloaded anew.")
+    with _creating(folder()):
+        folder().mkdir(parents=True, exist_ok=True)
+    with _lock(package.name, say), _writing(path):
+        if not (path.is_file() and _is_right(path, package)):  # another process may have fetched it meanwhile
+            _fetch_package(package, report)
+    return path
+
+
+def _is_right(path: Path, package: Package) -> bool:
     """Tell whether a file is the package's: by its checksum, or by its size where only parts have checksums."""
     if len(package.checksums) == 1:
         return _md5(path) == package.checksums[0]
@@ -102,32 +96,39 @@ def _md5(path: Path) -> str:
         raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
 
 
-def _bring(package: Package, report: Callable[[float], None]) -> None:
+def _fetch_package(package: Package, report: Callable[[float], None]) -> None:
     """Fetch a package's files beside its folder, and move them there when all are right."""
-    _, base = addresses(None)
+    import shutil
+
+    base = f"{addresses()[1]}/{package.name}"
     stage = folder() / f"{package.name}~part"
     with _creating(stage):
         stage.mkdir(exist_ok=True)
     try:
-        _check_room(package, stage)
-        _fetch_reader(f"{base}/{package.name}/__init__.py", stage)
+        _check_space(package, stage)
+        _fetch_reader(f"{base}/__init__.py", stage)
         before = 0
         for part, checksum in zip(package.parts, package.checksums, strict=True):
-            source = _Source(f"{base}/{package.name}/{part}", checksum, package.bytes)
-            share = _share(package, before, report)
-            _fetch(source, stage / part, share)
+            progress = _progress(package, before, report)
+            _fetch(f"{base}/{part}", checksum, package.bytes, stage / part, progress)
             before += (stage / part).stat().st_size
         if len(package.parts) > 1:
-            _join([stage / part for part in package.parts], stage / package.file)
+            with (stage / package.file).open("wb") as joined:
+                for part in package.parts:
+                    with (stage / part).open("rb") as file:
+                        shutil.copyfileobj(file, joined, CHUNK)
         _publish(package, stage)
     except BaseException:
         if not any(path.stat().st_size for path in stage.glob(f"{package.file}*")):
-            _remove(stage)
+            shutil.rmtree(stage, ignore_errors=True)
         raise
 
 
-def _share(package: Package, before: int, report: Callable[[float], None]) -> Callable[[int, int], None]:
-    """Return what reports the share of the whole package, when so many bytes of one part have arrived."""
+def _progress(package: Package, before: int, report: Callable[[float], None]) -> Callable[[int, int], None]:
+    """Return a function that reports the package's share, given how much of a part has arrived and is announced.
+
+    `before` are the bytes of the parts before it.
+    """
 
     def arrived(have: int, announced: int) -> None:
         whole = package.bytes or announced * len(package.parts)
@@ -137,7 +138,7 @@ def _share(package: Package, before: int, report: Callable[[float], None]) -> Ca
 
 
 def _fetch_reader(url: str, stage: Path) -> None:
-    """Store the code with which gensim reads the file, if the server has it; attn never runs it."""
+    """Store gensim's code to read the file, if the server has it; attn never runs it."""
     try:
         code = body_of(url, READER_LIMIT)
     except RefusalError as error:
@@ -147,41 +148,55 @@ def _fetch_reader(url: str, stage: Path) -> None:
         (stage / "__init__.py").write_bytes(code)
 
 
-class _Source(NamedTuple):
-    """Where a file comes from, its MD5, and the bytes that it, or what it is part of, has at most."""
-
-    url: str
-    checksum: str
-    bytes: int | None
-
-
-def _fetch(source: _Source, path: Path, arrived: Callable[[int, int], None]) -> None:
-    """Bring a file, whole and with the right checksum, to `path`: what is there of it is gone on with."""
-    note = _noted(path)
-    if note.get("checksum", source.checksum) != source.checksum:
-        path.unlink(missing_ok=True)  # of another edition
-    start = path.stat().st_size if path.exists() else 0
-    if start and _md5(path) == source.checksum:
+def _fetch(
+    url: str, checksum: str, most: int | None, path: Path, arrived: Callable[[int, int], None]
+) -> None:
+    """Fetch a file of at most `most` bytes to `path`, resuming what is there; InputError if its MD5 is wrong."""
+    if path.exists() and _md5(path) == checksum:
         return
-    validator = note.get("validator", "") if note.get("url") == source.url else ""
-    answer, start = _ask_from(source.url, start, validator)
-    with contextlib.closing(answer):
-        _store(answer, source, path, start, arrived)
+    is_resumed = _store(url, most, path, arrived)
     got = _md5(path)
-    if got != source.checksum:
-        _discard(path)
-        raise InputError(
-            f"{path.name} from {host_of(source.url)} is damaged: its MD5 is {got}, not {source.checksum}.",
-            "Try again: it begins anew.",
-        )
+    if got == checksum:
+        return
+    path.unlink()
+    if is_resumed:  # what was there was of something else: fetch all of it
+        _fetch(url, checksum, most, path, arrived)
+        return
+    raise InputError(
+        f"{path.name} from {host_of(url)} is damaged: its MD5 is {got}, not {checksum}.",
+        "Try again: it begins anew.",
+    )
 
 
-def _ask_from(url: str, start: int, validator: str) -> tuple[HTTPResponse, int]:
-    """Ask for a file from byte `start` on; return the answer, and the byte with which it really begins."""
+def _store(url: str, most: int | None, path: Path, arrived: Callable[[int, int], None]) -> bool:
+    """Write a file to `path`; return whether it was resumed. InputError if there is more than was announced."""
+    answer, have = _ask_from(url, path.stat().st_size if path.exists() else 0)
+    is_resumed, host = have > 0, host_of(url)
+    with contextlib.closing(answer):
+        announced = None if answer.length is None else have + answer.length
+        limit = announced if most is None else most + SLACK
+        if limit is None:
+            raise InputError(f"Neither the index nor {host} says how large {path.name} is.")
+        too_much = InputError(f"{host} sends more of {path.name} than the {limit:,} bytes that it may have.")
+        if max(announced or 0, have) > limit:
+            path.unlink(missing_ok=True)
+            raise too_much
+        with path.open("ab" if is_resumed else "wb") as file:
+            for piece in arriving(answer, url):
+                have += len(piece)
+                if have > limit:
+                    path.unlink()
+                    raise too_much
+                file.write(piece)
+                arrived(have, announced or limit)
+    return is_resumed
+
+
+def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
+    """Ask for a file from byte `start` on; return the answer and the byte at which it begins: `start` or 0."""
     if start:
-        headers = {"Range": f"bytes={start}-"} | ({"If-Range": validator} if validator else {})
         try:
-            answer = ask(url, headers)
+            answer = ask(url, {"Range": f"bytes={start}-"})
         except RefusalError as error:
             if error.status != 416:
                 raise
@@ -194,131 +209,44 @@ def _ask_from(url: str, start: int, validator: str) -> tuple[HTTPResponse, int]:
     return ask(url), 0
 
 
-def _store(
-    answer: HTTPResponse, source: _Source, path: Path, start: int, arrived: Callable[[int, int], None]
-) -> None:
-    """Write an answer to `path` from byte `start` on, and no more of it than was announced."""
-    host = host_of(source.url)
-    announced = None if answer.length is None else start + answer.length
-    limit = announced if source.bytes is None else source.bytes + SLACK
-    if limit is None:
-        raise InputError(f"Neither the index nor {host} tells the size of {path.name}.")
-    too_much = InputError(f"{host} sends more of {path.name} than the {limit:,} bytes that it may have.")
-    if max(announced or 0, start) > limit:
-        _discard(path)
-        raise too_much
-    have = start
-    if announced is not None:
-        _require(announced - (path.stat().st_size if path.exists() else 0), path)
-    with path.open("ab" if start else "wb") as file:
-        _note(path, source, answer.headers)
-        for piece in arriving(answer, source.url):
-            have += len(piece)
-            if have > limit:
-                _discard(path)
-                raise too_much
-            file.write(piece)
-            arrived(have, announced or limit)
-
-
-def _note(path: Path, source: _Source, headers: HTTPMessage) -> None:
-    """Keep beside a file what tells later whether the server still has the same."""
-    etag, date = headers.get("ETag", ""), headers.get("Last-Modified", "")
-    validator = etag if etag.startswith('"') else date  # a weak ETag cannot continue a file
-    note = {"url": source.url, "checksum": source.checksum, "validator": validator}
-    _note_path(path).write_text(json.dumps(note), encoding="utf-8")
-
-
-def _noted(path: Path) -> dict[str, str]:
-    """Return what was kept of a file: nothing if it cannot be read, and nothing that no header may hold."""
-    try:
-        note = json.loads(read_bytes(_note_path(path), READER_LIMIT))
-    except (FileError, ValueError, RecursionError):
-        return {}
-    pairs = note.items() if isinstance(note, dict) else ()
-    return {
-        key: value
-        for key, value in pairs
-        if isinstance(value, str) and value.isascii() and value.isprintable() and len(value) < 1000
-    }
-
-
-def _note_path(path: Path) -> Path:
-    return path.with_name(f"resume-{path.name}.json")
-
-
-def _discard(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    _note_path(path).unlink(missing_ok=True)
-
-
-def _check_room(package: Package, stage: Path) -> None:
-    """Refuse a package that the disk has no room for: one in parts needs it twice, to be joined."""
-    if package.bytes is not None:
-        there = [stage / part for part in package.parts if (stage / part).exists()]
-        copies = 1 if len(package.parts) == 1 else 2
-        _require(package.bytes * copies - sum(path.stat().st_size for path in there), stage)
-
-
-def _require(needed: int, path: Path) -> None:
+def _check_space(package: Package, stage: Path) -> None:
+    """Raise WriteError if the disk has no room for a package: one in parts needs it twice, to be joined."""
     import shutil
 
-    free = shutil.disk_usage(path.parent).free
+    if package.bytes is None:
+        return
+    there = sum((stage / part).stat().st_size for part in package.parts if (stage / part).exists())
+    needed = package.bytes * (1 if len(package.parts) == 1 else 2) - there
+    free = shutil.disk_usage(stage.parent).free
     if needed > free:
         raise WriteError(
-            f"Cannot write {visible(str(path))}: {needed:,} bytes are needed, {free:,} are free.",
+            f"Cannot write {visible(str(stage))}: {needed:,} bytes are needed, {free:,} are free.",
             "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.",
         )
 
 
-def _join(parts: list[Path], whole: Path) -> None:
-    import shutil
-
-    with whole.open("wb") as joined:
-        for part in parts:
-            with part.open("rb") as file:
-                shutil.copyfileobj(file, joined, CHUNK)
-
-
 def _publish(package: Package, stage: Path) -> None:
     """Move a package to its place, at once: a rename is the last thing that can fail."""
-    data, home = stage / package.file, folder() / package.name
+    import shutil
+
+    data, reader, home = stage / package.file, stage / "__init__.py", folder() / package.name
     for path in stage.iterdir():
-        if path not in (data, stage / "__init__.py"):
+        if path not in (data, reader):
             path.unlink()
     with data.open("r+b") as file:
         os.fsync(file.fileno())
-    _sync_folder(stage)
     if home.is_dir():  # with a file that is missing or wrong
-        if (stage / "__init__.py").exists() and not (home / "__init__.py").exists():
-            os.replace(stage / "__init__.py", home / "__init__.py")
-        os.replace(data, home / package.file)
-        _remove(stage)
-        _sync_folder(home)
+        if reader.exists() and not (home / reader.name).exists():
+            reader.replace(home / reader.name)
+        data.replace(home / data.name)
+        shutil.rmtree(stage, ignore_errors=True)
     else:
-        os.rename(stage, home)
-    _sync_folder(home.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    if os.name == "nt":
-        return  # Windows cannot
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _remove(stage: Path) -> None:
-    import shutil
-
-    shutil.rmtree(stage, ignore_errors=True)
+        stage.rename(home)
 
 
 @contextlib.contextmanager
-def _alone(name: str, told: Callable[[str], None]) -> Iterator[None]:
-    """Be the only download of `name`: wait while there is another. Without file locks, as on Windows, just go on."""
+def _lock(name: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Be the only download of `name`: wait for another process. Without file locks, as on Windows, just go on."""
     try:
         import fcntl
     except ImportError:
@@ -332,24 +260,20 @@ def _alone(name: str, told: Callable[[str], None]) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                told(f"Another attn is downloading {name}: waiting for it.")
+                say(f"Another attn is downloading {name}: waiting for it.")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             except OSError:
                 pass  # a file system without locks
-            if _is_still(path, lock):
+            try:
+                is_current = os.path.samestat(path.stat(), os.fstat(lock.fileno()))
+            except FileNotFoundError:
+                continue  # whoever held the lock has removed its file
+            if is_current:  # and not replaced by a third process
                 try:
                     yield
                 finally:
                     path.unlink(missing_ok=True)
                 return
-
-
-def _is_still(path: Path, file: IO[bytes]) -> bool:
-    """Tell whether `path` is still the file that was opened, and not one that was made after it was removed."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
 
 
 @contextlib.contextmanager
@@ -365,8 +289,8 @@ def _creating(path: Path) -> Iterator[None]:
 def _writing(path: Path) -> Iterator[None]:
     try:
         yield
+    except AttnError:
+        raise  # some of them are OSErrors too
     except OSError as error:
-        if isinstance(error, AttnError):
-            raise
         hint = "What has arrived is kept: try again when it can be written."
         raise WriteError(f"Cannot write {visible(str(path))}: {error.strerror or error}.", hint) from None

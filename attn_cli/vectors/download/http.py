@@ -1,4 +1,8 @@
-"""Files from the network: over http and https alone, with a time limit on every operation, and errors in one line."""
+"""HTTP for downloads: http and https only, a time limit per network operation, errors in one line.
+
+Built on urllib. pooch (with requests) would make it some 60 lines shorter, but cannot resume, reads the page that comes
+with a redirection into memory, and ignores the machine's own certificates.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,11 @@ KEPT = "Try again: what has arrived is kept."
 NO_NETWORK = (
     "Is there a network? ATTN_MIRROR names another place. A file fetched otherwise: attn vectors import FILE."
 )
-WAIT = 20.0  # seconds that one operation of the network may take
+TIMEOUT = 20.0  # seconds for one network operation
 
 
 class RefusalError(FileError):
-    """The server answered, but not with the file; `status` is its HTTP status."""
+    """The server answered, but not with the file; `status` is the HTTP status."""
 
     def __init__(self, message: str, hint: str, status: int) -> None:
         super().__init__(message, hint)
@@ -30,54 +34,48 @@ class RefusalError(FileError):
 
 
 def _opener() -> OpenerDirector:
-    """Return what opens http and https addresses, through proxies if the environment names some, and no others."""
-    from urllib import request
+    """Return urllib's opener, with the environment's proxies, which follows redirections to http and https only."""
+    from urllib import parse, request
 
     class Redirects(request.HTTPRedirectHandler):
-        """Follows a redirection without reading the page that comes with it, which may be endless."""
-
         def http_error_302(
             self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage
         ) -> HTTPResponse | None:
-            fp.close()
+            fp.close()  # the page that comes with a redirection may be endless
+            target = parse.urljoin(req.full_url, headers.get("Location", ""))
+            if not target.lower().startswith(("http://", "https://")):
+                raise ValueError(f"it redirects to {target}")
             answer: HTTPResponse | None = super().http_error_302(req, fp, code, msg, headers)
             return answer
 
         http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
-    proxies = {kind: url for kind, url in request.getproxies().items() if kind in ("http", "https")}
-    opener = request.OpenerDirector()
+    opener = request.build_opener(Redirects())
     opener.addheaders = [("User-Agent", "attn")]
-    for handler in (
-        *(request.ProxyHandler(proxies), request.UnknownHandler(), request.HTTPHandler()),
-        *(request.HTTPSHandler(), Redirects()),
-        *(request.HTTPDefaultErrorHandler(), request.HTTPErrorProcessor()),
-    ):
-        opener.add_handler(handler)
     return opener
 
 
 def ask(url: str, headers: Mapping[str, str] | None = None) -> HTTPResponse:
-    """Open an address; raise FileError if it cannot be reached or answers with anything but the file."""
+    """Open an http or https address; raise FileError if it cannot be reached or does not answer with the file."""
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import Request
 
     try:
-        answer: HTTPResponse = _opener().open(Request(url, headers=dict(headers or {})), timeout=WAIT)
+        answer: HTTPResponse = _opener().open(Request(url, headers=dict(headers or {})), timeout=TIMEOUT)
     except HTTPError as error:
         error.close()
-        raise _refusal(url, f"{error.code} {error.reason}", error.code) from None
+        raise _refusal(url, error.code, error.reason) from None
     except (OSError, HTTPException, ValueError) as error:
         raise _unreachable(url, error, NO_NETWORK) from None
     if answer.status != 200 and not (answer.status == 206 and headers):
         answer.close()
-        raise _refusal(url, f"{answer.status} {answer.reason}", answer.status)
+        raise _refusal(url, answer.status, answer.reason)
     return answer
 
 
 def arriving(answer: HTTPResponse, url: str) -> Iterator[bytes]:
-    """Yield what an answer holds as it arrives; raise FileError if it ends before its announced end."""
+    """Yield the body of an answer as it arrives; raise FileError if it ends before its announced end."""
     from http.client import HTTPException
 
     left = answer.length
@@ -101,7 +99,7 @@ def body_of(url: str, limit: int) -> bytes:
         for piece in arriving(answer, url):
             body += piece
             if len(body) > limit:
-                name = _file_name(url)
+                name = url.rpartition("/")[2]
                 raise InputError(f"{name} from {host_of(url)} is above the limit of {limit:,} bytes.")
     return bytes(body)
 
@@ -109,25 +107,22 @@ def body_of(url: str, limit: int) -> bytes:
 def _unreachable(url: str, why: Exception | str, hint: str = KEPT) -> FileError:
     reason = getattr(why, "reason", why)  # a URLError holds the error that caused it
     reason = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-    return FileError(_cannot(url, str(reason)), hint)
+    return FileError(_failure(url, str(reason)), hint)
 
 
-def _refusal(url: str, reason: str, status: int) -> RefusalError:
-    return RefusalError(_cannot(url, reason), "Try again later, or set ATTN_MIRROR to a mirror.", status)
+def _refusal(url: str, status: int, reason: str) -> RefusalError:
+    hint = "Try again later, or set ATTN_MIRROR to a mirror."
+    return RefusalError(_failure(url, f"{status} {reason}"), hint, status)
 
 
-def _cannot(url: str, reason: str) -> str:
-    """Say in one line that a file cannot be had; a server's words are made safe and cut."""
-    told = visible(" ".join(reason.split())[:300]).rstrip(".")
-    return f"Cannot download {_file_name(url)} from {host_of(url)}: {told}."
+def _failure(url: str, reason: str) -> str:
+    """Return the line that says why a download failed; a server's words are made printable and cut."""
+    printable = visible(" ".join(reason.split())[:300]).rstrip(".")
+    return f"Cannot download {url.rpartition('/')[2]} from {host_of(url)}: {printable}."
 
 
 def host_of(url: str) -> str:
-    """Return an address's host, safe to print."""
+    """Return an address's host, printable."""
     from urllib.parse import urlsplit
 
     return visible(urlsplit(url).netloc)
-
-
-def _file_name(url: str) -> str:
-    return url.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Which format a file of vectors has, by its content; what attn does not read is named, with the way round."""
+"""Open a file of vectors: its content tells the format (GloVe, word2vec, fastText, gensim, NumPy, safetensors)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
 from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.formats.text import text_format
-from attn_cli.vectors.formats.text_lines import is_number, read_rows
+from attn_cli.vectors.formats.text_lines import is_number
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.store.source_file import FileRows, Original, exactly, look_at, quoted
+from attn_cli.vectors.store.source_file import FileRows, SourceFile, read_exactly
 from attn_cli.vectors.store.table import Table, as_bytes, read_table, table_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors
 
 ENOUGH = 1 << 18
-# The first bytes of all that foreign.py names, but tar's.
+# The first bytes of the formats in unsupported.py, except tar's.
 FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
@@ -34,77 +34,88 @@ ZIP, NPY = b"PK\x03\x04", b"\x93NUMPY"
 
 
 def open_file(path: str, name: str | None = None) -> Vectors:
-    """Return the vectors in a file; what its first bytes are tells the format, its suffix nothing."""
-    original = look_at(path, name)
-    with original.opened() as file:
+    """Return the vectors in a file; its first bytes tell the format, not its suffix."""
+    source = SourceFile.at(path, name)
+    with source.opened() as file:
         start = file.read(1 << 16)
     if not start:
-        raise InputError(f"{original.name} is empty.", "Type a word and its numbers on each line.")
+        raise InputError(f"{source.name} is empty.", "Type a word and its numbers on each line.")
     if start[0] in FOREIGN_STARTS or start[257:262] == b"ustar":
-        from attn_cli.vectors.formats.unsupported import refuse_foreign  # hardly anybody needs it
+        from attn_cli.vectors.formats.unsupported import refuse_foreign  # rarely needed
 
-        refuse_foreign(original, start)
+        refuse_foreign(source, start)
     if is_safetensors(start[:9]):
-        return _safetensors(original)
+        return _safetensors(source)
     if start.startswith(NPY):
-        return _npy(original)
+        return _npy(source)
     if start.startswith(ZIP):
-        return _npz(original, start)
+        return _npz(source, start)
     if start[:1] == PICKLE and start[1:2] in PROTOCOLS:
-        return _pickled(original)
-    return _lines(original, packing(start))
+        return _pickled(source)
+    return _lines(source, packing(start))
 
 
-def _lines(original: Original, packed: str) -> Vectors:
-    """Return what a text or a word2vec binary holds, packed or not."""
-    start, is_all = start_of(original, packed)
+def _lines(source: SourceFile, packed: str) -> Vectors:
+    """Return the vectors of a text or a word2vec binary, packed or not."""
+    start, is_all = start_of(source, packed)
     if _is_binary(start):
         if packed:
             raise InputError(
-                f"{original.name} is a packed word2vec binary.",
-                f"Unpack and name it: attn vectors import {quoted(original)}",
+                f"{source.name} is a packed word2vec binary.",
+                f"Unpack and name it: attn vectors import {source.quoted()}",
             )
-        return FileVectors(binary_format(original, start))
+        return FileVectors(binary_format(source, start))
     try:
-        return _text(original, packed, start, is_all)
+        return _text(source, packed, start, is_all)
     except InputError:
         if b"\0" not in start:
             raise
         raise InputError(
-            f"{original.name} is no text of word vectors: there is a zero byte at {start.index(0):,}.",
+            f"{source.name} is no text of word vectors: there is a zero byte at {start.index(0):,}.",
             "Is it the file that was meant?",
         ) from None
 
 
-def _text(original: Original, packed: str, start: bytes, is_all: bool) -> Vectors:
+def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vectors:
+    """Return the vectors of a text; of a small one every row is checked, and all are held in memory."""
+    form = text_format(source, packed, start, is_all)
     if not is_all:
-        return FileVectors(text_format(original, packed, start))
-    words, matrix, claimed = read_rows(start, original.name)
-    kind = "text" if claimed is None else "word2vec text"
-    about = {"format": kind + (f", {packed}" if packed else "")}
-    return table_of(original.name, words, matrix, about, original.size)
+        return FileVectors(form)
+    words: list[bytes] = []
+    parts: list[Array] = [np.empty((0, form.dim))]
+    with source.opened() as file:
+        for offsets, some, matrix in form.rows(file, np.float64):
+            unsound = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+            if len(unsound):
+                where = form.where(int(offsets[unsound[0]]))
+                raise InputError(f"{where}: a number is not finite.", "Replace NaN and infinity.")
+            words += some
+            parts.append(matrix)
+    form.check_count(len(words))
+    about = {"format": form.kind + (f", {packed}" if packed else "")}
+    return table_of(source.name, words, np.concatenate(parts), about, source.size)
 
 
-def start_of(original: Original, packed: str) -> tuple[bytes, bool]:
-    """Return enough of a text or binary file, unpacked, to know its format by, and whether that is all of it.
+def start_of(source: SourceFile, packed: str) -> tuple[bytes, bool]:
+    """Return enough of a text or binary file, unpacked, to tell its format, and whether that is all of it.
 
     Raises InputError where a packed file holds something else.
     """
-    with original.opened() as file:
-        if not packed and original.size >= INDEXED_FROM:
-            start = exactly(file, 0, ENOUGH, original.name)
+    with source.opened() as file:
+        if not packed and source.size >= INDEXED_FROM:
+            start = read_exactly(file, 0, ENOUGH, source.name)
             if start.count(b"\n") > 1:
                 return start, False
         start, is_all = b"", True
-        for piece in pieces(file, packed, original.name):
+        for piece in pieces(file, packed, source.name):
             start += piece
             if len(start) >= INDEXED_FROM:
                 is_all = False
                 break
     if packed and (is_safetensors(start[:9]) or start.startswith((NPY, ZIP, PICKLE))):
         raise InputError(
-            f"{original.name} is packed, and holds neither text nor a word2vec binary.",
-            f"Unpack it: {packed} -dk {quoted(original)}",
+            f"{source.name} is packed, and holds neither text nor a word2vec binary.",
+            f"Unpack it: {packed} -dk {source.quoted()}",
         )
     return start, is_all
 
@@ -129,51 +140,49 @@ def _is_binary(start: bytes) -> bool:
     return any(byte < 9 or 13 < byte < 32 for byte in head)
 
 
-def _safetensors(original: Original) -> Table:
-    with original.opened() as file:
-        entries, _ = safetensors_entries(file, original.name)
+def _safetensors(source: SourceFile) -> Table:
+    with source.opened() as file:
+        entries, _ = safetensors_entries(file, source.name)
     matrices = [key for key, entry in entries.items() if len(entry.shape) == 2]
-    if "words" in entries or len(matrices) != 1 or _word_list(original) is None:
-        return read_table(original.path, original.name)
+    if "words" in entries or len(matrices) != 1 or _word_list(source) is None:
+        return read_table(source.path, source.name)
     entry = entries[matrices[0]]
-    rows = FileRows(original, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
-    return table_of(original.name, _words_beside(original), rows, {"format": "safetensors"}, original.size)
+    rows = FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
+    return table_of(source.name, _words_beside(source), rows, {"format": "safetensors"}, source.size)
 
 
-def _npy(original: Original) -> Table:
-    return table_of(
-        original.name, _words_beside(original), npy_rows(original), {"format": "npy"}, original.size
-    )
+def _npy(source: SourceFile) -> Table:
+    return table_of(source.name, _words_beside(source), npy_rows(source), {"format": "npy"}, source.size)
 
 
-def npy_rows(original: Original) -> FileRows | Array:
+def npy_rows(source: SourceFile) -> FileRows | Array:
     """Return the matrix of a .npy file, its rows unread; one in columns is read whole."""
-    with original.opened() as file:
-        shape, is_fortran, dtype = npy_header(file, original.size, original.name)
+    with source.opened() as file:
+        shape, is_fortran, dtype = npy_header(file, source.size, source.name)
         offset = file.tell()
-        if len(shape) != 2 or not 0 < min(shape) <= max(shape) <= original.size:
-            raise InputError(f"{original.name} holds an array of shape {shape}, not a row for each word.")
-        if offset + shape[0] * shape[1] * dtype.itemsize > original.size:
-            raise InputError(f"{original.name} is cut off: its header claims the shape {shape}.")
+        if len(shape) != 2 or not 0 < min(shape) <= max(shape) <= source.size:
+            raise InputError(f"{source.name} holds an array of shape {shape}, not a row for each word.")
+        if offset + shape[0] * shape[1] * dtype.itemsize > source.size:
+            raise InputError(f"{source.name} is cut off: its header claims the shape {shape}.")
         if is_fortran:
-            data = exactly(file, offset, original.size - offset, original.name)
+            data = read_exactly(file, offset, source.size - offset, source.name)
             return np.frombuffer(data, dtype, shape[0] * shape[1]).reshape(shape, order="F")
-    return FileRows(original, offset, dtype, (shape[0], shape[1]))
+    return FileRows(source, offset, dtype, (shape[0], shape[1]))
 
 
-def _npz(original: Original, start: bytes) -> Table:
+def _npz(source: SourceFile, start: bytes) -> Table:
     if b".npy" not in start[:4096]:
-        raise InputError(f"{original.name} is a ZIP archive.", f"Unpack it: unzip {quoted(original)}")
-    arrays = read_npz(original.path)
+        raise InputError(f"{source.name} is a ZIP archive.", f"Unpack it: unzip {source.quoted()}")
+    arrays = read_npz(source.path)
     matrices = [key for key, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
     lists = [key for key, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "US"]
     if len(matrices) != 1 or len(lists) > 1:
         raise InputError(
-            f"{original.name} holds {len(matrices)} matrices and {len(lists)} lists of words; one of each is wanted.",
+            f"{source.name} holds {len(matrices)} matrices and {len(lists)} lists of words; one of each is wanted.",
             "Save it as numpy.savez('vectors.npz', words=words, vectors=matrix).",
         )
-    words = _word_array(arrays[lists[0]], original.name) if lists else _words_beside(original)
-    return table_of(original.name, words, arrays[matrices[0]], {"format": "npz"}, original.size)
+    words = _word_array(arrays[lists[0]], source.name) if lists else _words_beside(source)
+    return table_of(source.name, words, arrays[matrices[0]], {"format": "npz"}, source.size)
 
 
 def _word_array(array: Array, name: str) -> list[bytes]:
@@ -185,33 +194,33 @@ def _word_array(array: Array, name: str) -> list[bytes]:
     return [as_bytes(word) if isinstance(word, str) else bytes(word) for word in array.tolist()]
 
 
-def _pickled(original: Original) -> Table:
-    from attn_cli.vectors.formats.gensim_pickle import read_pickled  # only gensim's own files need it
+def _pickled(source: SourceFile) -> Table:
+    from attn_cli.vectors.formats.gensim_pickle import read_gensim  # only gensim's own files need it
 
-    found = read_pickled(original.path)
+    found = read_gensim(source.path)
     about = {"format": "gensim", **found.about}
     matrix: Array | FileRows | None = found.matrix
-    size = original.size
+    size = source.size
     if found.matrix_path is not None:
-        beside = look_at(found.matrix_path)
+        beside = SourceFile.at(found.matrix_path)
         matrix, size = npy_rows(beside), size + beside.size
     if matrix is None:
-        raise InputError(f"{original.name} holds no vectors.")
-    return table_of(original.name, found.words, matrix, about, size)
+        raise InputError(f"{source.name} holds no vectors.")
+    return table_of(source.name, found.words, matrix, about, size)
 
 
-def _word_list(original: Original) -> str | None:
+def _word_list(source: SourceFile) -> str | None:
     """Return the path of the list of words beside a bare matrix, if there is one."""
-    stem = os.path.splitext(original.path)[0]
+    stem = os.path.splitext(source.path)[0]
     return next((stem + suffix for suffix in WORD_LISTS if os.path.isfile(stem + suffix)), None)
 
 
-def _words_beside(original: Original) -> list[bytes]:
-    path = _word_list(original)
+def _words_beside(source: SourceFile) -> list[bytes]:
+    path = _word_list(source)
     if path is None:
-        stem = visible(os.path.splitext(os.path.basename(original.path))[0])
+        stem = visible(os.path.splitext(os.path.basename(source.path))[0])
         raise InputError(
-            f"{original.name} holds numbers, and no words.",
+            f"{source.name} holds numbers, and no words.",
             f"Put the words beside it, one a line in the order of the rows, in {stem}.words.",
         )
     return read_bytes(path).replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")

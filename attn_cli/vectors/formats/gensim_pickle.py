@@ -1,4 +1,4 @@
-"""Word vectors that gensim saved with .save(): the few fields that matter, of an object that is never made."""
+"""Files of gensim's .save() (.kv, .model): words and vectors are taken from the pickle, and nothing in it is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attn_cli.io.array_files import read_npy
 from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 from attn_cli.vectors.formats.fasttext_ngrams import BLOCK, with_ngrams
-from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Made, Name, Part, unpickled
+from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, ByteRange, Name, StandIn, safe_unpickle
 from attn_cli.vectors.store.table import LONGEST_WORD
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LARGEST = 8 << 30  # bytes of a file
 
 
-class Pickled(NamedTuple):
+class GensimVectors(NamedTuple):
     """Word vectors as gensim saved them.
 
     `words` are UTF-8, in the order of the rows. The vectors are `matrix` (words, dim), often a view of the
@@ -36,12 +36,12 @@ class Pickled(NamedTuple):
     about: dict[str, str]
 
 
-def is_pickle(start: bytes) -> bool:
+def is_gensim(start: bytes) -> bool:
     """Tell by its first bytes whether a file is a pickle of protocol 2 to 5."""
     return len(start) > 1 and start[0] == 0x80 and 2 <= start[1] <= 5
 
 
-def read_pickled(path: str | Path) -> Pickled:
+def read_gensim(path: str | Path) -> GensimVectors:
     """Read a .kv or .model file that gensim wrote, running nothing that it holds.
 
     Raises InputError where the file holds code, is damaged or has no word vectors, and FileError where it
@@ -58,25 +58,25 @@ def read_pickled(path: str | Path) -> Pickled:
         raise FileError(f"Cannot read {name}: {error.strerror}.") from None
 
 
-def _read(path: str | Path, name: str) -> Pickled:
+def _read(path: str | Path, name: str) -> GensimVectors:
     data = _whole(path, name)
-    made = unpickled(data, name)
+    made = safe_unpickle(data, name)
     fields, prefix = _fields(made), str(path)
-    if isinstance(fields.get("wv"), Made):  # a model holds its vectors as an object of their own
+    if isinstance(fields.get("wv"), StandIn):  # a model holds its vectors as an object of their own
         fields, prefix = _fields(fields["wv"]), f"{path}.wv"
-    saved = _Saved(fields, prefix, name, data)
+    saved = _SavedObject(fields, prefix, name, data)
     words = _words(saved)
     matrix_path, matrix = _vectors(saved, words)
     if matrix is not None and len(matrix) != len(words):
         raise InputError(f"{name} has {len(words):,} words but {len(matrix):,} vectors.", SAVE_AGAIN)
-    return Pickled(words, matrix_path, matrix, {"class": _class_of(made)})
+    return GensimVectors(words, matrix_path, matrix, {"class": _class_of(made)})
 
 
 # The file
 
 
 def _whole(path: str | Path, name: str) -> bytes:
-    """Return the bytes of a pickle. They are read, not mapped: a mapped file that shrinks ends the process."""
+    """Return the bytes of a pickle: read, not mapped, because a mapped file that shrinks kills the process."""
     with regular(path).open("rb") as file:
         before = os.fstat(file.fileno())
         if before.st_size > LARGEST:
@@ -93,7 +93,7 @@ def _whole(path: str | Path, name: str) -> bytes:
 
 
 def _check_start(start: bytes, name: str) -> None:
-    if is_pickle(start):
+    if is_gensim(start):
         return
     if start[:2] == b"\x1f\x8b" or start == b"BZh":
         raise InputError(f"{name} is compressed, which attn does not unpack.", SAVE_AGAIN)
@@ -108,7 +108,7 @@ _VECTORS = ("vectors", "syn0")
 _BYTES_OF_A_WORD = 3  # that a file spends on a word besides its letters, at least
 
 
-class _Saved(NamedTuple):
+class _SavedObject(NamedTuple):
     """The fields of a saved object, what the files beside it are called up to the field, its name and its file."""
 
     fields: dict[str, object]
@@ -119,7 +119,7 @@ class _Saved(NamedTuple):
 
 def _fields(made: object) -> dict[str, object]:
     """Return the fields of an object: its state, where keys and values take turns or come as pairs."""
-    state = made.state if isinstance(made, Made) else None
+    state = made.state if isinstance(made, StandIn) else None
     if not isinstance(state, list) or len(state) > _MOST_FIELDS:
         return {}
     fields: dict[str, object] = {}
@@ -132,14 +132,14 @@ def _fields(made: object) -> dict[str, object]:
 
 
 def _class_of(made: object) -> str:
-    """Return the short name of an object's class."""
-    name: object = made.name if isinstance(made, Made) else ""
-    if isinstance(made, Made) and str(name).endswith("._reconstructor"):
+    """Return the class name of an object, without its module."""
+    name: object = made.name if isinstance(made, StandIn) else ""
+    if isinstance(made, StandIn) and str(name).endswith("._reconstructor"):
         name = made.args[0] if isinstance(made.args, tuple) and made.args else ""
     return str(name).rpartition(".")[2] if isinstance(name, Name) else ""
 
 
-def _words(saved: _Saved) -> list[bytes]:
+def _words(saved: _SavedObject) -> list[bytes]:
     name, words = saved.name, next((saved.fields[field] for field in _WORDS if field in saved.fields), None)
     if not isinstance(words, list):
         raise InputError(f"{name} holds no word vectors: it has no list of words.", SAVE_AGAIN)
@@ -153,8 +153,10 @@ def _words(saved: _Saved) -> list[bytes]:
     found = [word.encode("utf-8", "surrogatepass") for word in words]
     longest = max(found, key=len)
     if len(longest) > LONGEST_WORD:
-        told = f"word {found.index(longest):,} has {len(longest):,} bytes; the most is {LONGEST_WORD:,}"
-        raise InputError(f"{name}: {told}.", SAVE_AGAIN)
+        row = found.index(longest)
+        raise InputError(
+            f"{name}: word {row:,} has {len(longest):,} bytes; the most is {LONGEST_WORD:,}.", SAVE_AGAIN
+        )
     return found
 
 
@@ -170,7 +172,7 @@ def _key(word: object, row: int, name: str) -> str:
     raise InputError(f"{name}: word {row:,} is neither text nor a whole number.", SAVE_AGAIN)
 
 
-def _vectors(saved: _Saved, words: list[bytes]) -> tuple[str | None, Array | None]:
+def _vectors(saved: _SavedObject, words: list[bytes]) -> tuple[str | None, Array | None]:
     """Return the path of the vectors' own file, or the vectors."""
     for field in _VECTORS:
         if saved.fields.get(field) is not None:
@@ -182,13 +184,13 @@ def _vectors(saved: _Saved, words: list[bytes]) -> tuple[str | None, Array | Non
     raise InputError(f"{saved.name} holds words but no vectors.", SAVE_AGAIN)
 
 
-def _apart(saved: _Saved, field: str) -> bool:
+def _apart(saved: _SavedObject, field: str) -> bool:
     """Tell whether gensim stored an array in a file of its own."""
     names = saved.fields.get("__numpys")
     return isinstance(names, list) and field in names[:_MOST_FIELDS]
 
 
-def _beside(saved: _Saved, field: str) -> str:
+def _beside(saved: _SavedObject, field: str) -> str:
     """Return the path of the file that holds the array `field`."""
     path = f"{saved.prefix}.{field}.npy"
     shown = visible(path)
@@ -209,11 +211,11 @@ def _beside(saved: _Saved, field: str) -> str:
 _FLOATS = {"f2", "f4", "f8"}
 
 
-def _array(made: object, saved: _Saved) -> Array:
+def _array(made: object, saved: _SavedObject) -> Array:
     """Return the two-dimensional array of floats that numpy would have made."""
     name = saved.name
     unsound = InputError(f"{name}: its vectors are no sound array of decimal numbers.", SAVE_AGAIN)
-    if not isinstance(made, Made):
+    if not isinstance(made, StandIn):
         raise unsound
     match made.state, made.args:
         case (int(), tuple(shape), dtype, fortran, raw), _ if made.name.endswith(".multiarray._reconstruct"):
@@ -238,7 +240,7 @@ def _array(made: object, saved: _Saved) -> Array:
 
 def _dtype(made: object) -> np.dtype[np.floating] | None:
     """Return the type of numbers that numpy would have made, if it is one of floats."""
-    if not isinstance(made, Made) or made.name != "numpy.dtype":
+    if not isinstance(made, StandIn) or made.name != "numpy.dtype":
         return None
     code = made.args[0] if isinstance(made.args, tuple) and made.args else None
     order = made.state[1] if isinstance(made.state, tuple) and len(made.state) > 1 else "<"
@@ -250,9 +252,9 @@ def _dtype(made: object) -> np.dtype[np.floating] | None:
 
 def _raw(held: object, data: bytes) -> bytes | memoryview | None:
     """Return an array's bytes, which protocol 2 and Python 2 write as text of one character a byte."""
-    if isinstance(held, Part):
+    if isinstance(held, ByteRange):
         return memoryview(data)[held.start : held.stop]
-    if isinstance(held, Made) and held.name == "_codecs.encode":
+    if isinstance(held, StandIn) and held.name == "_codecs.encode":
         held = held.args[0] if isinstance(held.args, tuple) and held.args else None
     if isinstance(held, str):
         try:
@@ -268,7 +270,7 @@ _MOST_WORK = 100  # additions to a byte of the file
 _HASHING = 16  # additions that the hashing of one n-gram takes the time of
 
 
-def _composed(saved: _Saved, words: list[bytes]) -> Array:
+def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
     """Return the vectors of FastText's words: the mean of a word's own vector and those of its n-grams.
 
     That is FastTextKeyedVectors.adjust_vectors of gensim 4.
@@ -294,7 +296,7 @@ def _composed(saved: _Saved, words: list[bytes]) -> Array:
         return with_ngrams(own, grams, words, (max(least, 1), most))
 
 
-def _own_array(saved: _Saved, field: str) -> Array:
+def _own_array(saved: _SavedObject, field: str) -> Array:
     if field in saved.fields or not _apart(saved, field):
         return _array(saved.fields.get(field), saved)
     array = read_npy(path := _beside(saved, field))

@@ -1,4 +1,4 @@
-"""Word vectors that stay in their file: ten of them are found without reading the rest."""
+"""Word vectors that stay in a large text or binary file: a few are found by index, without reading the rest."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import numpy as np
 from attn_cli.vectors.formats.text import TextFormat
 from attn_cli.vectors.formats.word2vec_binary import BinaryFormat
 from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.table import Report, Rows, as_bytes, fingerprint_of, fingerprint_rows, nobody
+from attn_cli.vectors.store.table import (
+    OnProgress,
+    Rows,
+    as_bytes,
+    description,
+    fingerprint_of,
+    fingerprint_rows,
+    no_progress,
+)
 from attn_cli.vectors.store.word_index import Entries, Index, StaleIndex, build, hash_list, index_in_memory
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from attn_cli.io.array_types import Array, Ints
 
-    from attn_cli.io.array_types import Array
-
-INDEXED_FROM = 1 << 22  # below, a file is read through sooner than its index is found
+INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 
 
 class FileVectors:
@@ -29,8 +35,8 @@ class FileVectors:
 
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
         self.form = form
-        self.name = name or form.original.name
-        self.index: Index | None = None if form.packed else cache.index_of(form.original, form.kind)
+        self.name = name or form.source.name
+        self.index: Index | None = None if form.packed else cache.index_of(form.source, form.kind)
 
     @property
     def dim(self) -> int:
@@ -39,8 +45,8 @@ class FileVectors:
 
     @property
     def wants_index(self) -> bool:
-        """Whether an index would be made use of: the file is large, is not packed, and has none."""
-        return self.index is None and not self.form.packed and self.form.original.size >= INDEXED_FROM
+        """Whether an index would be of use: the file is large, is not packed, and has none."""
+        return self.index is None and not self.form.packed and self.form.source.size >= INDEXED_FROM
 
     @property
     def n_words(self) -> int:
@@ -54,28 +60,44 @@ class FileVectors:
         packed = f", {self.form.packed}" if self.form.packed else ""
         return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
-    def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the file has; the first of doubles wins.
-
-        They may hold NaN or infinity: whoever uses one checks it.
-        """
+    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that the file has, of each the first; they may hold NaN."""
         wanted = {as_bytes(word): word for word in words if word}
-        if self.index is None and not self.form.packed and self.form.original.size < INDEXED_FROM:
+        if self.index is None and not self.form.packed and self.form.source.size < INDEXED_FROM:
             self.indexed()
-        with self.form.original.opened() as file:
+        with self.form.source.opened() as file:
             found = self._find(file, wanted, report)
         return {wanted[word]: vector for word, vector in found.items()}
 
-    def _find(self, file: IO[bytes], wanted: dict[bytes, str], report: Report) -> dict[bytes, Array]:
+    def _find(self, file: IO[bytes], wanted: dict[bytes, str], report: OnProgress) -> dict[bytes, Array]:
         if self.index is None or self.form.packed:
-            return self.form.search(file, set(wanted), report)
+            return self.search(file, wanted, report)
         try:
             found = {word: self._at(file, self.index, word) for word in wanted}
         except StaleIndex:
-            cache.forget_index(self.form.original.path)
-            self.index = None
-            return self.form.search(file, set(wanted), report)
+            self._drop_index()
+            return self.search(file, wanted, report)
         return {word: vector for word, vector in found.items() if vector is not None}
+
+    def search(
+        self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress
+    ) -> dict[bytes, Array]:
+        """Return the vectors of those wanted words that the file has, each from its first row, without an index."""
+        found: dict[bytes, Array] = {}
+        left = set(wanted)
+        for offsets, words, vector in self.form.words(file, report, left):
+            if not left.isdisjoint(words):
+                for at, word in enumerate(words):
+                    if word in left:
+                        found[word] = vector(int(offsets[at]))
+                        left.discard(word)
+            if not left:
+                break
+        return found
+
+    def _drop_index(self) -> None:
+        cache.forget_index(self.form.source.path)
+        self.index = None
 
     def _at(self, file: IO[bytes], index: Index, word: bytes) -> Array | None:
         """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
@@ -87,103 +109,70 @@ class FileVectors:
             raise StaleIndex("another word stands there")
         return None
 
-    def indexed(self, report: Report = nobody) -> Index:
+    def indexed(self, report: OnProgress = no_progress) -> Index:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
         if self.index is None:
             self.index = index_in_memory(self.encoded_index(report))
         return self.index
 
-    def encoded_index(self, report: Report = nobody) -> bytes:
+    def encoded_index(self, report: OnProgress = no_progress) -> bytes:
         """Read the file through and return its index, as bytes to be kept."""
-        original = self.form.original
-        with original.opened() as file:
-            return self._built(file, self.form.scan(file, report))
+        form = self.form
 
-    def _built(self, file: IO[bytes], entries: Iterable[Entries]) -> bytes:
         def word_at(offset: int) -> bytes:
             # A packed file has no offsets to go to: there the hash alone decides what is doubled.
-            return b"" if self.form.packed else self.form.word_at(file, offset)
+            return b"" if form.packed else form.word_at(file, offset)
 
-        return build(entries, word_at, cache.facts(self.form.original, self.form.kind))
+        with form.source.opened() as file:
+            parts = (Entries(hash_list(words), offsets) for offsets, words, _ in form.words(file, report))
+            return build(parts, word_at, cache.identity(form.source, form.kind))
 
-    def rows(self, report: Report = nobody, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
+    def rows(self, report: OnProgress = no_progress, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self._repeats()
-        with self.form.original.opened() as file:
+        with self.form.source.opened() as file:
             for offsets, words, matrix in self.form.rows(file, dtype):
                 rows = _without(repeats, offsets, Rows(words, matrix))
                 if rows.words:
                     yield rows
-                report(file.tell() / max(1, self.form.original.size))
+                report(file.tell() / max(1, self.form.source.size))
 
-    def whole(self, report: Report = nobody, dtype: type[np.floating] = np.float32) -> Rows:
-        """Return all words and vectors (n, dim) at once; the file is read through once, even without an index."""
-        parts: list[Rows] = []
-        if self.index is not None:
-            parts += self.rows(report, dtype)
-        else:
-            entries: list[Entries] = []
-            with self.form.original.opened() as file:
-                for offsets, words, matrix in self.form.rows(file, dtype):
-                    parts.append(Rows(words, matrix))
-                    entries.append(Entries(hash_list(words), offsets))
-                    report(file.tell() / max(1, self.form.original.size))
-                self.form.check_count(sum(len(part.words) for part in parts))
-                self.index = index_in_memory(self._built(file, entries))
-            repeats = self.index.repeats()
-            parts = [_without(repeats, some.offsets, part) for some, part in zip(entries, parts, strict=True)]
-        return Rows(
-            [word for part in parts for word in part.words], np.concatenate([part.matrix for part in parts])
-        )
-
-    def _repeats(self) -> NDArray[np.int64]:
+    def _repeats(self) -> Ints:
         try:
             return self.indexed().repeats()
         except StaleIndex:
-            cache.forget_index(self.form.original.path)
-            self.index = None
+            self._drop_index()
             return self.indexed().repeats()
 
     def describe(self) -> dict[str, object]:
         """Return what is known of the file: its size and format."""
-        index = self.indexed()
-        return {
-            "source": self.source,
-            "name": self.name,
-            "words": index.entries,
-            "dim": self.dim,
-            "dtype": "float32" if isinstance(self.form, BinaryFormat) else "float64",
-            "length": None,
-            "bytes": self.form.original.size,
-            "settings": None,
-            "about": self.about,
-        }
+        self.indexed()  # counts the doubled words
+        dtype = "float32" if isinstance(self.form, BinaryFormat) else "float64"
+        return description(self, dtype, self.form.source.size, None, self.about)
 
-    def word_blocks(self, report: Report = nobody) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
-        with self.form.original.opened() as file:
-            for words in self.form.words(file):
-                yield words
-                report(file.tell() / max(1, self.form.original.size))
+        with self.form.source.opened() as file:
+            yield from (words for _, words, _ in self.form.words(file, report))
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""
         n_words = self.n_words
         wanted = fingerprint_rows(n_words)
-        told = fingerprint_of((n_words, self.dim))
+        digest = fingerprint_of((n_words, self.dim))
         kept, before = [], 0
         for words, matrix in self.rows():
-            told.update(b"\n" + b"\n".join(words))
+            digest.update(b"\n" + b"\n".join(words))
             here = wanted[(wanted >= before) & (wanted < before + len(words))] - before
             with np.errstate(all="ignore"):
                 kept.append(np.ascontiguousarray(matrix[here], dtype="<f4").tobytes())
             before += len(words)
-        told.update(b"\n")
-        told.update(b"".join(kept))
-        return told.hexdigest()
+        digest.update(b"\n")
+        digest.update(b"".join(kept))
+        return digest.hexdigest()
 
 
-def _without(repeats: NDArray[np.int64], offsets: NDArray[np.int64], rows: Rows) -> Rows:
+def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:
     """Return those rows, which stand at these offsets, whose word did not come before."""
     low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
     if low == high:

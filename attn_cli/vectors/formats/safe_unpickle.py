@@ -1,9 +1,9 @@
-"""An unpickler that is inert: a pickle is read, and nothing that it holds is called, hashed or looked up.
+"""A safe unpickler: it reads a pickle without calling, importing or hashing anything in it.
 
-A pickle is a program for a small machine with a stack. One pass over its opcodes checks every length against the
-file and writes the program anew with nothing left in it to call or to hash: dicts and sets become lists, a call
-becomes the pair (name, arguments), long bytes stay where they are. The standard unpickler then runs what was
-written; for names and calls it gets stand-ins that hold and do nothing. What is nested deeply is never walked.
+A pickle is a program for a stack machine. One pass over its opcodes checks every length against the file and rewrites
+the program so that it calls and hashes nothing: dicts and sets become lists, a call becomes the pair (name, arguments),
+long bytes stay in the file. The standard unpickler then runs the rewritten program, with inert stand-ins for names and
+calls. Deeply nested objects are never walked.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SAVE_AGAIN = "Save it again with KeyedVectors.save_word2vec_format('vectors.bin'
 NEVER_RUN = f"attn never runs it. {SAVE_AGAIN}"
 
 _FRAME, _STOP = 0x95, ord(".")
-# What is written in place of an opcode: dicts and sets become lists (nothing is hashed, so that no key can make
-# hashing endless), and a call becomes persistent_load((name, arguments)), which only holds them.
+# What replaces an opcode: dicts and sets become lists (some keys would take forever to hash), and a call becomes
+# persistent_load((name, arguments)), which only stores them.
 _IN_PLACE = {
     **dict.fromkeys(b"]}\x8f", b"]"),  # EMPTY_LIST, EMPTY_DICT, EMPTY_SET
     **dict.fromkeys(b"u\x90", b"e"),  # SETITEMS, ADDITEMS: APPENDS
@@ -47,18 +47,18 @@ _BYTES_TO_A_LIST = 5
 _LISTS_AT_LEAST = 1000
 
 
-class Part(NamedTuple):
-    """Bytes of the file, which stay where they are."""
+class ByteRange(NamedTuple):
+    """Where long bytes stand in the file: they are not copied."""
 
     start: int
     stop: int
 
 
 class _Program(NamedTuple):
-    """A pickle without calls; it names the parts of the file by number."""
+    """A pickle without calls, and the byte ranges that it refers to by number."""
 
     code: bytearray
-    parts: list[Part]
+    parts: list[ByteRange]
 
 
 def _plain(highest: int) -> re.Pattern[bytes]:
@@ -85,7 +85,7 @@ def _plain(highest: int) -> re.Pattern[bytes]:
 
 
 def _without_calls(data: bytes, name: str) -> _Program:
-    """Write the program `data` anew, checking every opcode and every length."""
+    """Rewrite the program `data`, checking every opcode and every length."""
     program = _Program(bytearray(data[:2]), [])
     view = memoryview(data)
     most = max(_LISTS_AT_LEAST, len(data) // _BYTES_TO_A_LIST)
@@ -110,7 +110,7 @@ def _without_calls(data: bytes, name: str) -> _Program:
 
 
 def _long(data: bytes, at: int, program: _Program, name: str) -> int:
-    """Write anew the opcode at `at`, which a length follows, and return where the next one is."""
+    """Rewrite the opcode at `at`, which a length follows, and return the offset of the next one."""
     opcode = data[at] if at < len(data) else _STOP
     width = _TEXT.get(opcode) or _BYTES.get(opcode) or (8 if opcode == _FRAME else 0)
     start = at + 1 + width
@@ -126,7 +126,7 @@ def _long(data: bytes, at: int, program: _Program, name: str) -> int:
         program.code.extend(memoryview(data)[at : start + length])
     else:
         program.code.extend(b"J" + struct.pack("<i", len(program.parts)) + b"Q")  # BININT, BINPERSID
-        program.parts.append(Part(start, start + length))
+        program.parts.append(ByteRange(start, start + length))
     return start + length
 
 
@@ -142,17 +142,14 @@ def _refused(data: bytes, at: int, name: str) -> InputError:
     return InputError(f"{where}: gensim never writes the opcode 0x{opcode:02x}.", SAVE_AGAIN)
 
 
-# What stands in for its objects
-
-
 class Name(str):
-    """The full name of a function or class, which nobody looks up."""
+    """The full name of a function or class, never looked up."""
 
     __slots__ = ()
 
 
-class Made:
-    """What a function or class would have made of `args`, and the state that it would have been given."""
+class StandIn:
+    """Stands for the result of calling `name` with `args`, and holds the state that it would get."""
 
     __slots__ = ("args", "name", "state")
 
@@ -164,7 +161,7 @@ class Made:
         self.state = state
 
     def append(self, item: object) -> None:
-        """Drop an item of a list or a dict of some special kind: no field that matters is one."""
+        """Drop an item of a special list or dict: no field that matters is one."""
 
     extend = append
 
@@ -201,8 +198,8 @@ _NAMES = {
 _KNOWN = {(module, n): Name(f"{module}.{n}") for module, names in _NAMES.items() for n in names.split()}
 
 
-class _Inert(pickle.Unpickler):
-    """Runs a program without calls: names stay names, and what would be made of them is a Made."""
+class _SafeUnpickler(pickle.Unpickler):
+    """Runs a program without calls: names stay names, and objects become StandIns."""
 
     def __init__(self, program: _Program, name: str) -> None:
         # latin1 is how gensim itself reads the text of Python 2; a buffered reader is what is fast here.
@@ -211,26 +208,26 @@ class _Inert(pickle.Unpickler):
         self._name = name
 
     def find_class(self, module_name: str, global_name: str, /) -> Name:
-        """Return the name, where gensim's files have it; refuse it where not."""
+        """Return the name if gensim's files use it; InputError if not."""
         known = _KNOWN.get((module_name, global_name))
         if known is None:
             full = visible(f"{module_name[:200]}.{global_name[:200]}")
             raise InputError(f"{self._name} holds code: {full}.", NEVER_RUN)
         return known
 
-    def persistent_load(self, pid: object) -> Part | Made:
-        """Return the part of that number, or hold a name with its arguments."""
+    def persistent_load(self, pid: object) -> ByteRange | StandIn:
+        """Return the byte range of that number, or a stand-in for a call."""
         if isinstance(pid, int):
             return self._parts[pid]
         if isinstance(pid, tuple) and isinstance(pid[0], Name):
-            return Made(pid[0], pid[1])
+            return StandIn(pid[0], pid[1])
         raise InputError(f"{self._name} is damaged: it calls what is no function.", SAVE_AGAIN)
 
 
-def unpickled(data: bytes, name: str) -> object:
+def safe_unpickle(data: bytes, name: str) -> object:
     """Return what a pickle holds, in stand-ins; InputError where it is damaged or holds code."""
     try:
-        return _Inert(_without_calls(data, name), name).load()
+        return _SafeUnpickler(_without_calls(data, name), name).load()
     except (AttnError, MemoryError):
         raise
     except Exception as error:  # a damaged pickle fails in a dozen ways

@@ -6,7 +6,6 @@ Fields are parted by spaces and tabs, and by nothing else that looks like space:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ from attn_cli.vectors.store.table import LONGEST_WORD
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Array
 
 MOST_NUMBERS = 100_000
 FIRST_ROWS = 100
@@ -167,41 +165,10 @@ def is_number(field: bytes, underscore: bool = False) -> bool:
     return underscore or b"_" not in field
 
 
-def numbers_of(fields: list[bytes], where: Callable[[], str], finite: bool = True) -> list[float]:
-    """Return the fields as numbers; InputError where one is none, or, with `finite`, is NaN or infinity."""
+def numbers_of(fields: list[bytes], where: Callable[[], str]) -> list[float]:
+    """Return the fields as numbers; NaN and infinity are numbers here. InputError where one is no number."""
     for field in fields:
         if not is_number(field):
             shown = visible(field[:40].decode("utf-8", "replace"))
             raise InputError(f"{where()}: {shown!r} is not a number.", "Write numbers as 0.25, with a point.")
-    numbers = [float(field) for field in fields]
-    if finite and not np.isfinite(numbers).all():
-        raise InputError(f"{where()}: a number is not finite.", "Replace NaN and infinity.")
-    return numbers
-
-
-def read_rows(data: bytes, name: str) -> tuple[list[bytes], Array, int | None]:
-    """Return words, matrix (float64) and the header's claim of a whole text; every row must be sound."""
-    lines = data.removeprefix(BOM).split(b"\n")
-    claimed, dim = measured(first_rows(lines), name, True)
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip(BLANK)]
-    if claimed is not None:
-        numbered = numbered[1:]
-    claim = "" if claimed is None else " by line 1"
-    quick = (
-        parsed_block(b"\n".join([*(line for _, line in numbered), b""]), dim, np.float64)
-        if numbered
-        else None
-    )
-    if quick is None or not np.isfinite(quick[1]).all():
-        words, vectors = [], []
-        for number, line in numbered:
-            where = partial("{}, line {}".format, name, number)
-            words.append(word_of(line, fields_of(line), dim, where, claim))
-            vectors.append(numbers_of(fields_of(line)[-dim:], where))
-        quick = words, np.array(vectors)
-    if claimed is not None and claimed != len(numbered):
-        raise InputError(
-            f"{name}, line 1: the header claims {claimed:,} words; there are {len(numbered):,}.",
-            "Is the header right, and the file complete?",
-        )
-    return *quick, claimed
+    return [float(field) for field in fields]

@@ -1,4 +1,4 @@
-"""Formats that attn recognises by their first bytes and does not read: what each is, and what to do with it."""
+"""Formats that attn recognises by their first bytes but does not read, each with a way to convert it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.vectors.store.source_file import Original, quoted
+from attn_cli.vectors.store.source_file import SourceFile
 
 
 class Foreign(NamedTuple):
@@ -56,13 +56,13 @@ FOREIGN = (
 )
 
 
-def refuse_foreign(original: Original, start: bytes) -> None:
+def refuse_foreign(source: SourceFile, start: bytes) -> None:
     """Raise InputError for a format that attn recognises and does not read."""
     for foreign in FOREIGN:
         if re.match(foreign.start, start, re.DOTALL):
             # Inside Python that stands inside the shell's quotes, or for the shell itself.
-            path = visible(repr(original.path)) if '"' in foreign.hint else quoted(original)
+            path = visible(repr(source.path)) if '"' in foreign.hint else source.quoted()
             raise InputError(
-                f"{original.name} is {foreign.name}: attn does not read that.",
+                f"{source.name} is {foreign.name}: attn does not read that.",
                 foreign.hint.replace("{path}", path),
             )

@@ -1,1 +1,1 @@
-"""Word vectors at rest: tables, indexes, caches."""
+"""Word vectors in memory and on disk: tables, indexes, caches."""

@@ -1,7 +1,6 @@
-"""What is kept between runs: indexes in the user's cache; and the folder of the user's data.
+"""The folders of attn's cache and data, and the indexes kept in the cache.
 
-The cache may be emptied at any time. What is kept is written beside and renamed: killed at any moment, there is
-the old one or the new one.
+The cache may be emptied at any time. Files are written beside and renamed: a kill leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import time
 from attn_cli.errors import CreateError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import written
-from attn_cli.vectors.store.source_file import Original
-from attn_cli.vectors.store.word_index import Index, StaleIndex, open_index, word_hash
+from attn_cli.vectors.store.source_file import SourceFile
+from attn_cli.vectors.store.word_index import Index, StaleIndex, read_index, word_hash
 
 ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
@@ -42,12 +41,12 @@ def data_folder() -> str | None:
 
 
 def check_usable() -> None:
-    """Raise CreateError if no index can be kept: to be asked before a file is read through, not after."""
-    ours(cache_folder(), "The cache", "XDG_CACHE_HOME")
+    """Raise CreateError if no index can be kept; call it before a file is read through."""
+    usable_folder(cache_folder(), "The cache", "XDG_CACHE_HOME")
 
 
-def ours(folder: str | None, what: str, variable: str) -> str:
-    """Return a folder of attn's, made where it is missing; CreateError where nothing can be written to it."""
+def usable_folder(folder: str | None, what: str, variable: str) -> str:
+    """Return `folder`, created if missing; CreateError if it cannot be written to."""
     if folder is None:
         raise CreateError(f"{what} has no place: there is no home folder.", f"Set {variable} to a folder.")
     with contextlib.suppress(OSError):
@@ -56,14 +55,14 @@ def ours(folder: str | None, what: str, variable: str) -> str:
         raise CreateError(
             f"{what} {visible(folder)} cannot be written to.", f"Set {variable} to a folder that can."
         )
-    tidy(folder)
+    _remove_abandoned(folder)
     return folder
 
 
-def facts(original: Original, kind: str) -> dict[str, str]:
-    """Return what an index must say of itself to be believed."""
-    path = os.fsencode(os.path.realpath(original.path)).hex()
-    return {"path": path, "size": str(original.size), "changed": str(original.changed), "format": kind}
+def identity(source: SourceFile, kind: str) -> dict[str, str]:
+    """Return what the header of an index must say to be of this very file."""
+    path = os.fsencode(os.path.realpath(source.path)).hex()
+    return {"path": path, "size": str(source.size), "changed": str(source.changed), "format": kind}
 
 
 def index_path(path: str) -> str | None:
@@ -73,25 +72,22 @@ def index_path(path: str) -> str | None:
     return None if folder is None else os.path.join(folder, f"{named:016x}.index")
 
 
-def index_of(original: Original, kind: str) -> Index | None:
-    """Return the index that is kept of this very file, as it is now; None if there is none."""
-    path = index_path(original.path)
+def index_of(source: SourceFile, kind: str) -> Index | None:
+    """Return the kept index of a file as it is now; None if there is none."""
+    path = index_path(source.path)
     try:
-        held = _Held(path) if path else None
-    except OSError:
-        return None
-    try:
-        index = open_index(held.read, held.size) if held else None
+        stored = _IndexFile(path) if path else None
+        index = read_index(stored.read, stored.size) if stored else None
     except (StaleIndex, OSError):
         return None
-    wanted = facts(original, kind)
+    wanted = identity(source, kind)
     return index if index and {key: index.about.get(key) for key in wanted} == wanted else None
 
 
-def keep_index(original: Original, encoded: bytes) -> None:
+def keep_index(source: SourceFile, encoded: bytes) -> None:
     """Keep an index; CreateError or WriteError where that is not possible."""
     check_usable()
-    with written(str(index_path(original.path))) as stream:
+    with written(str(index_path(source.path))) as stream:
         stream.write(encoded)
 
 
@@ -103,8 +99,8 @@ def forget_index(of: str) -> None:
             os.unlink(path)
 
 
-def tidy(folder: str) -> None:
-    """Remove what a killed run left unfinished."""
+def _remove_abandoned(folder: str) -> None:
+    """Remove unfinished files of a killed run."""
     now = time.time()
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for left in entries:
@@ -113,8 +109,8 @@ def tidy(folder: str) -> None:
                 os.unlink(left)
 
 
-class _Held:
-    """An open file that lives as long as its index: what replaces it on disk does not disturb."""
+class _IndexFile:
+    """An open file that lives as long as its index, even when another replaces it on disk."""
 
     def __init__(self, path: str) -> None:
         self.file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))

@@ -1,23 +1,23 @@
-"""Word vectors that remember what was looked up: in many texts the same words come again."""
+"""A cache of looked-up vectors: many texts use the same words again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from attn_cli.vectors.store.table import Report, Rows, nobody
+from attn_cli.vectors.store.table import OnProgress, Rows, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.store.protocol import Vectors
 
 MOST_BYTES = 1 << 24
-LEAST_BYTES = 1 << 9  # a word that is not there takes some, too
-LONGEST = 64  # letters; longer words hardly come again
+LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
+LONGEST = 64  # letters; longer words are rarely repeated
 
 
-class Remembered:
-    """The word vectors of `table`; at most MOST_BYTES of them are kept, then all are forgotten."""
+class VectorMemo:
+    """The vectors of `table`, with a cache of at most MOST_BYTES that is emptied when it is full."""
 
     def __init__(self, table: Vectors) -> None:
         self.table = table
@@ -35,7 +35,7 @@ class Remembered:
         """What else is known of them."""
         return self.table.about
 
-    def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
+    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
         wanted = dict.fromkeys(words)
         found = {word: self.known[word] for word in wanted if word in self.known}
@@ -49,11 +49,11 @@ class Remembered:
             self.known |= {word: fresh.get(word) for word in kept[: self.most]}
         return {word: vector for word, vector in found.items() if vector is not None}
 
-    def rows(self, report: Report = nobody) -> Iterator[Rows]:
+    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order."""
         return self.table.rows(report)
 
-    def word_blocks(self, report: Report = nobody) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order."""
         return self.table.word_blocks(report)
 

@@ -1,6 +1,6 @@
-"""What lookup, neighbours and export need of word vectors, wherever they are; for type checkers, and readers.
+"""The protocol of word vectors, which lookup, neighbours and export use.
 
-Table (rows in memory or in a file of equal rows) and FileVectors (text, word2vec binary) have it.
+Table (a matrix in memory or in a file), FileVectors (text and word2vec binary files) and VectorMemo implement it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.table import Report, Rows
+    from attn_cli.vectors.store.table import OnProgress, Rows
 
 
 class Vectors(Protocol):
-    """Word vectors, wherever they are: what lookup, neighbours and export need of them."""
+    """Word vectors, in memory or in a file."""
 
     @property
     def source(self) -> str:
@@ -40,13 +40,13 @@ class Vectors(Protocol):
     def about(self) -> dict[str, str]:
         """What else is known of them; `doubled` counts the rows whose word came before."""
 
-    def find(self, words: Iterable[str], report: Report = ...) -> dict[str, Array]:
+    def find(self, words: Iterable[str], report: OnProgress = ...) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
 
-    def rows(self, report: Report = ...) -> Iterator[Rows]:
+    def rows(self, report: OnProgress = ...) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order; a word that came before is left out."""
 
-    def word_blocks(self, report: Report = ...) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: OnProgress = ...) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in order."""
 
     def fingerprint(self) -> str:

@@ -1,6 +1,6 @@
-"""The user's file of vectors: opened when it is needed, never mapped, and refused if it changes meanwhile.
+"""The user's file of vectors: opened when needed, and refused if it changes while it is in use.
 
-A memory map would be no quicker here, and a file that shrinks under a map kills the process.
+It is never mapped: that would be no faster, and a mapped file that shrinks kills the process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,29 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
 
 
-class Original(NamedTuple):
+class SourceFile(NamedTuple):
     """A regular file as it was when first looked at: its path, printable name, bytes, and time of change."""
 
     path: str
     name: str
     size: int
     changed: int
+
+    @staticmethod
+    def at(path: str | Path, name: str | None = None) -> SourceFile:
+        """Return the file at `path` as it is now; FileError if it is no readable regular file."""
+        check_regular(path)
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+        return SourceFile(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
+
+    def quoted(self) -> str:
+        """Return the path as one types it in a shell, printable."""
+        import shlex  # only hints need it
+
+        return visible(shlex.quote(self.path))
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
@@ -58,24 +74,7 @@ class Original(NamedTuple):
             raise InputError(f"{self.name} changed while it was read.", "Try again when it is complete.")
 
 
-def look_at(path: str | Path, name: str | None = None) -> Original:
-    """Return the file at `path` as it is now; FileError if it is no readable regular file."""
-    check_regular(path)
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
-    return Original(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
-
-
-def quoted(original: Original) -> str:
-    """Return a file's path as one types it in a shell, printable."""
-    import shlex  # only hints need it
-
-    return visible(shlex.quote(original.path))
-
-
-def exactly(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
+def read_exactly(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
     """Return `count` bytes from `offset`; InputError if the file ends before."""
     file.seek(offset)
     parts = []
@@ -89,15 +88,12 @@ def exactly(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
 
 
 class FileRows:
-    """A matrix in a file, row after row: what is asked for is read, the rest is not.
-
-    It is indexed as an array's rows are: by a number, a slice, or an array of numbers.
-    """
+    """A matrix in a file; indexed like an array's rows (by a number, a slice, an array), it reads only those."""
 
     ndim = 2
 
-    def __init__(self, original: Original, offset: int, dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
-        self.original = original
+    def __init__(self, source: SourceFile, offset: int, dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
+        self.source = source
         self.offset = offset
         self.dtype = dtype
         self.shape = shape
@@ -110,7 +106,7 @@ class FileRows:
         return np.asarray(self[:], dtype)
 
     def __getitem__(self, rows: int | slice | Ints) -> Array:
-        with self.original.opened() as file:
+        with self.source.opened() as file:
             if isinstance(rows, slice):
                 start, stop, step = rows.indices(len(self))
                 return self._read(file, start, max(0, stop - start))[::step]
@@ -124,5 +120,5 @@ class FileRows:
 
     def _read(self, file: IO[bytes], start: int, count: int) -> Array:
         width = self.shape[1] * self.dtype.itemsize
-        data = exactly(file, self.offset + start * width, count * width, self.original.name)
+        data = read_exactly(file, self.offset + start * width, count * width, self.source.name)
         return np.frombuffer(data, self.dtype).reshape(count, self.shape[1])

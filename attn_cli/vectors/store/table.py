@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.array_types import Array, Ints
+    from attn_cli.vectors.store.protocol import Vectors
     from attn_cli.vectors.store.source_file import FileRows
 
 BUNDLED = "word2vec"
@@ -29,11 +30,11 @@ MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
 
 
-Report: TypeAlias = Callable[[float], None]  # is told the part that is done, 0 to 1
+OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
 
 
-def nobody(done: float) -> None:
-    """Report progress to nobody."""
+def no_progress(done: float) -> None:
+    """Report no progress."""
 
 
 class Rows(NamedTuple):
@@ -41,6 +42,14 @@ class Rows(NamedTuple):
 
     words: list[bytes]
     matrix: Array
+
+
+class WordBlock(NamedTuple):
+    """Some words of a file, in its order, where each stands, and a function from such an offset to its vector."""
+
+    offsets: Ints
+    words: list[bytes]
+    vector: Callable[[int], Array]
 
 
 def as_bytes(word: str) -> bytes:
@@ -56,7 +65,7 @@ def as_text(word: bytes) -> str:
     return word.decode("utf-8", "surrogateescape")
 
 
-def finite(vector: Array, word: str, name: str) -> Array:
+def require_finite(vector: Array, word: str, name: str) -> Array:
     """Return the vector; InputError if it holds NaN or infinity."""
     if not np.isfinite(vector).all():
         raise InputError(
@@ -65,14 +74,14 @@ def finite(vector: Array, word: str, name: str) -> Array:
     return vector
 
 
-def doubles(numbers: Array) -> Array:
-    """Return numbers as float64; a signalling NaN is as good as any."""
+def as_float64(numbers: Array) -> Array:
+    """Return numbers as float64, without a warning for a signalling NaN."""
     with np.errstate(invalid="ignore"):
         return numbers.astype(np.float64)
 
 
 def fingerprint_of(shape: tuple[int, ...]) -> blake2b:
-    """Return the hash that a fingerprint begins with."""
+    """Return the hash object of a fingerprint, with the shape already in it."""
     try:
         from _blake2 import blake2b  # hashlib's own; hashlib itself takes two milliseconds, for OpenSSL
     except ImportError:
@@ -81,7 +90,7 @@ def fingerprint_of(shape: tuple[int, ...]) -> blake2b:
 
 
 def fingerprint_rows(count: int) -> NDArray[np.intp]:
-    """Return which of so many rows count in a fingerprint."""
+    """Return which of `count` rows go into a fingerprint."""
     return np.linspace(0, count - 1, FINGERPRINT_ROWS).astype(np.intp)
 
 
@@ -119,46 +128,39 @@ class Table(NamedTuple):
         return length if 0 < length < float("inf") else None
 
     def fingerprint(self) -> str:
-        """Return what tells this table from others: a hash of its words, its shape, and rows spread over it.
-
-        Rows count as float32, so that the same vectors in another file have the same fingerprint.
-        """
-        spread = fingerprint_rows(len(self.matrix))
+        """Return a hash of the shape, the words and some rows as float32: the same in every format."""
         with np.errstate(all="ignore"):
-            rows = np.ascontiguousarray(self.matrix[spread], dtype="<f4")
-        told = fingerprint_of(self.matrix.shape)
-        told.update(self.block)
-        told.update(rows.tobytes())
-        return told.hexdigest()
+            rows = np.ascontiguousarray(self.matrix[fingerprint_rows(len(self.matrix))], dtype="<f4")
+        digest = fingerprint_of(self.matrix.shape)
+        digest.update(self.block)
+        digest.update(rows.tobytes())
+        return digest.hexdigest()
 
     def words(self) -> list[str]:
         """Return every word, in order."""
         return as_text(self.block[1:-1]).split("\n")
 
-    def rows(self, report: Report = nobody) -> Iterator[Rows]:
+    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order."""
         words = self.block[1:-1].split(b"\n")
         seen: set[bytes] = set()
         step = max(1, min(BLOCK, MOST_AT_ONCE // (self.dim * self.matrix.dtype.itemsize)))
         for start in range(0, len(self.matrix), step):
             rows = Rows(words[start : start + step], self.matrix[start : start + step])
-            yield _firsts(rows, seen) if "doubled" in self.about else rows
+            yield _without_seen(rows, seen) if "doubled" in self.about else rows
             report(min(1.0, (start + step) / len(self.matrix)))
 
-    def word_blocks(self, report: Report = nobody) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
         """Yield all words at once."""
         yield self.block[1:-1].split(b"\n")
 
-    def find(self, words: Iterable[str], report: Report = nobody) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the table has; the first of doubles wins.
-
-        They may hold NaN or infinity: whoever uses one checks it.
-        """
+    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that the table has, of each the first; they may hold NaN."""
         found = {}
         for word in words:
             at = self.block.find(b"\n" + as_bytes(word) + b"\n")
             if at >= 0 and word and "\n" not in word:
-                found[word] = doubles(self.matrix[self.block.count(b"\n", 0, at)])
+                found[word] = as_float64(self.matrix[self.block.count(b"\n", 0, at)])
         return found
 
     def describe(self) -> dict[str, object]:
@@ -171,21 +173,28 @@ class Table(NamedTuple):
             json.dumps(settings, allow_nan=False)
         except (ValueError, RecursionError):
             settings = None
-        return {
-            "source": self.source,
-            "name": self.name,
-            "words": self.n_words,
-            "dim": self.dim,
-            "dtype": self.matrix.dtype.newbyteorder("=").name,
-            "length": self.length,
-            "bytes": self.size,
-            "settings": settings,
-            "about": noted,
-        }
+        return description(self, self.matrix.dtype.newbyteorder("=").name, self.size, settings, noted)
 
 
-def _firsts(rows: Rows, seen: set[bytes]) -> Rows:
-    """Return the rows whose word was not seen before."""
+def description(
+    vectors: Vectors, dtype: str, size: int, settings: object, about: dict[str, str]
+) -> dict[str, object]:
+    """Return what `attn vectors info` says of word vectors; `size` is the bytes of their files."""
+    return {
+        "source": vectors.source,
+        "name": vectors.name,
+        "words": vectors.n_words,
+        "dim": vectors.dim,
+        "dtype": dtype,
+        "length": vectors.length,
+        "bytes": size,
+        "settings": settings,
+        "about": about,
+    }
+
+
+def _without_seen(rows: Rows, seen: set[bytes]) -> Rows:
+    """Return the rows whose word is not in `seen`, and add it."""
     kept = []
     for at, word in enumerate(rows.words):
         if word not in seen:
@@ -227,12 +236,9 @@ def table_of(
                 f"is longer than {LONGEST_WORD:,} bytes" if len(word) > LONGEST_WORD else "holds a newline"
             )
             raise InputError(f"{name}: word {number:,} {reason if word else 'is empty'}.", "Leave it out.")
-    doubled = len(words) - len(set(words))
-    return _table("file", name, b"\n".join(words), matrix, {**about, **_doubled(doubled)}, size)
-
-
-def _doubled(count: int) -> dict[str, str]:
-    return {"doubled": str(count)} if count else {}
+    if doubled := len(words) - len(set(words)):
+        about = {**about, "doubled": str(doubled)}
+    return _table("file", name, b"\n".join(words), matrix, about, size)
 
 
 def read_table(path: str, name: str | None = None) -> Table:
@@ -242,29 +248,29 @@ def read_table(path: str, name: str | None = None) -> Table:
     """
     from attn_cli.vectors.store.source_file import (  # the bundled table does without
         FileRows,
-        exactly,
-        look_at,
+        SourceFile,
+        read_exactly,
     )
 
-    original = look_at(path, name)
-    with original.opened() as file:
-        entries, about = safetensors_entries(file, original.name)
+    source = SourceFile.at(path, name)
+    with source.opened() as file:
+        entries, about = safetensors_entries(file, source.name)
         words, vectors = entries.get("words"), entries.get("vectors")
         if words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
             raise InputError(
-                f"{original.name} is not a table of word vectors: it needs the arrays vectors and words.",
+                f"{source.name} is not a table of word vectors: it needs the arrays vectors and words.",
                 "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md.",
             )
-        block = exactly(file, words.offset, words.size, original.name)
-    rows = FileRows(original, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
+        block = read_exactly(file, words.offset, words.size, source.name)
+    rows = FileRows(source, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
     about = {key: value for key, value in about.items() if key != "doubled"}
-    return table_of(original.name, block.split(b"\n"), rows, {**about, **SAFETENSORS}, original.size)
+    return table_of(source.name, block.split(b"\n"), rows, {**about, **SAFETENSORS}, source.size)
 
 
 def write_table(
     stream: IO[bytes], words: Sequence[str | bytes], matrix: Array, about: dict[str, str]
 ) -> None:
-    """Write words and vectors as read_table reads them, with what is to be known of them."""
+    """Write words, vectors and metadata as read_table reads them."""
     block = b"\n".join(word if isinstance(word, bytes) else word.encode() for word in words)
     arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
     write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})

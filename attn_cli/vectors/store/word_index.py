@@ -1,6 +1,6 @@
-"""Where each word stands in its file: sorted hashes with byte offsets, in pages that are checked when read.
+"""The index of a file of vectors: sorted word hashes with byte offsets, in pages that are checked when read.
 
-The index holds no word and no vector. A hash only proposes a place; the word that stands there decides.
+It holds no word and no vector. A hash only proposes an offset: the reader compares the word in the file.
 
     magic | header's length, its CRC | header (key=value) | first hash of each page | CRC of each page | pages | repeats
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAGIC = b"attnidx1"
 PAGE = 2048
 LARGEST_HEADER = 1 << 16
-MOST_COLLISIONS = 16  # words of one hash that are told apart
+MOST_COLLISIONS = 16  # different words of one hash that are compared
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
 BASIS, PRIME, ALL = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
@@ -34,7 +34,7 @@ class StaleIndex(Exception):
 
 
 class Entries(NamedTuple):
-    """Some words of a file, in its order: their hashes, and the offsets at which they stand."""
+    """The hashes and file offsets of some words, in the file's order."""
 
     hashes: NDArray[np.uint64]
     offsets: NDArray[np.int64]
@@ -51,7 +51,7 @@ def word_hash(word: bytes) -> int:
 def hash_words(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """Return the hashes of the words that stand in `data` at these starts, with these lengths."""
+    """Return the hashes of the words at these starts in `data`, with these lengths."""
     order = np.argsort(-lengths)
     at, left = starts[order], len(order)
     shrinking = lengths[order]
@@ -71,7 +71,7 @@ def hash_list(words: list[bytes]) -> NDArray[np.uint64]:
 
 
 class Index:
-    """An index in memory or in a file, known by a function that reads `count` bytes from `offset`."""
+    """An index in memory or in a file; `read` returns `count` bytes from `offset`."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         start = read(0, 16)
@@ -99,13 +99,13 @@ class Index:
         self.checksums = memoryview(directory)[8 * self.pages : 12 * self.pages].cast("I")
 
     def offsets(self, word: bytes) -> Iterator[int]:
-        """Yield the places where the word may stand, first the first; StaleIndex if a page is damaged."""
+        """Yield the offsets where the word may stand, ascending; StaleIndex if a page is damaged."""
         wanted = word_hash(word)
         page = max(0, bisect_left(self.firsts, wanted) - 1)
         while page < self.pages and self.firsts[page] <= wanted:
-            hashes, places = self._page(page)
+            hashes, offsets = self._page(page)
             low = bisect_left(hashes, wanted)
-            yield from places[low : bisect_right(hashes, wanted, low)]
+            yield from offsets[low : bisect_right(hashes, wanted, low)]
             page += 1
 
     def _page(self, page: int) -> tuple[memoryview, memoryview]:
@@ -124,8 +124,8 @@ class Index:
         return np.frombuffer(data, np.int64)
 
 
-def open_index(read: Callable[[int, int], bytes], size: int) -> Index:
-    """Return the index of `size` bytes that `read` reads; StaleIndex if there is anything wrong with it."""
+def read_index(read: Callable[[int, int], bytes], size: int) -> Index:
+    """Return an index of `size` bytes; StaleIndex if it is damaged."""
     try:
         return Index(read, size)
     except (ValueError, KeyError, TypeError, struct.error, RecursionError) as error:
@@ -138,10 +138,7 @@ def index_in_memory(encoded: bytes) -> Index:
 
 
 def build(parts: Iterable[Entries], word_at: Callable[[int], bytes], about: dict[str, str]) -> bytes:
-    """Return the encoded index of a file's words, given in the file's order.
-
-    `word_at` gives the word at an offset: of words that are the same only the first is kept.
-    """
+    """Return the encoded index of a file's words; `word_at` returns the word at an offset, to find repeated ones."""
     collected = list(parts)
     hashes = np.concatenate([part.hashes for part in collected] or [np.empty(0, np.uint64)])
     offsets = np.concatenate([part.offsets for part in collected] or [np.empty(0, np.int64)])
@@ -163,10 +160,10 @@ def build(parts: Iterable[Entries], word_at: Callable[[int], bytes], about: dict
 def _repeats(
     hashes: NDArray[np.uint64], offsets: NDArray[np.int64], word_at: Callable[[int], bytes]
 ) -> list[int]:
-    """Return the positions of words that stand at an earlier offset too: equal hashes, and equal words."""
+    """Return the positions of words that also stand at an earlier offset."""
     found: list[int] = []
-    words: list[bytes] = []  # those of one hash, as far as they differ
-    of = -1  # the position of the first of them
+    words: list[bytes] = []  # the different words of one hash
+    of = -1  # the position of the first
     for position in (np.flatnonzero(hashes[1:] == hashes[:-1]) + 1).tolist():
         if of < 0 or hashes[of] != hashes[position]:
             of = position - 1

@@ -18,7 +18,7 @@ import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.io.array_files import read_npy
-from attn_cli.vectors.formats.gensim_pickle import is_pickle, read_pickled
+from attn_cli.vectors.formats.gensim_pickle import is_gensim, read_gensim
 from tests.shell import surroundings
 
 SENTENCES = [
@@ -77,7 +77,7 @@ def text(word):
 def refused(path, kind=InputError):
     """The refusal of a file: one line that begins with the file's name, or with that of one beside it."""
     with pytest.raises(kind) as caught:
-        read_pickled(path)
+        read_gensim(path)
     assert "\n" not in caught.value.message
     assert os.path.basename(path) in caught.value.message
     return caught.value
@@ -87,15 +87,15 @@ def refused(path, kind=InputError):
 
 
 def test_a_pickle_is_told_by_its_first_bytes():
-    assert is_pickle(b"\x80\x04\x95") and is_pickle(pickle.dumps(1, 2)) and is_pickle(pickle.dumps(1, 5))
-    assert not is_pickle(pickle.dumps(1, 0)) and not is_pickle(b"\x80") and not is_pickle(b"\x80\x06")
-    assert not is_pickle(b"") and not is_pickle(b"PK\x03\x04")
+    assert is_gensim(b"\x80\x04\x95") and is_gensim(pickle.dumps(1, 2)) and is_gensim(pickle.dumps(1, 5))
+    assert not is_gensim(pickle.dumps(1, 0)) and not is_gensim(b"\x80") and not is_gensim(b"\x80\x06")
+    assert not is_gensim(b"") and not is_gensim(b"PK\x03\x04")
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_keyed_vectors_are_read_as_gensim_has_them_in_every_protocol(vectors, at, protocol):
     vectors.save("a.kv", pickle_protocol=protocol)
-    read = read_pickled("a.kv")
+    read = read_gensim("a.kv")
     assert same(read, vectors) and np.array_equal(read.matrix, vectors.vectors)
     assert read.matrix_path is None and read.about == {"class": "KeyedVectors"}
 
@@ -103,7 +103,7 @@ def test_keyed_vectors_are_read_as_gensim_has_them_in_every_protocol(vectors, at
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_vectors_that_were_stored_apart_are_named_by_path(vectors, at, protocol):
     vectors.save("a.kv", sep_limit=0, pickle_protocol=protocol)
-    read = read_pickled("a.kv")
+    read = read_gensim("a.kv")
     assert read.matrix is None and read.matrix_path == "a.kv.vectors.npy"
     assert same(read, vectors)
 
@@ -116,7 +116,7 @@ def test_each_kind_of_float_is_read_in_either_byte_order(models, at, kind, proto
     made.vectors = np.array([[1, 2], [3, 4.5]], kind)
     made.norms = made.vectors[0]  # a second array, whose type is the first one's, by the memo
     made.save("a.kv", pickle_protocol=protocol)
-    read = read_pickled("a.kv")
+    read = read_gensim("a.kv")
     assert read.matrix.dtype == kind and np.array_equal(read.matrix, made.vectors)
 
 
@@ -126,14 +126,14 @@ def test_columns_first_is_read_as_columns_first(models, at):
     made.vectors = np.asfortranarray(np.arange(6, dtype="f4").reshape(2, 3))
     for protocol in (2, 4, 5):
         made.save("a.kv", pickle_protocol=protocol)
-        assert np.array_equal(read_pickled("a.kv").matrix, made.vectors)
+        assert np.array_equal(read_gensim("a.kv").matrix, made.vectors)
 
 
 def test_whole_numbers_are_words_as_they_are_for_gensim(models, at):
     made = models.KeyedVectors(2)
     made.add_vectors([7, "b", 1 << 40], np.ones((3, 2), "f4"))
     made.save("a.kv")
-    assert read_pickled("a.kv").words == [b"7", b"b", b"1099511627776"]
+    assert read_gensim("a.kv").words == [b"7", b"b", b"1099511627776"]
 
 
 def test_more_words_than_gensim_writes_at_once_are_read(models, at):
@@ -142,7 +142,7 @@ def test_more_words_than_gensim_writes_at_once_are_read(models, at):
     made.add_vectors(words, np.arange(2 * len(words), dtype="f4").reshape(-1, 2))
     for protocol in (2, 4):
         made.save("a.kv", pickle_protocol=protocol)
-        assert same(read_pickled("a.kv"), made)
+        assert same(read_gensim("a.kv"), made)
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -150,7 +150,7 @@ def test_more_words_than_gensim_writes_at_once_are_read(models, at):
 def test_a_word2vec_model_gives_its_words(models, at, apart, more):
     model = trained(models.Word2Vec, **more)
     model.save("a.model", **({"sep_limit": 0} if apart else {}))
-    read = read_pickled("a.model")
+    read = read_gensim("a.model")
     assert same(read, model.wv) and read.about == {"class": "Word2Vec"}
     assert read.matrix_path == ("a.model.wv.vectors.npy" if apart else None)
 
@@ -159,7 +159,7 @@ def test_a_doc2vec_model_gives_its_words_and_not_its_documents(models, at):
     documents = [models.doc2vec.TaggedDocument(words, [i]) for i, words in enumerate(SENTENCES)]
     model = models.Doc2Vec(documents, vector_size=4, min_count=1, workers=1, epochs=1)
     model.save("a.model")
-    assert same(read_pickled("a.model"), model.wv)
+    assert same(read_gensim("a.model"), model.wv)
 
 
 @pytest.mark.parametrize("apart", [{}, {"sep_limit": 0}])
@@ -171,8 +171,8 @@ def test_fasttext_gives_the_vectors_that_gensim_composes_of_n_grams(models, at, 
     model.save("a.model", **apart)
     model.wv.save("a.kv", **apart)
     loaded = models.FastText.load("a.model").wv
-    assert same(read_pickled("a.model"), loaded, within=1e-6)  # float32, added in another order
-    assert same(read_pickled("a.kv"), loaded, within=1e-6)
+    assert same(read_gensim("a.model"), loaded, within=1e-6)  # float32, added in another order
+    assert same(read_gensim("a.kv"), loaded, within=1e-6)
 
 
 def test_fasttext_with_infinite_numbers_is_read_without_a_warning(models, at):
@@ -180,26 +180,26 @@ def test_fasttext_with_infinite_numbers_is_read_without_a_warning(models, at):
     model.wv.vectors_vocab[0] = np.inf
     model.wv.vectors_ngrams[::2] = -np.inf
     model.save("a.model")
-    assert not np.isfinite(read_pickled("a.model").matrix).all()
+    assert not np.isfinite(read_gensim("a.model").matrix).all()
 
 
 def test_fasttext_that_was_written_with_its_words_vectors_gives_those(models, at):
     model = trained(models.FastText, bucket=50)
     with open("a.kv", "wb") as file:
         pickle.dump(model.wv, file)
-    assert np.array_equal(read_pickled("a.kv").matrix, model.wv.vectors)
+    assert np.array_equal(read_gensim("a.kv").matrix, model.wv.vectors)
 
 
 def test_vectors_inside_count_although_an_earlier_save_put_them_apart(vectors, at):
     vectors.save("b.kv", sep_limit=0)  # leaves its note in the object
     with open("a.kv", "wb") as file:
         pickle.dump(vectors, file)
-    assert same(read_pickled("a.kv"), vectors)
+    assert same(read_gensim("a.kv"), vectors)
 
 
 def test_an_ignored_cache_does_no_harm(vectors, at):
     vectors.save("a.kv", ignore=["norms"])
-    assert same(read_pickled("a.kv"), vectors)
+    assert same(read_gensim("a.kv"), vectors)
 
 
 # The layouts of gensim 3 ------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_vectors_of_gensim_3_are_read_as_gensim_4_reads_them(models, at, rows, w
     with pytest.MonkeyPatch.context() as patch, open("a.kv", "wb") as file:
         pickle.dump(old_vectors(patch, words, rows), file, protocol=2)
     loaded = models.KeyedVectors.load("a.kv")
-    read = read_pickled("a.kv")
+    read = read_gensim("a.kv")
     assert same(read, loaded) and read.about == {"class": "Word2VecKeyedVectors"}
     assert read.words == [b"the", "Käse".encode()]
 
@@ -251,7 +251,7 @@ def test_a_model_of_gensim_3_with_vectors_apart_is_read(models, at):
             pickle.dump(
                 model(wv=wv, vocabulary=part(raw_vocab=raw), random=np.random.RandomState(1)), file, 2
             )
-    read = read_pickled("a.model")
+    read = read_gensim("a.model")
     assert read.words == [b"the", "Käse".encode()] and matrix(read).tolist() == [[1, 2], [3, 4]]
 
 
@@ -261,7 +261,7 @@ def test_the_first_gensims_held_the_words_in_the_model_itself(models, at):
         made = model(index2word=["x", "y"], syn0=np.eye(2, dtype="f4"), seed=1)
         with open("a.model", "wb") as file:
             pickle.dump(made, file, 2)
-    read = read_pickled("a.model")
+    read = read_gensim("a.model")
     assert read.words == [b"x", b"y"] and np.array_equal(read.matrix, np.eye(2))
 
 
@@ -279,7 +279,7 @@ def test_text_of_python_2_is_read(at):
     array = empty + b"(K\1K\1K\2\x86" + kind + b"\x89U\x08" + raw + b"tb"
     words = short[3] + b"]" + text("é") + b"a"
     body = b"cgensim.models.word2vec\nWord2Vec\n)\x81}(" + words + short[4] + array + b"ub"
-    read = read_pickled(written(at / "a.model", body, protocol=2))
+    read = read_gensim(written(at / "a.model", body, protocol=2))
     assert read.words == ["é".encode()] and read.matrix.tolist() == [[1, -2]]
 
 
@@ -313,7 +313,7 @@ def test_a_missing_file_a_folder_and_an_address_are_refused(at):
     assert refused("no.kv", FileError).code == 66
     assert refused(str(at), FileError).code == 66
     with pytest.raises(FileError, match="local files only"):
-        read_pickled("https://example.org/a.kv")
+        read_gensim("https://example.org/a.kv")
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"the cat", b"(lp0\n.", b"\x80\x09N."])
@@ -573,13 +573,13 @@ HUGE = {
 WATCH = """
 import os, sys, time, tracemalloc
 from attn_cli.errors import AttnError
-from attn_cli.vectors.formats.gensim_pickle import read_pickled
+from attn_cli.vectors.formats.gensim_pickle import read_gensim
 tracemalloc.start()
 for path in sorted(os.listdir()):
     tracemalloc.reset_peak()
     before, start = tracemalloc.get_traced_memory()[0], time.perf_counter()
     try:
-        read_pickled(path)
+        read_gensim(path)
         told = "read"
     except AttnError as error:
         told = error.message
@@ -625,7 +625,7 @@ def test_no_flipped_bit_gives_any_other_error(models, vectors, at, protocol):
             (at / "c.kv").write_bytes(data)
             data[bit // 8] ^= 1 << bit % 8
             try:
-                read = read_pickled("c.kv")
+                read = read_gensim("c.kv")
             except AttnError as error:
                 assert "\n" not in error.message
             else:
@@ -662,11 +662,11 @@ def test_random_opcodes_give_no_other_error(at):
     for _ in range(1500):
         picked = rng.integers(len(pool), size=int(rng.integers(1, 25)))
         with pytest.raises((InputError, FileError)):
-            read_pickled(written(at / "a.kv", *(pool[i] for i in picked)))
+            read_gensim(written(at / "a.kv", *(pool[i] for i in picked)))
 
 
 def test_what_is_read_does_not_hang_on_to_a_stream(vectors, at):
     vectors.save("a.kv")
-    read = read_pickled("a.kv")
+    read = read_gensim("a.kv")
     os.truncate("a.kv", 0)
     assert same(read, vectors) and not isinstance(read.matrix.base, io.IOBase)
