@@ -36,15 +36,22 @@ def code(text: str) -> str:
     return f"`{visible(text.strip()).replace('`', chr(39))}`"
 
 
+def cell(text: str) -> str:
+    """Return a cell of a table: a number as it is, other text escaped."""
+    return text if re.fullmatch(r"[-+]?[0-9.]+(e[-+][0-9]+)?", text) else escape(text)
+
+
 def table(
-    header: Iterable[str], rows: Iterable[Sequence[str]], labels: Callable[[str], str] = escape
+    header: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    label: Callable[[str], str] = escape,
+    cell: Callable[[str], str] = cell,
 ) -> Iterator[str]:
-    """Yield the lines of a table; `labels` writes the corner and the first cell of each row."""
-    corner, *columns = header
-    yield f"| {' | '.join([labels(corner), *map(_cell, columns)])} |"
-    yield "|:--" + "|--:" * len(columns) + "|"
-    for name, *cells in rows:
-        yield f"| {' | '.join([labels(name), *map(_cell, cells)])} |"
+    """Yield the lines of a table; `label` writes the first cell of each line, `cell` the others."""
+    for n, (name, *texts) in enumerate([header, *rows]):
+        yield f"| {' | '.join([label(name), *map(cell, texts)])} |"
+        if n == 0:
+            yield "|:--" + "|--:" * len(texts) + "|"
     yield ""
 
 
@@ -102,7 +109,3 @@ def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> 
         cells = [f"{key} {weight}" for key, weight in links] or [none]
         filled.append([query, *cells, *["–"] * (most - len(cells))])
     yield from table(["query", *(f"{n + 1}." for n in range(most))], filled)
-
-
-def _cell(text: str) -> str:
-    return text if re.fullmatch(r"[-+]?[0-9.]+(e[-+][0-9]+)?", text) else escape(text)

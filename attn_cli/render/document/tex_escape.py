@@ -137,17 +137,25 @@ _TOKENS = re.compile(
     r"(?P<root>√\d+)"
     r"|(?P<number>(?<![\w.)\]])-?(?:\d[\d,]*\d|\d)?(?:\.\d+|(?<=\d))(?:e[+-]?\d+)?(?!\w))"
     r"|(?P<name>(?<![\w'])(?:[WbQKVqk]_[a-z]|d_[kv]|[QKVXqkvrxbs])(?=ᵀ?(?![\w'])))"
+    r"|(?P<power>(?<![\w'])e\^(?:-?\d+(?:\.\d+)?|x)(?!\w))"
     r"|(?P<function>(?<![\w'])(?:exp|cos|max)(?=\())"
     r"|(?P<arrow>->)"
-    r"|(?P<sign>[=+×·/()\[\]–…ᵀ]|(?<= )-(?= ))"
+    r"|(?P<sign>[=≈+×·/()\[\]–…ᵀ]|(?<= )-(?= ))"
     r"|(?P<gap> {2,})"
     r"|(?P<space> )"
     r"|(?P<word>\w+|.)",
     re.S,
 )
-_SPACED = {"=", "+", "-", r"\times", r"\cdot", r"\to"}  # signs that bring their own spaces
+_SPACED = {"=", "+", "-", r"\approx", r"\times", r"\cdot", r"\to"}  # signs that bring their own spaces
 _OPENS, _CLOSES = {*_SPACED, *"/(["}, {*_SPACED, *"/)]"}
-_SIGNS = {"×": r"\times ", "·": r"\cdot ", "ᵀ": r"^{\top}", "…": r"\dots ", "–": r"\text{--}"}
+_SIGNS = {
+    "≈": r"\approx ",
+    "×": r"\times ",
+    "·": r"\cdot ",
+    "ᵀ": r"^{\top}",
+    "…": r"\dots ",
+    "–": r"\text{--}",
+}
 
 
 def arithmetic(text: str) -> str:
@@ -202,6 +210,8 @@ def _mathematics(kind: str, found: str) -> str:
     if kind == "name":
         letter, _, below = found.partition("_")
         return f"{letter}_{{{below}}}" if below else letter
+    if kind == "power":
+        return f"e^{{{found[2:]}}}"
     if kind == "function":
         return f"\\{found}"
     if kind == "arrow":
