@@ -1,4 +1,4 @@
-"""The registry of output formats: each is declared once, and what else names formats agrees with it."""
+"""Output formats: each that can be chosen has a writer, and each writer takes every kind of block or none."""
 
 import numpy as np
 import pytest

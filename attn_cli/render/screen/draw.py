@@ -63,7 +63,7 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
 
 
 def _written(text: str, terminal: Terminal) -> str:
-    """Return arithmetic in the terminal's characters; it holds no token, and is inert all the same."""
+    """Return arithmetic in the terminal's characters."""
     if not terminal.unicode:
         text = re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
     return terminal.text(text)
@@ -138,7 +138,7 @@ def _links(
         texts = [f"  {padded(keys[key], wide)} {padded_left(weight, tail - 1)}" for key, weight in links]
         texts = texts or [f"  {none}"]
         for start in range(0, len(texts), across):
-            label = name if start == 0 else ""
+            label = "" if start else name
             yield [Segment(padded(label, edge), BOLD), Segment("".join(texts[start : start + across]))]
 
 
