@@ -1,9 +1,9 @@
-"""Trace to text, in every format. Each renderer is loaded when it is asked for."""
+"""Trace to text, in every format. Each format has its writer in WRITERS, which is loaded when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.settings.output import View
@@ -13,39 +13,98 @@ if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
     from attn_cli.trace.steps import Walk
 
-SCREENS = ("table", "bars", "markdown", "latex", "html", "svg")  # made of blocks
-SUFFIXES = {
-    ".txt": "table",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".tex": "latex",
-    ".html": "html",
-    ".svg": "svg",
-    ".npy": "npy",
-    ".py": "code:numpy",
+    OfBlocks = Callable[[Iterable[Block], View, Terminal], str]
+    OfTrace = Callable[[Trace, View, Terminal, Walk | None], str]
+
+
+def _screen(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+    from attn_cli.render.screen.draw import draw
+
+    return terminal.paint(draw(blocks, view, terminal))
+
+
+def _markdown(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+    from attn_cli.render.document.markdown import markdown
+
+    return markdown(blocks, view)
+
+
+def _latex(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+    from attn_cli.render.document.latex import latex
+
+    return latex(blocks, view)
+
+
+def _html(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+    from attn_cli.render.document.html import html
+
+    return _portable(html(blocks, view), terminal)
+
+
+def _svg(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+    from attn_cli.render.document.svg import svg
+
+    return _portable(svg(blocks, view), terminal)
+
+
+def _portable(page: str, terminal: Terminal) -> str:
+    """Return a page, which is UTF-8, in ASCII where the output is not: its characters by their numbers."""
+    is_utf8 = terminal.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+    return page if is_utf8 else page.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _json(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
+    from attn_cli.render.data.json import dumps
+
+    record = trace.to_dict(steps=view.steps or walk is not None)
+    return dumps(record, view.format == "jsonl", not terminal.unicode)
+
+
+def _csv(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
+    from attn_cli.render.data.csv import delimited
+
+    return delimited(trace, "," if view.format == "csv" else "\t", view.tidy)
+
+
+def _code(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
+    from attn_cli.render.code.script import script
+
+    return script(trace, str(view.format).partition(":")[2])
+
+
+class Writer(NamedTuple):
+    """How a format is written: from blocks, or from a trace alone; and the suffixes of files that choose it."""
+
+    suffixes: tuple[str, ...] = ()
+    of_blocks: OfBlocks | None = None
+    of_trace: OfTrace | None = None  # neither: it is not text
+
+
+WRITERS = {
+    "table": Writer((".txt",), _screen),
+    "bars": Writer((), _screen),
+    "json": Writer((".json",), of_trace=_json),
+    "jsonl": Writer((".jsonl",), of_trace=_json),
+    "csv": Writer((".csv",), of_trace=_csv),
+    "tsv": Writer((".tsv",), of_trace=_csv),
+    "markdown": Writer((".md", ".markdown"), _markdown),
+    "latex": Writer((".tex",), _latex),
+    "html": Writer((".html",), _html),
+    "svg": Writer((".svg",), _svg),
+    "npy": Writer((".npy",)),
+    "code:numpy": Writer((".py",), of_trace=_code),
+    "code:torch": Writer(of_trace=_code),
+    "code:keras": Writer(of_trace=_code),
 }
+SUFFIXES = {suffix: name for name, writer in WRITERS.items() for suffix in writer.suffixes}
+SCREENS = tuple(name for name, writer in WRITERS.items() if writer.of_blocks)
 
 
 def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = None) -> str:
-    """Return the trace as text in the view's format; with a walk, as `attn explain` tells it."""
-    chosen = view.format or "table"
-    if chosen in ("json", "jsonl"):
-        from attn_cli.render.data.json import dumps
-
-        record = trace.to_dict(steps=view.steps or walk is not None)
-        return dumps(record, chosen == "jsonl", not terminal.unicode)
-    if chosen in ("csv", "tsv"):
-        from attn_cli.render.data.csv import delimited
-
-        return delimited(trace, "," if chosen == "csv" else "\t", view.tidy)
-    if chosen.startswith("code:"):
-        from attn_cli.render.code.script import script
-
-        return script(trace, chosen.partition(":")[2])
+    """Return the trace as text in the view's format; with a walk, its steps as `attn explain` shows them."""
+    write = WRITERS[view.format or "table"].of_trace
+    if write is not None:
+        return write(trace, view, terminal, walk)
     return render_blocks(trace_blocks(trace, view, walk), view, terminal)
 
 
@@ -61,28 +120,7 @@ def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator
 
 def render_blocks(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     """Return blocks as text in the view's format, one of SCREENS."""
-    if view.format == "markdown":
-        from attn_cli.render.document.markdown import markdown
-
-        return markdown(blocks, view)
-    if view.format == "latex":
-        from attn_cli.render.document.latex import latex
-
-        return latex(blocks, view)
-    if view.format == "html":
-        from attn_cli.render.document.html import html
-
-        return _portable(html(blocks, view), terminal)
-    if view.format == "svg":
-        from attn_cli.render.document.svg import svg
-
-        return _portable(svg(blocks, view), terminal)
-    from attn_cli.render.screen.draw import draw
-
-    return terminal.paint(draw(blocks, view, terminal))
-
-
-def _portable(page: str, terminal: Terminal) -> str:
-    """Return a page, which is UTF-8, in ASCII where the output is not: its characters by their numbers."""
-    is_utf8 = terminal.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
-    return page if is_utf8 else page.encode("ascii", "xmlcharrefreplace").decode()
+    write = WRITERS[view.format or "table"].of_blocks
+    if write is None:
+        raise ValueError(f"{view.format} is not made of blocks")
+    return write(blocks, view, terminal)

@@ -1,6 +1,6 @@
-"""What a screen is made of. A screen is a list of blocks; a drawer turns blocks into lines or pages.
+"""What a screen is made of: a list of blocks. A writer turns blocks into lines of a terminal or into a page.
 
-Blocks hold raw tokens. Every drawer makes every string inert itself, in one place.
+Blocks hold raw tokens; each writer escapes every string itself, in one place.
 """
 
 from __future__ import annotations
@@ -46,26 +46,31 @@ class Matrix(NamedTuple):
     shaded: bool = False
     fits: bool = False  # show only as many columns as fit, and say how many more there are
     more: str = ""
-    row_numbers: Sequence[int] | None = None  # the rows' places in the text, where columns may be numbered
-    digits: int | None = None  # where the numbers are wanted with just so many digits
+    row_numbers: Sequence[int] | None = None  # positions in the text, where columns may be numbered
+    digits: int | None = None  # a fixed number of digits; None is as many as fit
     is_difference: bool = False  # of two matrices of weights: signs are written, and zero is neutral
     marks: tuple[str, str] | None = None  # what 0 and 1 are written as, in place of numbers
-    scale: tuple[float, float] | None = (
-        None  # where shades run from other numbers than its own least and largest
-    )
-    around: int | None = None  # the column to have in the middle of those that fit, if not the first ones
+    scale: tuple[float, float] | None = None  # range of the shades; None is the least and largest value
+    around: int | None = None  # the column to centre among those that fit, if not the first ones
 
+    def nearby(self, across: int) -> slice:
+        """Return which columns to show where that many fit."""
+        n = int(self.values.shape[1])
+        start = 0 if self.around is None else max(0, min(self.around - across // 2, n - across))
+        return slice(start, min(start + across, n))
 
-def fitting_columns(block: Matrix, across: int) -> slice:
-    """Return which columns to show where there is room for so many."""
-    n = int(block.values.shape[1])
-    start = 0 if block.around is None else max(0, min(block.around - across // 2, n - across))
-    return slice(start, min(start + across, n))
+    def narrowed(self, across: int) -> Matrix:
+        """Return the matrix with that many columns; `more` says how many were left out."""
+        hidden = int(self.values.shape[1]) - across
+        if hidden <= 0:
+            return self
+        few = self.nearby(across)
+        more = ", ".join(filter(None, [f"{hidden:,} more columns", self.more]))
+        return self._replace(columns=self.columns[few], values=self.values[:, few], more=more)
 
-
-def digits_of(block: Matrix, precision: int | None) -> int | None:
-    """Return how many digits a matrix is to have: as --precision says, else as the block does; None is what fits."""
-    return block.digits if precision is None else precision
+    def fixed(self, precision: int | None) -> Matrix:
+        """Return the matrix with its digits set by --precision, if that is given."""
+        return self if precision is None else self._replace(digits=precision)
 
 
 class Beside(NamedTuple):
@@ -86,7 +91,7 @@ class Links(NamedTuple):
     """The strongest keys of each query, strongest first: (query, [(key, weight as text), ...])."""
 
     rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
-    none: str = "masked"  # what stands where there is no link
+    none: str = "masked"  # written for a query without links
 
 
 class Bars(NamedTuple):
@@ -95,6 +100,10 @@ class Bars(NamedTuple):
     title: str
     items: Sequence[tuple[str, float | None]]
     largest: float
+
+    def length(self, value: float | None) -> float:
+        """Return the length of a value's bar, 0 to 1."""
+        return 0.0 if value is None or self.largest <= 0 else min(1.0, value / self.largest)
 
 
 class Maps(NamedTuple):
@@ -109,9 +118,7 @@ class Maps(NamedTuple):
     values: Sequence[Array]
     largest: float
     row_numbers: Sequence[int]
-    column_numbers: Sequence[int] | None = (
-        None  # the keys' places in the text, where columns are blocks of them
-    )
+    column_numbers: Sequence[int] | None = None  # the keys' positions, where columns are blocks of keys
     least: float = 0.0  # shades run from here to the largest
 
 

@@ -1,4 +1,4 @@
-"""Numbers as text: rounded for the eye, never cut, a masked one never zero."""
+"""Numbers as text: rounded to be read, never cut off; a masked one is never written as zero."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _unsigned_zero(text: str) -> str:
 
 
 def weight(digits: int) -> Format:
-    """Return the format of a weight (0 to 1) with that many digits: .336, and 1.00 for one.
+    """Return the format of a weight (0 to 1) with that many decimals: .336, and 1.00 for one.
 
     >>> weight(3)(0.33567), weight(3)(1.0), weight(0)(0.6)
     ('.336', '1.00', '1')
@@ -67,7 +67,7 @@ def marked(false: str, true: str) -> Format:
 
 
 def signed(form: Format) -> Format:
-    """Return the format with the sign of every number written, but for zero.
+    """Return the format with a sign before every number but zero.
 
     >>> signed(weight(3)).row([0.0121, -0.104, 0.00001]), signed(percent()).row([0.052, -0.2, 0.0])
     (['+.012', '-.104', '.000'], ['+5', '-20', '0'])
@@ -103,7 +103,7 @@ def scientific(digits: int) -> Format:
 
 
 def significant(digits: int) -> Format:
-    """Return the format of any number with that many digits that count.
+    """Return the format of any number with that many significant digits.
 
     >>> significant(2).row([0.0, 0.000481, 0.7])
     ['0', '0.00048', '0.7']
@@ -112,18 +112,16 @@ def significant(digits: int) -> Format:
 
 
 def share(weight: float) -> str:
-    """Return a weight for a sentence or a list: three decimals, or two digits that say something.
+    """Return a weight for a sentence or a list: three decimals, or two significant digits if it is small.
 
     >>> share(0.3357), share(0.00106), share(1.0), share(0.0)
     ('0.336', '0.0011', '1.000', '0.000')
     """
-    if weight == 0 or weight >= 0.01:
-        return f"{weight:.3f}"
-    return f"{weight:.2g}"
+    return f"{weight:.3f}" if weight == 0 or weight >= 0.01 else f"{weight:.2g}"
 
 
 def fitting(largest: float, precision: int | None = None) -> list[Format]:
-    """Return the formats for a matrix whose largest size is `largest`, the most exact first.
+    """Return the formats for a matrix whose largest absolute value is `largest`, the most exact first.
 
     >>> [form(0.5) for form in fitting(0.5)], fitting(4e9)[0](4e9)
     (['0.500', '0.50', '0.5'], '4.000e+09')
@@ -137,7 +135,7 @@ def fitting(largest: float, precision: int | None = None) -> list[Format]:
 
 
 def plain(value: float, digits: int = 4) -> str:
-    """Return a number for a sentence: `digits` significant digits after the point, no needless zeros.
+    """Return a number for a sentence: at most `digits` decimals, without trailing zeros.
 
     >>> plain(12.5), plain(0.1), plain(0.33567137), plain(2.0), plain(1e-9)
     ('12.5', '0.1', '0.3357', '2', '1e-09')

@@ -1,7 +1,7 @@
-"""Shades for values: ramps that grow steadily brighter (or darker), fit for colour-blind readers.
+"""Shades for values: ramps of steadily growing (or falling) lightness, suitable for colour-blind readers.
 
-Anchors: viridis and cividis are those of matplotlib (CC0); blues and greys follow ColorBrewer 2.0
-(Apache 2.0). Dark backgrounds want ramps whose low end is dark, light backgrounds the other way round.
+Anchors: viridis and cividis are those of matplotlib (CC0); blues and greys follow ColorBrewer 2.0 (Apache 2.0). The
+low end of a ramp is dark for dark backgrounds, and light for light ones.
 """
 
 from __future__ import annotations
@@ -52,23 +52,17 @@ def page_colours(palette: str | None, is_difference: bool = False) -> list[RGB]:
 
 
 def ramp_name(palette: str | None, terminal: Terminal) -> str:
-    """Return the chosen ramp's name: the one asked for, else one that suits the background."""
+    """Return the name of the ramp: the one asked for, else one that suits the background."""
     return palette or ("viridis" if terminal.dark else "blues")
 
 
+# Cached for each number of colours: a Style keeps the codes of the first terminal that it was drawn on.
+@lru_cache(maxsize=8)
 def shades(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES cell styles from the least value to the largest: a background and readable text on it."""
-    return _sixteen(name) if colors == 16 else _shades(name, colors)
-
-
-@lru_cache(maxsize=8)
-def _shades(name: str, colors: int) -> tuple[Style, ...]:
-    # A Style remembers the codes of the first terminal that it was drawn on: each kind has its own.
+    if colors == 16:
+        return _spread(_DARK_16 if name in DARK else _LIGHT_16)
     return _on(ramp(name))
-
-
-def _on(colors: list[RGB]) -> tuple[Style, ...]:
-    return tuple(Style(color=Color.from_rgb(*text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in colors)
 
 
 @lru_cache(maxsize=8)
@@ -80,9 +74,8 @@ def diverging(name: str, colors: int) -> tuple[Style, ...]:
     return _on(_between(DIVERGING_DARK if is_dark else DIVERGING_LIGHT))
 
 
-@lru_cache(maxsize=8)
-def _sixteen(name: str) -> tuple[Style, ...]:
-    return _spread(_DARK_16 if name in DARK else _LIGHT_16)
+def _on(colors: list[RGB]) -> tuple[Style, ...]:
+    return tuple(Style(color=Color.from_rgb(*text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in colors)
 
 
 def _spread(steps: tuple[tuple[int, int], ...]) -> tuple[Style, ...]:

@@ -1,21 +1,34 @@
 """The width ladder: which way of writing numbers lets all columns of a matrix stand beside each other.
 
-Numbers lose digits before they lose themselves: digits, then whole percent, then heat blocks of two cells
-and of one. What does not fit even then goes to pages of columns.
+Numbers lose digits before they are dropped: digits, then whole percent, then heat blocks of two cells and of one.
+What does not fit even then goes to pages of columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.numbers import Format, fitting, marked, percent, scientific, signed, weight
+from attn_cli.render.numbers import (
+    Format,
+    fitting,
+    marked,
+    number,
+    percent,
+    scientific,
+    share,
+    signed,
+    significant,
+    weight,
+)
 from attn_cli.render.palette import SHADES
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
+    from attn_cli.render.blocks import Bars, Maps, Matrix
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
@@ -23,15 +36,12 @@ SIGNS = "vvvvvvv..^^^^^^^"  # from the most negative shade to the most positive
 
 
 class Rung(NamedTuple):
-    """One way to draw a cell: a format for numbers, or a bar that is `block` cells wide.
+    """One way to draw a cell: a format for numbers, or a bar that is `block` cells wide."""
 
-    `ramp` has the bars from the least shade to the largest, where they are not the usual ones.
-    """
-
-    told: str
+    name: str  # "" for the most exact ones
     format: Format | None
     block: int = 0
-    ramp: str = ""
+    ramp: str = ""  # bars from the least shade to the largest, where they are not the usual ones
     gap: int = 1  # between columns of numbers
 
 
@@ -42,39 +52,36 @@ WEIGHTS = (
     Rung("weights in whole percent", percent()),
     *BLOCKS,
 )
-
-
 DIFFERENCES = (
-    *(Rung(rung.told, signed(rung.format)) for rung in WEIGHTS if rung.format is not None),
+    *(Rung(rung.name, signed(rung.format)) for rung in WEIGHTS if rung.format is not None),
     Rung("^ is up, v is down, a dot is less than an eighth of the largest", None, 1, SIGNS),
 )
 UNSEEN = 0.0005  # three digits show nothing of it
+NUMBERED = "Columns are numbered as the rows are."
 
 
-def rungs(
-    values: Array,
-    is_weights: bool,
-    precision: int | None,
-    is_difference: bool = False,
-    marks: tuple[str, str] | None = None,
-) -> tuple[Rung, ...]:
-    """Return the rungs for a matrix, the most exact first; a fixed precision is the only rung.
-
-    `marks` are written in place of 0 and 1.
-    """
-    if marks is not None:
-        loose = Rung("", marked(*marks))
-        return (loose, loose._replace(gap=0)) if max(map(len, marks)) == 1 else (loose,)
-    if is_difference:
-        if precision is not None:
-            return (Rung("", signed(weight(precision))),)
-        if 0 < largest(values) < UNSEEN:
+def rungs(block: Matrix) -> tuple[Rung, ...]:
+    """Return the rungs for a matrix, the most exact first; fixed digits are the only rung."""
+    if block.marks is not None:
+        loose = Rung("", marked(*block.marks))
+        return (loose, loose._replace(gap=0)) if max(map(len, block.marks)) == 1 else (loose,)
+    if block.is_difference:
+        if block.digits is not None:
+            return (Rung("", signed(weight(block.digits))),)
+        if 0 < largest(block.values) < UNSEEN:
             return (Rung("", signed(scientific(2))), Rung("", signed(scientific(1))), DIFFERENCES[-1])
         return DIFFERENCES
-    if is_weights:
-        return WEIGHTS if precision is None else (Rung("", weight(precision)),)
-    formats = tuple(Rung("", form) for form in fitting(largest(values), precision))
-    return formats + BLOCKS if precision is None else formats
+    if block.is_weights:
+        return WEIGHTS if block.digits is None else (Rung("", weight(block.digits)),)
+    formats = tuple(Rung("", form) for form in fitting(largest(block.values), block.digits))
+    return formats + BLOCKS if block.digits is None else formats
+
+
+def exact(block: Matrix) -> Format:
+    """Return the format of a matrix's first rung, which always writes numbers."""
+    form = rungs(block)[0].format
+    assert form is not None
+    return form
 
 
 def largest(values: Array) -> float:
@@ -98,20 +105,28 @@ class Drawn(NamedTuple):
 
 
 def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
-    """Write every number of `values` on this rung; what is masked (NaN) is written as nan, and not shown."""
+    """Write every number of `values` on this rung; a masked one (NaN) is written as nan and not shown."""
     if rung.format is None:
-        ramp = rung.ramp or (BARS if terminal.unicode else DIGITS)
+        ramp = rung.ramp or bars(terminal)
         marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
         return Drawn(rung, rung.block, 0, [[marks[place] for place in row] for row in shade.tolist()])
     texts = [rung.format.row(row) for row in values.tolist()]
-    has_masked = bool(np.isnan(values).any())
-    widths = [
-        len(max(row, key=len))
-        if not has_masked
-        else max([len(t) for t in row if not t.endswith("nan")], default=1)
-        for row in texts
-    ]
+    if np.isnan(values).any():
+        widths = [max([len(text) for text in row if not text.endswith("nan")], default=1) for row in texts]
+    else:
+        widths = [len(max(row, key=len)) for row in texts]
     return Drawn(rung, max(widths, default=1), rung.gap, texts)
+
+
+def bar_numbers(block: Bars, precision: int | None) -> list[str]:
+    """Return what is written beside each bar."""
+    show = share if precision is None else number(precision)
+    return ["masked" if value is None else show(value) for _, value in block.items]
+
+
+def bars(terminal: Terminal) -> str:
+    """Return the characters for shades without numbers, from the least to the largest."""
+    return BARS if terminal.unicode else DIGITS
 
 
 def shading(values: Array, low: float, high: float) -> Ints:
@@ -121,3 +136,49 @@ def shading(values: Array, low: float, high: float) -> Ints:
         places = np.rint((values - low) / span * (SHADES - 1))
     shades: Ints = np.where(np.isnan(values), -1, np.nan_to_num(places)).astype(np.intp)
     return shades
+
+
+def shade_range(block: Matrix) -> tuple[float, float]:
+    """Return the values that a matrix's shades run between; zero is in the middle of a difference's."""
+    if block.scale is not None:
+        return block.scale
+    known = block.values[~np.isnan(block.values)]
+    if block.is_difference:
+        return -largest(known), largest(known)
+    return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+
+def sharing_scale(parts: Sequence[Matrix]) -> list[Matrix]:
+    """Return matrices that stand beside each other with one range of shades."""
+    together = np.concatenate([part.values for part in parts])
+    span = shade_range(parts[0]._replace(values=together, scale=None, is_difference=False))
+    return [part._replace(scale=span) for part in parts]
+
+
+class Scale(NamedTuple):
+    """What the shades mean: the least and the largest value; both "" where everything is masked."""
+
+    low: str
+    high: str
+    has_masked: bool
+
+
+def scale(block: Matrix) -> Scale:
+    """Return the legend of a matrix's shades."""
+    masked = np.isnan(block.values)
+    if masked.all():
+        return Scale("", "", bool(masked.any()))
+    low, high = exact(block._replace(digits=None)).row(shade_range(block))
+    return Scale(low, high, bool(masked.any()))
+
+
+def map_scale(block: Maps) -> Scale:
+    """Return the legend of the shades of small maps."""
+    has_masked = any(bool(np.isnan(values).any()) for values in block.values)
+    low, high = map_format(block).row([block.least, block.largest])
+    return Scale(low, high, has_masked)
+
+
+def map_format(block: Maps) -> Format:
+    """Return the format of a map's numbers: the mean of a block may be far smaller than a weight."""
+    return weight(3) if block.column_numbers is None else significant(2)

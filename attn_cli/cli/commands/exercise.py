@@ -93,23 +93,22 @@ def _sheet(made: Exercise, format: str, key: bool, unicode: bool = True) -> str:
     from attn_cli.render.worksheet.content import parts
 
     if format == "latex":
-        from attn_cli.render.worksheet.latex import sheet_latex
+        from attn_cli.render.worksheet.latex import worksheet_latex
 
-        return sheet_latex(parts(made, key))
-    from attn_cli.render.worksheet.markdown import sheet_markdown
+        return worksheet_latex(parts(made, key))
+    from attn_cli.render.worksheet.markdown import worksheet_markdown
 
-    return sheet_markdown(parts(made, key), unicode)
+    return worksheet_markdown(parts(made, key), unicode)
 
 
 def _record(made: Exercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
     from attn_cli.render.worksheet.content import questions
-    from attn_cli.render.worksheet.parts import as_text
     from attn_cli.teach.exercises import answers, inputs, solve
 
     trace = solve(made)
     asked = [
-        {"question": as_text(question), "answer": as_text(answer)}
+        {"question": question.replace("`", ""), "answer": answer.replace("`", "")}
         for question, answer in questions(made, trace)
     ]
     return {

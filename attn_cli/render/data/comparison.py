@@ -1,13 +1,12 @@
-"""A comparison as JSON, as CSV and TSV, and what is said beside those."""
+"""A comparison as JSON, CSV and TSV, and the sentences printed on standard error beside those."""
 
 from __future__ import annotations
 
-import csv
-import io
+import math
 from typing import TYPE_CHECKING
 
 from attn_cli.render.blocks import Say
-from attn_cli.render.data.csv import cell
+from attn_cli.render.data.csv import as_text, cell
 from attn_cli.render.views.comparison import ending, matrix, sentences
 from attn_cli.teach.compare import Change, Comparison
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def talk_of(comparison: Comparison) -> list[str]:
-    """Return what is said on standard error where the output has no room for sentences."""
+    """Return what is printed on standard error where the output has no room for sentences."""
     blocks = [*map(Say, sentences(comparison)), *ending(comparison)]
     return [block.text for block in blocks if isinstance(block, Say) and not block.quiet]
 
@@ -62,7 +61,7 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
 
 
 def _finite(matrix: Array) -> list[list[float | None]]:
-    return [[None if x != x else x for x in row] for row in matrix.tolist()]
+    return [[None if math.isnan(x) else x for x in row] for row in matrix.tolist()]
 
 
 def delimited_comparison(comparison: Comparison, separator: str) -> str:
@@ -70,18 +69,15 @@ def delimited_comparison(comparison: Comparison, separator: str) -> str:
 
     A masked weight is empty, and so is a difference that has a masked side.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=separator, lineterminator="\n")
-    names = [cell(f"{comparison.option}={label}") for label in comparison.labels]
-    is_pair = len(names) == 2
-    writer.writerow(["query", "key", *names, *(["difference"] if is_pair else [])])
+    names = [f"{comparison.option}={label}" for label in comparison.labels]
     first = comparison.traces[0]
     sides = [matrix(trace).values for trace in comparison.traces]
-    if is_pair:
+    if len(sides) == 2:
+        names.append("difference")
         sides.append(comparison.changes[0].difference)
+    rows = [["query", "key", *map(cell, names)]]
     for at, i in enumerate(first.listed):
         for j, key in enumerate(first.key_tokens):
-            numbers = [float(side[at, j]) for side in sides]
-            written = ["" if x != x else x for x in numbers]
-            writer.writerow([cell(first.query_tokens[i]), cell(key), *written])
-    return out.getvalue()
+            numbers = ["" if math.isnan(side[at, j]) else str(float(side[at, j])) for side in sides]
+            rows.append([cell(first.query_tokens[i]), cell(key), *numbers])
+    return as_text(rows, separator)

@@ -1,9 +1,10 @@
-"""Weights as CSV or TSV: wide (a column a key) or tidy (a row a link); never a formula for a spreadsheet."""
+"""Weights as CSV or TSV: wide (a column a key) or tidy (a row a link); no cell is a formula to a spreadsheet."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 
 from attn_cli.io.escape import visible
 from attn_cli.trace.head import Head
@@ -14,24 +15,27 @@ def delimited(trace: Trace, separator: str, tidy: bool = False) -> str:
     """Return the weights as delimited text: wide, empty where masked, or `query,key,weight` rows.
 
     Several heads get a first column `head`. Where only the strongest links are kept, the rows are tidy; those of a
-    long text, whose words come again and again, also tell the places of query and key.
+    long text, whose words are repeated, also have the positions of query and key.
     """
     heads = (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
-    several = len(heads) > 1
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     tidy = tidy or not trace.whole
     columns = ["query", "key", "weight"] if tidy else ["query", *map(cell, trace.key_tokens)]
     columns += ["query_row", "key_column"] if trace.condensed else []
-    writer.writerow(["head", *columns] if several else columns)
-    for head in heads:
-        for row in _tidy(trace, head) if tidy else _wide(trace, head):
-            writer.writerow([cell(head.name), *row] if several else row)
+    body = ((head.name, row) for head in heads for row in (_tidy if tidy else _wide)(trace, head))
+    if len(heads) == 1:
+        return as_text([columns, *(row for _, row in body)], separator)
+    return as_text([["head", *columns], *([cell(name), *row] for name, row in body)], separator)
+
+
+def as_text(rows: Iterable[Iterable[object]], separator: str) -> str:
+    """Return rows of cells as delimited text."""
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator, lineterminator="\n").writerows(rows)
     return out.getvalue()
 
 
 def cell(text: str) -> str:
-    """Return text as an inert cell: spelled-out control characters, and no formula."""
+    """Return text as a cell that nothing obeys: control characters spelled out, and no formula."""
     shown = visible(text)
     return "'" + shown if text[:1] in ("=", "+", "-", "@", "\t") else shown
 
@@ -47,15 +51,15 @@ def _wide(trace: Trace, head: Head) -> list[list[object]]:
 
 
 def _tidy(trace: Trace, head: Head) -> list[list[object]]:
+    keys = list(map(cell, trace.key_tokens))
     if not trace.whole:
-        places = trace.condensed
         return [
-            [cell(trace.query_tokens[i]), cell(trace.key_tokens[j]), w, *((i, j) if places else ())]
-            for i, j, w in trace.links(head)
+            [cell(trace.query_tokens[i]), keys[j], weight, *((i, j) if trace.condensed else ())]
+            for i, j, weight in trace.links(head)
         ]
     return [
-        [row[0], cell(key), weight]
-        for row in _wide(trace, head)
-        for key, weight in zip(trace.key_tokens, row[1:], strict=True)
+        [query, key, weight]
+        for query, *weights in _wide(trace, head)
+        for key, weight in zip(keys, weights, strict=True)
         if weight != ""
     ]

@@ -8,23 +8,10 @@ from html import escape
 
 from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.document.page_tables import (
-    Scale,
-    Sheet,
-    Sheets,
-    is_coloured,
-    label,
-    map_columns,
-    map_matrix,
-    map_scale,
-    map_sheets,
-    scale,
-    sheets,
-    together,
-)
-from attn_cli.render.numbers import number, share
+from attn_cli.render.document import page_tables as pages
 from attn_cli.render.palette import DARK, RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
 from attn_cli.render.screen.text import LEFTWARD
+from attn_cli.render.width_ladder import Scale, bar_numbers, map_scale, scale, sharing_scale
 from attn_cli.settings.output import View
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")
@@ -72,8 +59,7 @@ def html(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as an HTML page; shades are classes of its own style sheet."""
     name = page_ramp(view.palette)
     listed = list(blocks)
-    body = [line for block in listed for line in _lines(block, view)]
-    title = next((block.text for block in listed if isinstance(block, Heading)), "Attention")
+    body = [line for block in pages.without_maps(listed, view) for line in _lines(block, view)]
     dark = name in DARK
     page = {"scheme": "dark", "back": "#101418", "ink": "#eceff1"} if dark else {}
     page = page or {"scheme": "light", "back": "#fff", "ink": "#111"}
@@ -85,7 +71,7 @@ def html(blocks: Iterable[Block], view: View) -> str:
             "<head>",
             '<meta charset="utf-8"/>',
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-            f"<title>{escape(visible(title))}</title>",
+            f"<title>{escape(visible(pages.title(listed)))}</title>",
             f"<style>{STYLE % page}{_shade_rules(text, name)}</style>",
             "</head>",
             f"<body>\n{text}\n</body>\n</html>\n",
@@ -131,14 +117,14 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield from _matrix(block, view)
         case Beside(titles, parts):
             yield '<div class="beside">'
-            for title, part in zip(titles, together(parts), strict=True):
+            for title, part in zip(titles, sharing_scale(parts), strict=True):
                 yield "<div>"
                 yield from _lines(Heading(title, 3), view)
                 yield from _matrix(part, view)
                 yield "</div>"
             yield "</div>"
         case Maps():
-            yield from _maps(block, view)
+            yield from _maps(block)
         case Columns(header, rows):
             yield from _table(header, rows)
         case Links(rows, none):
@@ -149,92 +135,86 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 def _label(name: str) -> str:
     """Return a label, and as its title the whole token where it had to be cut."""
-    shown = label(name)
-    whole = visible(name)
+    shown, whole = pages.label(name), visible(name)
     return escape(shown) if shown == whole else f'<span title="{escape(whole)}">{escape(shown)}</span>'
 
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
-    laid = sheets(block, view, lambda name: float(len(label(name))))
-    coloured = is_coloured(block, view)
-    for sheet in laid.parts:
-        yield from _sheet(sheet, block, laid, coloured)
+    layout = pages.laid_out(block, view, lambda name: float(len(pages.label(name))))
+    coloured = pages.is_coloured(block, view)
+    kind = "d" if block.is_difference else "s"
+    for table in layout.tables:
+        yield from _matrix_table(table, block, layout, kind if coloured else "")
     if coloured and block.marks is None:
-        yield _legend(scale(block), "d" if block.is_difference else "s")
-    for sentence in laid.told:
-        yield f'<p class="aside">{_text(sentence)}</p>'
+        yield _legend(scale(block), kind)
+    for note in layout.notes:
+        yield f'<p class="aside">{_text(note)}</p>'
 
 
-def _sheet(sheet: Sheet, block: Matrix, laid: Sheets, coloured: bool) -> Iterator[str]:
-    kind = "tight weights" if laid.bare else "weights" if block.is_weights else "numbers"
-    yield f'<div class="wide"><table class="{kind}">'
-    if sheet.told:
-        yield f"<caption>{_text(sheet.told.capitalize())}</caption>"
-    names = [_label(name) for name in sheet.columns]
-    if laid.turned:
-        heads = "".join(f'<th scope="col" class="up"><span>{name}</span></th>' for name in names)
-    else:
-        heads = "".join(f'<th scope="col">{name}</th>' for name in names)
-    tail = '<th scope="col">sum</th>' if sheet.sums else ""
+def _matrix_table(table: pages.Table, block: Matrix, layout: pages.Layout, kind: str) -> Iterator[str]:
+    looks = "tight weights" if layout.bare else "weights" if block.is_weights else "numbers"
+    yield f'<div class="wide"><table class="{looks}">'
+    if table.caption:
+        yield f"<caption>{_text(table.caption.capitalize())}</caption>"
+    tail = '<th scope="col">sum</th>' if table.sums else ""
+    heads = _heads(table.columns, layout.turned)
     yield f'<thead><tr><th scope="col">{_label(block.corner)}</th>{heads}{tail}</tr></thead><tbody>'
-    for i, name in enumerate(sheet.rows):
-        cells = [
-            _cell(text, place, coloured, laid.bare, "d" if block.is_difference else "s")
-            for text, place in zip(sheet.texts[i], sheet.shades[i], strict=True)
-        ]
-        total = f'<td class="sum">{escape(sheet.sums[i])}</td>' if sheet.sums else ""
-        yield f'<tr><th scope="row">{_label(name)}</th>{"".join(cells)}{total}</tr>'
+    for i, (name, texts, places) in enumerate(zip(table.rows, table.texts, table.shades, strict=True)):
+        cells = [_cell(text, place, layout.bare, kind) for text, place in zip(texts, places, strict=True)]
+        cells += [f'<td class="sum">{escape(total)}</td>' for total in table.sums[i : i + 1]]
+        yield _row(name, cells)
     yield "</tbody></table></div>"
 
 
-def _cell(text: str, place: int, coloured: bool, bare: bool, kind: str = "s") -> str:
-    """Return a cell: a number on its shade, or the shade alone with the number as its title."""
+def _heads(names: Iterable[str], turned: bool) -> str:
+    look = '<th scope="col" class="up"><span>{}</span></th>' if turned else '<th scope="col">{}</th>'
+    return "".join(look.format(_label(name)) for name in names)
+
+
+def _row(name: str, cells: Iterable[str]) -> str:
+    return f'<tr><th scope="row">{_label(name)}</th>{"".join(cells)}</tr>'
+
+
+def _cell(text: str, place: int, bare: bool, kind: str) -> str:
+    """Return a cell: a number, on its shade if there is a kind of those, or the shade with the number as its title."""
     if place < 0:
         return f'<td class="{"heat" if bare else "masked"}" title="masked">–</td>'
     if bare:
         return f'<td class="heat {kind}{place}" title="{text}"></td>'
-    return f'<td class="{kind}{place}">{text}</td>' if coloured else f"<td>{text}</td>"
+    return f'<td class="{kind}{place}">{text}</td>' if kind else f"<td>{text}</td>"
 
 
-def _legend(told: Scale, kind: str = "s") -> str:
-    masked = " – masked" if told.has_masked else ""
-    if told.low == told.high:
-        return f'<p class="aside">{f"All are {told.low}." if told.low else ""}{masked}</p>'
+def _legend(legend: Scale, kind: str = "s") -> str:
+    masked = " – masked" if legend.has_masked else ""
+    if legend.low == legend.high:
+        return f'<p class="aside">{f"All are {legend.low}." if legend.low else ""}{masked}</p>'
     patches = "".join(f'<span class="ramp {kind}{i * (SHADES - 1) // 15}"></span>' for i in range(16))
-    return f'<p class="aside">Shades: {told.low} {patches} {told.high}{masked}</p>'
+    return f'<p class="aside">Shades: {legend.low} {patches} {legend.high}{masked}</p>'
 
 
-def _maps(block: Maps, view: View) -> Iterator[str]:
+def _maps(block: Maps) -> Iterator[str]:
     """Yield small maps, as many beside each other as the window has room for."""
-    if view.color == "never":
-        for name, values in zip(block.names, block.values, strict=True):
-            if name:
-                yield from _lines(Heading(f"Head {name}"), view)
-            yield from _matrix(map_matrix(block, values), view)
-        return
     yield '<div class="maps">'
-    for sheet in map_sheets(block):
-        heads = "".join(f'<th scope="col">{int(name) % 10}</th>' for name in sheet.columns)
-        if block.column_numbers is not None:
-            heads = "".join(f'<th scope="col" class="up"><span>{name}</span></th>' for name in sheet.columns)
-        caption = f"<caption>{_label(sheet.told)}</caption>" if sheet.told else ""
+    turned = block.column_numbers is not None
+    for table in pages.map_tables(block):
+        caption = f"<caption>{_label(table.caption)}</caption>" if table.caption else ""
+        heads = _heads(table.columns if turned else (name[-1] for name in table.columns), turned)
         yield f"<table>{caption}<thead><tr><td></td>{heads}</tr></thead><tbody>"
-        for name, texts, places in zip(sheet.rows, sheet.texts, sheet.shades, strict=True):
-            cells = [_cell(text, place, True, True) for text, place in zip(texts, places, strict=True)]
-            yield f'<tr><th scope="row">{_label(name)}</th>{"".join(cells)}</tr>'
+        for name, texts, places in zip(table.rows, table.texts, table.shades, strict=True):
+            yield _row(
+                name, [_cell(text, place, True, "s") for text, place in zip(texts, places, strict=True)]
+            )
         yield "</tbody></table>"
     yield "</div>"
-    if told := map_columns(block):
-        yield f"<p>{_text(told)}</p>"
+    if columns := pages.map_columns(block):
+        yield f"<p>{_text(columns)}</p>"
     yield _legend(map_scale(block))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in header)
     yield f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>'
-    for row in rows:
-        cells = "".join(f"<td>{_text(text)}</td>" for text in row[1:])
-        yield f'<tr><th scope="row">{_label(row[0])}</th>{cells}</tr>'
+    yield from (_row(row[0], [f"<td>{_text(text)}</td>" for text in row[1:]]) for row in rows)
     yield "</tbody></table></div>"
 
 
@@ -244,19 +224,16 @@ def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> 
     for query, links in rows:
         cells = [f'<td class="text">{_label(key)}</td><td>{_text(weight)}</td>' for key, weight in links]
         cells = cells or [f'<td class="text">{_text(none)}</td><td></td>']
-        blank = "<td></td><td></td>" * (most - len(cells))
-        yield f'<tr><th scope="row">{_label(query)}</th>{"".join(cells)}{blank}</tr>'
+        yield _row(query, [*cells, *["<td></td><td></td>"] * (most - len(cells))])
     yield "</tbody></table></div>"
 
 
 def _bars(block: Bars, view: View) -> Iterator[str]:
-    show = share if view.precision is None else number(view.precision)
     yield '<div class="wide"><table>' + (f"<caption>{_text(block.title)}</caption>" if block.title else "")
     yield "<tbody>"
-    for name, value in block.items:
-        part = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
+    for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
+        part = block.length(value)
         place = SHADES // 2 if view.color == "never" else round(part * (SHADES - 1))
         bar = f'<span class="bar b{place}" style="width:{20 * part:.2f}em"></span>' if part else ""
-        told = "masked" if value is None else show(value)
-        yield f'<tr><th scope="row">{_label(name)}</th><td>{told}</td><td class="text">{bar}</td></tr>'
+        yield _row(name, [f'<td>{text}</td><td class="text">{bar}</td>'])
     yield "</tbody></table></div>"

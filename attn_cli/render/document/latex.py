@@ -6,23 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.document.page_tables import (
-    Scale,
-    Sheet,
-    Sheets,
-    is_coloured,
-    label,
-    map_columns,
-    map_matrix,
-    map_scale,
-    map_sheets,
-    scale,
-    sheets,
-    together,
-)
+from attn_cli.render.document import page_tables as pages
 from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
-from attn_cli.render.numbers import number, share
 from attn_cli.render.palette import RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
+from attn_cli.render.width_ladder import Scale, bar_numbers, map_scale, scale, sharing_scale
 from attn_cli.settings.output import View
 
 TALL = 36  # rows of a table that fit a page
@@ -78,7 +65,7 @@ FOOT = r"""
 
 def latex(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as LaTeX, in ASCII, for amsmath, amssymb, booktabs, graphicx and xcolor with `table`."""
-    lines = [line for block in blocks for line in _lines(block, view)]
+    lines = [line for block in pages.without_maps(blocks, view) for line in _lines(block, view)]
     return "\n".join([HEAD + HELPERS, BODY.rstrip("\n"), *lines, FOOT])
 
 
@@ -96,7 +83,7 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield from _matrix(block, view)
         case Beside(titles, parts):
             across = len(parts) if len(parts) * len(parts[0].columns) <= ABREAST else 1
-            for title, part in zip(titles, together(parts), strict=True):
+            for title, part in zip(titles, sharing_scale(parts), strict=True):
                 if across > 1:
                     yield rf"\begin{{minipage}}[t]{{{0.96 / across:.3f}\linewidth}}"
                 yield from _lines(Heading(title, 3), view)
@@ -121,45 +108,40 @@ def _formula(block: Formula) -> str:
 
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
-    laid = sheets(block, view, _cost, TALL)
-    coloured = is_coloured(block, view)
-    colours = page_colours(view.palette, block.is_difference) if coloured else None
-    for sheet in laid.parts:
-        if sheet.told:
-            yield rf"{{\small {escape(sheet.told.capitalize())}:\par}}\nobreak"
-        yield _table(sheet, _label(block.corner), laid, colours, block.is_weights)
+    layout = pages.laid_out(block, view, _width, TALL)
+    colours = page_colours(view.palette, block.is_difference) if pages.is_coloured(block, view) else None
+    for table in layout.tables:
+        if table.caption:
+            yield rf"{{\small {escape(table.caption.capitalize())}:\par}}\nobreak"
+        yield _table(table, _label(block.corner), layout, colours, block.is_weights)
     if colours and block.marks is None:
         yield _legend(scale(block), colours)
-    for sentence in laid.told:
-        yield rf"\attnaside{{{prose(sentence)}}}"
+    for note in layout.notes:
+        yield rf"\attnaside{{{prose(note)}}}"
 
 
-def _cost(name: str) -> float:
+def _width(name: str) -> float:
     """Return about how many digits wide a label is set."""
-    return sum(1.0 if is_shown(char) else 5.0 for char in label(name))
+    return sum(1.0 if is_shown(char) else 5.0 for char in pages.label(name))
 
 
 def _label(name: str) -> str:
-    return f"{{{escape(label(name))}}}"  # in braces: after a line's end, [ and * would be commands
+    return f"{{{escape(pages.label(name))}}}"  # in braces: after a line's end, [ and * would be commands
 
 
-def _table(sheet: Sheet, corner: str, laid: Sheets, colours: Sequence[RGB] | None, is_weights: bool) -> str:
+def _table(
+    table: pages.Table, corner: str, layout: pages.Layout, colours: Sequence[RGB] | None, is_weights: bool
+) -> str:
     """Return one table, made smaller where it is wider than the line."""
-    heads = [_label(name) for name in sheet.columns]
-    if laid.turned:
-        heads = [rf"\attnturn{head}" for head in heads]
-    tail = ["sum"] if sheet.sums else []
+    heads = [rf"\attnturn{_label(name)}" if layout.turned else _label(name) for name in table.columns]
+    tail = ["sum"] if table.sums else []
     lines = [_row([corner, *heads, *tail]), r"\midrule"]
-    for i, name in enumerate(sheet.rows):
-        cells = [
-            _cell(text, place, laid.bare, colours)
-            for text, place in zip(sheet.texts[i], sheet.shades[i], strict=True)
-        ]
-        lines.append(_row([rf"\textbf{_label(name)}", *cells, *map(_number, sheet.sums[i : i + 1])]))
-    gap = "0pt" if laid.bare else "3pt"
-    kind = "c" if laid.bare or is_weights else "r"
+    for i, (name, texts, places) in enumerate(zip(table.rows, table.texts, table.shades, strict=True)):
+        cells = [_cell(text, place, layout.bare, colours) for text, place in zip(texts, places, strict=True)]
+        lines.append(_row([rf"\textbf{_label(name)}", *cells, *map(_number, table.sums[i : i + 1])]))
+    kind = "c" if layout.bare or is_weights else "r"
     spec = r"l@{\enspace}" + kind * len(heads) + (r"@{\quad}r" if tail else "")
-    return _tabular(spec, lines, gap)
+    return _tabular(spec, lines, "0pt" if layout.bare else "3pt")
 
 
 def _tabular(spec: str, lines: Sequence[str], gap: str) -> str:
@@ -195,63 +177,56 @@ def _hex(colour: RGB) -> str:
     return "".join(f"{part:02X}" for part in colour)
 
 
-def _legend(told: Scale, colours: Sequence[RGB] | None) -> str:
+def _legend(legend: Scale, colours: Sequence[RGB]) -> str:
     """Return a line with the shades from the least value to the largest."""
-    masked = r"\quad -- masked" if told.has_masked else ""
-    if colours is None or told.low == told.high:
-        text = f"All are {_number(told.low)}." if told.low else ""
+    masked = r"\quad -- masked" if legend.has_masked else ""
+    if legend.low == legend.high:
+        text = f"All are {_number(legend.low)}." if legend.low else ""
         return rf"{{\small {text}{masked}\par}}"
     steps = [colours[i * (SHADES - 1) // 15] for i in range(16)]
     patches = "".join(rf"\attnbar{{{_hex(colour)}}}{{2}}" for colour in steps)
-    return rf"{{\small Shades: {_number(told.low)} {patches} {_number(told.high)}{masked}\par}}"
+    return rf"{{\small Shades: {_number(legend.low)} {patches} {_number(legend.high)}{masked}\par}}"
 
 
 def _maps(block: Maps, view: View) -> Iterator[str]:
     """Yield small maps that stand beside each other, as many as the line takes."""
-    if view.color == "never":
-        for name, values in zip(block.names, block.values, strict=True):
-            if name:
-                yield from _lines(Heading(f"Head {name}"), view)
-            yield from _matrix(map_matrix(block, values), view)
-        return
     colours = ramp(page_ramp(view.palette))
     yield r"{\lineskip8pt\lineskiplimit8pt"
-    for sheet in map_sheets(block):
-        heads = [rf"\tiny {int(name) % 10}" for name in sheet.columns]
+    for table in pages.map_tables(block):
+        heads = [rf"\tiny {name[-1]}" for name in table.columns]
         if block.column_numbers is not None:
-            heads = [rf"\attnturn{{\tiny {name}}}" for name in sheet.columns]
-        lines = [rf"& \multicolumn{{{len(heads)}}}{{l@{{}}}}{{\bfseries {_label(sheet.told)}}} \\"]
-        lines = [*(lines if sheet.told else []), _row(["", *heads])]
-        for i, name in enumerate(sheet.rows):
-            cells = [_cell("", place, True, colours) for place in sheet.shades[i]]
-            lines.append(_row([rf"\scriptsize {_label(name)}", *cells]))
+            heads = [rf"\attnturn{{\tiny {name}}}" for name in table.columns]
+        title = rf"& \multicolumn{{{len(heads)}}}{{l@{{}}}}{{\bfseries {_label(table.caption)}}} \\"
+        lines = [*([title] if table.caption else []), _row(["", *heads])]
+        for name, places in zip(table.rows, table.shades, strict=True):
+            lines.append(
+                _row([rf"\scriptsize {_label(name)}", *(_cell("", place, True, colours) for place in places)])
+            )
         body = "\n".join(lines)
-        yield (
-            r"\attnfit{\scriptsize\setlength{\tabcolsep}{0pt}\begin{tabular}[t]"
-            rf"{{r@{{\enspace}}{'c' * len(heads)}}}"
-            f"\n{body}\n"
-            r"\end{tabular}}\quad"
-        )
-    told = map_columns(block)
-    yield r"\par}" + (rf"{{\small {prose(told)}\par}}" if told else "")
+        spec = rf"r@{{\enspace}}{'c' * len(heads)}"
+        setting = r"\scriptsize\setlength{\tabcolsep}{0pt}"
+        yield rf"\attnfit{{{setting}\begin{{tabular}}[t]{{{spec}}}" f"\n{body}\n" r"\end{tabular}}\quad"
+    columns = pages.map_columns(block)
+    yield r"\par}" + (rf"{{\small {prose(columns)}\par}}" if columns else "")
     yield _legend(map_scale(block), colours)
 
 
 def _columns(block: Columns) -> Iterator[str]:
     header = [_label(block.header[0]), *map(arithmetic, block.header[1:])]
-    rows = [[rf"\textbf{_label(row[0])}", *map(_written, row[1:])] for row in block.rows]
+    rows = [_row([rf"\textbf{_label(row[0])}", *map(_written, row[1:])]) for row in block.rows]
+    return _in_pages(f"l{'r' * (len(header) - 1)}", rows, [_row(header), r"\midrule"])
+
+
+def _in_pages(spec: str, rows: Sequence[str], header: Sequence[str] = ()) -> Iterator[str]:
+    """Yield rows as tables that are no longer than a page."""
     for top in range(0, len(rows), TALL):
-        lines = [_row(header), r"\midrule", *map(_row, rows[top : top + TALL])]
-        yield _tabular(f"l{'r' * (len(header) - 1)}", lines, "5pt")
+        yield _tabular(spec, [*header, *rows[top : top + TALL]], "5pt")
 
 
 def _written(text: str) -> str:
     """Return a cell of a small table: numbers as arithmetic, words (a code, a file's name) as words."""
-    return (
-        prose(text)
-        if re.search(r"[A-Za-z_]{2}", text) and not re.search(r"\de[-+]\d", text)
-        else arithmetic(text)
-    )
+    is_words = re.search(r"[A-Za-z_]{2}", text) and not re.search(r"\de[-+]\d", text)
+    return prose(text) if is_words else arithmetic(text)
 
 
 def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> Iterator[str]:
@@ -264,21 +239,17 @@ def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> 
             name = rf"\textbf{_label(query)}" if start == 0 else ""
             filled = cells[start : start + across]
             lines.append(_row([name, *filled, *["&"] * (across - len(filled))]))
-    for top in range(0, len(lines), TALL):
-        yield _tabular("l" + "@{\\quad}l@{\\enspace}r" * across, lines[top : top + TALL], "5pt")
+    return _in_pages("l" + "@{\\quad}l@{\\enspace}r" * across, lines)
 
 
 def _bars(block: Bars, view: View) -> Iterator[str]:
     if block.title:
         yield rf"{{\bfseries {prose(block.title)}\par}}\nobreak"
-    show = share if view.precision is None else number(view.precision)
     colours = strong(page_ramp(view.palette))
     lines = []
-    for name, value in block.items:
-        part = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
+    for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
+        part = block.length(value)
         colour = (90, 90, 90) if view.color == "never" else colours[round(part * (SHADES - 1))]
         bar = rf"\attnbar{{{_hex(colour)}}}{{{part * BAR:.2f}}}" if part else ""
-        told = "masked" if value is None else _number(show(value))
-        lines.append(_row([rf"\textbf{_label(name)}", told, bar]))
-    for top in range(0, len(lines), TALL):
-        yield _tabular("lrl", lines[top : top + TALL], "5pt")
+        lines.append(_row([rf"\textbf{_label(name)}", _number(text), bar]))
+    yield from _in_pages("lrl", lines)

@@ -15,8 +15,8 @@ from rich.style import Style
 
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
-from attn_cli.render.blocks import Block, Heading
-from attn_cli.render.document.page_tables import PAGE
+from attn_cli.render.blocks import Block
+from attn_cli.render.document.page_tables import PAGE, title
 from attn_cli.render.palette import DARK, page_ramp
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.text import LEFTWARD, cells
@@ -30,7 +30,7 @@ _RUNS = re.compile(
 )
 
 
-class Page(NamedTuple):
+class Colours(NamedTuple):
     """The colours of the background and of plain text."""
 
     back: str
@@ -40,21 +40,21 @@ class Page(NamedTuple):
 def svg(blocks: Iterable[Block], view: View) -> str:
     """Return the screen of `view.width` cells (else PAGE) as an SVG image."""
     name = page_ramp(view.palette)
-    page = Page("#101418", "#eceff1") if name in DARK else Page("#ffffff", "#111111")
-    told: list[str] = []
+    colours = Colours("#101418", "#eceff1") if name in DARK else Colours("#ffffff", "#111111")
+    blocks = list(blocks)
     terminal = Terminal(view.width or PAGE, 0 if view.color == "never" else TRUECOLOR, dark=name in DARK)
-    lines = list(draw(_noted(blocks, told), view, terminal))
+    lines = list(draw(blocks, view, terminal))
     across = max([20, *(sum(cells(text) for text, _, _ in line) for line in lines)])
     width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
-    drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, page)]
+    drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, colours)]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img" xml:space="preserve" direction="ltr">',
-            f"<title>{escape(visible(told[0] if told else 'Attention'))}</title>",
-            f'<rect width="{width}" height="{height}" fill="{page.back}"/>',
+            f"<title>{escape(visible(title(blocks)))}</title>",
+            f'<rect width="{width}" height="{height}" fill="{colours.back}"/>',
             f"<g font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" "
-            f'font-size="{SIZE}" fill="{page.ink}">',
+            f'font-size="{SIZE}" fill="{colours.ink}">',
             *drawn,
             "</g>",
             "</svg>\n",
@@ -62,15 +62,7 @@ def svg(blocks: Iterable[Block], view: View) -> str:
     )
 
 
-def _noted(blocks: Iterable[Block], told: list[str]) -> Iterator[Block]:
-    """Pass blocks on, and note the text of each heading."""
-    for block in blocks:
-        if isinstance(block, Heading):
-            told.append(block.text)
-        yield block
-
-
-def _line(line: Line, top: int, page: Page) -> Iterator[str]:
+def _line(line: Line, top: int, colours: Colours) -> Iterator[str]:
     """Yield one line: backgrounds, blocks and texts from left to right."""
     at = 0
     for text, style, _ in line:
@@ -83,7 +75,7 @@ def _line(line: Line, top: int, page: Page) -> Iterator[str]:
             if match["text"]:
                 yield from _text(match[0], place, top, style, ink)
             elif match["block"] and not back:  # on a shade, the shade says it
-                yield from _block(match[0], EDGE + place * CELL, top, ink or page.ink)
+                yield from _block(match[0], EDGE + place * CELL, top, ink or colours.ink)
         at += wide
 
 

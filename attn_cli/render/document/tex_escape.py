@@ -1,7 +1,7 @@
-r"""Text and arithmetic that LaTeX shows and does not obey, in plain ASCII.
+r"""Text and arithmetic in LaTeX's plain ASCII: nothing in a text is obeyed as a command.
 
 What every LaTeX can show is written with its own commands: é is `\'{e}`. What only some can show goes through
-`\attnletter` and `\attnchar` (HELPERS), which spell it out as U+4F60 where the font in force has no such character.
+`\attnletter` and `\attnchar` (HELPERS), which spell it out as U+4F60 where the current font has no such character.
 """
 
 from __future__ import annotations
@@ -70,27 +70,27 @@ _MATH = _pairs(
     r"ς:\varsigma σ:\sigma τ:\tau υ:\upsilon φ:\varphi χ:\chi ψ:\psi ω:\omega"
 )
 _OVER_MATH = {"\u0301": r"\acute", "\u0300": r"\grave", "\u0308": r"\ddot"}
-_LIGATE = frozenset("-'`,?!")  # -- becomes a dash, ?` another mark: a kern keeps them apart
+# -- becomes a dash and ?` another mark: a kern keeps them apart. An accent that LaTeX can set stays with its letter.
+_CHARACTER = re.compile(
+    rf"(?P<kern>(?<=[-'`,?!])(?=[-'`,?!]))?(?P<char>[A-Za-z][{''.join(_ACCENTS)}]?|.)", re.S
+)
 
 
 def escape(text: str) -> str:
-    r"""Return text that LaTeX shows and does not obey.
+    r"""Return text as LaTeX that shows it literally.
 
     >>> escape(r"\input{x}"), escape("100 % -- café")
     ('\\textbackslash{}input\\{x\\}', "100 \\% -\\kern0pt{}- caf\\'{e}")
     """
-    parts: list[str] = []
-    before = ""
-    for char in _clusters(normalize("NFC", visible(text))):
-        if before in _LIGATE and char in _LIGATE:
-            parts.append(r"\kern0pt{}")
-        parts.append(_one(char))
-        before = char
-    return "".join(parts)
+    return _CHARACTER.sub(_escaped, normalize("NFC", visible(text)))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return (r"\kern0pt{}" if found["kern"] is not None else "") + _one(found["char"])
 
 
 def prose(text: str) -> str:
-    """Return a sentence that LaTeX shows and does not obey; a word that is very long can be broken."""
+    """Return a sentence as LaTeX that shows it literally; a very long word can be broken."""
     pieces = re.sub(rf"(\S{{{LONGEST}}})(?=\S)", "\\1\0", visible(text)).split("\0")
     return r"\allowbreak ".join(map(escape, pieces))
 
@@ -98,17 +98,6 @@ def prose(text: str) -> str:
 def is_shown(char: str) -> bool:
     """Tell whether every LaTeX shows this character as itself (accents composed)."""
     return not _one(char).startswith((r"\attnchar", r"\attnletter"))
-
-
-def _clusters(text: str) -> list[str]:
-    """Cut text into characters; an accent that LaTeX can set stays with its letter."""
-    found: list[str] = []
-    for char in text:
-        if char in _ACCENTS and found and len(found[-1]) == 1 and found[-1].isascii() and found[-1].isalpha():
-            found[-1] += char
-        else:
-            found.append(char)
-    return found
 
 
 def _one(char: str) -> str:
@@ -137,17 +126,25 @@ _TOKENS = re.compile(
     r"(?P<root>√\d+)"
     r"|(?P<number>(?<![\w.)\]])-?(?:\d[\d,]*\d|\d)?(?:\.\d+|(?<=\d))(?:e[+-]?\d+)?(?!\w))"
     r"|(?P<name>(?<![\w'])(?:[WbQKVqk]_[a-z]|d_[kv]|[QKVXqkvrxbs])(?=ᵀ?(?![\w'])))"
+    r"|(?P<power>(?<![\w'])e\^(?:-?\d+(?:\.\d+)?|x)(?!\w))"
     r"|(?P<function>(?<![\w'])(?:exp|cos|max)(?=\())"
-    r"|(?P<arrow>->)"
-    r"|(?P<sign>[=+×·/()\[\]–…ᵀ]|(?<= )-(?= ))"
+    r"|(?P<sign>->|[=≈+×·/()\[\]–…ᵀ]|(?<= )-(?= ))"
     r"|(?P<gap> {2,})"
     r"|(?P<space> )"
     r"|(?P<word>\w+|.)",
     re.S,
 )
-_SPACED = {"=", "+", "-", r"\times", r"\cdot", r"\to"}  # signs that bring their own spaces
+_SPACED = {"=", "+", "-", r"\approx", r"\times", r"\cdot", r"\to"}  # signs that bring their own spaces
 _OPENS, _CLOSES = {*_SPACED, *"/(["}, {*_SPACED, *"/)]"}
-_SIGNS = {"×": r"\times ", "·": r"\cdot ", "ᵀ": r"^{\top}", "…": r"\dots ", "–": r"\text{--}"}
+_SIGNS = {
+    "->": r"\to ",
+    "≈": r"\approx ",
+    "×": r"\times ",
+    "·": r"\cdot ",
+    "ᵀ": r"^{\top}",
+    "…": r"\dots ",
+    "–": r"\text{--}",
+}
 
 
 def arithmetic(text: str) -> str:
@@ -163,34 +160,30 @@ def arithmetic(text: str) -> str:
         if kind == "space":
             (run or parts).append(" ")
         elif kind == "word":
-            _close(run, parts)
-            parts.append(escape(found))
-        elif kind == "gap":
-            run.append(r"\quad\allowbreak ")
+            parts += [_in_mathematics(run), escape(found)]
+            run = []
         else:
             run.append(_mathematics(kind, found))
-    _close(run, parts)
-    return "".join(parts)
+    return "".join([*parts, _in_mathematics(run)])
 
 
-def _close(run: list[str], parts: list[str]) -> None:
-    """End a run of mathematics: its spaces become LaTeX's own, and the last one stays outside."""
-    ends = bool(run) and run[-1] == " "
-    while run and run[-1] == " ":
-        run.pop()
+def _in_mathematics(run: list[str]) -> str:
+    """Return a run between dollar signs: its spaces become LaTeX's own, and those at its end stay outside."""
+    kept = len(run)
+    while kept and run[kept - 1] == " ":
+        kept -= 1
+    if not kept:
+        return ""
+    end = " " if kept < len(run) else ""
     inside = ""
-    for n, item in enumerate(run):
+    for n, item in enumerate(run[:kept]):
         if item != " ":
             inside += item
         elif not (run[n - 1].strip() in _OPENS or run[n + 1].strip() in _CLOSES):
             inside += r"\;"
-    if len(run) > 1 and run[-1].strip() in _SPACED:
-        inside, ends = inside + "{}", False  # else a sign at the end would stand without its spaces
-    if inside:
-        parts.append(f"${inside.rstrip(' ')}$")
-    if ends:
-        parts.append(" ")
-    run.clear()
+    if kept > 1 and run[kept - 1].strip() in _SPACED:
+        inside, end = inside + "{}", ""  # else a sign at the end would stand without its spaces
+    return f"${inside.rstrip(' ')}${end}"
 
 
 def _mathematics(kind: str, found: str) -> str:
@@ -202,8 +195,8 @@ def _mathematics(kind: str, found: str) -> str:
     if kind == "name":
         letter, _, below = found.partition("_")
         return f"{letter}_{{{below}}}" if below else letter
+    if kind == "power":
+        return f"e^{{{found[2:]}}}"
     if kind == "function":
         return f"\\{found}"
-    if kind == "arrow":
-        return r"\to "
-    return _SIGNS.get(found, found)
+    return _SIGNS.get(found, r"\quad\allowbreak " if kind == "gap" else found)

@@ -11,6 +11,7 @@ from attn_cli.bench.records import Case
 from attn_cli.bench.sides import Sides
 from attn_cli.errors import AttnError
 from attn_cli.io.terminal import TRUECOLOR, Terminal
+from attn_cli.render.blocks import Matrix
 from attn_cli.render.numbers import weight
 from attn_cli.render.palette import shades
 from attn_cli.render.screen.grid import Grid
@@ -32,12 +33,13 @@ def drawing(case: Case, threads: int) -> Sides:
     n = case.tokens
     weights = np.random.default_rng(0).dirichlet(np.ones(n), n)
     tokens = [f"w{i}" for i in range(n)]
+    matrix = Matrix(tokens, tokens, weights, is_weights=True, shaded=True, digits=DIGITS)
     width = LABEL + (CELL + 1) * n
     terminal = Terminal(width, TRUECOLOR)
     styles = list(shades("viridis", TRUECOLOR))
 
     def ours() -> str:
-        return terminal.paint(Grid(tokens, tokens, weights, precision=DIGITS).lines(terminal))
+        return terminal.paint(Grid(matrix).lines(terminal))
 
     def theirs() -> str:
         return with_rich(tokens, weights, styles, width)

@@ -19,21 +19,19 @@ from attn_cli.render.blocks import (
     Maps,
     Matrix,
     Say,
-    digits_of,
-    fitting_columns,
 )
-from attn_cli.render.numbers import fitting, number, share
+from attn_cli.render.numbers import fitting
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
-from attn_cli.render.screen.grid import LABEL
+from attn_cli.render.screen.grid import LABEL, Grid
 from attn_cli.render.screen.maps import draw_maps
-from attn_cli.render.screen.side_by_side import draw_beside, grid_of
-from attn_cli.render.screen.text import cells, cut, labels, padded, padded_left, wrapped
-from attn_cli.render.width_ladder import largest
+from attn_cli.render.screen.side_by_side import draw_beside
+from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, padded, padded_left, wrapped
+from attn_cli.render.width_ladder import bar_numbers, largest
 from attn_cli.settings.output import View
 
 _ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})
 LONGEST_BAR, LONGEST_NAME = 40, 28
-UNLIMITED_COLUMNS = 12  # of a wide matrix, where there is no width to fit
+UNFITTED = 12  # columns of a wide matrix, where there is no width to fit
 
 
 def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Line]:
@@ -65,35 +63,29 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
 
 
 def _written(text: str, terminal: Terminal) -> str:
-    """Return arithmetic in the terminal's characters; it holds no token, and is inert all the same."""
+    """Return arithmetic in the terminal's characters."""
     if not terminal.unicode:
         text = re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
     return terminal.text(text)
 
 
 def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
-    values, columns, more = block.values, list(block.columns), block.more
-    across = _across(block, view, terminal) if block.fits else values.shape[1]
-    if across < values.shape[1]:
-        rest = f"{values.shape[1] - across:,} more columns"
-        more = f"{rest}, {more}" if more else rest
-        few = fitting_columns(block, across)
-        values, columns = values[:, few], columns[few]
-    yield from grid_of(
-        block._replace(columns=columns, values=values, corner=terminal.text(block.corner)), view
-    ).lines(terminal)
-    if more:
-        yield from wrapped(f"{'…' if terminal.unicode else '...'} {more}", terminal.width, "  ")
+    block = block.fixed(view.precision)._replace(corner=terminal.text(block.corner))
+    if block.fits:
+        block = block.narrowed(_across(block, terminal))
+    yield from Grid(block, view.palette).lines(terminal)
+    if block.more:
+        yield from wrapped(f"{'…' if terminal.unicode else '...'} {block.more}", terminal.width, "  ")
 
 
-def _across(block: Matrix, view: View, terminal: Terminal) -> int:
+def _across(block: Matrix, terminal: Terminal) -> int:
     """Return how many columns fit beside the labels with all their digits."""
     if terminal.width is None:
-        return min(UNLIMITED_COLUMNS, int(block.values.shape[1]))
-    some = fitting_columns(block, 64)
-    first = block.values[:, some]
-    show = fitting(largest(first), digits_of(block, view.precision))[0]
-    widest = max(map(len, show.row(first.ravel().tolist())))
+        return UNFITTED
+    some = block.nearby(64)
+    values = block.values[:, some]
+    show = fitting(largest(values), block.digits)[0]
+    widest = max(map(len, show.row(values.ravel().tolist())))
     widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[some]))
     edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))
     tail = max(map(len, block.sums)) + 2 if block.sums else 0
@@ -131,7 +123,7 @@ def _links(
     rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str, terminal: Terminal
 ) -> Iterator[Line]:
     """Draw each query's strongest keys, as many on a line as fit; the others go below."""
-    width = terminal.width or 1 << 30
+    width = terminal.width or UNLIMITED
     found = [link for _, links in rows for link in links]
     tail = max([len(weight) for _, weight in found], default=1) + 1
     names = labels([query for query, _ in rows], terminal, max(4, min(LABEL, width - tail - 6)))
@@ -146,14 +138,14 @@ def _links(
         texts = [f"  {padded(keys[key], wide)} {padded_left(weight, tail - 1)}" for key, weight in links]
         texts = texts or [f"  {none}"]
         for start in range(0, len(texts), across):
-            label = name if start == 0 else ""
+            label = "" if start else name
             yield [Segment(padded(label, edge), BOLD), Segment("".join(texts[start : start + across]))]
 
 
 def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     if block.title:
         yield from wrapped(terminal.text(block.title), terminal.width, style=BOLD)
-    numbers = ["masked" if value is None else _share(value, view) for _, value in block.items]
+    numbers = bar_numbers(block, view.precision)
     widest = max(map(len, numbers), default=1)
     width = terminal.width or 80
     most = max(4, min(LONGEST_NAME, width - widest - 10))
@@ -162,17 +154,13 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     room = max(1, min(LONGEST_BAR, width - edge - widest - 4))
     styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else None
     for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
-        part = 0.0 if value is None or block.largest <= 0 else min(1.0, value / block.largest)
+        part = block.length(value)
         bar = _bar(part, room, terminal)
         style = styles[round(part * (SHADES - 1))] if styles else None
         yield [
             Segment(f"  {padded(name, edge)} {padded_left(text, widest)}"),
             Segment(f" {bar}" if bar else "", style),
         ]
-
-
-def _share(value: float, view: View) -> str:
-    return share(value) if view.precision is None else number(view.precision)(value)
 
 
 def _bar(share: float, room: int, terminal: Terminal) -> str:

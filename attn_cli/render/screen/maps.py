@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import Maps
-from attn_cli.render.numbers import Format, significant, weight
+from attn_cli.render.blocks import Maps, Matrix
 from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
-from attn_cli.render.screen.grid import Grid
-from attn_cli.render.screen.text import cells, cut, labels, padded, wrapped
-from attn_cli.render.width_ladder import BARS, DIGITS, shading
+from attn_cli.render.screen.grid import Grid, shade_line
+from attn_cli.render.screen.text import cells, cut, labels, masked_mark, padded, wrapped
+from attn_cli.render.width_ladder import NUMBERED, bars, map_scale, shading
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-LABEL, SHORT, LONGEST, GAP, UNLIMITED = 10, 5, 16, 3, 100
+LABEL, SHORT, LONGEST, GAP, WIDTH = 10, 5, 16, 3, 100
 APART = (5, 10, 20)  # columns between two numbers above a map of blocks
 
 
@@ -38,7 +36,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
     for start in range(0, len(block.names), across):
         yield []
         yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)
-    yield from _legend(block, layout, styles, terminal)
+    yield from _legend(block, styles, terminal)
 
 
 class _Layout(NamedTuple):
@@ -51,7 +49,7 @@ class _Layout(NamedTuple):
 
 def _layout(block: Maps, terminal: Terminal) -> _Layout | None:
     """Return the widest cells and labels with which one map fits; None where none does."""
-    width = terminal.width or UNLIMITED
+    width = terminal.width or WIDTH
     n = len(block.columns)
     digits = len(str(max([*block.row_numbers, n - 1])))
     ways = ((2, LABEL), (1, LABEL), (1, SHORT))
@@ -69,8 +67,7 @@ def _band(
     block: Maps, span: range, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
 ) -> Iterator[Line]:
     """Yield the maps of one band, side by side."""
-    ramp = BARS if terminal.unicode else DIGITS
-    masked = "–" if terminal.unicode else "-"
+    ramp, masked = bars(terminal), masked_mark(terminal)
     cell, wide, spare = layout.cell, layout.wide, layout.wide - layout.cell * len(block.columns)
     names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
     margin = " " * layout.edge
@@ -104,34 +101,13 @@ def _numbers(block: Maps, cell: int) -> str:
     return f"{line:{len(block.column_numbers)}}"
 
 
-def _legend(
-    block: Maps, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
-) -> Iterator[Line]:
+def _legend(block: Maps, styles: Sequence[Style | None], terminal: Terminal) -> Iterator[Line]:
     if block.column_numbers is None:
         named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
-        told = f"columns: {', '.join(named)}"
-        if list(block.rows) == list(block.columns):
-            told = "Columns are numbered as the rows are."
-        yield from wrapped(told, terminal.width)
-    ramp = BARS if terminal.unicode else DIGITS
-    steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
-    low, high = map_format(block).row([block.least, block.largest])
-    masked = (
-        f"   {'–' if terminal.unicode else '-'} masked"
-        if any(np.isnan(v).any() for v in block.values)
-        else ""
-    )
-    if len(f"shades: {low}  {high}{masked}") + len(ramp) > layout.width:
-        yield from wrapped(f"shades: {low} to {high}{masked}", terminal.width)
-        return
-    line = [Segment(f"shades: {low} ")]
-    line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
-    yield [*line, Segment(f" {high}{masked}")]
-
-
-def map_format(block: Maps) -> Format:
-    """Return how a map's numbers are written, where they are: a block's mean may be far smaller than a weight."""
-    return weight(3) if block.column_numbers is None else significant(2)
+        is_square = list(block.rows) == list(block.columns)
+        text = NUMBERED if is_square else f"columns: {', '.join(named)}"
+        yield from wrapped(text, terminal.width)
+    yield from shade_line(map_scale(block), bars(terminal), styles, terminal)
 
 
 def _matrices(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
@@ -139,8 +115,13 @@ def _matrices(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
         yield []
         if name:
             yield from wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
-        grid = Grid(
-            block.rows, block.columns, values, corner="query\\key", palette=view.palette,
+        matrix = Matrix(
+            block.rows,
+            block.columns,
+            values,
+            "query\\key",
+            is_weights=True,
+            shaded=True,
             row_numbers=block.row_numbers,
-        )  # fmt: skip
-        yield from grid.lines(terminal)
+        )
+        yield from Grid(matrix, view.palette).lines(terminal)

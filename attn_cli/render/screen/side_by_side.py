@@ -8,11 +8,11 @@ import numpy as np
 from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import Beside, Matrix, digits_of
+from attn_cli.render.blocks import Beside
 from attn_cli.render.palette import BOLD
 from attn_cli.render.screen.grid import Grid
 from attn_cli.render.screen.text import cells, wrapped
-from attn_cli.render.width_ladder import rungs
+from attn_cli.render.width_ladder import rungs, sharing_scale
 from attn_cli.settings.output import View
 
 GAP = 3
@@ -24,17 +24,18 @@ def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]
 
     All are written alike, with as many digits as the one that needs most room allows.
     """
-    grids = _grids(block.parts, view)
+    parts = [part.fixed(view.precision) for part in sharing_scale(block.parts)]
+    ways = rungs(parts[0]._replace(values=np.concatenate([part.values for part in parts])))
+    grids = [Grid(part, view.palette, ways) for part in parts]
     room = terminal
     if terminal.width is not None:
         room = terminal._replace(width=(terminal.width - GAP * (len(grids) - 1)) // len(grids))
-    for rung in grids[0].ways[:FINE]:
+    for rung in ways[:FINE]:
         tried = [grid._replace(ways=(rung,)) for grid in grids]
         if (room.width is None or room.width > 1) and all(grid.fits(room) for grid in tried):
             yield from _abreast(block.titles, tried, room, terminal)
-            yield from _telling(tried).legend(terminal, room)
+            yield from _legend_grid(tried).legend(terminal, room)
             return
-    ways = grids[0].ways
     together = next(
         (w for w in ways if all(grid._replace(ways=(w,)).fits(terminal) for grid in grids)), ways[-1]
     )
@@ -42,40 +43,12 @@ def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]
         yield []
         yield from wrapped(terminal.text(title), terminal.width, style=BOLD)
         yield from grid._replace(ways=(together,)).body(terminal)
-    yield from _telling(grids)._replace(ways=(together,)).legend(terminal)
+    yield from _legend_grid(grids)._replace(ways=(together,)).legend(terminal)
 
 
-def _telling(grids: Sequence[Grid]) -> Grid:
+def _legend_grid(grids: Sequence[Grid]) -> Grid:
     """Return the grid whose legend holds for all: one with masked cells, if there is one."""
-    return next((grid for grid in grids if np.isnan(grid.values).any()), grids[0])
-
-
-def _grids(parts: Sequence[Matrix], view: View) -> list[Grid]:
-    """Return the parts as grids that choose from the same rungs and share one scale."""
-    first = parts[0]
-    together = np.concatenate([part.values for part in parts])
-    known = together[~np.isnan(together)]
-    scale = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
-    ways = rungs(together, first.is_weights, view.precision, first.is_difference, first.marks)
-    return [grid_of(part, view)._replace(ways=ways, scale=scale) for part in parts]
-
-
-def grid_of(block: Matrix, view: View) -> Grid:
-    """Return a matrix of a screen as a grid."""
-    return Grid(
-        row_labels=block.rows,
-        column_labels=block.columns,
-        values=block.values,
-        corner=block.corner,
-        sums=block.sums,
-        is_weights=block.is_weights,
-        shaded=block.shaded,
-        precision=digits_of(block, view.precision),
-        palette=view.palette,
-        row_numbers=block.row_numbers,
-        is_difference=block.is_difference,
-        marks=block.marks,
-    )
+    return next((grid for grid in grids if np.isnan(grid.block.values).any()), grids[0])
 
 
 def _abreast(

@@ -9,8 +9,14 @@ from rich.style import Style
 
 from attn_cli.io.terminal import Line, Terminal
 
+UNLIMITED = 1 << 30  # cells, where a width is needed and there is none
 # Letters that are written from right to left (Unicode's blocks of R and AL); beside them numbers change places.
 LEFTWARD = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff\U0001e800-\U0001efff"
+
+
+def masked_mark(terminal: Terminal) -> str:
+    """Return what is written for a masked cell."""
+    return "–" if terminal.unicode else "-"
 
 
 def cells(text: str) -> int:
@@ -23,9 +29,9 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, width: int, mark: str = "~") -> str:
-    """Shorten a label (never a number) to `width` cells; a mark stands for what is left out.
+    """Shorten a label (never a number) to `width` cells, with a mark for what is left out.
 
-    The last letters stay where there is room, for they tell inflected words apart.
+    The last letters are kept where there is room: they tell inflected words apart.
     """
     if cells(text) <= width:
         return text
@@ -50,12 +56,9 @@ def padded_left(text: str, width: int) -> str:
 def labels(tokens: Sequence[str], terminal: Terminal, width: int) -> list[str]:
     """Return the tokens as inert labels of at most `width` cells."""
     mark = "…" if terminal.unicode else "~"
-    return [cut(terminal.text(_ends(token, 2 * width)), width, mark) for token in tokens]
-
-
-def _ends(token: str, most: int) -> str:
-    """Return a very long token without its middle: a label shows its ends alone."""
-    return token if len(token) <= 2 * most else token[:most] + token[-most:]
+    ends = 2 * width  # of a very long token, whose middle is never shown
+    short = [token if len(token) <= 2 * ends else token[:ends] + token[-ends:] for token in tokens]
+    return [cut(terminal.text(token), width, mark) for token in short]
 
 
 def wrapped(
@@ -80,15 +83,15 @@ def wrapped(
             lines.append(line)
         line = " " * hanging + word
         while cells(line) > room:
-            head = _breakable(line, room)
+            head = _head(line, room)
             lines.append(head)
             line = line[len(head) :]
     lines.append(line)
     return [[Segment(indent + line, style)] for line in lines]
 
 
-def _breakable(word: str, room: int) -> str:
-    """Return as much of a too long word as fits, up to an operator or a bracket if there is one."""
+def _head(word: str, room: int) -> str:
+    """Return as much of a word as fits, up to an operator or a bracket if there is one."""
     head = word[:room]
     while cells(head) > room:
         head = head[:-1]

@@ -1,0 +1,43 @@
+"""Output formats: each that can be chosen has a writer, and each writer takes every kind of block or none."""
+
+import numpy as np
+import pytest
+
+from attn_cli.io.terminal import Terminal
+from attn_cli.render import SCREENS, SUFFIXES, WRITERS, render_blocks
+from attn_cli.render.blocks import Bars, Beside, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.settings.output import FORMATS, View
+
+ONE = np.ones((1, 1))
+BLOCKS = [
+    Heading("Attention", 1),
+    Say("plain words"),
+    Formula("1 + 1 = 2"),
+    Matrix(["cat"], ["dog"], ONE),
+    Beside(["left", "right"], [Matrix(["cat"], ["dog"], ONE)] * 2),
+    Maps(["0"], ["cat"], ["dog"], [ONE], 1.0, [0]),
+    Columns(["name", "number"], [["cat", "3"]]),
+    Links([("cat", [("dog", "1.000")])]),
+    Bars("", [("cat", 1.0)], 1.0),
+]
+
+
+def test_the_option_offers_every_format_that_is_written_and_no_other():
+    assert tuple(WRITERS) == FORMATS
+
+
+def test_a_suffix_chooses_one_format():
+    assert sum(len(writer.suffixes) for writer in WRITERS.values()) == len(SUFFIXES)
+    assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in SUFFIXES)
+
+
+@pytest.mark.parametrize("format", SCREENS)
+def test_a_format_made_of_blocks_writes_every_kind_of_block(format):
+    for block in BLOCKS:
+        assert render_blocks([Heading("A", 1), block], View(format=format), Terminal(80)).strip()
+
+
+@pytest.mark.parametrize("format", sorted(set(FORMATS) - set(SCREENS)))
+def test_a_format_of_data_takes_no_blocks(format):
+    with pytest.raises(ValueError, match=format):
+        render_blocks(BLOCKS, View(format=format), Terminal(80))
