@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.io.progress import Report, Stage
+from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import UNKNOWN, Batch, Lesson, Words, batches, joined
 from attn_cli.learn.deep import Deep
 from attn_cli.learn.one_layer import OneLayer
@@ -62,7 +62,7 @@ class School:
         self.steps = 0
         self.due = 0
 
-    def epoch(self, number: int, report: Report) -> float:
+    def epoch(self, number: int, report: StageReport) -> float:
         """Go once over all sentences, and return the mean loss."""
         settings, draw = self.settings, self.draw
         lessons = [pair[int(draw.random() < settings.punctuation)] for pair in self.lessons]
@@ -90,7 +90,7 @@ class School:
         left = max(0.02, 1 - self.steps / max(1, self.due))
         return float(self.settings.rate or 0) * min(1.0, (self.steps + 1) / warm) * left
 
-    def right(self, report: Report) -> dict[str, float]:
+    def right(self, report: StageReport) -> dict[str, float]:
         """Return each head's share right on the dev sentences, as the learner itself computes it."""
         heads = self.words.heads
         right, count = np.zeros(len(heads)), np.zeros(len(heads))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.io.progress import Report, Stage
+from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, taught_weights
@@ -32,7 +32,7 @@ class Score(NamedTuple):
     precision: float | None
 
 
-def score(stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: Report) -> list[Score]:
+def score(stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: StageReport) -> list[Score]:
     """Score the last layer's heads that bear a relation's name; ties go to the lowest index."""
     import time
 

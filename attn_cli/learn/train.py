@@ -13,7 +13,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, written
-from attn_cli.io.progress import Report
+from attn_cli.io.progress import StageReport
 from attn_cli.learn.curriculum import LONGEST, School
 from attn_cli.learn.deep import pytorch
 from attn_cli.learn.relations import MAIN, RELATIONS
@@ -51,7 +51,7 @@ class Made(NamedTuple):
 
 def train_file(
     treebanks: Sequence[str], output: str, dev: str | None, embedding: str, settings: TrainSettings,
-    report: Report, told: Told,
+    report: StageReport, told: Told,
 ) -> Made:  # fmt: skip
     """Learn a model from treebanks and write it to `output`, all or nothing.
 

@@ -16,8 +16,8 @@ from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import Report
 
 SAME = 1e-12  # two weights that differ by less are one
 MOST_MOVERS = 100  # that are kept, unless --top asks for more
