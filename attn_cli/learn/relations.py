@@ -24,7 +24,7 @@ class Relation(NamedTuple):
     taught: Callable[[Sentence], Links] | None = None
     distance: int | None = None  # where the relation is nothing else
 
-    def lesson(self, sentence: Sentence) -> Links:
+    def links_to_learn(self, sentence: Sentence) -> Links:
         """Return the links to learn from."""
         return (self.taught or self.links)(sentence)
 
