@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.learn.relations import RELATIONS, Links, importance
+from attn_cli.learn.relations import RELATIONS, Links, importance, without_subtype
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.word_shape import features
 from attn_cli.vectors.lookup import look_up
@@ -96,7 +96,7 @@ class Vocabulary:
                 for h in self.heads
             ],
             _numbered(sentence.tags, self.tags, exact),
-            _numbered([relation.partition(":")[0] for relation in sentence.relations], self.kinds, exact),
+            _numbered([without_subtype(relation) for relation in sentence.relations], self.kinds, exact),
         )
 
     def batch(
