@@ -27,7 +27,9 @@ class Score(NamedTuple):
     precision: float | None  # of the strongest links to another word, the share that are right
 
 
-def score(stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: StageReport) -> list[Score]:
+def score(
+    stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: StageReport
+) -> list[Score]:
     """Score the last layer's heads that bear a relation's name; ties go to the lowest index."""
     import time
 
