@@ -14,14 +14,15 @@ OUTPUT_ONLY, RETURNED, LINEAR, RICH = "output-only", "weights-returned", "linear
 ONE_THREAD, BESIDE = "one-thread", "one-thread-beside-a-neighbour"
 GROUPS = ("weights", "causal", "output", "small", "links", "memory", "threads", "drawing")
 TOP = 5  # links of each row
-# What the memory of output alone may be, above Q, K and V: so much for a token, and so much in any case.
-A_TOKEN, IN_ANY_CASE = 1024, 16 << 20
+# The memory that the output alone may take above Q, K and V: bytes for each token, and a fixed part.
+BYTES_A_TOKEN, FIXED_BYTES = 1024, 16 << 20
 LONG = 100_000
-# Whatever multiplies matrices, held to one thread, also in a child; to be set before NumPy is loaded.
+# One thread for every BLAS, also in a child process; to be set before NumPy is loaded.
 ONE_BLAS_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-Limits = Mapping[str, float | None]
+Limits = Mapping[str, float | None]  # the ratio to reach against each opponent
+ONLY_TEXTBOOK: Limits = {TEXTBOOK: None}
 
 
 def _rows(
@@ -31,26 +32,22 @@ def _rows(
         yield Case(group, job, against, to_reach, tokens, heads, causal=causal, when=when)
 
 
-def _textbook(group: str, job: str, tokens: int, heads: int, causal: bool, when: When) -> Iterator[Case]:
-    return _rows(group, job, tokens, heads, {TEXTBOOK: None}, causal, when)
-
-
 CASES: tuple[Case, ...] = (
     *_rows("weights", "weights", 512, 8, {EXPLICIT: 0.8, TEXTBOOK: None, FLOOR: None}),
     *_rows("weights", "weights", 2048, 1, {EXPLICIT: 0.7, TEXTBOOK: None, FLOOR: None}),
     *_rows("weights", "weights", 2048, 8, {EXPLICIT: 0.6, TEXTBOOK: None, FLOOR: None}),
     *_rows("weights", "weights", 8192, 1, {EXPLICIT: 0.8, FLOOR: None}),
-    *_textbook("weights", "weights", 8192, 1, False, "all"),
+    *_rows("weights", "weights", 8192, 1, ONLY_TEXTBOOK, False, "all"),
     *_rows("causal", "weights", 2048, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
-    *_textbook("causal", "weights", 2048, 1, True, "without-torch"),
+    *_rows("causal", "weights", 2048, 1, ONLY_TEXTBOOK, True, "without-torch"),
     *_rows("causal", "weights", 2048, 8, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
-    *_textbook("causal", "weights", 2048, 8, True, "without-torch"),
+    *_rows("causal", "weights", 2048, 8, ONLY_TEXTBOOK, True, "without-torch"),
     *_rows("causal", "weights", 8192, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
     *_rows("output", "output", 512, 8, {FUSED: 1.45, FLOOR: None}),
     *_rows("output", "output", 2048, 1, {FUSED: 1.25, FLOOR: None}),
-    *_textbook("output", "output", 2048, 1, False, "without-torch"),
+    *_rows("output", "output", 2048, 1, ONLY_TEXTBOOK, False, "without-torch"),
     *_rows("output", "output", 2048, 8, {FUSED: 1.25, FLOOR: None}),
-    *_textbook("output", "output", 2048, 8, False, "without-torch"),
+    *_rows("output", "output", 2048, 8, ONLY_TEXTBOOK, False, "without-torch"),
     *_rows("output", "output", 8192, 1, {FUSED: 1.25, FLOOR: None}),
     *_rows("output", "output", 512, 8, {FUSED: None}, causal=True),
     *_rows("output", "output", 2048, 1, {FUSED: None}, causal=True),
@@ -80,10 +77,10 @@ def chosen(
     tokens: int | None = None,
     threads: int = 1,
 ) -> list[Case]:
-    """Return the cases of a run: what takes about a minute, or all, or all of some groups.
+    """Return the cases of a run: those that take about a minute, or all, or all of some groups.
 
-    At another number of tokens nothing is long, and a drawing keeps its size. The ratios to reach are those of the
-    sizes named above, with one thread.
+    With `tokens` every case but a drawing has that size. The ratios to reach hold only for the sizes above and
+    one thread.
     """
     whens = {"always", *(() if has_torch else ("without-torch",))}
     every = everything or bool(groups) or tokens is not None
@@ -91,14 +88,11 @@ def chosen(
         case for case in CASES if (not groups or case.group in groups) and (every or case.when in whens)
     )
     if tokens is not None:
-        cases = (_at(case, tokens) for case in cases)
+        cases = (
+            case if case.group == "drawing" else case._replace(tokens=tokens, to_reach=None, when="always")
+            for case in cases
+        )
     if threads != 1:
-        # The floor has one thread, and attn beside it as well: that is another table.
+        # The floor is measured with one thread on both sides, and does not belong in this table.
         cases = (case._replace(to_reach=None) for case in cases if case.against != FLOOR)
     return list(dict.fromkeys(cases))
-
-
-def _at(case: Case, tokens: int) -> Case:
-    if case.group == "drawing":
-        return case
-    return case._replace(tokens=tokens, to_reach=None, when="always")

@@ -1,4 +1,4 @@
-"""What the figures are measured on: processors, NumPy and its BLAS, PyTorch if it is there."""
+"""The machine that is measured on: its processors, NumPy and its BLAS, and PyTorch where installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attn_cli.core.tiles import quickest
 
 
 def machine() -> Machine:
-    """Return what the figures of this run are measured on."""
+    """Return the machine of this run."""
     torch = pytorch()
     return Machine(
         processor=_processor(),
@@ -34,15 +34,15 @@ def machine() -> Machine:
 def pytorch() -> Any:
     """Return the module torch, or None where it is not installed, or broken."""
     try:
-        import torch  # a second or two: nobody but the benchmark pays for it
+        import torch  # takes a second or two, which only the benchmark pays for
     except (ImportError, OSError):
         return None
     return torch
 
 
 @contextmanager
-def pytorch_at_its_best(threads: int) -> Iterator[None]:
-    """Let PyTorch keep nothing for gradients, and work with so many threads; without it, do nothing."""
+def fastest_pytorch(threads: int) -> Iterator[None]:
+    """Run PyTorch without gradients and with so many threads; do nothing where it is not installed."""
     torch = pytorch()
     if torch is None:
         yield
@@ -57,7 +57,7 @@ def pytorch_at_its_best(threads: int) -> Iterator[None]:
 
 
 def _processor() -> str | None:
-    """Return the name of the processor, where the system tells."""
+    """Return the name of the processor, where the system gives it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             name = next(
@@ -69,7 +69,7 @@ def _processor() -> str | None:
 
 
 def _blas() -> str:
-    """Return the name and the version of what multiplies NumPy's matrices, as NumPy was built."""
-    told: Any = np.show_config(mode="dicts")
-    blas = (told or {}).get("Build Dependencies", {}).get("blas", {})
+    """Return the name and the version of the BLAS that NumPy was built with."""
+    config: Any = np.show_config(mode="dicts")
+    blas = (config or {}).get("Build Dependencies", {}).get("blas", {})
     return " ".join(filter(None, [blas.get("name"), blas.get("version")])) or "unknown"

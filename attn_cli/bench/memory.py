@@ -1,8 +1,7 @@
-"""How much memory attention takes at its peak, beyond what was there before, as a fresh process sees it.
+"""The peak memory of attention, beyond Q, K and V, measured in a fresh process.
 
-Before, Q, K and V are there, attn is imported, and NumPy has multiplied and raised to powers once, so that the room
-that its libraries make for themselves, once a process, is not counted. attn itself has not run: whatever room it makes,
-and keeps, counts.
+Before the measurement NumPy has multiplied and exponentiated once, so that the buffers that its libraries allocate
+once a process do not count. attn itself has not run: every buffer that it allocates, and keeps, counts.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +26,10 @@ STATUS, CLEAR = "/proc/self/status", "/proc/self/clear_refs"
 
 
 def peak_in_child(case: Case) -> int:
-    """Return the bytes that a case takes at its peak, in a process of its own.
+    """Return the peak bytes of a case, from a child process.
 
-    Raises CalledProcessError where the system does not tell, or the process dies, and OSError where there is none.
+    Raises CalledProcessError where the system does not give them, or the process dies, and OSError where it does
+    not start.
     """
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
@@ -39,27 +40,27 @@ def peak_in_child(case: Case) -> int:
 
 
 def peak(job: str, tokens: int, heads: int, dim: int) -> int:
-    """Return the bytes that one call takes at its peak beyond Q, K and V; its answer is among them."""
+    """Return the peak bytes of one call beyond Q, K and V; they include its answer."""
     case = Case("memory", job, "", None, tokens, heads, dim)
     call = ours(case, 1)
     _warm_up(case)
-    _forget_peak()
-    before = _high_water()
+    _reset_peak()
+    before = _peak_so_far()
     answer = call()
-    after = _high_water()
+    after = _peak_so_far()
     del answer
     return after - before
 
 
 def _warm_up(case: Case) -> None:
-    """Let the libraries make their own room: products of the shapes to come, and exponentials."""
+    """Let the libraries allocate their own buffers: for products of the shapes to come, and for exponentials."""
     Q, K, V = numbers(case._replace(tokens=min(case.tokens, 512), heads=1))
     scores = Q @ K.T
     quickest(scores.itemsize).of(scores, out=scores)
     np.matmul(scores, V)
 
 
-def _high_water() -> int:
+def _peak_so_far() -> int:
     """Return the most bytes that this process has held at a time."""
     if os.path.exists(STATUS):
         with open(STATUS, encoding="ascii", errors="replace") as lines:
@@ -74,10 +75,7 @@ def _high_water() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def _forget_peak() -> None:
-    """Let the peak begin anew at what is held now, where the system can; elsewhere the start-up stays below it."""
-    try:
-        with open(CLEAR, "w", encoding="ascii") as stream:
-            stream.write("5")
-    except OSError:
-        return
+def _reset_peak() -> None:
+    """Set the peak back to what is held now, where the system can; elsewhere the start-up stays below the peak."""
+    with suppress(OSError), open(CLEAR, "w", encoding="ascii") as stream:
+        stream.write("5")

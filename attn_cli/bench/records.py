@@ -1,4 +1,4 @@
-"""What a benchmark measures, and what came of it, as records."""
+"""The records of a benchmark: its cases, its results, and the machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ Unit = Literal["seconds", "bytes"]
 
 
 class Case(NamedTuple):
-    """One thing to measure: what attn does, against whom, how large, and the ratio to reach.
+    """One thing to measure: what attn does (the job), against whom, how large, and the ratio to reach.
 
-    Q, K and V are (heads, tokens, dim). `job` is what attn does: weights and output, output alone, or the
-    strongest links; the group is the part of the table where it stands.
+    Q, K and V are (heads, tokens, dim). The group is the part of the table that the case belongs to.
     """
 
     group: str
@@ -42,7 +41,7 @@ class Timing(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What came of a case: seconds or bytes on both sides, and their ratio; the smaller, the better for attn."""
+    """The result of a case: a Timing in seconds, or the same in bytes; a smaller ratio is better for attn."""
 
     case: Case
     unit: Unit
@@ -60,18 +59,9 @@ class Measured(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Return the row as it stands in the JSON."""
-        return {
-            **_of_case(self.case),
-            "unit": self.unit,
-            "ours": self.ours,
-            "theirs": self.theirs,
-            "ratio": self.ratio,
-            "quartiles": list(self.quartiles),
-            "cpu_ratio": self.cpu_ratio,
-            "pairs": self.pairs,
-            "to_reach": self.case.to_reach,
-            "reached": self.reached,
-        }
+        result = {name: value for name, value in self._asdict().items() if name != "case"}
+        result |= {"quartiles": list(self.quartiles), "to_reach": self.case.to_reach, "reached": self.reached}
+        return _case_dict(self.case) | result
 
 
 class Missing(NamedTuple):
@@ -82,27 +72,15 @@ class Missing(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Return the row as it stands in the JSON."""
-        return {**_of_case(self.case), "reason": self.reason}
+        return _case_dict(self.case) | {"reason": self.reason}
 
 
-def _of_case(case: Case) -> dict[str, object]:
-    return {
-        "group": case.group,
-        "job": case.job,
-        "against": case.against,
-        "tokens": case.tokens,
-        "heads": case.heads,
-        "dim": case.dim,
-        "causal": case.causal,
-    }
+def _case_dict(case: Case) -> dict[str, object]:
+    return {name: value for name, value in case._asdict().items() if name not in ("to_reach", "when")}
 
 
 class Machine(NamedTuple):
-    """What the figures were measured on.
-
-    `torch` is None where it is not installed, and `torch_large_pages` tells whether it asks for large pages of memory,
-    as NumPy does.
-    """
+    """The machine that was measured on."""
 
     processor: str | None
     processors: int
@@ -111,5 +89,5 @@ class Machine(NamedTuple):
     numpy: str
     blas: str
     exponential: str
-    torch: str | None
-    torch_large_pages: bool
+    torch: str | None  # None where it is not installed
+    torch_large_pages: bool  # whether it asks for large pages of memory, as NumPy does

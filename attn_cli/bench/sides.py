@@ -1,4 +1,4 @@
-"""The sides of a race: attn, and what it is measured against, each at its best, on the same numbers.
+"""The two sides of a race: attn and its opponent, each at its fastest, on the same numbers.
 
 A side is a function without arguments. Q, K and V are (heads, n, d) float32, (n, d) where there is one head.
 """
@@ -16,26 +16,24 @@ import numpy as np
 
 from attn_cli.bench.agree import agree, links_agree
 from attn_cli.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
-from attn_cli.bench.floor import floor
 from attn_cli.bench.machine import pytorch
 from attn_cli.bench.records import Case
 from attn_cli.bench.timing import Side
 from attn_cli.core.attend import attend, strongest_links
+from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, TILE, WHOLE, WIDE
+from attn_cli.core.tiles import quickest
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 
 class Sides(NamedTuple):
-    """Both sides of a case, and what compares their answers before anything is timed; None for no answer.
-
-    `around` is entered while they are timed.
-    """
+    """Both sides of a case."""
 
     ours: Side
     theirs: Side
-    check: Callable[[], None] | None
-    around: Callable[[], AbstractContextManager[None]] = nullcontext
+    check: Callable[[], None] | None  # compares their answers before anything is timed; None without answers
+    around: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while they are timed
 
 
 def numbers(case: Case) -> tuple[Array, Array, Array]:
@@ -57,7 +55,7 @@ def ours(case: Case, threads: int) -> Side:
 
 
 def textbook(case: Case, threads: int) -> Sides:
-    """Return attn and the formula as it is written down, in NumPy; the dtype is kept, the mask ready made."""
+    """Return attn, and the textbook formula in NumPy; the mask is made beforehand."""
     Q, K, V = numbers(case)
     root = np.float32(math.sqrt(case.dim))
     hidden = np.triu(np.ones((case.tokens, case.tokens), bool), 1) if case.causal else None
@@ -74,7 +72,7 @@ def textbook(case: Case, threads: int) -> Sides:
 
 
 def explicit(case: Case, threads: int) -> Sides:
-    """Return attn and PyTorch's softmax(Q K^T) V, which gives the weights: the scale in Q, the mask in place."""
+    """Return attn, and PyTorch's softmax(Q K^T) V, which gives the weights; Q is scaled, the mask ready."""
     torch = pytorch()
     Q, K, V = (torch.from_numpy(M) for M in numbers(case))
     scale = 1 / math.sqrt(case.dim)
@@ -91,7 +89,7 @@ def explicit(case: Case, threads: int) -> Sides:
 
 
 def fused(case: Case, threads: int) -> Sides:
-    """Return attn and PyTorch's scaled_dot_product_attention on (1, heads, n, d), for which it is quickest."""
+    """Return attn, and PyTorch's scaled_dot_product_attention on (1, heads, n, d), its fastest shape."""
     torch = pytorch()
     shape = (1, case.heads, case.tokens, case.dim)
     Q, K, V = (torch.from_numpy(M).view(shape) for M in numbers(case))
@@ -101,8 +99,8 @@ def fused(case: Case, threads: int) -> Sides:
 
 def output_only(case: Case, threads: int) -> Sides:
     """Return the strongest links of each row, and attn's output alone."""
-    check = links_agree(case, numbers(case))
-    return Sides(ours(case, threads), ours(case._replace(job="output"), threads), check)
+    mine, output = ours(case, threads), ours(case._replace(job="output"), threads)
+    return Sides(mine, output, lambda: links_agree(*numbers(case)))
 
 
 def one_thread(case: Case, threads: int) -> Sides:
@@ -110,23 +108,53 @@ def one_thread(case: Case, threads: int) -> Sides:
     return _checked(ours(case, 2), ours(case, 1))
 
 
-def beside(case: Case, threads: int) -> Sides:
-    """Return the same beside a neighbour, a process that does nothing and always."""
-    return one_thread(case, threads)._replace(around=_neighbour)
+def beside_busy_process(case: Case, threads: int) -> Sides:
+    """Return the same beside a process that keeps a processor busy."""
+    return one_thread(case, threads)._replace(around=_busy_process)
 
 
 @contextmanager
-def _neighbour() -> Iterator[None]:
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+def _busy_process() -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
         try:
             yield
         finally:
-            neighbour.kill()
+            process.kill()
 
 
-def floor_of(case: Case, threads: int) -> Sides:
-    """Return attn, and the two matrix products and the exponential alone."""
-    return Sides(ours(case, 1), floor(case, *numbers(case)), None)
+def floor(case: Case, threads: int) -> Sides:
+    """Return attn, and the lower bound of attention in NumPy: the two matrix products and the exponential alone.
+
+    The bound has tiles of attn's own size, always in the same memory. No row is shifted, summed or divided; under a
+    causal mask tiles that are all masked are left out.
+    """
+    Q, K, V = numbers(case)
+    power = quickest(Q.dtype.itemsize).of
+    rows, wide = _tile(case, Q.dtype.itemsize)
+    buffer = np.empty(rows * wide, Q.dtype)
+    output = np.empty((rows, case.dim), Q.dtype)
+    heads = [M.reshape(-1, *M.shape[-2:]) for M in (Q * Q.dtype.type(case.dim**-0.5), K, V)]
+
+    def theirs() -> None:
+        for q, k, v in zip(*heads, strict=True):
+            for start in range(0, case.tokens, rows):
+                part = q[start : start + rows]
+                end = min(start + rows, case.tokens) if case.causal else case.tokens
+                for low in range(0, end, wide):
+                    high = min(low + wide, end)
+                    scores = buffer[: len(part) * (high - low)].reshape(len(part), high - low)
+                    np.matmul(part, k[low:high].T, out=scores)
+                    power(scores, out=scores)
+                    np.matmul(scores, v[low:high], out=output[: len(part)])
+
+    return Sides(ours(case, 1), theirs, None)
+
+
+def _tile(case: Case, itemsize: int) -> tuple[int, int]:
+    """Return the rows and keys of a tile: with weights whole rows, which become part of the answer."""
+    if case.job == "weights":
+        return min(case.tokens, MOST_ROWS, max(FEWEST_ROWS, WHOLE // (case.tokens * itemsize))), case.tokens
+    return min(case.tokens, TILE // (WIDE * itemsize)), min(case.tokens, WIDE)
 
 
 def _checked(mine: Side, theirs: Side) -> Sides:
@@ -137,8 +165,8 @@ RACES: dict[str, Callable[[Case, int], Sides]] = {
     EXPLICIT: explicit,
     FUSED: fused,
     TEXTBOOK: textbook,
-    FLOOR: floor_of,
+    FLOOR: floor,
     OUTPUT_ONLY: output_only,
     ONE_THREAD: one_thread,
-    BESIDE: beside,
+    BESIDE: beside_busy_process,
 }

@@ -1,4 +1,4 @@
-"""Two sides timed in pairs: one call of each in turn, so that what the machine does meanwhile meets both."""
+"""Two sides timed in pairs: one call of each in turn, so that whatever else the machine does slows both."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from contextlib import contextmanager
 from itertools import repeat
 
 from attn_cli.bench.records import Timing
+from attn_cli.io.progress import Report
 
 Side = Callable[[], object]
-SAMPLE = 0.02  # seconds: what takes less is called several times for one figure
-QUICK, MORE = 0.1, 3  # a pair of fewer seconds is measured so many times as often
+SAMPLE = 0.02  # seconds; a shorter call is repeated for one sample
+QUICK, MORE = 0.1, 3  # a pair that takes fewer seconds is measured so many times as often
 
 
-def race(ours: Side, theirs: Side, pairs: int, told: Callable[[float], None] | None = None) -> Timing:
-    """Time both sides in `pairs` rounds at least, which begin with each side in turn, and compare round by round.
+def race(ours: Side, theirs: Side, pairs: int, report: Report | None = None) -> Timing:
+    """Time both sides in at least `pairs` rounds, which begin with each side in turn, and compare round by round.
 
-    Both must have been called before. `told` gets the part that is done, 0 to 1.
+    Both must have been called before. `report` gets the part that is done, 0 to 1.
     """
     sides = (ours, theirs)
-    with _no_collection():
+    with _no_garbage_collection():
         once = [_seconds(side, 1) for side in sides]
         is_quick = once[0][0] + once[1][0] < QUICK
         numbers = [1, 1]
-        for which in (0, 1, 0, 1) if is_quick else ():  # the first calls are slow, and so would make for few
+        for which in (0, 1, 0, 1) if is_quick else ():  # twice, as the first calls are slow
             seconds = _seconds(sides[which], numbers[which])[0]
             numbers[which] = max(1, math.ceil(SAMPLE / max(seconds, 1e-9)))
-        # Nobody waits for a long pair twice: the one that told how long it takes is the first.
-        samples: list[list[tuple[float, float]]]
-        samples = [[], []] if is_quick else [[once[0]], [once[1]]]
+        # A long pair is not repeated: the one that showed how long it takes is the first sample.
+        samples: list[list[tuple[float, float]]] = [[], []] if is_quick else [[once[0]], [once[1]]]
         rounds = MORE * pairs if is_quick else pairs
         for n in range(len(samples[0]), rounds):
             for which in (0, 1) if n % 2 == 0 else (1, 0):
                 samples[which].append(_seconds(sides[which], numbers[which]))
-            if told is not None:
-                told((n + 1) / rounds)
+            if report is not None:
+                report((n + 1) / rounds)
     (wall, cpu), (their_wall, their_cpu) = (list(zip(*side, strict=True)) for side in samples)
     ratios = [one / other for one, other in zip(wall, their_wall, strict=True)]
     cpu_ratio = None
@@ -62,7 +62,7 @@ def quartiles(values: list[float]) -> tuple[float, float]:
 
 
 def _seconds(side: Side, number: int) -> tuple[float, float]:
-    """Return the seconds of one call, by the clock and of the processor, as the mean of `number` calls."""
+    """Return the wall and processor seconds of one call, the mean of `number` calls."""
     cpu, wall = time.process_time(), time.perf_counter()
     for _ in repeat(None, number):
         side()
@@ -70,8 +70,8 @@ def _seconds(side: Side, number: int) -> tuple[float, float]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python from looking for garbage: it would meet one side and not the other."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Turn garbage collection off: it would slow one side and not the other."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()

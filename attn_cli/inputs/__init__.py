@@ -1,1 +1,1 @@
-"""What people hand in: matrices, saved weights, labels, key-value pairs."""
+"""Inputs from files and options: matrices, saved weights, token labels, masks, key-value pairs."""

@@ -1,4 +1,4 @@
-"""A mask read off weights that are exactly zero: a softmax gives none, unless a mask made it."""
+"""A mask inferred from weights that are exactly zero, which a softmax gives only under a mask."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def is_causal(weights: NDArray[Any]) -> bool:
-    """Tell whether all layers and heads, (..., n_q, n_k), have zeros above the diagonal, and not below it as well."""
+    """Tell whether all layers and heads, (..., n_q, n_k), have zeros above the diagonal and others below it."""
     *_, n_q, n_k = weights.shape
     if n_q != n_k or n_q == 1:
         return False
@@ -30,7 +30,7 @@ def is_causal(weights: NDArray[Any]) -> bool:
 def padding(weights: NDArray[Any], tokens: Sequence[str]) -> Ints:
     """Return the keys that are special tokens and get nothing in any layer and head, (..., n_q, n_k).
 
-    A key that is a word may get nothing without a mask: weights below what a number can hold become zero.
+    A word may get nothing without a mask, as weights too small for a number become zero.
     """
     special = np.flatnonzero([pieces.is_special(token) for token in tokens])
     axes = tuple(range(weights.ndim - 1))
@@ -40,6 +40,6 @@ def padding(weights: NDArray[Any], tokens: Sequence[str]) -> Ints:
 
 
 def blind(layer: NDArray[Any]) -> Bools:
-    """Return which queries of a layer, (heads, n_q, n_k), give nothing to any key: zeros or NaN in every head."""
+    """Return which queries of a layer, (heads, n_q, n_k), have only zeros or NaN in every head."""
     unseeing: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
     return unseeing

@@ -1,4 +1,4 @@
-"""A dictionary as somebody types it: KEY=VALUE, or an object in a file."""
+"""A dictionary as the user gives it: KEY=VALUE arguments, or an object in a file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 class Pairs(NamedTuple):
-    """A dictionary: a value, as typed, for each key; and what is to be said of how it was given."""
+    """A dictionary: a value, as typed, for each key; and notes on its input."""
 
     values: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
 def pairs_from(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (key, value) of each KEY=VALUE, cut at the first =; blanks at the ends do not count."""
+    """Return (key, value) of each KEY=VALUE, cut at the first = and stripped."""
     pairs = []
     for argument in arguments:
         key, equals, value = (part.strip() for part in argument.partition("="))
@@ -57,39 +57,38 @@ def pairs_in(record: Mapping[str, object], name: str) -> list[tuple[str, str]]:
 
 
 def dictionary(pairs: Iterable[tuple[str, str]]) -> Pairs:
-    """Return a dictionary of these pairs; of a doubled key the last value counts, and that is noted."""
+    """Return a dictionary of these pairs; of a repeated key the last value counts, with a note."""
     pairs = list(pairs)
     values = dict(pairs)
     if not values:
         raise UsageError("There is no pair to look up in.", TRY)
     if len(values) > MOST_PAIRS:
         raise InputError(f"{len(values):,} pairs are too many: {MOST_PAIRS:,} are the limit.")
-    doubled = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
+    repeated = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
     notes = []
-    if doubled:
-        named = some(doubled)
+    if repeated:
+        named = some(repeated)
         notes.append(f"Given more than once: {named}. As in a Python dictionary, the last value counts.")
-    numeric = [value for value in values.values() if _NUMBER.fullmatch(value)]
-    if numeric and len(numeric) < len(values):
-        other = next(value for value in values.values() if not _NUMBER.fullmatch(value))
-        notes.append(f"{visible(other[:LONGEST])!r} is no number, so all values count as words.")
+    words = [value for value in values.values() if not _NUMBER.fullmatch(value)]
+    if 0 < len(words) < len(values):
+        notes.append(f"{visible(words[0][:LONGEST])!r} is no number, so all values count as words.")
     return Pairs(MappingProxyType(values), tuple(notes))
 
 
 def numbers_of(pairs: Pairs) -> list[float] | None:
-    """Return the values as numbers; None if one of them is none."""
-    if not all(_NUMBER.fullmatch(value) for value in pairs.values.values()):
+    """Return the values as numbers; None if one is not a number."""
+    values = pairs.values.values()
+    if not all(map(_NUMBER.fullmatch, values)):
         return None
-    numbers = [float(value) for value in pairs.values.values()]
-    for value, number in zip(pairs.values.values(), numbers, strict=True):
-        if not math.isfinite(number):
+    for value in values:
+        if not math.isfinite(float(value)):
             raise InputError(
                 f"The value {visible(value[:LONGEST])} is more than a number can hold.", "Give a smaller one."
             )
-    return numbers
+    return [float(value) for value in values]
 
 
 def some(keys: Sequence[str], most: int = 8) -> str:
-    """Return keys for a sentence, made inert, at most so many of them; a very long one without its end."""
+    """Return at most so many keys for a sentence, made visible, long ones shortened."""
     shown = [visible(key if len(key) <= LONGEST else f"{key[:LONGEST]}...") for key in keys[:most]]
     return ", ".join(shown) + (f" and {len(keys) - most} more" if len(keys) > most else "")

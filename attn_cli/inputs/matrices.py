@@ -1,4 +1,4 @@
-"""Given matrices: Q, K, V, or X and W, or a mask, from JSON, .npz, .npy, .safetensors, CSV or text."""
+"""Matrices from files: Q, K, V, or X and W, from JSON, .npz, .safetensors or CSV."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_files import is_safetensors, read_npy, read_npz, read_safetensors
+from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
 from attn_cli.io.csv_matrix import is_csv, read_csv, read_sheet
 from attn_cli.io.decimals import Written
 from attn_cli.io.escape import visible
@@ -26,26 +26,16 @@ if TYPE_CHECKING:
 MATRICES = ("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context")
 VECTORS = ("b_q", "b_k", "b_v", "b_o")
 POSITION = {"position_vectors": 3, "position_biases": 2}  # of attn's own JSON: one for each head
-OTHERS = (
-    "about",
-    "schema",
-    "heads",
-    "layout",
-    "tokens",
-    "context_tokens",
-    "score",
-    "mask",
-    "position_scores",
-)
-KNOWN = frozenset({*MATRICES, *VECTORS, *OTHERS})
-# Which matrices of a CSV file have a row for each token of the text, and which a row, or a column, for each key.
+KNOWN = frozenset({*MATRICES, *VECTORS, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
+KNOWN |= {"score", "mask", "position_scores"}
+# The matrices of a CSV file with a row for each token of the text, and those with a row, or a column, for each key.
 ROWS_OF_TEXT = ("Q", "q", "X", "scores", "scaled_scores", "masked_scores", "weights", "output")
 ROWS_OF_KEYS = ("K", "k", "V", "v", "context")
 COLUMNS_OF_KEYS = ("scores", "scaled_scores", "masked_scores", "weights")
 
 
 class Given(NamedTuple):
-    """What a file of matrices holds: arrays by name, and the rest as written."""
+    """The contents of a file of matrices: arrays by name, and the rest as written."""
 
     name: str
     arrays: dict[str, Array]
@@ -56,17 +46,17 @@ class Given(NamedTuple):
     score: str | None = None
     mask: object = None
     ignored: tuple[str, ...] = ()
-    stacked: int | None = None  # for how many heads W_q, W_k and W_v are given one matrix each
-    apart: bool = False  # whether keys come from a second text, though the tokens may be the same
+    stacked: int | None = None  # the number of heads, where W_q, W_k and W_v have one matrix a head
+    apart: bool = False  # whether keys come from a second text, even with the same tokens
 
     @property
     def beside_weights(self) -> tuple[str, ...]:
-        """What would change attention and is no weight: a file that gives only W is not asked for it."""
+        """The names of what changes attention but is not a weight; not expected in a file of weights."""
         stated = {"mask": self.mask, "score": self.score, "position_scores": self.get("position_scores")}
         return tuple(name for name, value in stated.items() if value is not None)
 
     def laid_out(self, layout: str) -> Given:
-        """Return the same with the weights of several heads, given one matrix a head, side by side."""
+        """Return the same with W_q, W_k and W_v that have one matrix a head laid side by side."""
         axis = -2 if layout == "out-in" else -1
         joined = {
             name: np.concatenate(list(W), axis=axis)
@@ -88,8 +78,8 @@ def read_given(path: str | Path) -> Given:
 def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]:
     """Read a file of named values: a JSON object, a .npz or a safetensors file, or one matrix as .csv or .tsv.
 
-    The name of a CSV file, without its suffix, is the name of its matrix: Q.csv, weights.csv. With `as_written`,
-    numbers from text are Written: they know how many decimals they were given to.
+    A CSV file is named after its matrix: Q.csv, weights.csv. With `as_written`, numbers from text know how many
+    decimals they were written with.
     """
     start = first_bytes(path)
     if start[:2] == b"PK":
@@ -98,7 +88,7 @@ def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]
         return dict(read_safetensors(path)[0])
     if is_csv(path):
         return _csv_record(path, as_written)
-    record = _json(path, as_written)
+    record = json_of(read_bytes(path), visible(str(path)), as_written)
     if not isinstance(record, dict):
         raise InputError(f"{visible(str(path))} is not a JSON object of named matrices.")
     return record
@@ -121,21 +111,17 @@ def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
 
 
 def spoken(array: NDArray[Any], where: str) -> object:
-    """Return texts, and single values, as Python has them: NumPy saves even `"scaled"` as an array."""
+    """Return texts and single values as Python objects, as NumPy saves even `"scaled"` as an array."""
     try:
         return array.tolist() if array.ndim == 0 or array.dtype.kind in "SU" else array
     except (SystemError, ValueError):  # code points beyond Unicode
         raise InputError(f"{where} holds characters that do not exist.") from None
 
 
-def _json(path: str | Path, as_written: bool = False) -> object:
-    return json_of(read_bytes(path), visible(str(path)), as_written)
-
-
 def json_of(data: bytes, name: str, as_written: bool = False) -> object:
-    """Return what JSON says; raise InputError, with the place, where it is not JSON.
+    """Return the value of a JSON text; raise InputError, with the place, where it is not JSON.
 
-    With `as_written`, a number with a point or an exponent keeps how many decimals it shows.
+    With `as_written`, a number with a point or an exponent knows how many decimals it was written with.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -149,14 +135,14 @@ def json_of(data: bytes, name: str, as_written: bool = False) -> object:
 
 
 def given_from(record: Mapping[str, object], name: str) -> Given:
-    """Check a record of named values and sort it into Given; q, k, v are accepted for Q, K, V.
+    """Check a record of named values; q, k, v are accepted for Q, K, V.
 
-    attn's own JSON with --steps is such a record: its head's matrices are taken.
+    Of attn's own JSON, made with --steps, the heads' matrices are taken.
     """
     record = dict(record)
     inputs = record.get("inputs")
     if isinstance(inputs, dict) and not KNOWN & record.keys() - {"score", "mask", "tokens", "schema"}:
-        record = dict(inputs)  # an exercise: its inputs are given, its answers are not
+        record = dict(inputs)  # an exercise: only its inputs
     heads = record.get("heads")
     if isinstance(heads, list):
         if record.get("schema") == "attn/1" and not heads:
@@ -168,11 +154,10 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     for old in "qkv":
         if old in record and old.upper() not in record:
             record[old.upper()] = record.pop(old)
-    own = record.get("schema") == "attn/1"
-    if not own:
-        _refuse_near_names(record, name)
-    if own:
+    if own := record.get("schema") == "attn/1":
         record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
+    else:
+        _refuse_near_names(record, name)
     layout = _choice(record.get("layout"), "layout", name)
     arrays = {key: array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
     arrays |= {key: array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
@@ -195,7 +180,7 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
 
 
 def _refuse_near_names(record: Mapping[str, object], name: str) -> None:
-    """Refuse a name that is one of ours but for capitals and underscores: ignored, it would change the result."""
+    """Raise InputError for a known name in other capitals or underscores, which would be ignored silently."""
     plain = {known.replace("_", "").lower(): known for known in (*MATRICES[3:], *VECTORS, "mask", "heads")}
     for key in record:
         meant = plain.get(str(key).replace("_", "").replace("-", "").lower())
@@ -204,7 +189,7 @@ def _refuse_near_names(record: Mapping[str, object], name: str) -> None:
 
 
 def _stacked(arrays: Mapping[str, Array], name: str) -> int | None:
-    """Return for how many heads W_q, W_k and W_v are given one matrix each; None where they are single matrices."""
+    """Return the number of heads where W_q, W_k and W_v have one matrix a head; None where they are single matrices."""
     stacks = {W: arrays[W].shape for W in ("W_q", "W_k", "W_v") if W in arrays and arrays[W].ndim == 3}
     if not stacks:
         return None
@@ -224,7 +209,7 @@ def _stacked(arrays: Mapping[str, Array], name: str) -> int | None:
 
 
 def _idle(arrays: Mapping[str, Array], own: bool, layout: str | None) -> tuple[str, ...]:
-    """Return what stands beside Q, K and V, or beside no W_o, and changes nothing."""
+    """Return the names of arrays without effect: X and W beside Q, K and V, and b_o without W_o."""
     if own:
         return ()
     beside_qkv = ("X", "context", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v") if "Q" in arrays else ()
@@ -237,19 +222,18 @@ def _idle(arrays: Mapping[str, Array], own: bool, layout: str | None) -> tuple[s
 
 
 def _ignored(record: dict[str, object], own: bool) -> tuple[str, ...]:
-    if own:  # attn knows the names that it wrote; of what changes the weights, this alone is not read again
+    if own:  # of all that changes the weights, only the temperature is not read again
         return () if record.get("temperature", 1) == 1 else ("temperature",)
     return tuple(visible(str(key)) for key in record if key not in KNOWN)
 
 
 def _from_trace(record: dict[str, object], heads: list[object], name: str) -> dict[str, object]:
-    """Lay the heads of attn's own JSON side by side, and return them as one record of matrices."""
+    """Return the heads of attn's own JSON side by side, as one record of matrices."""
     projection = record.get("projection")
     layout = projection.get("layout") if isinstance(projection, dict) else "in-out"
     found: dict[str, object] = {"layout": layout}
     for key in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
-        parts = [head.get(key) for head in heads if isinstance(head, dict)]
-        if parts and all(part is not None for part in parts):
+        if parts := _of_every_head(heads, key):
             arrays = [array(part, key, 1 if key[0] == "b" else 2, name) for part in parts]
             axis = 0 if layout == "out-in" and key[0] == "W" else -1
             if len({part.shape for part in arrays}) > 1:
@@ -257,7 +241,7 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             found[key] = np.concatenate(arrays, axis=axis)
     if (
         record.get("query_rows") is not None
-    ):  # the places of the rows are lost: what was added is taken as it is
+    ):  # which rows these are is lost: the position scores are taken as they are
         added = [head.get("position_scores") for head in heads if isinstance(head, dict)]
         if len(added) > 1 and any(one is not None for one in added):
             raise InputError(
@@ -265,14 +249,19 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             )
         return found | ({"position_scores": added[0]} if added and added[0] is not None else {})
     for key in POSITION:
-        parts = [head.get(key) for head in heads if isinstance(head, dict)]
-        if parts and all(part is not None for part in parts):
+        if parts := _of_every_head(heads, key):
             found[key] = parts
     return found
 
 
+def _of_every_head(heads: list[object], key: str) -> list[object]:
+    """Return the values of a key, one a head; none where some head lacks it."""
+    parts = [head.get(key) for head in heads if isinstance(head, dict)]
+    return parts if all(part is not None for part in parts) else []
+
+
 def array(value: object, key: str, ndim: int, name: str) -> Array:
-    """Return finite numbers of `ndim` axes as float64; `name` and `key` begin what an error says."""
+    """Return finite numbers of `ndim` axes as float64; `name` and `key` begin the message of the InputError."""
     try:
         written = np.asarray(value)
     except ValueError:
@@ -313,35 +302,3 @@ def _choice(value: object, key: str, name: str) -> str | None:
     if value is None or (isinstance(value, str) and value in choices):
         return value
     raise InputError(f"{name}: {key} should be one of {', '.join(choices)}.")
-
-
-def read_mask(path: str | Path) -> object:
-    """Read a mask file: .npy, JSON (rows, or an object with `mask`), or lines of 0 and 1 (true, false)."""
-    data = read_bytes(path)
-    if data[:6] == b"\x93NUMPY":
-        return read_npy(path)
-    if data[:2] == b"PK" or is_safetensors(data):
-        return _named_mask(read_record(path), path)
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
-        content = _json(path)
-        return _named_mask(content, path) if isinstance(content, dict) else content
-    return _mask_lines(data.decode("utf-8-sig", "replace"), visible(str(path)))
-
-
-def _named_mask(record: dict[str, object], path: str | Path) -> object:
-    if "mask" not in record:
-        raise InputError(f"{visible(str(path))} holds no array named mask.")
-    return record["mask"]
-
-
-def _mask_lines(text: str, name: str) -> list[list[bool]]:
-    meaning = {"0": False, "1": True, "false": False, "true": True, "f": False, "t": True}
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        cells = line.replace(",", " ").replace(";", " ").lower().split()
-        unknown = [cell for cell in cells if cell not in meaning]
-        if unknown:
-            raise InputError(f"{name}, line {number}: {visible(unknown[0][:40])!r} is neither 0 nor 1.")
-        if cells:
-            rows.append([meaning[cell] for cell in cells])
-    return rows

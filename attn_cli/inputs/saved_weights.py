@@ -1,4 +1,4 @@
-"""Attention weights from elsewhere: which array of a file, which axes, which tokens; attn's own JSON too."""
+"""Attention weights saved by other programs: which array of a file, which axes, which tokens; attn's own JSON too."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stac
 
 
 class Saved(NamedTuple):
-    """What a file of weights holds. `record` is attn's own JSON, where the file is such."""
+    """The contents of a file of weights. `record` is attn's own JSON, if the file is one."""
 
     name: str
-    weights: NDArray[Any]  # (layers, heads, n_q, n_k), in the type that they were saved in
+    weights: NDArray[Any]  # (layers, heads, n_q, n_k), in the dtype that was saved
     heads: tuple[str, ...]
     query_tokens: tuple[str, ...] | None = None
     key_tokens: tuple[str, ...] | None = None
     head: str | None = None  # the one to show, where the file says so
-    mask: object = None  # a name, or booleans, True = may attend; None where nothing is said of one
-    mask_name: str | None = None  # the rule that made the booleans
+    mask: object = None  # a name, or booleans, True = may attend; None where unknown
+    mask_name: str | None = None  # the rule of the booleans
     notes: tuple[str, ...] = ()
     record: Mapping[str, object] | None = None
 
@@ -50,23 +50,23 @@ class Saved(NamedTuple):
 
     @property
     def layer(self) -> int | None:
-        """The layer that attn's own JSON is of, where it tells."""
+        """The layer, where attn's own JSON names it."""
         projection = (self.record or {}).get("projection")
         layer = projection.get("layer") if isinstance(projection, dict) else None
         return layer if type(layer) is int and layer >= 0 else None
 
     @property
     def looked_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The words without a vector, and what the tokenizer dropped, where attn's own JSON tells."""
+        """The words without a vector, and those that the tokenizer dropped, from attn's own JSON."""
         record = self.record or {}
         return texts(record, "unknown", self.name) or (), texts(record, "dropped", self.name) or ()
 
 
 def read_saved(data: bytes, name: str, array: str | None = None, batch: int | None = None) -> Saved:
-    """Read weights from the bytes of a file: JSON, .npy, .npz or safetensors, which its first bytes tell.
+    """Read weights from the bytes of a file: JSON, .npy, .npz or safetensors.
 
-    `array` names the array to take, `batch` the text of several. Raises InputError (a ValueError) for what
-    holds no weights, and for pickles, which are never read.
+    `array` names the array to take, `batch` the text of several. Raises InputError (a ValueError) for a file
+    without weights, and for pickles, which are never read.
     """
     record = _record(data, name)
     if record.get("schema") == "attn/1":
@@ -91,9 +91,9 @@ def read_saved(data: bytes, name: str, array: str | None = None, batch: int | No
 def labelled(
     saved: Saved, tokens: tuple[str, ...] | None, context: tuple[str, ...] | None, whose: str
 ) -> Saved:
-    """Name the queries and the keys; a square matrix without `context` has the same tokens on both sides.
+    """Label the queries and the keys; without `context`, a square matrix has the same tokens on both sides.
 
-    `whose` begins the message of the InputError that a wrong number of tokens raises.
+    `whose` begins the message of the InputError for a wrong number of tokens.
     """
     n_q, n_k = saved.weights.shape[-2:]
     if tokens is not None and context is None and n_q == n_k:
@@ -114,7 +114,7 @@ def labelled(
 
 
 def _record(data: bytes, name: str) -> dict[str, object]:
-    """Return a file's named values; an array or a list alone is named weights."""
+    """Return a file's named values; a lone array or list is named weights."""
     file = io.BytesIO(data)
     if data[:6] == b"\x93NUMPY":
         return {"weights": npy_in(file, name)}
@@ -139,7 +139,7 @@ def _record(data: bytes, name: str) -> dict[str, object]:
 
 
 def _check_alone(data: bytes, name: str) -> None:
-    """Refuse JSON Lines of several records, saying how to take one."""
+    """Raise InputError for JSON Lines of several records."""
     first, _, rest = data.strip().partition(b"\n")
     if first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{":
         lines = sum(bool(line.strip()) for line in data.splitlines())
@@ -155,7 +155,7 @@ def _pickle(name: str) -> InputError:
 
 
 def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[list[str], object]:
-    """Return the names and the value of the weights: what is asked for, named so, alone, or numbered by layer."""
+    """Return the names and the value of the weights: those asked for, or named so, or the only ones, or all layers."""
     candidates = [key for key, value in record.items() if _is_block(value) and key != "mask"]
     if wanted is not None:
         if wanted not in candidates:
@@ -172,7 +172,7 @@ def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[l
     if named:
         raise InputError(f"{name} holds several arrays: {_listed(named)}.", "--array NAME takes one of them.")
     if lone := next((key for key in NAMES if record.get(key) is not None), None):
-        return [lone], record[lone]  # refused further on, for what it is
+        return [lone], record[lone]  # later an InputError says what it is
     raise InputError(
         f"{name} holds no weights: {_listed(list(record))}.",
         "Give a matrix, or an object with weights (n_q, n_k), and tokens.",
@@ -195,7 +195,7 @@ def _is_block(value: object) -> bool:
 
 
 def _layers(names: list[str], name: str) -> list[str]:
-    """Return names that differ in a number alone, as layer_0, in its order; none where they are others."""
+    """Return names that differ only in a number, as layer_0, in its order; none if there are others."""
     found = {key: _NUMBERED.fullmatch(key) for key in names}
     parts = {key: (match[1], int(match[2])) for key, match in found.items() if match}
     if len(parts) != len(names) or len({prefix for prefix, _ in parts.values()}) != 1:
@@ -208,7 +208,7 @@ def _layers(names: list[str], name: str) -> list[str]:
 
 
 def _own(record: dict[str, object], name: str) -> Saved:
-    """Take the weights, the labels and the mask of attn's own JSON."""
+    """Return the weights, the labels and the mask of attn's own JSON."""
     error = record.get("error")
     if isinstance(error, dict):
         raise InputError(f"{name} holds an error of attn: {visible(str(error.get('message')))[:200]}")

@@ -1,4 +1,4 @@
-"""Tokens as labels of given weights: typed, or read from a file or a record."""
+"""Tokens as labels of saved weights: typed, or read from a file or a record."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_BYTES = 1 << 28
 
 
 def typed_tokens(value: str, option: str, batch: int | None = None) -> tuple[str, ...]:
-    """Return the tokens that an option's value states: words between spaces, a JSON list, or a file of either.
+    """Return the tokens of an option's value: words between spaces, a JSON list, or a file of tokens.
 
-    Of a list of several texts' tokens, `batch` takes one.
+    `batch` takes one text of several.
     """
     if looks_like_file(value) and (not re.search(r"\s", value) or os.path.isfile(value)):
         return _tokens_file(value, batch)
@@ -36,7 +36,7 @@ def _tokens_file(path: str, batch: int | None) -> tuple[str, ...]:
     text = read_bytes(path, MOST_BYTES).decode("utf-8-sig", "replace")
     listed = _json_list(text)
     if listed is None and path.lower().endswith(".json"):
-        json_of(text.encode(), name)  # says what is wrong with it
+        json_of(text.encode(), name)  # raises where it is not JSON
         raise InputError(f"{name} is no JSON list of tokens.", 'Write ["The", "cat"].')
     if listed is None:
         listed = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
@@ -44,7 +44,7 @@ def _tokens_file(path: str, batch: int | None) -> tuple[str, ...]:
 
 
 def _json_list(text: str) -> Sequence[object] | None:
-    """Return a JSON list; None for what is none, as `[CLS] The cat [SEP]`."""
+    """Return a JSON list; None for anything else, such as `[CLS] The cat [SEP]`."""
     if not text.lstrip().startswith("["):
         return None
     try:
@@ -55,7 +55,7 @@ def _json_list(text: str) -> Sequence[object] | None:
 
 
 def strings(values: Sequence[object], where: str) -> tuple[str, ...]:
-    """Return texts that are all there and none empty; `where` begins the message of the InputError."""
+    """Return the values as tokens; raise InputError, which `where` begins, for an empty one or another type."""
     tokens = []
     for place, value in enumerate(values):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
@@ -67,7 +67,7 @@ def strings(values: Sequence[object], where: str) -> tuple[str, ...]:
 
 
 def _one(values: Sequence[object], batch: int | None) -> Sequence[object]:
-    """Return the tokens of one text, where those of a batch are listed one after the other."""
+    """Return the tokens of one text of a batch; the values themselves where there is no batch."""
     chosen = values[batch or 0] if 0 <= (batch or 0) < len(values) else None
     return chosen if isinstance(chosen, list) and (len(values) == 1 or batch is not None) else values
 

@@ -1,4 +1,4 @@
-"""Numbers as a block, and which of its axes are layers, heads, queries and keys."""
+"""Saved weights as an array, and which of its axes are layers, heads, queries and keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def axes(value: object, key: str, name: str, batch: int | None) -> NDArray[Any]:
 
 
 def stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArray[Any]:
-    """Return arrays of one shape as one array, with an axis before."""
+    """Stack arrays along a new first axis; raise InputError where their shapes differ."""
     for other, part in zip(names, parts, strict=True):
         if part.shape != parts[0].shape:
             raise InputError(
@@ -56,7 +56,7 @@ def stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArr
 
 
 def block(value: object, key: str, name: str) -> NDArray[Any]:
-    """Return numbers as an array, or refuse them, saying where they go wrong."""
+    """Return numbers as an array; raise InputError, with the place, where they are not one."""
     try:
         found = np.asarray(value)
     except ValueError:
@@ -70,13 +70,13 @@ def block(value: object, key: str, name: str) -> NDArray[Any]:
 
 
 def _crooked(value: object, at: str = "") -> str:
-    """Return, in words, the first place where nested lists are no block of numbers."""
+    """Return in words the first place where nested lists do not form an array."""
     if not isinstance(value, list):
         is_number = isinstance(value, (int, float))
         return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"
     lengths = [len(part) if isinstance(part, list) else -1 for part in value]
     for place, length in enumerate(lengths):
         if length != lengths[0]:
-            told = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
-            return f": {at}[0] has {told[0]}, {at}[{place}] {told[1]}"
+            sizes = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
+            return f": {at}[0] has {sizes[0]}, {at}[{place}] {sizes[1]}"
     return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")

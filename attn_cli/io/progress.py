@@ -1,4 +1,4 @@
-"""What long work reports of itself while it runs."""
+"""What long work reports while it runs."""
 
 from __future__ import annotations
 
@@ -16,4 +16,5 @@ class Stage(NamedTuple):
     note: str = ""
 
 
-Report = Callable[[Stage], None]
+Report = Callable[[float], None]  # gets the part that is done, 0 to 1
+StageReport = Callable[[Stage], None]

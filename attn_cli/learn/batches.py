@@ -1,13 +1,14 @@
-"""Sentences made ready to learn from: vectors looked up, targets laid out, batches of like length."""
+"""Sentences encoded for learning: word vectors looked up, targets, batches of similar length."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.learn.relations import RELATIONS, Links, importance
+from attn_cli.learn.relations import RELATIONS, Links, importance, without_subtype
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.word_shape import features
 from attn_cli.vectors.lookup import look_up
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors
 
 UNKNOWN = -1
-NONE = -100  # PyTorch's cross_entropy passes over these
+SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")
+COMMONEST = 2000  # words
+NONE = -100  # the target that PyTorch's cross_entropy ignores
 
 
-class Lesson(NamedTuple):
-    """One sentence, as numbers: a row of the vectors for each word, its features, and each head's links."""
+class EncodedSentence(NamedTuple):
+    """One sentence as numbers: each word's row of the vectors and its features, and each head's links."""
 
-    words: NDArray[np.intp]  # (n,) rows of the matrix of known words; UNKNOWN where there is none
+    words: NDArray[np.intp]  # (n,) rows of the matrix of known words, or UNKNOWN
     features: list[list[int]]
     links: list[Links]  # one a head
     tags: NDArray[np.intp]  # (n,)
@@ -33,20 +36,20 @@ class Lesson(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Sentences side by side, padded to the longest: b sentences, n words, h heads, m features a word."""
+    """Sentences padded to the longest: b sentences, n words, h heads, m features a word."""
 
     words: NDArray[np.intp]  # (b, n)
-    features: NDArray[np.intp]  # (b, n, m); the number of features where there is none
+    features: NDArray[np.intp]  # (b, n, m); padded with the number of features
     is_word: NDArray[np.bool_]  # (b, n)
-    targets: NDArray[np.float32]  # (b, h, n, n), rows sum to one, or to zero beyond the sentence
+    targets: NDArray[np.float32]  # (b, h, n, n), rows sum to one, or to zero in the padding
     has_link: NDArray[np.bool_]  # (b, h, n)
-    tags: NDArray[np.intp]  # (b, n), NONE beyond the sentence
+    tags: NDArray[np.intp]  # (b, n), NONE in the padding
     relations: NDArray[np.intp]  # (b, n), the same
-    importance: NDArray[np.float32]  # (h,), of each head in the loss; together one
+    importance: NDArray[np.float32]  # (h,), of each head in the loss; they sum to one
 
 
-class Words:
-    """The words and features that lessons speak of, numbered."""
+class Vocabulary:
+    """The words, features, tags and relations of the sentences, numbered."""
 
     def __init__(self, table: Vectors, endings: int, itself: int, heads: Sequence[str]) -> None:
         self.table = table
@@ -63,12 +66,10 @@ class Words:
     def row(self, word: str) -> int:
         """Return the row of a word's vector in `matrix`, or UNKNOWN."""
         if word not in self.rows:
-            found = look_up(word, self.table)
-            if found is None:
-                self.rows[word] = UNKNOWN
-            else:
+            self.rows[word] = UNKNOWN
+            if found := look_up(word, self.table):
                 form, vector = found
-                if form not in self.rows or self.rows[form] == UNKNOWN:
+                if self.rows.get(form, UNKNOWN) == UNKNOWN:
                     self.rows[form] = len(self.vectors)
                     self.vectors.append(vector)
                 self.rows[word] = self.rows[form]
@@ -81,39 +82,44 @@ class Words:
         return self.spelled[word]
 
     def matrix(self) -> NDArray[np.float32]:
-        """Return the vectors of the words met so far, (words, d), and a last row of zeros for unknown ones."""
+        """Return the vectors of the words so far, (words, d), and a last row of zeros for unknown ones."""
         known = np.array(self.vectors, dtype=np.float32).reshape(-1, self.table.dim)
         return np.vstack([known, np.zeros((1, self.table.dim), np.float32)])
 
-    def lesson(self, sentence: Sentence, exact: bool = False) -> Lesson:
-        """Return a sentence as numbers; `exact` has the links that count as right, not those to learn from."""
-        return Lesson(
+    def encode(self, sentence: Sentence, exact: bool = False) -> EncodedSentence:
+        """Return a sentence as numbers, with the links to learn from, or, if `exact`, those that count as right."""
+        return EncodedSentence(
             np.array([self.row(word) for word in sentence.words], dtype=np.intp),
             [self.spelling(word) for word in sentence.words],
-            [RELATIONS[h].links(sentence) if exact else RELATIONS[h].lesson(sentence) for h in self.heads],
+            [
+                RELATIONS[h].links(sentence) if exact else RELATIONS[h].links_to_learn(sentence)
+                for h in self.heads
+            ],
             _numbered(sentence.tags, self.tags, exact),
-            _numbered([relation.partition(":")[0] for relation in sentence.relations], self.kinds, exact),
+            _numbered([without_subtype(relation) for relation in sentence.relations], self.kinds, exact),
         )
 
-    def batch(self, lessons: Sequence[Lesson], hidden: Sequence[NDArray[np.bool_]] | None = None) -> Batch:
-        """Lay lessons side by side; a `hidden` word is shown as if it had no vector."""
-        b, n, h = len(lessons), max(len(lesson.words) for lesson in lessons), len(self.heads)
+    def batch(
+        self, sentences: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]] | None = None
+    ) -> Batch:
+        """Pad sentences to a batch; a `hidden` word is treated as if it had no vector."""
+        b, n, h = len(sentences), max(len(one.words) for one in sentences), len(self.heads)
         none = len(self.names)
-        m = max((len(some) for lesson in lessons for some in lesson.features), default=1)
+        m = max((len(some) for one in sentences for some in one.features), default=1)
         words = np.full((b, n), UNKNOWN)
         spelled = np.full((b, n, max(1, m)), none)
         is_word = np.zeros((b, n), dtype=bool)
         targets = np.zeros((b, h, n, n), dtype=np.float32)
         has_link = np.zeros((b, h, n), dtype=bool)
         tags, relations = np.full((b, n), NONE), np.full((b, n), NONE)
-        for s, lesson in enumerate(lessons):
-            size = len(lesson.words)
-            words[s, :size] = lesson.words if hidden is None else np.where(hidden[s], UNKNOWN, lesson.words)
+        for s, one in enumerate(sentences):
+            size = len(one.words)
+            words[s, :size] = one.words if hidden is None else np.where(hidden[s], UNKNOWN, one.words)
             is_word[s, :size] = True
-            tags[s, :size], relations[s, :size] = lesson.tags, lesson.relations
-            for i, some in enumerate(lesson.features):
+            tags[s, :size], relations[s, :size] = one.tags, one.relations
+            for i, some in enumerate(one.features):
                 spelled[s, i, : len(some)] = some
-            for head, links in enumerate(lesson.links):
+            for head, links in enumerate(one.links):
                 for query, keys in links.items():
                     has_link[s, head, query] = True
                     for key, wanted in keys.items():
@@ -127,33 +133,27 @@ class Words:
 
 
 def _numbered(names: Sequence[str], known: dict[str, int], only_known: bool) -> NDArray[np.intp]:
-    """Return the numbers of names: a new name gets the next, or NONE where only known ones count."""
+    """Return the numbers of names; a new name gets the next number, or NONE with `only_known`."""
     found = [known.get(name, NONE) if only_known else known.setdefault(name, len(known)) for name in names]
     return np.array(found, dtype=np.intp)
 
 
 def feature_names(table: Vectors, endings: int, itself: int) -> list[str]:
-    """Return the features to learn: shapes, the vocabulary's commonest endings, the commonest words themselves.
+    """Return the features to learn: shapes, the vocabulary's commonest endings, and `itself` commonest words.
 
-    Endings are counted over words that are not among the commonest, for they are to tell of rare words.
+    Endings are counted over all but the commonest words, as they stand in for rare words.
     """
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     words = [as_text(word) for block in table.word_blocks() for word in block]
     for word in words[min(COMMONEST, len(words) // 20) :]:
         if word.isalpha():
-            for name in features(word):
-                if name[0] == "-" and len(word) > len(name):
-                    counts[name] = counts.get(name, 0) + 1
+            counts.update(name for name in features(word) if name[0] == "-" and len(word) > len(name))
     common = sorted(counts, key=lambda name: (-counts[name], name))[:endings]
     return [*SHAPES, *sorted(common), *(f"={word}" for word in words[:itself])]
 
 
-SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")
-COMMONEST = 2000
-
-
 def batches(lengths: Sequence[int], size: int, draw: np.random.Generator | None) -> list[list[int]]:
-    """Group sentences of like length so that a batch, padded, holds at most about `size` words.
+    """Group sentences of similar length into batches of at most about `size` words, padding included.
 
     With `draw`, the grouping and the order are random.
     """
@@ -172,14 +172,14 @@ def batches(lengths: Sequence[int], size: int, draw: np.random.Generator | None)
     return groups
 
 
-def joined(first: Lesson, second: Lesson) -> Lesson:
-    """Return two sentences as one text, each with its own links: people type more than one, too."""
+def concatenated(first: EncodedSentence, second: EncodedSentence) -> EncodedSentence:
+    """Return two sentences as one text, each with its own links."""
     n = len(first.words)
 
     def moved(links: Links) -> Links:
         return {i + n: {j + n: wanted for j, wanted in keys.items()} for i, keys in links.items()}
 
-    return Lesson(
+    return EncodedSentence(
         np.concatenate([first.words, second.words]),
         first.features + second.features,
         [a | moved(b) for a, b in zip(first.links, second.links, strict=True)],

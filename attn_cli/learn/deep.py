@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.errors import MissingExtra
 from attn_cli.learn.batches import NONE, UNKNOWN, Batch
-from attn_cli.learn.one_layer import distances, first_biases
+from attn_cli.learn.one_layer import distance_heads, initial_biases
 from attn_cli.learn.relations import balances
 from attn_cli.models.encoder import NEARLY_ZERO
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating]
 
-KEEP, KEEP_SQUARE, DECAY, LARGEST_SLOPE = 0.9, 0.98, 0.01, 1.0
-HELP = 0.3  # how much parts of speech and relations count beside the heads: tasks that teach the layers below
+BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0
+AUXILIARY = 0.3  # what each auxiliary task, which teaches the layers below, counts beside the heads
 
 
 def pytorch() -> Any:
     """Return the module torch, or say how to install it."""
     try:
-        # A second to import: only who trains several layers pays for it.
+        # Takes a second to import, which only training several layers pays for.
         import torch
     except ImportError:
         raise MissingExtra("Training several layers needs PyTorch: pip install 'attn-cli[learn]'") from None
@@ -40,7 +40,7 @@ def pytorch() -> Any:
 
 
 class Deep:
-    """The parameters of a stack, and how they learn."""
+    """The parameters of a stack of layers, and how they learn."""
 
     def __init__(
         self, vectors: Floats, features: int, heads: Sequence[str], settings: TrainSettings, tags: int,
@@ -54,38 +54,58 @@ class Deep:
         self.balance = torch.tensor(balances(heads, settings.balance or 0))
         self.vectors = torch.from_numpy(vectors)
         self.features = features
-        d, width = vectors.shape[1], settings.width
-        make = _Maker(torch, settings.reach)
-        self.parameters: dict[str, Tensor] = {
-            "start": make.normal(features + 1, d, size=0.2),
-            **make.linear("in.W", "in.b", d, width),
+        self.parameters = self._initial(vectors, heads)
+        self.auxiliary = {
+            **self._linear("tag.W", "tag.b", settings.width, tags),
+            **self._linear("kind.W", "kind.b", settings.width, relations),
+            **self._linear("word.W", "word.b", settings.width, vectors.shape[1]),
         }
-        self.parameters["start"][features] = 0
-        for layer in range(settings.layers - 1):
-            self.parameters |= make.attention(layer, settings.heads, width, width // settings.heads)
-            self.parameters |= make.linear(f"{layer}.W_v", f"{layer}.b_v", width, width)
-            self.parameters |= make.linear(f"{layer}.W_o", f"{layer}.b_o", width, width)
-            self.parameters |= make.linear(f"{layer}.W_1", f"{layer}.b_1", width, settings.wide)
-            self.parameters |= make.linear(f"{layer}.W_2", f"{layer}.b_2", settings.wide, width)
-            for k in (1, 2):
-                self.parameters[f"{layer}.gain_{k}"] = torch.ones(width)
-                self.parameters[f"{layer}.shift_{k}"] = torch.zeros(width)
-        self.parameters |= make.attention(settings.layers - 1, len(heads), width, settings.dim)
-        last, d_k = settings.layers - 1, settings.dim
-        biases = first_biases(heads, d_k, settings.reach).astype(vectors.dtype)
-        self.parameters[f"{last}.b"] = torch.from_numpy(biases)
-        for h in distances(heads):  # as in one layer: without content, none is learned
-            for W in (f"{last}.W_q", f"{last}.W_k"):
-                self.parameters[W][:, h * d_k : (h + 1) * d_k] = 0
-            self.parameters[f"{last}.R"][h] = 0
-        self.helpers = make.linear("tag.W", "tag.b", width, tags) | make.linear(
-            "kind.W", "kind.b", width, relations
-        )
-        self.helpers |= make.linear("word.W", "word.b", width, d)
-        learned = [*self.parameters.values(), *self.helpers.values()]
-        for parameter in learned:
+        self.learned = [*self.parameters.values(), *self.auxiliary.values()]
+        for parameter in self.learned:
             parameter.requires_grad_()
-        self.optimizer = torch.optim.AdamW(learned, betas=(KEEP, KEEP_SQUARE), weight_decay=DECAY)
+        self.optimizer = torch.optim.AdamW(self.learned, betas=BETAS, weight_decay=WEIGHT_DECAY)
+
+    def _initial(self, vectors: Floats, heads: Sequence[str]) -> dict[str, Tensor]:
+        """Return the parameters before anything is learned."""
+        torch, settings = self.torch, self.settings
+        d, width, wide, d_k = vectors.shape[1], settings.width, settings.wide, settings.dim
+        p: dict[str, Tensor] = {
+            "start": self._normal(self.features + 1, d, size=0.2),
+            **self._linear("in.W", "in.b", d, width),
+        }
+        p["start"][self.features] = 0
+        shapes = {"v": (width, width), "o": (width, width), "1": (width, wide), "2": (wide, width)}
+        for layer in range(settings.layers - 1):
+            p |= self._attention(layer, settings.heads, width // settings.heads)
+            for key, shape in shapes.items():
+                p |= self._linear(f"{layer}.W_{key}", f"{layer}.b_{key}", *shape)
+            for k in (1, 2):
+                p[f"{layer}.gain_{k}"] = torch.ones(width)
+                p[f"{layer}.shift_{k}"] = torch.zeros(width)
+        last = settings.layers - 1
+        p |= self._attention(last, len(heads), d_k)
+        p[f"{last}.b"] = torch.from_numpy(initial_biases(heads, d_k, settings.reach).astype(vectors.dtype))
+        for h in distance_heads(heads):  # as in one layer: zero content stays zero
+            for W in (f"{last}.W_q", f"{last}.W_k"):
+                p[W][:, h * d_k : (h + 1) * d_k] = 0
+            p[f"{last}.R"][h] = 0
+        return p
+
+    def _normal(self, *shape: int, size: float) -> Tensor:
+        return self.torch.randn(*shape) * size
+
+    def _linear(self, W: str, b: str, rows: int, columns: int) -> dict[str, Tensor]:
+        size = (2 / (rows + columns)) ** 0.5
+        return {W: self._normal(rows, columns, size=size), b: self.torch.zeros(columns)}
+
+    def _attention(self, layer: int, heads: int, d_k: int) -> dict[str, Tensor]:
+        width, distances = self.settings.width, 2 * self.settings.reach + 1
+        return {
+            **self._linear(f"{layer}.W_q", f"{layer}.b_q", width, heads * d_k),
+            **self._linear(f"{layer}.W_k", f"{layer}.b_k", width, heads * d_k),
+            f"{layer}.R": self._normal(heads, distances, d_k, size=0.1),
+            f"{layer}.b": self.torch.zeros(heads, distances),
+        }
 
     def hidden(self, batch: Batch, training: bool) -> Tensor:
         """Return the last layer's input, (b, n, width)."""
@@ -102,26 +122,23 @@ class Deep:
         return X
 
     def _encoder(self, X: Tensor, layer: int, is_word: Tensor, training: bool) -> Tensor:
-        torch, p = self.torch, self.parameters
-        normed = torch.nn.functional.layer_norm
+        p, width = self.parameters, X.shape[2:]
+
+        def normed(X: Tensor, k: int) -> Tensor:
+            gain, shift = p[f"{layer}.gain_{k}"], p[f"{layer}.shift_{k}"]
+            return self.torch.nn.functional.layer_norm(X, width, gain, shift, NEARLY_ZERO)
+
         A = self._drop(self._scores(X, layer, is_word).softmax(-1), training)
         V = self._split(X @ p[f"{layer}.W_v"] + p[f"{layer}.b_v"], self.settings.heads)
         joined = (A @ V).transpose(1, 2).reshape(X.shape)
         attended = joined @ p[f"{layer}.W_o"] + p[f"{layer}.b_o"]
-        width = X.shape[2:]
-        X = normed(
-            X + self._drop(attended, training),
-            width,
-            p[f"{layer}.gain_1"],
-            p[f"{layer}.shift_1"],
-            NEARLY_ZERO,
-        )
+        X = normed(X + self._drop(attended, training), 1)
         wide = self._drop((X @ p[f"{layer}.W_1"] + p[f"{layer}.b_1"]).relu(), training)
         made = self._drop(wide @ p[f"{layer}.W_2"] + p[f"{layer}.b_2"], training)
-        return normed(X + made, width, p[f"{layer}.gain_2"], p[f"{layer}.shift_2"], NEARLY_ZERO)
+        return normed(X + made, 2)
 
     def _scores(self, X: Tensor, layer: int, is_word: Tensor) -> Tensor:
-        """Return (q.k + q.r + b) / sqrt(d_k), (b, h, n, n), very low beyond the sentence."""
+        """Return (q.k + q.r + b) / sqrt(d_k), (b, h, n, n), very low in the padding."""
         torch, p = self.torch, self.parameters
         heads, n, reach = len(p[f"{layer}.b"]), X.shape[1], self.settings.reach
         Q, K = (self._split(X @ p[f"{layer}.W_{m}"] + p[f"{layer}.b_{m}"], heads) for m in "qk")
@@ -147,42 +164,43 @@ class Deep:
         return found
 
     def rows(self, batch: Batch) -> Floats:
-        """Return the last layer's input, (b, n, width), as it is when nothing is dropped."""
+        """Return the last layer's input, (b, n, width), without dropout."""
         with self.torch.no_grad():
             found: Floats = self.hidden(batch, training=False).numpy()
         return found
 
     def learn(self, batch: Batch, rate: float) -> float:
-        """Take one step down the gradient, and return the loss before it."""
+        """Take one gradient step, and return the loss before it."""
         torch = self.torch
         X = self.hidden(batch, training=True)
         loss = self._loss(self._scores(X, self.settings.layers - 1, torch.from_numpy(batch.is_word)), batch)
-        helped = loss + HELP * (self._help(X, "tag", batch.tags) + self._help(X, "kind", batch.relations))
-        helped = helped + HELP * self._forgotten(X, batch)
+        auxiliary = self._classification_loss(X, "tag", batch.tags)
+        auxiliary = auxiliary + self._classification_loss(X, "kind", batch.relations)
+        total = loss + AUXILIARY * auxiliary
+        total = total + AUXILIARY * self._reconstruction_loss(X, batch)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
-        helped.backward()
-        learned = [*self.parameters.values(), *self.helpers.values()]
-        torch.nn.utils.clip_grad_norm_(learned, LARGEST_SLOPE)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)
         self.optimizer.step()
         return float(loss.detach())
 
-    def _forgotten(self, X: Tensor, batch: Batch) -> Tensor:
-        """Return how much of its word's vector a row no longer tells, 0 to 1: outputs are to mean words."""
+    def _reconstruction_loss(self, X: Tensor, batch: Batch) -> Tensor:
+        """Return the share of its word's vector, 0 to 1, that a row no longer gives: outputs should mean words."""
         torch = self.torch
         known = torch.from_numpy((batch.words != UNKNOWN) & batch.is_word)
         wanted = self.vectors[torch.from_numpy(batch.words)][known]
-        told = X[known] @ self.helpers["word.W"] + self.helpers["word.b"]
-        return ((told - wanted) ** 2).sum() / (wanted**2).sum().clamp(min=1e-9)
+        found = X[known] @ self.auxiliary["word.W"] + self.auxiliary["word.b"]
+        return ((found - wanted) ** 2).sum() / (wanted**2).sum().clamp(min=1e-9)
 
-    def _help(self, X: Tensor, name: str, wanted: NDArray[np.intp]) -> Tensor:
-        made = X @ self.helpers[f"{name}.W"] + self.helpers[f"{name}.b"]
+    def _classification_loss(self, X: Tensor, name: str, wanted: NDArray[np.intp]) -> Tensor:
+        made = X @ self.auxiliary[f"{name}.W"] + self.auxiliary[f"{name}.b"]
         right = self.torch.from_numpy(wanted).flatten()
         return self.torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
 
     def _loss(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Return what `one_layer.loss_and_slope` returns as its loss."""
+        """Return what `one_layer.loss_and_gradient` returns as its loss."""
         torch, blend = self.torch, self.settings.blend
         log_A = scores.log_softmax(-1)
         T, has_link = torch.from_numpy(batch.targets), torch.from_numpy(batch.has_link)
@@ -200,7 +218,7 @@ class Deep:
         return {name: value.detach().numpy().copy() for name, value in self.parameters.items()}
 
     def restore(self, copied: dict[str, Floats]) -> None:
-        """Take the parameters back to what they were."""
+        """Restore copied parameters."""
         with self.torch.no_grad():
             for name, value in copied.items():
                 self.parameters[name].copy_(self.torch.from_numpy(value))
@@ -211,10 +229,10 @@ class Deep:
         for name, parameter in self.parameters.items():
             value = parameter.detach().numpy().copy()
             layer, _, key = name.partition(".")
-            if key in ("W_q", "W_k", "W_v") and layer.isdigit():
+            if layer.isdigit() and key in ("W_q", "W_k", "W_v"):
                 heads = len(self.parameters[f"{layer}.b"])
                 value = value.reshape(len(value), heads, -1).transpose(1, 0, 2)
-            if key in ("b_q", "b_k", "b_v") and layer.isdigit():
+            elif layer.isdigit() and key in ("b_q", "b_k", "b_v"):
                 value = value.reshape(len(self.parameters[f"{layer}.b"]), -1)
             if name != "start":
                 named[name] = value
@@ -224,29 +242,3 @@ class Deep:
         """Return the features' vectors, (features, d)."""
         found: Floats = self.parameters["start"].detach().numpy()[:-1].copy()
         return found
-
-
-class _Maker:
-    """Parameters as they are before anything is learned."""
-
-    def __init__(self, torch: Any, reach: int) -> None:
-        self.torch = torch
-        self.distances = 2 * reach + 1
-
-    def normal(self, *shape: int, size: float) -> Tensor:
-        made: Tensor = self.torch.randn(*shape) * size
-        return made
-
-    def linear(self, W: str, b: str, rows: int, columns: int) -> dict[str, Tensor]:
-        return {
-            W: self.normal(rows, columns, size=(2 / (rows + columns)) ** 0.5),
-            b: self.torch.zeros(columns),
-        }
-
-    def attention(self, layer: int, heads: int, width: int, d_k: int) -> dict[str, Tensor]:
-        return {
-            **self.linear(f"{layer}.W_q", f"{layer}.b_q", width, heads * d_k),
-            **self.linear(f"{layer}.W_k", f"{layer}.b_k", width, heads * d_k),
-            f"{layer}.R": self.normal(heads, self.distances, d_k, size=0.1),
-            f"{layer}.b": self.torch.zeros(heads, self.distances),
-        }

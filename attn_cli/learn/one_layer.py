@@ -2,8 +2,8 @@
 
     Q = X W_q + b_q,  K = X W_k + b_k,  z_ij = (q_i.k_j + q_i.r_(j-i) + b_(j-i)) / sqrt(d_k),  A = softmax(z)
 
-The loss of a row is the cross-entropy between its weights and the words that it should look at, T. Its gradient is
-the best thing about the softmax: dL/dz = A - T. Everything else is the chain rule through matrix products.
+The loss of a row is the cross-entropy between its weights and the words that it should look at, T; its gradient is
+dL/dz = A - T. The rest is the chain rule through matrix products.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from attn_cli.learn.relations import RELATIONS, balances
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attn_cli.learn.settings import TrainSettings
+
     Floats = NDArray[np.floating]
 
-VERY_LOW = -1e9
-SURE = 16.0
+MASKED = -1e9
+SURE = 16.0  # the score of a known distance
 
 
 class OneLayer:
     """The parameters of h heads, W (d, h, d_k), R (h, distances, d_k), and how they learn."""
 
-    def __init__(
-        self, vectors: Floats, features: int, heads: Sequence[str], d_k: int, reach: int, blend: float,
-        balance: float, seed: int,
-    ) -> None:  # fmt: skip
-        draw = np.random.default_rng([seed, 1])
-        d, h = vectors.shape[1], len(heads)
+    def __init__(self, vectors: Floats, features: int, heads: Sequence[str], settings: TrainSettings) -> None:
+        draw = np.random.default_rng([settings.seed, 1])
+        d, h, d_k = vectors.shape[1], len(heads), settings.dim
         self.vectors = vectors
-        self.reach = reach
-        self.blend = blend
-        self.balance = np.array(balances(heads, balance), vectors.dtype)
+        self.reach = reach = settings.reach
+        self.blend = settings.blend
+        self.balance = np.array(balances(heads, settings.balance or 0), vectors.dtype)
 
         def small(*shape: int, size: float) -> Floats:
             return (draw.standard_normal(shape) * size).astype(vectors.dtype)
@@ -48,11 +47,11 @@ class OneLayer:
             "W_k": small(d, h, d_k, size=d**-0.5),
             "b_k": np.zeros((h, d_k), vectors.dtype),
             "R": small(h, 2 * reach + 1, d_k, size=0.1),
-            "b": first_biases(heads, d_k, reach).astype(vectors.dtype),
+            "b": initial_biases(heads, d_k, reach).astype(vectors.dtype),
             "start": small(features + 1, d, size=0.2),
         }
         self.parameters["start"][features] = 0
-        for head in distances(heads):  # what is a distance needs no words: without content, none is learned
+        for head in distance_heads(heads):  # a distance needs no words: zero content stays zero
             self.parameters["W_q"][:, head] = self.parameters["W_k"][:, head] = 0
             self.parameters["R"][head] = 0
         self.adam = Adam(self.parameters)
@@ -78,50 +77,52 @@ class OneLayer:
         z = Q @ K.swapaxes(2, 3)
         z += np.take_along_axis(by_distance, np.broadcast_to(away, z.shape), axis=3)
         z *= Q.shape[3] ** -0.5
-        z[~np.broadcast_to(batch.is_word[:, np.newaxis, np.newaxis], z.shape)] = VERY_LOW
+        z[~np.broadcast_to(batch.is_word[:, np.newaxis, np.newaxis], z.shape)] = MASKED
         z -= z.max(axis=3, keepdims=True)
         A = np.exp(z)
         A /= A.sum(axis=3, keepdims=True)
         return A, X, Q, K, away
 
     def gradients(self, batch: Batch) -> tuple[float, dict[str, Floats]]:
-        """Return the loss of a batch, and its gradient for every parameter."""
+        """Return the loss of a batch and its gradient for every parameter."""
         p = self.parameters
         A, X, Q, K, away = self._forward(batch)
-        loss, dz = loss_and_slope(A, batch, self.blend, self.balance)
+        loss, dz = loss_and_gradient(A, batch, self.blend, self.balance)
         dz *= Q.shape[3] ** -0.5
         heads, distances = p["b"].shape
         b, _, n, _ = A.shape
-        # Of each row, the sum of dz over the keys at one distance: a product with one-hot distances.
+        # The sum of dz over the keys at each distance from a row: a product with one-hot distances.
         one_hot = (away[:, :, np.newaxis] == np.arange(distances)).astype(A.dtype)
         rows = dz.transpose(2, 0, 1, 3).reshape(n, b * heads, n)
         by_distance = (rows @ one_hot).reshape(n, b, heads, distances).transpose(1, 2, 0, 3)
         dQ = dz @ K + by_distance @ p["R"]
         dK = dz.swapaxes(2, 3) @ Q
         flat = by_distance.transpose(1, 3, 0, 2).reshape(heads, distances, b * n)
-        slopes = {
+        gradients = {
             "R": flat @ Q.transpose(1, 0, 2, 3).reshape(heads, b * n, -1),
             "b": by_distance.sum(axis=(0, 2)),
         }
         dX = np.zeros_like(X)
         for name, dM in (("q", dQ), ("k", dK)):
             columns = dM.transpose(0, 2, 1, 3).reshape(b * n, -1)
-            slopes[f"W_{name}"] = (X.reshape(b * n, -1).T @ columns).reshape(p[f"W_{name}"].shape)
-            slopes[f"b_{name}"] = columns.sum(axis=0).reshape(heads, -1)
+            gradients[f"W_{name}"] = (X.reshape(b * n, -1).T @ columns).reshape(p[f"W_{name}"].shape)
+            gradients[f"b_{name}"] = columns.sum(axis=0).reshape(heads, -1)
             dX += (columns @ p[f"W_{name}"].reshape(X.shape[2], -1).T).reshape(X.shape)
         unknown = (batch.words == UNKNOWN) & batch.is_word
-        slopes["start"] = np.zeros_like(p["start"])
+        gradients["start"] = np.zeros_like(p["start"])
         places = batch.features[unknown]
         np.add.at(
-            slopes["start"], places, np.broadcast_to(dX[unknown][:, np.newaxis], (*places.shape, X.shape[2]))
+            gradients["start"],
+            places,
+            np.broadcast_to(dX[unknown][:, np.newaxis], (*places.shape, X.shape[2])),
         )
-        slopes["start"][-1] = 0
-        return loss, slopes
+        gradients["start"][-1] = 0
+        return loss, gradients
 
     def learn(self, batch: Batch, rate: float) -> float:
-        """Take one step down the gradient, and return the loss before it."""
-        loss, slopes = self.gradients(batch)
-        self.adam.step(slopes, rate)
+        """Take one gradient step, and return the loss before it."""
+        loss, gradients = self.gradients(batch)
+        self.adam.step(gradients, rate)
         return loss
 
     def copy(self) -> dict[str, Floats]:
@@ -129,7 +130,7 @@ class OneLayer:
         return {name: value.copy() for name, value in self.parameters.items()}
 
     def restore(self, copied: dict[str, Floats]) -> None:
-        """Take the parameters back to what they were."""
+        """Restore copied parameters."""
         for name, value in copied.items():
             self.parameters[name][...] = value
 
@@ -145,20 +146,20 @@ class OneLayer:
         return self.parameters["start"][:-1]
 
 
-def first_biases(heads: Sequence[str], d_k: int, reach: int) -> Floats:
-    """Return b (h, distances) before anything is learned: zeros, but for heads that are a distance.
+def initial_biases(heads: Sequence[str], d_k: int, reach: int) -> Floats:
+    """Return the initial b (h, distances): zeros, except for heads that are a distance.
 
-    They look at that distance, and at the word itself where nothing stands there.
+    They look at that distance, and at the word itself where no word is there.
     """
     b = np.zeros((len(heads), 2 * reach + 1))
-    for h in distances(heads):
+    for h in distance_heads(heads):
         b[h, reach] = SURE / 2 * d_k**0.5
         b[h, reach + (RELATIONS[heads[h]].distance or 0)] = SURE * d_k**0.5
     return b
 
 
-def distances(heads: Sequence[str]) -> list[int]:
-    """Return which of the heads are nothing but a distance."""
+def distance_heads(heads: Sequence[str]) -> list[int]:
+    """Return the numbers of the heads that are just a distance."""
     return [h for h, name in enumerate(heads) if RELATIONS[name].distance is not None]
 
 
@@ -169,12 +170,12 @@ def _by_head(X: Floats, W: Floats, b: Floats) -> Floats:
     return made.reshape(size, n, *b.shape).transpose(0, 2, 1, 3)
 
 
-def loss_and_slope(A: Floats, batch: Batch, blend: float, balance: Floats | float) -> tuple[float, Floats]:
-    """Return the mean loss of the heads, and its slope dL/dz (b, h, n, n).
+def loss_and_gradient(A: Floats, batch: Batch, blend: float, balance: Floats | float) -> tuple[float, Floats]:
+    """Return the mean loss of the heads, and its gradient dL/dz (b, h, n, n).
 
-    A row's target is, by the share `blend`, its wanted words weighted as the model has them now: to find one of
-    them well is enough. Rows without the relation mostly outnumber the others; together they count `balance`
-    (one number for each head) times as much as the rows with it, and none counts more than that.
+    The share `blend` of a row's target weights the wanted words as the model does now, so that finding one of them
+    is enough. Rows without the relation mostly outnumber the others; together they count at most `balance` (one
+    number for each head) times as much as the rows with it.
     """
     T, has_link = batch.targets, batch.has_link
     right = np.where(T > 0, A, 0)
@@ -190,7 +191,7 @@ def loss_and_slope(A: Floats, batch: Batch, blend: float, balance: Floats | floa
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015): each parameter moves by its mean slope over the root of its mean square."""
+    """Adam (Kingma and Ba 2015): each step is the mean gradient over the root of the mean squared gradient."""
 
     def __init__(self, parameters: dict[str, Floats]) -> None:
         self.parameters = parameters
@@ -199,13 +200,13 @@ class Adam:
         self.steps = 0
 
     def step(
-        self, slopes: dict[str, Floats], rate: float, keep: float = 0.9, keep_square: float = 0.98
+        self, gradients: dict[str, Floats], rate: float, keep: float = 0.9, keep_square: float = 0.98
     ) -> None:
         """Move every parameter once."""
         self.steps += 1
-        for name, slope in slopes.items():
+        for name, gradient in gradients.items():
             mean, square = self.mean[name], self.square[name]
-            mean += (1 - keep) * (slope - mean)
-            square += (1 - keep_square) * (slope * slope - square)
+            mean += (1 - keep) * (gradient - mean)
+            square += (1 - keep_square) * (gradient * gradient - square)
             size = np.sqrt(square / (1 - keep_square**self.steps)) + 1e-8
             self.parameters[name] -= rate / (1 - keep**self.steps) * mean / size

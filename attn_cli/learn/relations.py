@@ -1,4 +1,4 @@
-"""What each named head is taught: which words a word should look at, read off a sentence's dependencies.
+"""What each named head learns: which words a word should look at, by the dependencies of the sentence.
 
 Names of relations are those of Universal Dependencies. Rows are queries: `subject` goes from verb to subject.
 """
@@ -10,23 +10,20 @@ from typing import NamedTuple
 
 from attn_cli.learn.treebank import PUNCTUATION, Sentence
 
-Links = dict[int, dict[int, float]]  # query: {key: how much it is wanted}
+Links = dict[int, dict[int, float]]  # query: {key: its share of the target, not yet normalized}
 
 
 class Relation(NamedTuple):
-    """One kind of link: what it is, in words, and how it is found.
-
-    `taught` is what a head learns from where that is not the same as what counts as right.
-    """
+    """One kind of link: its description, and the links of a sentence that count as right."""
 
     about: str
     links: Callable[[Sentence], Links]
-    taught: Callable[[Sentence], Links] | None = None
-    distance: int | None = None  # where the relation is nothing else
+    training_links: Callable[[Sentence], Links] | None = None  # to learn from, where they differ
+    distance: int | None = None  # where the relation is just a distance
 
-    def lesson(self, sentence: Sentence) -> Links:
+    def links_to_learn(self, sentence: Sentence) -> Links:
         """Return the links to learn from."""
-        return (self.taught or self.links)(sentence)
+        return (self.training_links or self.links)(sentence)
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> Links:
@@ -36,7 +33,8 @@ def _pairs(pairs: list[tuple[int, int]]) -> Links:
     return found
 
 
-def _kind(relation: str) -> str:
+def without_subtype(relation: str) -> str:
+    """Return nsubj for nsubj:pass."""
     return relation.partition(":")[0]
 
 
@@ -45,11 +43,11 @@ def _governed(sentence: Sentence, *names: str, whole: bool = False) -> list[tupl
     return [
         (above, i)
         for i, (above, relation) in enumerate(zip(sentence.governors, sentence.relations, strict=True))
-        if above >= 0 and (relation if whole else _kind(relation)) in names
+        if above >= 0 and (relation if whole else without_subtype(relation)) in names
     ]
 
 
-def _downwards(*names: str, whole: bool = False) -> Callable[[Sentence], Links]:
+def _dependents(*names: str, whole: bool = False) -> Callable[[Sentence], Links]:
     return lambda sentence: _pairs(_governed(sentence, *names, whole=whole))
 
 
@@ -76,7 +74,7 @@ def _related(sentence: Sentence) -> Links:
         if above < 0 or i in marks or above in marks:
             continue
         found.setdefault(i, {})[above] = 1.0
-        found.setdefault(above, {})[i] = WANTED.get(_kind(sentence.relations[i]), 0.5)
+        found.setdefault(above, {})[i] = WANTED.get(without_subtype(sentence.relations[i]), 0.5)
     for verb, case in _prepositions(sentence):
         if verb not in marks and case not in marks:
             found.setdefault(verb, {}).setdefault(case, 0.7)
@@ -84,10 +82,9 @@ def _related(sentence: Sentence) -> Links:
 
 
 def _related_names(sentence: Sentence) -> Links:
-    """Return what `relations` learns from: a name without a head (`flat`) is shared among its words.
+    """Return what `relations` learns from: a link to a name without a head (`flat`) is shared among its words.
 
-    The first word stands for such a name by convention alone; whoever looks at the name may look at any of
-    its words, at the nearest most of all.
+    Only by convention the first word stands for such a name; the nearest word gets the largest share.
     """
     found = _related(sentence)
     parts: dict[int, list[int]] = {}
@@ -105,10 +102,11 @@ def _related_names(sentence: Sentence) -> Links:
 
 
 def _marks(sentence: Sentence) -> set[int]:
+    """Return the places of punctuation marks."""
     return {i for i, tag in enumerate(sentence.tags) if tag == PUNCTUATION}
 
 
-# Who did what comes first: where a word has several links, these shares of its attention are asked for.
+# Where a word has several links, its target attention is shared in these proportions: who did what comes first.
 WANTED = {"nsubj": 2.0, "obj": 1.5, "xcomp": 2.0, "ccomp": 1.5, "obl": 1.0, "iobj": 1.0}
 NEARER = 6.0
 
@@ -119,14 +117,14 @@ RELATIONS = {
         _related_names,
     ),
     "head": Relation("from a word to the word that governs it", _governor),
-    "subject": Relation("from a predicate (mostly a verb) to its subject", _downwards("nsubj")),
-    "object": Relation("from a verb to its object", _downwards("obj")),
+    "subject": Relation("from a predicate (mostly a verb) to its subject", _dependents("nsubj")),
+    "object": Relation("from a verb to its object", _dependents("obj")),
     "oblique": Relation(
         "from a verb to the preposition that opens one of its phrases", lambda s: _pairs(_prepositions(s))
     ),
-    "modifier": Relation("from a noun to its adjective", _downwards("amod")),
-    "determiner": Relation("from a noun to its determiner", _downwards("det", whole=True)),
-    "possessor": Relation("from a noun to its possessor", _downwards("nmod:poss", whole=True)),
+    "modifier": Relation("from a noun to its adjective", _dependents("amod")),
+    "determiner": Relation("from a noun to its determiner", _dependents("det", whole=True)),
+    "possessor": Relation("from a noun to its possessor", _dependents("nmod:poss", whole=True)),
     "coordination": Relation(
         "from a joined word to the first of those joined",
         lambda s: _pairs([(i, above) for above, i in _governed(s, "conj")]),
@@ -139,17 +137,17 @@ RARE = 0.3
 
 
 def balances(heads: Sequence[str], balance: float) -> list[float]:
-    """Return, for each head, how much its rows without the relation count beside its rows with it.
+    """Return for each head how much its rows without the relation count beside its rows with it.
 
-    Where nearly every row has the relation, to be without is the rare case, and counts little.
+    Where nearly every row has the relation, rows without it are rare, and count little.
     """
     return [min(balance, RARE) if name in (MAIN, "head") else balance for name in heads]
 
 
 def importance(heads: Sequence[str]) -> list[float]:
-    """Return how much each head counts while learning; together one.
+    """Return how much each head counts in the loss; they sum to one.
 
-    What concerns every word teaches the layers below most; what is a distance teaches them nothing.
+    Relations of every word teach the layers below most; a distance teaches them nothing.
     """
     counts = [2.0 if name in (MAIN, "head") else 0.2 if RELATIONS[name].distance else 1.0 for name in heads]
     return [count / sum(counts) for count in counts]

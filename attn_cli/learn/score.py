@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.io.progress import Report, Stage
+from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, taught_weights
@@ -18,21 +18,18 @@ if TYPE_CHECKING:
 
 
 class Score(NamedTuple):
-    """One head: of the words that have its relation, the share whose strongest link is right.
-
-    `baseline` is the share that the best fixed distance gets; both are None where no word has the relation.
-    `precision` looks the other way: of the strongest links that go to another word, the share that are right;
-    None where there are none.
-    """
+    """The score of one head; a share of nothing is None."""
 
     name: str
-    accuracy: float | None
-    baseline: float | None
+    accuracy: float | None  # of the words that have its relation, the share whose strongest link is right
+    baseline: float | None  # the accuracy of the best fixed distance
     count: int  # type: ignore[assignment]  # a tuple's own count() is not needed; the name is the JSON's
-    precision: float | None
+    precision: float | None  # of the strongest links to another word, the share that are right
 
 
-def score(stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: Report) -> list[Score]:
+def score(
+    stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: StageReport
+) -> list[Score]:
     """Score the last layer's heads that bear a relation's name; ties go to the lowest index."""
     import time
 

@@ -9,7 +9,7 @@ from attn_cli.learn.relations import RELATIONS
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a model is trained. None means what suits one layer, or several; `settled` fills it in."""
+    """How a model is trained. None means the default for one layer, or for several; `with_defaults` fills it in."""
 
     layers: int = 1
     heads: int = 8
@@ -31,8 +31,8 @@ class TrainSettings:
     pairs: float = 0.1
     threads: int = 1
 
-    def settled(self) -> TrainSettings:
-        """Return the settings with nothing left open."""
+    def with_defaults(self) -> TrainSettings:
+        """Return the settings with every None filled in."""
         several = self.layers > 1
         return replace(
             self,

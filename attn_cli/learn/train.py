@@ -1,4 +1,4 @@
-"""Training: lessons from treebanks, passes over them, the model written whole at the end, or at an interrupt."""
+"""Training on treebanks; the model is written whole at the end, or at an interrupt."""
 
 from __future__ import annotations
 
@@ -6,41 +6,34 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, written
-from attn_cli.io.progress import Report
-from attn_cli.learn.curriculum import LONGEST, School
+from attn_cli.io.progress import StageReport
 from attn_cli.learn.deep import pytorch
 from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.score import Score, score
 from attn_cli.learn.settings import TrainSettings
+from attn_cli.learn.trainer import LONGEST, Trainer
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.vectors.lookup import open_table
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Arrays
-    from attn_cli.vectors.store.protocol import Vectors
-
 
 class Epoch(NamedTuple):
-    """What one pass has come to: its mean loss, and on the dev sentences each head's share right."""
+    """The result of one pass: its mean loss, and each head's accuracy on the dev sentences."""
 
     number: int
     loss: float
-    right: dict[str, float]
+    accuracy: dict[str, float]
 
 
-Told = Callable[[Epoch], None]
-
-
-class Made(NamedTuple):
-    """What training wrote: the file, how far it came, and the scores of the file's own numbers."""
+class Trained(NamedTuple):
+    """What training wrote: the file, the passes in it, and the scores of the file's own numbers."""
 
     file: str
     bytes: int
@@ -51,13 +44,13 @@ class Made(NamedTuple):
 
 def train_file(
     treebanks: Sequence[str], output: str, dev: str | None, embedding: str, settings: TrainSettings,
-    report: Report, told: Told,
-) -> Made:  # fmt: skip
+    report: StageReport, report_epoch: Callable[[Epoch], None],
+) -> Trained:  # fmt: skip
     """Learn a model from treebanks and write it to `output`, all or nothing.
 
-    An interrupt ends the training: what the passes before it have learned is written.
+    An interrupt ends the training; the model of the last whole pass is written.
     """
-    settings = settings.settled()
+    settings = settings.with_defaults()
     heads = _check(settings, output, [*treebanks, *([dev] if dev else [])])
     table = open_table(embedding)
     sentences = [s for path in treebanks for s in read_treebank(path) if len(s.words) <= LONGEST]
@@ -70,19 +63,20 @@ def train_file(
             "Give --dev another treebank.",
             "--dev",
         )
-    school = School(table, heads, sentences, held_back, settings)
+    trainer = Trainer(table, heads, sentences, held_back, settings)
     done, interrupted = 0, False
     try:
         for epoch in range(settings.epochs or 1):
-            loss = school.epoch(epoch, report)
-            whole, done = school.learner.copy(), epoch + 1
-            told(Epoch(done, loss, school.right(report) if held_back else {}))
+            loss = trainer.epoch(epoch, report)
+            whole, done = trainer.learner.copy(), epoch + 1
+            report_epoch(Epoch(done, loss, trainer.accuracy(report) if held_back else {}))
     except KeyboardInterrupt:
         if not done:
             raise
         interrupted = True
-        school.learner.restore(whole)
-    kept = school.arrays()
+        trainer.learner.restore(whole)
+    names = np.frombuffer("\n".join(trainer.words.names).encode(), np.uint8)
+    arrays = trainer.arrays() | {"start.names": names}
     facts: dict[str, object] = {
         "trained_on": [visible(Path(path).name) for path in treebanks],
         "epochs": done,
@@ -90,32 +84,27 @@ def train_file(
         "about": {name: RELATIONS[name].about for name in heads},
         "values": "words",
     }
-    start = school.words.names
-    _write(output, kept, start, table, settings, heads, facts)
+
+    def write() -> None:
+        with written(output) as stream:
+            write_model(stream, arrays, table.name, table.fingerprint(), settings.layers > 1, heads, facts)
+
+    write()
     scores: list[Score] = []
     try:
         if held_back and not interrupted:
-            # What is told of a head is measured on the numbers in the file, by the program's own arithmetic.
+            # The scores are those of the numbers in the file, by the program's own arithmetic.
             scores = score(read_model(output), table, held_back, report)
             facts["scored_on"] = visible(Path(str(dev)).name)
             facts["scores"] = {one.name: one._asdict() for one in scores}
-            _write(output, kept, start, table, settings, heads, facts)
+            write()
     except KeyboardInterrupt:
         interrupted = True  # the model is there, without its scores
-    return Made(output, os.path.getsize(output), done, scores, interrupted)
-
-
-def _write(
-    output: str, arrays: Arrays, start: list[str], table: Vectors, settings: TrainSettings,
-    heads: list[str], facts: dict[str, object],
-) -> None:  # fmt: skip
-    named = arrays | {"start.names": np.frombuffer("\n".join(start).encode(), np.uint8)}
-    with written(output) as stream:
-        write_model(stream, named, table.name, table.fingerprint(), settings.layers > 1, heads, facts)
+    return Trained(output, os.path.getsize(output), done, scores, interrupted)
 
 
 def _check(settings: TrainSettings, output: str, files: Sequence[str]) -> list[str]:
-    """Refuse before the work what could only fail after it; return the heads to learn."""
+    """Raise before the training what would only fail after it; return the heads to learn."""
     for path in files:
         regular(path)
     limits = {

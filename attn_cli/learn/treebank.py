@@ -1,15 +1,15 @@
-"""Treebanks in CoNLL-U: each sentence's words, and which word governs which (Universal Dependencies)."""
+"""Treebanks in CoNLL-U: the words of each sentence, and which word governs which (Universal Dependencies)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import packed_lines
 
+PUNCTUATION = "PUNCT"
 COLUMNS = 10
 MOST_WORDS = 1000
 LARGEST = 1 << 29  # bytes, unpacked: forty times the training part of UD_English-EWT
@@ -29,10 +29,9 @@ class Sentence(NamedTuple):
         place = {i: n for n, i in enumerate(kept)}
 
         def governor(i: int) -> int:
-            above = self.governors[i]
-            seen = 0
-            while above >= 0 and above not in place and seen < len(self.words):
-                above, seen = self.governors[above], seen + 1
+            above, steps = self.governors[i], 0
+            while above >= 0 and above not in place and steps < len(self.words):
+                above, steps = self.governors[above], steps + 1
             return place.get(above, -1)
 
         return Sentence(
@@ -43,21 +42,14 @@ class Sentence(NamedTuple):
         )
 
 
-PUNCTUATION = "PUNCT"
-
-
 def read_treebank(path: str) -> list[Sentence]:
     """Return the sentences of a CoNLL-U file (plain, .gz or .xz), basic dependencies only.
 
     Multiword rows (3-4) and empty ones (5.1) are left out. A malformed row is an InputError with its line.
     """
-    return list(_sentences(path))
-
-
-def _sentences(path: str) -> Iterator[Sentence]:
     name = visible(path)
     rows: list[tuple[int, list[str]]] = []
-    found, read = False, 0
+    sentences, read = [], 0
     for number, raw in enumerate(packed_lines(path), 1):
         read += len(raw)
         if read > LARGEST:
@@ -66,16 +58,15 @@ def _sentences(path: str) -> Iterator[Sentence]:
         line = data.decode("utf-8", "replace").rstrip("\r\n")
         if not line.strip():
             if rows:
-                found = True
-                yield _sentence(rows, name)
+                sentences.append(_sentence(rows, name))
             rows = []
         elif not line.startswith("#") and (row := _row(line, len(rows) + 1, f"{name}, line {number:,}")):
             rows.append((number, row))
     if rows:
-        found = True
-        yield _sentence(rows, name)
-    if not found:
+        sentences.append(_sentence(rows, name))
+    if not sentences:
         raise InputError(f"{name} holds no sentence.", "Give a treebank in CoNLL-U.")
+    return sentences
 
 
 def _row(line: str, due: int, where: str) -> list[str] | None:
@@ -86,7 +77,7 @@ def _row(line: str, due: int, where: str) -> list[str] | None:
             f"{where}: {len(row)} columns where CoNLL-U has {COLUMNS}.",
             "Give a treebank in CoNLL-U, its columns between tabs.",
         )
-    if _NO_WORD.fullmatch(row[0]):
+    if re.fullmatch(r"[0-9]+[-.][0-9]+", row[0]):
         return None
     if row[0] != str(due):
         raise InputError(f"{where}: word {visible(row[0][:20])!r} where {due} was due.")
@@ -95,9 +86,6 @@ def _row(line: str, due: int, where: str) -> list[str] | None:
     if not row[1]:
         raise InputError(f"{where}: the word is empty.")
     return row
-
-
-_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 
 def _sentence(rows: list[tuple[int, list[str]]], name: str) -> Sentence:

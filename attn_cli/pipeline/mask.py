@@ -48,6 +48,6 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
             "'blocked' in torch's MultiheadAttention.",
             option="--mask-true",
         )
-    from attn_cli.inputs.matrices import read_mask  # only those who give a file need it
+    from attn_cli.inputs.mask_file import read_mask  # only those who give a file need it
 
     return mask_from_values(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)

@@ -1,4 +1,4 @@
-"""The same text under two or three values of one option: every trace, and what changed between them."""
+"""The same text under several values of one option: every trace, and what changed between them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import Report
 
-SAME = 1e-12  # two weights that differ by less are one
-MOST_MOVERS = 100  # that are kept, unless --top asks for more
+SAME = 1e-12  # weights that differ by less count as equal
+MOST_MOVERS = 100  # kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 
 Value = str | float | bool | None  # None is the default
 
 
 class Mover(NamedTuple):
-    """A link whose weight changed: the places of its query and key, and the weight before and after."""
+    """A link whose weight changed: the indices of its query and key, and the weight before and after."""
 
     query: int
     key: int
@@ -36,15 +36,15 @@ class Mover(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changed from the first value to another one, over the rows shown; links masked in either are left out."""
+    """What changed from the first value to another, over the rows shown; links masked in either are left out."""
 
-    to: int  # the other value's place
+    to: int  # the index of the other value
     difference: Array  # (rows shown, n_k), after - before; NaN where masked in either
-    movers: tuple[Mover, ...]  # the largest, the largest first; only what moved by more than SAME
-    turned: tuple[int, ...]  # queries whose strongest key is another one now
-    only_before: int  # how many links are masked before alone
+    movers: tuple[Mover, ...]  # the largest changes above SAME, the largest first
+    turned: tuple[int, ...]  # queries whose strongest key changed
+    only_before: int  # links that are masked only before
     only_after: int
-    output: float | None  # the largest change of an output number; None where the outputs differ in shape
+    output: float | None  # the largest change of an output number; None where the shapes differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values as they are typed."""
+        """The values as the user types them."""
         return tuple(written(value) for value in self.values)
 
     @property
@@ -73,7 +73,7 @@ class Comparison:
 
 
 def written(value: Value) -> str:
-    """Return a value as it is typed.
+    """Return a value as the user types it.
 
     >>> written(0.5), written(2.0), written(True), written(None)
     ('0.5', '2', 'yes', 'default')
@@ -95,8 +95,8 @@ def compare(
 ) -> Comparison:
     """Trace a text once for each value of the option, a field of Settings, and compare the weights.
 
-    With a context it is cross-attention. Raises UsageError for an option that changes no number or a value that
-    it does not take, and InputError where there are too many weights to lay side by side.
+    A context makes it cross-attention. Raises UsageError for an option that changes no number and for a value that
+    the option does not take, and InputError for too many weights.
     """
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
@@ -104,7 +104,7 @@ def compare(
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
     traces: list[Trace] = []
     for value in values:
-        trace = _traced(text, context, settings, option, value, report)
+        trace = _trace(text, context, settings, option, value, report)
         traces.append(trace)
         if trace.condensed:
             raise InputError(
@@ -118,13 +118,13 @@ def compare(
     return replace(comparison, changes=changes)
 
 
-def _traced(
+def _trace(
     text: str, context: str | None, settings: Settings, option: str, value: Value, report: Report | None
 ) -> Trace:
     chosen = getattr(Settings(), option) if value is None else value
     if (
         option == "positions"
-    ):  # which bring the identity with them: both sides have it, so that one thing varies
+    ):  # it implies the identity projection: both sides get it, so that one thing varies
         settings = settings_for_positions(replace(settings, positions="sinusoidal"))
     try:
         settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made
@@ -138,9 +138,9 @@ def _traced(
 
 
 def mean_entropy(trace: Trace) -> float | None:
-    """Return the mean entropy in bits of the rows shown (Shannon 1948): 0 is one key, log2 n all n alike.
+    """Return the mean entropy in bits of the rows shown (Shannon 1948): 0 for one key, log2 n for n equal ones.
 
-    A fully masked row has no distribution, and so does not count; None if no row is left.
+    A fully masked row has no distribution, and does not count; None if no row is left.
     """
     weights = trace.weights[[trace.held(i) for i in trace.listed]]
     weights = weights[weights.any(axis=1)]
@@ -159,31 +159,28 @@ def _change(before: Trace, after: Trace, to: int) -> Change:
     cells = [divmod(int(place), size.shape[1]) for place in order[:most]]
     movers = tuple(Mover(before.listed[i], j, float(old[i, j]), float(new[i, j])) for i, j in cells)
     hidden_before, hidden_after = np.isnan(old), np.isnan(new)
+    largest = None
+    if before.output is not None and after.output is not None and before.output.shape == after.output.shape:
+        largest = float(np.abs(after.output - before.output).max())
     return Change(
         to,
         difference,
         movers,
-        tuple(i for at, i in enumerate(before.listed) if _turned(old[at], new[at])),
+        tuple(i for at, i in enumerate(before.listed) if _has_other_strongest(old[at], new[at])),
         int((hidden_before & ~hidden_after).sum()),
         int((hidden_after & ~hidden_before).sum()),
-        _largest_change(before.output, after.output),
+        largest,
     )
 
 
-def _largest_change(old: Array | None, new: Array | None) -> float | None:
-    if old is None or new is None or old.shape != new.shape:
-        return None
-    return float(np.abs(new - old).max())
-
-
 def _visible_weights(trace: Trace, rows: list[int]) -> Array:
-    """Return the rows' weights, (rows, n_k), NaN where masked: masked is not zero, and has no difference."""
+    """Return the weights of some rows, (rows, n_k), NaN where masked."""
     weights = trace.weights[rows]
     return weights if trace.mask is None else np.where(trace.mask[rows], weights, np.nan)
 
 
-def _turned(old: Array, new: Array) -> bool:
-    """Tell whether a query's strongest key is another one: no key is strongest, or as strong, in both."""
+def _has_other_strongest(old: Array, new: Array) -> bool:
+    """Tell whether no key of a row is strongest, or as strong, in both."""
     if np.isnan(old).all() or np.isnan(new).all():
         return False
     strongest = (old >= np.nanmax(old) - SAME) & (new >= np.nanmax(new) - SAME)

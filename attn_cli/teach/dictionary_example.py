@@ -1,4 +1,4 @@
-"""The worked example of a dictionary, told as its text tells it: three lookups, and whether it foresees the last."""
+"""The worked example of a dictionary: the three lookups of its text, and whether its claim holds."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 
-class Told(NamedTuple):
-    """The worked example: a key as written, a key by likeness, and a query that takes a share of every value."""
+class DictionaryExample(NamedTuple):
+    """The three lookups: a key as written, the nearest key, and a share of every value."""
 
     exact: Lookup
     near: Lookup
     soft: Lookup
-    claim: str  # what its text expects, and what came out
+    claim: str  # what the text expects, and what came out
 
     @property
     def trace(self) -> Trace:
-        """The last act's trace, which is the one to go on with; its notes say what came out."""
+        """The trace of the last lookup, with the claim among its notes."""
         return replace(self.soft.trace, kind="example", notes=(*self.soft.trace.notes, self.claim))
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
-        """Return the JSON: the trace of the last act, and all three records as `acts`."""
+        """Return the JSON: the trace of the last lookup, and all three records as `acts`."""
         acts = [act.to_dict(steps) for act in (self.exact, self.near, self.soft)]
         record = self.trace.to_dict(steps)
         notes = record.pop("notes")
         return record | {"acts": acts, "notes": notes}
 
 
-def told(acts: Acts, settings: Settings) -> Told:
-    """Tell the worked example; its last keys have no values, so each stands for itself."""
+def dictionary_example(acts: Acts, settings: Settings) -> DictionaryExample:
+    """Return the worked example; its last keys have no values, so each is its own value."""
     pairs = dictionary(acts.pairs.items())
     itself = dictionary((key, key) for key in acts.keys)
-    # -q names a row of the last act alone.
+    # -q names a row of the last lookup only.
     exact, near = (look_up(query, pairs, replace(settings, query=None)) for query in acts.queries)
     soft = look_up(acts.query, itself, settings)
-    return Told(exact, near, soft, _claim(soft, acts.least))
+    return DictionaryExample(exact, near, soft, _claim(soft, acts.least))
 
 
 def _claim(found: Lookup, least: str) -> str:
-    """Say whether the key that a text expects to get the least does so."""
+    """Return a sentence on whether the key gets the least that the text expects to."""
     trace = found.trace
     places = {key: j for j, key in enumerate(trace.key_tokens) if trace.mask is None or trace.mask[0, j]}
     expected = f"The text expects {least!r} to get the least"

@@ -27,7 +27,7 @@ class Acts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One example: matrices that are given, a text and the settings that it goes with, or a dictionary."""
+    """One example: given matrices, or a text with its settings, or a dictionary."""
 
     about: str
     given: Given | None
@@ -35,8 +35,8 @@ class Example:
     defaults: dict[str, str | int]
     acts: Acts | None = None
 
-    def settled(self, settings: Settings) -> Settings:
-        """Return the settings with the example's own wherever nothing was chosen."""
+    def with_defaults(self, settings: Settings) -> Settings:
+        """Return the settings with the example's own wherever none was chosen."""
         own = {name: value for name, value in self.defaults.items() if getattr(settings, name) is None}
         return replace(settings, **own)  # type: ignore[arg-type]
 

@@ -1,7 +1,7 @@
-"""Exercises: attention in small whole numbers that work out by hand, another for every seed.
+"""Exercises: attention in small whole numbers, to be computed by hand; each seed gives another one.
 
-Numbers are drawn until they make a good exercise. What is good does not depend on the mask and the score, so
-that a seed has the same numbers under all of them.
+Numbers are drawn until they make a good exercise under every mask and score, so that a seed has the same numbers
+under all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.attention import attention, softmax
+from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
     Numbers = tuple[Array, Array, Array, Array]  # X (n, d), and W_q, W_k, W_v (d, d)
 
 SEEDS = (0, 2**63 - 1)
-SIZES = (2, 4)  # of d, and of the sentence: what can be done by hand within the hour
-MASKS, SCORES = ("none", "causal"), ("scaled", "dot")
-DIGITS, OUTPUT_DIGITS = 3, 2  # after the point: of every rounded number, and of the output
+SIZES = (2, 4)  # least and most, of d and of the sentence: more takes over an hour by hand
+MASKS = ("none", "causal")
+DIGITS, OUTPUT_DIGITS = 3, 2  # after the point, of every rounded number and of the output
 ANSWERS = ("q", "k", "v", "scores", "scaled_scores", "weights", "output")
 
-LARGEST_X, LARGEST_W, SMALLEST = {2: 2, 3: 2, 4: 1}, {2: 2, 3: 1, 4: 1}, -1
+LARGEST_X, LARGEST_W, SMALLEST = {2: 2, 3: 2, 4: 1}, {2: 2, 3: 1, 4: 1}, -1  # by d
 LARGEST_PROJECTED = 6
 SMALLEST_SCORE, LARGEST_SCORE = -4, 6
-SATURATED, FAINTEST = 0.97, 0.001
-APART = 0.01
-BATCH = 2048  # draws at a time; another number would give every seed another exercise
+LARGEST_WEIGHT, SMALLEST_WEIGHT = 0.97, 0.001
+APART = 0.01  # how far the answers of two mistakes differ at least
+BATCH = 2048  # draws at a time; changing it changes the exercise of every seed
 
 SENTENCES: dict[int, tuple[str, ...]] = {
     2: ("birds sing", "rain falls", "dogs bark", "she reads", "fish swim", "time flies", "we learn", "stars shine"),
@@ -63,7 +64,7 @@ class Exercise(NamedTuple):
 
     @property
     def dim(self) -> int:
-        """How many numbers a word has, and a query, a key and a value."""
+        """The dimension of the words, queries, keys and values."""
         return len(self.W_q)
 
     @property
@@ -86,14 +87,15 @@ def make(seed: int, dim: int = 2, words: int = 3, mask: str = "none", score: str
     _check("--words", words, *SIZES)
     random = np.random.default_rng([seed, dim, words])
     sentence = SENTENCES[words][int(random.integers(len(SENTENCES[words])))]
-    drawn = _drawn(random, words, dim)
-    X, *W = next(numbers for numbers in drawn if _is_good(numbers))  # about one draw in ten thousand is
+    X, *W = next(
+        numbers for numbers in _draws(random, words, dim) if _is_good(numbers)
+    )  # one in ten thousand
     rows = [matrix.astype(int).tolist() for matrix in (X, *W)]
     return Exercise(seed, mask, score, tuple(sentence.split()), *rows)
 
 
 def inputs(exercise: Exercise) -> dict[str, object]:
-    """Return what is given, as a record of named matrices that attn reads."""
+    """Return the given matrices as a record that attn reads."""
     return {
         "about": exercise.command,
         "tokens": list(exercise.tokens),
@@ -108,21 +110,21 @@ def inputs(exercise: Exercise) -> dict[str, object]:
 
 
 def solve(exercise: Exercise, score: str | None = None) -> Trace:
-    """Return every step of the exercise, computed as attn computes everything; `score` may be another one."""
+    """Return the trace of the exercise; `score` may be another one than its own."""
     return trace_matrices("exercise", given_from(inputs(exercise), "the exercise"), Settings(score=score))
 
 
 def answers(trace: Trace) -> dict[str, list[list[float]]]:
-    """Return the matrices that are asked for, in full precision; where masked, a weight is 0."""
+    """Return the matrices that are asked for, in full precision; a masked weight is 0."""
     steps = {name: getattr(trace.shown, name) for name in ANSWERS}
     return {name: matrix.tolist() for name, matrix in steps.items()}
 
 
 def unanswered(exercise: Exercise) -> dict[str, list[list[None]]]:
-    """Return the same matrices with nothing in them yet; without scaling there are no scaled scores."""
+    """Return the same matrices filled with None; without scaling there are no scaled scores."""
     n, d = len(exercise.tokens), exercise.dim
     wide = {name: d if name in ("q", "k", "v", "output") else n for name in ANSWERS}
-    if exercise.score == "dot":
+    if not score_named(exercise.score).is_scaled:
         del wide["scaled_scores"]
     return {name: [[None] * columns for _ in range(n)] for name, columns in wide.items()}
 
@@ -135,26 +137,23 @@ def _check(option: str, value: int, least: int, most: int) -> None:
         )
 
 
-# What makes a good exercise.
-
-
-def _drawn(random: np.random.Generator, n: int, d: int) -> Iterator[Numbers]:
-    """Yield X, W_q, W_k and W_v without end: whole numbers that are small throughout and nowhere dull."""
+def _draws(random: np.random.Generator, n: int, d: int) -> Iterator[Numbers]:
+    """Yield X, W_q, W_k and W_v without end: small whole numbers without equal rows, symmetric W or tied scores."""
     while True:
         X = random.integers(SMALLEST, LARGEST_X[d], (BATCH, n, d), endpoint=True)
         W = random.integers(SMALLEST, LARGEST_W[d], (3, BATCH, d, d), endpoint=True)
-        made = X @ W  # Q, K, V
-        scores = made[0] @ made[1].swapaxes(1, 2)
-        small = (abs(made).max((0, 2, 3)) <= LARGEST_PROJECTED) & (scores.max((1, 2)) <= LARGEST_SCORE)
+        QKV = X @ W
+        scores = QKV[0] @ QKV[1].swapaxes(1, 2)
+        small = (abs(QKV).max((0, 2, 3)) <= LARGEST_PROJECTED) & (scores.max((1, 2)) <= LARGEST_SCORE)
         kept = np.flatnonzero(small & (scores.min((1, 2)) >= SMALLEST_SCORE))
-        # Rows are words; two equal columns would be the same work twice.
-        matrices = (X[kept], *made[:, kept], *made[:, kept].swapaxes(2, 3), scores[kept])
-        for i in kept[_vary(matrices) & _mix(W[:, kept]) & _choose(scores[kept])]:
+        # Columns too: two equal ones would be the same work twice.
+        matrices = (X[kept], *QKV[:, kept], *QKV[:, kept].swapaxes(2, 3), scores[kept])
+        for i in kept[_rows_differ(matrices) & _matrices_differ(W[:, kept]) & _words_choose(scores[kept])]:
             yield (X[i].astype(float), *W[:, i].astype(float))
 
 
-def _vary(matrices: Sequence[Ints]) -> Bools:
-    """Tell of which exercises no matrix, (b, n, ...), has two equal rows or a row of zeros."""
+def _rows_differ(matrices: Sequence[Ints]) -> Bools:
+    """Tell for which exercises no matrix, (b, n, ...), has two equal rows or a row of zeros."""
     varied = np.ones(len(matrices[0]), dtype=bool)
     for matrix in matrices:
         varied &= np.all(np.any(matrix, axis=2), axis=1)
@@ -164,8 +163,8 @@ def _vary(matrices: Sequence[Ints]) -> Bools:
     return varied
 
 
-def _mix(W: Ints) -> Bools:
-    """Tell of which exercises every W, (3, b, d, d), uses all numbers and is neither symmetric nor like another."""
+def _matrices_differ(W: Ints) -> Bools:
+    """Tell for which exercises no W, (3, b, d, d), has a zero row or column, is symmetric, or equals another."""
     uses_all = np.all(np.any(W, axis=2) & np.any(W, axis=3), axis=2)
     is_symmetric = np.all(W.swapaxes(2, 3) == W, axis=(2, 3))
     is_like_another = np.all(W[[1, 2, 0]] == W, axis=(2, 3))
@@ -173,10 +172,10 @@ def _mix(W: Ints) -> Bools:
     return mixed
 
 
-def _choose(scores: Ints) -> Bools:
-    """Tell in which scores, (b, n, n), words choose: each row has one largest, and not all have the same one.
+def _words_choose(scores: Ints) -> Bools:
+    """Tell for which scores, (b, n, n), each row has one largest key, not the same in all rows.
 
-    Some word looks at another most. Under a causal mask, too, each row has one largest and some word looks back.
+    Under every mask, each row has one largest key, and for some word it is another word.
     """
     n = scores.shape[1]
     choices = scores.argmax(2)
@@ -193,7 +192,8 @@ def _is_good(numbers: Numbers) -> bool:
     """Tell whether numbers make a good exercise under every mask and score."""
     n, d = numbers[0].shape
     kinds = [(_allowed(mask, n), scale) for scale in (1.0, d**-0.5) for mask in MASKS]
-    return all(_is_lively(numbers, *kind) for kind in kinds) and all(_shows(numbers, *kind) for kind in kinds)
+    # The cheaper check first, for all kinds.
+    return all(check(numbers, *kind) for check in (_is_well_rounded, _shows_mistakes) for kind in kinds)
 
 
 def _allowed(mask: str, n: int) -> Bools:
@@ -201,31 +201,31 @@ def _allowed(mask: str, n: int) -> Bools:
     return np.tril(whole) if mask == "causal" else whole
 
 
-def _is_lively(numbers: Numbers, allowed: Bools, scale: float) -> bool:
-    """Tell whether no weight is nearly all or nothing, and rounding at each step, as by hand, gives the same answer."""
+def _is_well_rounded(numbers: Numbers, allowed: Bools, scale: float) -> bool:
+    """Tell whether no weight is nearly 0 or 1, and rounding at each step, as by hand, gives the same answer."""
     X, W_q, W_k, W_v = numbers
     steps = attention(X @ W_q, X @ W_k, X @ W_v, allowed, scale=scale)
-    if steps.weights[allowed.sum(1) > 1].max() > SATURATED or steps.weights[allowed].min() < FAINTEST:
+    largest = steps.weights[allowed.sum(1) > 1].max()
+    if largest > LARGEST_WEIGHT or steps.weights[allowed].min() < SMALLEST_WEIGHT:
         return False
     exps = np.exp(steps.masked_scores).round(DIGITS)
     weights = (exps / exps.sum(1, keepdims=True)).round(DIGITS)
-    mixed = weights @ (X @ W_v)
-    # A hair more and a hair less: what lies half way would be rounded up by one and down by another.
-    near = [(mixed + hair).round(OUTPUT_DIGITS) for hair in (-1e-9, 1e-9)]
+    by_hand = weights @ (X @ W_v)
     right = steps.output.round(OUTPUT_DIGITS)
+    # Slightly more and slightly less, as a number half way may be rounded up or down.
     return np.array_equal(weights, steps.weights.round(DIGITS)) and all(
-        np.array_equal(m, right) for m in near
+        np.array_equal((by_hand + shift).round(OUTPUT_DIGITS), right) for shift in (-1e-9, 1e-9)
     )
 
 
-def _shows(numbers: Numbers, allowed: Bools, scale: float) -> bool:
-    """Tell whether every usual mistake shows: no two of these answers, one of them right, look alike."""
-    found = [np.hstack(pair).ravel() for pair in _answered(numbers, allowed, scale)]
+def _shows_mistakes(numbers: Numbers, allowed: Bools, scale: float) -> bool:
+    """Tell whether no two answers, one of them right and the others with a usual mistake, look alike."""
+    found = [np.hstack(pair).ravel() for pair in _answers_with_mistakes(numbers, allowed, scale)]
     return all(abs(a - b).max() > APART for i, a in enumerate(found) for b in found[:i])
 
 
-def _answered(numbers: Numbers, allowed: Bools, scale: float) -> Iterator[tuple[Array, Array]]:
-    """Yield weights and output: the right ones, then those of each usual mistake."""
+def _answers_with_mistakes(numbers: Numbers, allowed: Bools, scale: float) -> Iterator[tuple[Array, Array]]:
+    """Yield weights and output: first the right ones, then those of each usual mistake."""
     X, *W = numbers
 
     def attended(W: list[Array], allowed: Bools, scale: float) -> tuple[Array, Array]:
@@ -238,8 +238,10 @@ def _answered(numbers: Numbers, allowed: Bools, scale: float) -> Iterator[tuple[
         yield attended(W, allowed, 1.0)  # not scaled
         yield attended(W, allowed, scale * scale)  # scaled by d
     yield attended([W[0], W[2], W[1]], allowed, scale)  # K and V swapped
-    for turned in ((0,), (1,), (2,), (0, 1, 2)):  # W transposed: one of them, or all
-        yield attended([matrix.T if i in turned else matrix for i, matrix in enumerate(W)], allowed, scale)
+    for transposed in ((0,), (1,), (2,), (0, 1, 2)):
+        yield attended(
+            [matrix.T if i in transposed else matrix for i, matrix in enumerate(W)], allowed, scale
+        )
     scores = scale * (X @ W[0]) @ (X @ W[1]).T
     wrong = [softmax(np.where(allowed, scores, -np.inf).T).T]  # softmax over each column
     if not allowed.all():

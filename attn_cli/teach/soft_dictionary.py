@@ -1,4 +1,4 @@
-"""A dictionary asked three times: for the key as written, for the nearest key, and for a share of every value."""
+"""A dictionary looked up three ways: by the key as written, by the nearest key, and softly, by attention."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from attn_cli.pipeline.from_phrases import trace_phrases
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import Report
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 
-TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # 0 is the limit: all goes to the largest score
-ONE_LENGTH = 0.95  # the shortest key's vector beside the longest: below it, length has a say
+TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # at 0, the limit, the largest score gets all
+EQUAL_LENGTHS = 0.95  # the shortest key vector over the longest, from which on lengths count as equal
 
 
 class Share(NamedTuple):
-    """What one value gets: the weights of all keys that have it, together."""
+    """What one value gets: the sum of the weights of all its keys."""
 
     value: str
     keys: tuple[str, ...]
@@ -32,7 +33,7 @@ class Share(NamedTuple):
 
 
 class Rung(NamedTuple):
-    """The same query at another temperature: its weights, and the weighted value where values are numbers."""
+    """The same query at another temperature; the answer is the weighted value where values are numbers."""
 
     temperature: float
     weights: Array  # (n_k,)
@@ -41,18 +42,18 @@ class Rung(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """One query asked three times. `values` and `cosines` go with the trace's keys, one each."""
+    """One query looked up three ways. `values` and `cosines` have one entry for each key of the trace."""
 
     trace: Trace
     query: str
     values: tuple[str, ...]
-    numbers: tuple[float, ...] | None  # where every value of the dictionary is one
-    exact: str | None  # the value of the key that is written as the query is
+    numbers: tuple[float, ...] | None  # where all values are numbers
+    exact: str | None  # the value of the key that equals the query
     cosines: tuple[float | None, ...]  # None where one side has no vector
-    nearest: int | None  # the place of the key with the largest cosine
+    nearest: int | None  # the index of the key with the largest cosine
     shares: tuple[Share, ...]  # strongest first
-    answer: float | None  # the values weighted, where they are numbers and one may be looked at
-    ladder: tuple[Rung, ...]  # from soft to hard
+    answer: float | None  # the weighted value, where values are numbers and not all are masked
+    ladder: tuple[Rung, ...]  # from the highest temperature to the lowest
 
     @property
     def weights(self) -> list[float]:
@@ -62,45 +63,42 @@ class Lookup:
 
     @property
     def nearness(self) -> list[tuple[int, float | None]]:
-        """Each key's place and cosine, nearest first; keys without a vector come last."""
+        """Each key's index and cosine, nearest first; keys without a vector come last."""
         found = list(enumerate(self.cosines))
         return sorted(found, key=lambda one: math.inf if one[1] is None else -one[1])
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
-        """Return the record as the JSON of schema attn/1: the trace's, and what the dictionary adds."""
+        """Return the JSON of the trace, and what the dictionary adds."""
         record = self.trace.to_dict(steps)
         notes = record.pop("notes")
-        place, typed = self.nearest, {value: self._plain(value) for value in self.values}
-        near = None
-        if place is not None:
-            key = self.trace.key_tokens[place]
-            near = {"key": key, "value": typed[self.values[place]], "cosine": self.cosines[place]}
-        shares = [{**one._asdict(), "value": typed[one.value], "keys": list(one.keys)} for one in self.shares]
+        plain: Callable[[str], object] = str if self.numbers is None else float
+        near, j = None, self.nearest
+        if j is not None:
+            near = {
+                "key": self.trace.key_tokens[j],
+                "value": plain(self.values[j]),
+                "cosine": self.cosines[j],
+            }
+        has_words = self.numbers is None and self.shares[0].weight
         return record | {
-            "values": [typed[value] for value in self.values],
-            "exact": None if self.exact is None else self._plain(self.exact),
+            "values": [plain(value) for value in self.values],
+            "exact": None if self.exact is None else plain(self.exact),
             "cosines": list(self.cosines),
             "nearest": near,
-            "answer": self._answer(),
-            "shares": shares,
+            "answer": self.shares[0].value if has_words else self.answer,
+            "shares": [
+                {**one._asdict(), "value": plain(one.value), "keys": list(one.keys)} for one in self.shares
+            ],
             "temperatures": [{**rung._asdict(), "weights": rung.weights.tolist()} for rung in self.ladder],
             "notes": notes,
         }
-
-    def _plain(self, value: str) -> str | float:
-        return value if self.numbers is None else float(value)
-
-    def _answer(self) -> str | float | None:
-        if self.numbers is not None or not self.shares[0].weight:
-            return self.answer
-        return self.shares[0].value
 
 
 def look_up(
     query: str,
     pairs: Pairs,
     settings: Settings,
-    report: Callable[[float], None] | None = None,
+    report: Report | None = None,
 ) -> Lookup:
     """Look a query up in a dictionary: exactly, by the nearest key, and softly.
 
@@ -111,32 +109,31 @@ def look_up(
     """
     query = query.strip()
     keys = tuple(pairs.values)
-    numbers = numbers_of(pairs)
+    has_numbers = numbers_of(pairs) is not None
 
     def values_of(kept: Sequence[str]) -> Array:
-        return _columns([pairs.values[key] for key in kept], numbers is not None)
+        return _columns([pairs.values[key] for key in kept], has_numbers)
 
     trace = trace_phrases("lookup", query, keys, values_of, settings, report)
     cosines = _cosines(trace)
-    nearest = _nearest(trace, query, cosines)
     values = tuple(pairs.values[key] for key in trace.key_tokens)
     found = Lookup(
         trace=trace,
         query=query,
         values=values,
-        numbers=None if numbers is None else tuple(float(value) for value in values),
+        numbers=tuple(map(float, values)) if has_numbers else None,
         exact=pairs.values.get(query),
         cosines=cosines,
-        nearest=nearest,
-        shares=_shares(trace, values, numbers is not None),
-        answer=_weighted(trace) if numbers is not None else None,
-        ladder=_ladder(trace, numbers is not None),
+        nearest=_nearest(trace, query, cosines),
+        shares=_shares(trace, values, has_numbers),
+        answer=_weighted_value(trace) if has_numbers else None,
+        ladder=_ladder(trace, has_numbers),
     )
     return replace(found, trace=replace(trace, notes=(*pairs.notes, *trace.notes, *_notes(found, keys))))
 
 
 def _columns(values: Sequence[str], numeric: bool) -> Array:
-    """Return V: numbers as one column; else a column for each distinct word, in which equal ones add up."""
+    """Return V: numbers as one column, words as a one-hot column for each distinct word."""
     if numeric:
         return np.array(values, dtype=np.float64)[:, np.newaxis]
     place = {value: column for column, value in enumerate(dict.fromkeys(values))}
@@ -153,7 +150,7 @@ def _cosines(trace: Trace) -> tuple[float | None, ...]:
 
 
 def _nearest(trace: Trace, query: str, cosines: Sequence[float | None]) -> int | None:
-    """Return the key with the largest cosine: of several the one that is written as the query is, or the first."""
+    """Return the key with the largest cosine; of several the one that equals the query, or the first."""
     known = [j for j, cosine in enumerate(cosines) if cosine is not None]
     if not known:
         return None
@@ -161,7 +158,7 @@ def _nearest(trace: Trace, query: str, cosines: Sequence[float | None]) -> int |
 
 
 def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, ...]:
-    """Return what each value gets, equal ones together, strongest first."""
+    """Return what each distinct value gets, strongest first."""
     places: dict[str | float, list[int]] = {}
     for j, value in enumerate(values):
         places.setdefault(float(value) if numeric else value, []).append(j)
@@ -173,33 +170,33 @@ def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, 
     return tuple(sorted(shares, key=lambda share: -share.weight))
 
 
-def _weighted(trace: Trace) -> float | None:
+def _weighted_value(trace: Trace) -> float | None:
     if trace.output is None or not trace.weights.any():
         return None
     return float(trace.output[0, 0])
 
 
 def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
-    """Return the weights at other temperatures, and at the one in force, hottest first."""
+    """Return the weights at other temperatures and at the one in force, highest first."""
     heads = trace.heads if trace.shown.name == "mean" else (trace.shown,)
     rows = [head.scores[0] * trace.scale for head in heads if head.scores is not None]
     may = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[0]
     rungs = []
     for T in sorted({*TEMPERATURES, trace.temperature}, reverse=True):
-        weights = np.mean([_at(np.where(may, row, -np.inf), T) for row in rows], axis=0)
+        weights = np.mean([_weights_at(np.where(may, row, -np.inf), T) for row in rows], axis=0)
         v = heads[0].v
         mixed = float(weights @ v[:, 0]) if numeric and v is not None and weights.any() else None
         rungs.append(Rung(T, weights, mixed))
     return tuple(rungs)
 
 
-def _at(scaled: Array, T: float) -> Array:
-    """Return the weights that scaled scores (-inf where masked) give at a temperature; at 0, the largest share all."""
+def _weights_at(scaled: Array, T: float) -> Array:
+    """Return the weights of scaled scores (-inf where masked) at a temperature; at 0 the largest share everything."""
     largest = scaled.max()
     if not np.isfinite(largest):
         return np.zeros(len(scaled))
     if T:
-        with np.errstate(over="ignore"):  # what is that far below the largest gets nothing
+        with np.errstate(over="ignore"):  # a score so far below the largest gets nothing
             return softmax((scaled - largest) / T)
     winners = scaled >= largest - 1e-12 * abs(largest)
     shared: Array = winners / winners.sum()
@@ -207,7 +204,7 @@ def _at(scaled: Array, T: float) -> Array:
 
 
 def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
-    """Return what the numbers call for: keys without a vector, and scores that disagree with the cosines."""
+    """Return notes on keys without a vector, and on scores that disagree with the cosines."""
     trace = found.trace
     assert trace.x_query is not None and trace.x_key is not None
     notes = []
@@ -225,15 +222,12 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
         notes.append(f"Without a vector: {some(blank)}. Such a key is found as written, never by meaning.")
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(trace.x_key, axis=1)
-    uneven = min(lengths[lengths > 0], default=0) < ONE_LENGTH * lengths.max() < np.inf
-    if uneven and score_named(trace.score).is_dot and trace.projection.source == "identity":
+    is_uneven = min(lengths[lengths > 0], default=0) < EQUAL_LENGTHS * lengths.max() < np.inf
+    if is_uneven and score_named(trace.score).is_dot and trace.projection.source == "identity":
         long, short = int(lengths.argmax()), int(np.where(lengths > 0, lengths, np.inf).argmin())
         sides = ", ".join(f"{some([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
-        mean = (
-            "; a mean of words is mostly shorter than a word"
-            if len(trace.key_tokens[short].split()) > 1
-            else ""
-        )
+        is_mean = len(trace.key_tokens[short].split()) > 1
+        mean = "; a mean of words is mostly shorter than a word" if is_mean else ""
         notes.append(
             f"Vectors differ in length ({sides}{mean}), and a longer one gets larger scores. "
             "--score cosine counts direction alone."
@@ -242,15 +236,10 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     near = found.nearest
     if near is not None and strongest >= 0 and found.weights[strongest] > found.weights[near]:
         heavy, alike = (some([trace.key_tokens[j]]) for j in (strongest, near))
-        why = _why(trace, near)
+        why = "a score counts the lengths of vectors, too"
+        if trace.mask is not None and not trace.mask[0, near]:
+            why = "the mask hides the nearest"
+        elif trace.projection.source != "identity" or len(trace.head_names) > 1:
+            why = "the projection changes what is alike"
         notes.append(f"The largest weight is that of {heavy}, the largest cosine that of {alike}: {why}.")
     return notes
-
-
-def _why(trace: Trace, near: int) -> str:
-    """Return why the nearest key does not get the largest weight."""
-    if trace.mask is not None and not trace.mask[0, near]:
-        return "the mask hides the nearest"
-    if trace.projection.source != "identity" or len(trace.head_names) > 1:
-        return "the projection changes what is alike"
-    return "a score counts the lengths of vectors, too"

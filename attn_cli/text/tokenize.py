@@ -1,4 +1,4 @@
-"""Text to tokens: English words as treebanks cut them, or whitespace, or characters."""
+"""Text to tokens: English words as in treebanks, or at whitespace, or characters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from unicodedata import category
 
 
 class Tokens(NamedTuple):
-    """What a tokenizer found: the tokens in order, and what it left out, in order."""
+    """The tokens of a text, and what the tokenizer dropped, both in order."""
 
     tokens: tuple[str, ...]
     dropped: tuple[str, ...]
 
 
 def tokenize(text: str, tokenizer: str = "words", keep_punctuation: bool = False) -> Tokens:
-    """Cut `text` into tokens with the named tokenizer.
+    """Split `text` into tokens with the named tokenizer.
 
     >>> tokenize("The fox's cub doesn't sleep.").tokens
     ('The', 'fox', "'s", 'cub', 'does', "n't", 'sleep')
@@ -66,8 +66,8 @@ def _split_clitics(word: str) -> list[str]:
         end -= len(found)
 
 
-# Python's `re` has no Unicode categories, so pieces are looked for in a shadow of the text: of equal
-# length, with one mark standing for all marks and one symbol for all symbols but those that build emoji.
+# Python's `re` has no Unicode categories, so pieces are matched in a copy of the text of the same length, in which
+# one mark stands for all marks and one symbol for all symbols but those that build emoji.
 _MARK, _SYMBOL = "\u0301", "\xa4"
 _FLAG_LETTER, _SKIN, _TAG = "\U0001f1e6-\U0001f1ff", "\U0001f3fb-\U0001f3ff", "\U000e0020-\U000e007f"
 _LETTER = f"(?:[^\\W_]|{_MARK})"
@@ -80,7 +80,7 @@ _PIECE = re.compile(
 
 
 def _pieces(text: str) -> list[str]:
-    """Cut text into words, symbols and runs of marks, in linear time; only white space is left out."""
+    """Split text into words, symbols and runs of marks, in linear time; only white space is left out."""
     if text.isascii():
         return _PIECE.findall(text)
     shadow = text.translate({ord(char): _shadow(char) for char in set(text) if char > "\x7f"})
@@ -96,7 +96,7 @@ def _shadow(char: str) -> str:
 
 
 def _characters(text: str) -> list[str]:
-    # Grapheme clusters are another project's life's work; loaded only here.
+    # Only this tokenizer needs the tables of grapheme clusters.
     from wcwidth import iter_graphemes
 
     return [cluster for cluster in iter_graphemes(text) if _SPACES.fullmatch(cluster) is None]

@@ -1,4 +1,4 @@
-"""Word pieces joined to words, and special tokens told from words: functions on tokens and weights alone."""
+"""Word pieces joined to words, and special tokens recognized: functions on tokens and weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
-# What frames a text and is none of its words. Beside these: <|endoftext|> and all of that form.
+# Tokens that frame a text. Besides these: <|endoftext|> and all of that form.
 _FRAME = frozenset(
     {
         *("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<cls>", "<sep>", "<bos>", "<eos>", "<eod>"),
@@ -19,19 +19,19 @@ _FRAME = frozenset(
     }
 )
 _FRAMED = re.compile("<[|\uff5c][^<>]*[|\uff5c]>")
-# What stands for a word of the text: of its own, but a word.
+# Tokens that stand for a word of the text.
 _STANDS_IN = re.compile(r"\[MASK\]|\[UNK\]|<mask>|<unk>|<extra_id_[0-9]+>")
-_BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece writes a byte that no piece has like this
+_BYTE = re.compile("<0x([0-9A-F]{2})>")  # how SentencePiece writes a byte that no piece covers
 _NEWLINE = "<0x0A>"
 
 
 class Word(NamedTuple):
-    """A word: its name, and the run of tokens that it is made of."""
+    """A word, and the run of tokens that it is made of."""
 
     name: str
     start: int
     size: int
-    is_special: bool = False  # a token that frames the text; pieces that spell one, as < s >, are none
+    is_special: bool = False  # whether it is one token that frames the text; pieces that spell one are not
 
 
 def is_special(token: str) -> bool:
@@ -44,10 +44,10 @@ def _stands_alone(token: str) -> bool:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return which byte each character of a byte-level token is.
+    """Return the byte of each character of a byte-level token.
 
-    Printable bytes are themselves, the others the characters from U+0100 on, in order (Radford et al. 2019, GPT-2,
-    encoder.py, bytes_to_unicode).
+    Printable bytes stand for themselves, the others are the characters from U+0100 on, in order (Radford et al. 2019,
+    GPT-2, encoder.py, bytes_to_unicode).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
@@ -63,13 +63,13 @@ def scheme(tokens: Sequence[str]) -> str | None:
     """Return how the tokens mark pieces of words; None where no token has a mark.
 
     byte-level: Ġ (a space) starts a word, as in GPT-2 and RoBERTa. sentencepiece: ▁ starts one, as in T5 and
-    Llama. wordpiece: ## goes on with one, as in BERT. spaces: a space starts one, in tokens decoded one by one.
+    Llama. wordpiece: ## continues one, as in BERT. spaces: a space starts one, in tokens decoded one by one.
     """
     words = [token for token in tokens if token and not _stands_alone(token)]
     marked = {
         "byte-level": sum(token[0] in _BLANKS for token in words),
         "sentencepiece": sum(token[0] == "▁" for token in words),
-        "wordpiece": sum(_goes_on(token) for token in words),
+        "wordpiece": sum(_continues(token) for token in words),
         "spaces": sum(token[0] == " " for token in words),
     }
     found = max(marked, key=lambda name: marked[name])
@@ -77,21 +77,21 @@ def scheme(tokens: Sequence[str]) -> str | None:
 
 
 def words(tokens: Sequence[str], found: str | None) -> list[Word]:
-    """Return the words that tokens with such marks (see scheme) make, in order; without marks each is one.
+    """Return the words that the tokens form under a scheme, in order; under None each token is one.
 
     >>> [word.name for word in words(["[CLS]", "walk", "##ing", "home", "[SEP]"], "wordpiece")]
     ['[CLS]', 'walking', 'home', '[SEP]']
     """
     starts = [i for i in range(len(tokens)) if found is None or _starts(found, tokens, i)]
     stops = [*starts[1:], len(tokens)]
-    return [_word(found, tokens[start:stop], start) for start, stop in zip(starts, stops, strict=True)]
+    made = []
+    for start, stop in zip(starts, stops, strict=True):
+        run = tokens[start:stop]
+        made.append(Word(_name(found, run), start, len(run), len(run) == 1 and is_special(run[0])))
+    return made
 
 
-def _word(found: str | None, run: Sequence[str], start: int) -> Word:
-    return Word(_name(found, run), start, len(run), len(run) == 1 and is_special(run[0]))
-
-
-def _goes_on(token: str) -> bool:
+def _continues(token: str) -> bool:
     return token.startswith("##") and len(token) > 2
 
 
@@ -102,7 +102,7 @@ def _starts(found: str, tokens: Sequence[str], i: int) -> bool:
         return True
     last = tokens[i - 1][-1:]
     if found == "wordpiece":
-        return not _goes_on(token)
+        return not _continues(token)
     if found == "byte-level":
         return token[:1] in _BLANKS or last == _LINE_END
     if found == "sentencepiece":
@@ -111,7 +111,7 @@ def _starts(found: str, tokens: Sequence[str], i: int) -> bool:
 
 
 def _name(found: str | None, pieces: Sequence[str]) -> str:
-    """Return a word as it was written: its pieces without their marks."""
+    """Return the text of a word: its pieces without their marks."""
     raw = "".join(pieces)
     if found is None or (len(pieces) == 1 and _stands_alone(raw)):
         return raw
@@ -133,7 +133,7 @@ def _piece_bytes(piece: str) -> bytes:
 
 
 def _decoded(data: bytes | None) -> str:
-    """Return bytes as text without blanks at its ends; nothing where they are no text, or blank."""
+    """Return bytes as stripped text; an empty one where they are not UTF-8."""
     try:
         return "" if data is None else data.decode("utf-8").strip()
     except UnicodeDecodeError:
@@ -141,7 +141,7 @@ def _decoded(data: bytes | None) -> str:
 
 
 def join(weights: Array, queries: Sequence[Word], keys: Sequence[Word]) -> Array:
-    """Return the weights between words, (..., words, words), of those between pieces (..., n_q, n_k).
+    """Return the weights between words, (..., words, words), from those between pieces (..., n_q, n_k).
 
     Attention to a word is the sum over its pieces, attention from a word the mean over them, so that a row's sum
     stays (Clark et al. 2019, "What Does BERT Look At?", section 4.1).
@@ -153,7 +153,7 @@ def join(weights: Array, queries: Sequence[Word], keys: Sequence[Word]) -> Array
 
 
 def join_mask(mask: Bools, queries: Sequence[Word], keys: Sequence[Word]) -> Bools:
-    """Return who may look at whom: a word may look at a word if any piece of it may look at any of the other's."""
+    """Return the mask of words: one may attend to another if any of its pieces may attend to any of the other's."""
     to_words = np.logical_or.reduceat(mask, [word.start for word in keys], axis=-1)
     joined: Bools = np.logical_or.reduceat(to_words, [word.start for word in queries], axis=-2)
     return joined

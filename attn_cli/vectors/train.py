@@ -15,7 +15,7 @@ import numpy as np
 from attn_cli.errors import InputError, MissingExtra, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, unpacked_lines, written
-from attn_cli.io.progress import Report, Stage
+from attn_cli.io.progress import Stage, StageReport
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.store.table import write_table
 
@@ -45,7 +45,7 @@ class TrainSettings:
 class Corpus:
     """The sentences of text files, one a line, tokenized anew at every pass: memory stays constant."""
 
-    def __init__(self, paths: Sequence[Path], report: Report, epochs: int) -> None:
+    def __init__(self, paths: Sequence[Path], report: StageReport, epochs: int) -> None:
         self.paths = paths
         self.report = report
         self.epochs = epochs
@@ -76,7 +76,7 @@ class Corpus:
 
 
 def fit(
-    paths: Sequence[Path], settings: TrainSettings, report: Report
+    paths: Sequence[Path], settings: TrainSettings, report: StageReport
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Learn vectors (n, dim) for the most frequent lower-cased words of the texts, most frequent first.
 
@@ -136,7 +136,7 @@ def finish(vectors: NDArray[np.float32], remove: int, length: float) -> NDArray[
 
 
 def train_file(
-    corpora: Sequence[str], output: str, settings: TrainSettings, report: Report
+    corpora: Sequence[str], output: str, settings: TrainSettings, report: StageReport
 ) -> dict[str, int | str]:
     """Train on the texts and write the table to `output`, all or nothing; return what was written."""
     paths = [regular(path) for path in corpora]

@@ -116,7 +116,7 @@ def test_the_help_names_the_defaults_that_depend_on_the_number_of_layers():
     hints = get_type_hints(train_model, include_extras=True)
     for name in ("epochs", "rate"):
         said = get_args(hints[name])[1].help
-        one, several = (getattr(ModelSettings(layers=layers).settled(), name) for layers in (1, 2))
+        one, several = (getattr(ModelSettings(layers=layers).with_defaults(), name) for layers in (1, 2))
         assert f"[default: {one}, with several layers {several}]" in said
 
 

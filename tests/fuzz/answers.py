@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli import Settings
-from attn_cli.teach.grading.answer_key import read_right
+from attn_cli.teach.grading.answer_key import read_answer_key
 from attn_cli.teach.grading.grade import grade
-from attn_cli.teach.grading.submission import read_handed
+from attn_cli.teach.grading.submission import read_submission
 
 CODES = (
     *("no-scaling", "scaled-by-d", "softmax-axis", "transposed-w", "mask-inverted", "causal-corner"),
@@ -208,8 +208,8 @@ def written(folder, name, record, suffix="json"):
 
 
 def verdict(folder, record, answer, suffix="json", tol=1e-3):
-    right = read_right(written(folder, "right", record), Settings())
-    return grade(read_handed(written(folder, "answer", answer, suffix)), right, tol)
+    right = read_answer_key(written(folder, "right", record), Settings())
+    return grade(read_submission(written(folder, "answer", answer, suffix)), right, tol)
 
 
 def reach(digits):

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_cli.learn.batches import SHAPES, UNKNOWN, Batch, Words, batches, feature_names, joined
-from attn_cli.learn.curriculum import School
-from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_slope
+from attn_cli.learn.batches import SHAPES, UNKNOWN, Batch, Vocabulary, batches, concatenated, feature_names
+from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
 from attn_cli.learn.relations import RELATIONS, balances
 from attn_cli.learn.score import head_weights
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.train import train_file
+from attn_cli.learn.trainer import Trainer
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.models.word_shape import features
 from attn_cli.vectors.store.table import Table
@@ -52,8 +52,8 @@ def table(words=KNOWN, dim=3, seed=0):
 
 def lessons(heads=HEADS, dim=3, lines=LINES):
     """The numbered words, and a batch of all sentences with targets as exact as float64 has them."""
-    words = Words(table(dim=dim), 5, 2, heads)
-    batch = words.batch([words.lesson(parsed(line)) for line in lines])
+    words = Vocabulary(table(dim=dim), 5, 2, heads)
+    batch = words.batch([words.encode(parsed(line)) for line in lines])
     targets = batch.targets.astype(np.float64)
     total = targets.sum(axis=3, keepdims=True)
     targets /= np.where(total == 0, 1, total)
@@ -62,9 +62,8 @@ def lessons(heads=HEADS, dim=3, lines=LINES):
 
 def learner(words, blend=0.5, balance=0.3, seed=0, reach=2, d_k=2):
     """One layer in float64, every parameter drawn at random."""
-    made = OneLayer(
-        words.matrix().astype(np.float64), len(words.names), words.heads, d_k, reach, blend, balance, seed
-    )
+    settings = TrainSettings(dim=d_k, reach=reach, blend=blend, balance=balance, seed=seed)
+    made = OneLayer(words.matrix().astype(np.float64), len(words.names), words.heads, settings)
     draw = np.random.default_rng([seed, 7])
     for value in made.parameters.values():
         value[...] = draw.standard_normal(value.shape) * 0.7
@@ -176,16 +175,16 @@ def one_row(T, has_link=True):
 
 def test_the_loss_is_the_cross_entropy_and_its_slope_the_difference():
     T, A = np.array([0.75, 0.25, 0.0]), np.array([0.5, 0.25, 0.25])
-    loss, slope = loss_and_slope(np.tile(A, (1, 1, 3, 1)), one_row(T), 0.0, 0.3)
+    loss, slope = loss_and_gradient(np.tile(A, (1, 1, 3, 1)), one_row(T), 0.0, 0.3)
     assert loss == pytest.approx(-(0.75 * np.log(0.5) + 0.25 * np.log(0.25)))
     np.testing.assert_allclose(slope, np.tile((A - T) / 3, (1, 1, 3, 1)), rtol=1e-12)
 
 
 def test_with_blend_it_is_enough_to_find_one_of_the_wanted_words():
     T, A = [0.5, 0.5, 0.0], np.tile([1.0, 0.0, 0.0], (1, 1, 3, 1))
-    loss, slope = loss_and_slope(A, one_row(T), 1.0, 0.3)
+    loss, slope = loss_and_gradient(A, one_row(T), 1.0, 0.3)
     assert loss == pytest.approx(0) and not slope.any()
-    loss, slope = loss_and_slope(A, one_row(T), 0.5, 0.3)
+    loss, slope = loss_and_gradient(A, one_row(T), 0.5, 0.3)
     assert loss > 0 and slope[0, 0, 0, 1] < 0 < slope[0, 0, 0, 0]
 
 
@@ -195,7 +194,7 @@ def test_a_slope_sums_to_zero_in_each_row_for_a_constant_added_to_scores_changes
     scores[~np.broadcast_to(batch.is_word[:, None, None], scores.shape)] = -1e9
     A = np.exp(scores - scores.max(axis=3, keepdims=True))
     A /= A.sum(axis=3, keepdims=True)
-    _, slope = loss_and_slope(A, batch, 0.5, 0.3)
+    _, slope = loss_and_gradient(A, batch, 0.5, 0.3)
     np.testing.assert_allclose(slope.sum(axis=3), 0, atol=1e-15)
     assert not slope[np.broadcast_to(~batch.is_word[:, None], slope.shape[:3])].any()
 
@@ -210,7 +209,7 @@ def test_rows_without_the_relation_count_together_balance_times_as_much_as_those
     targets = batch.targets.copy()
     targets[..., 2:, :] = np.eye(n)[0]
     for balance in (0.3, 1.0, 2.0):
-        loss, _ = loss_and_slope(A, batch._replace(has_link=has_link, targets=targets), 0.0, balance)
+        loss, _ = loss_and_gradient(A, batch._replace(has_link=has_link, targets=targets), 0.0, balance)
         assert loss == pytest.approx(np.log(n) / (1 + balance))
 
 
@@ -261,7 +260,8 @@ def test_a_step_goes_down_and_restoring_goes_back():
 
 def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     words, batch = lessons(("previous", "next"))
-    made = OneLayer(words.matrix(), len(words.names), words.heads, 4, 3, 0.5, 0.3, 0)
+    settings = TrainSettings(dim=4, reach=3, blend=0.5, balance=0.3)
+    made = OneLayer(words.matrix(), len(words.names), words.heads, settings)
     A = made.weights(batch)
     n = int(batch.is_word[2].sum())
     assert A[2, 0, range(1, n), range(n - 1)].min() > 0.9
@@ -283,23 +283,23 @@ def test_a_words_row_is_its_vector_and_an_unknown_words_its_features():
 
 
 def test_targets_sum_to_one_and_a_word_without_the_relation_looks_at_itself():
-    words = Words(table(), 5, 2, HEADS)
-    batch = words.batch([words.lesson(parsed(line)) for line in LINES])
+    words = Vocabulary(table(), 5, 2, HEADS)
+    batch = words.batch([words.encode(parsed(line)) for line in LINES])
     np.testing.assert_allclose(
         batch.targets.sum(axis=3), np.broadcast_to(batch.is_word[:, None], batch.has_link.shape), atol=1e-6
     )
     for s, line in enumerate(LINES):
         sentence = parsed(line)
         for h, head in enumerate(HEADS):
-            wanted = RELATIONS[head].lesson(sentence)
+            wanted = RELATIONS[head].links_to_learn(sentence)
             for i in range(len(sentence.words)):
                 assert set(np.flatnonzero(batch.targets[s, h, i])) == set(wanted.get(i, {i: 1}))
                 assert batch.has_link[s, h, i] == (i in wanted)
 
 
 def test_a_hidden_word_is_shown_as_unknown():
-    words = Words(table(), 5, 2, HEADS)
-    lesson = words.lesson(parsed(LINES[0]))
+    words = Vocabulary(table(), 5, 2, HEADS)
+    lesson = words.encode(parsed(LINES[0]))
     hidden = np.array([True, False, False, True, False])
     batch = words.batch([lesson], [hidden])
     assert (batch.words[0] == UNKNOWN).tolist() == [
@@ -336,9 +336,9 @@ def test_batches_are_of_like_length_so_that_little_is_padding():
 
 
 def test_two_sentences_joined_keep_each_its_own_links():
-    words = Words(table(), 5, 2, HEADS)
-    first, second = (words.lesson(parsed(line)) for line in (LINES[0], LINES[2]))
-    both = joined(first, second)
+    words = Vocabulary(table(), 5, 2, HEADS)
+    first, second = (words.encode(parsed(line)) for line in (LINES[0], LINES[2]))
+    both = concatenated(first, second)
     apart, together = words.batch([first, second]), words.batch([both])
     n, m = len(first.words), len(second.words)
     assert together.words[0].tolist() == [*first.words, *second.words]
@@ -423,8 +423,8 @@ def test_what_can_be_learned_is_learned(little):
     for score in made.scores:
         assert score.count == 60
         assert score.baseline < 0.5 and score.accuracy > 0.95, score
-        assert told[0].right[score.name] < score.accuracy
-        assert told[-1].right[score.name] == pytest.approx(score.accuracy, abs=0.02)
+        assert told[0].accuracy[score.name] < score.accuracy
+        assert told[-1].accuracy[score.name] == pytest.approx(score.accuracy, abs=0.02)
 
 
 def test_before_learning_the_little_language_is_guessed_at(little):
@@ -433,10 +433,10 @@ def test_before_learning_the_little_language_is_guessed_at(little):
 
     dev = read_treebank(str(little / "dev.conllu"))
     rights = [
-        School(
+        Trainer(
             open_table(str(little / VECTOR_FILE)), ["subject", "object"], dev, dev,
-            TrainSettings(**{**vars(QUICK), "seed": seed}).settled(),
-        ).right(lambda stage: None)
+            TrainSettings(**{**vars(QUICK), "seed": seed}).with_defaults(),
+        ).accuracy(lambda stage: None)
         for seed in range(8)
     ]  # fmt: skip
     assert np.mean([list(right.values()) for right in rights]) < 0.5
@@ -453,17 +453,17 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(little
     assert not np.array_equal(first, other)
 
 
-def as_written(school, path, folder, settings):
-    """Round what a school has learned as a file does, write it, and read it again."""
+def as_written(trainer, path, folder, settings):
+    """Round what a trainer has learned as a file does, write it, and read it again."""
     rounded = {
-        name: value.astype(np.float16).astype(np.float32) for name, value in school.learner.copy().items()
+        name: value.astype(np.float16).astype(np.float32) for name, value in trainer.learner.copy().items()
     }
-    school.learner.restore(rounded)
-    names = np.frombuffer("\n".join(school.words.names).encode(), np.uint8)
+    trainer.learner.restore(rounded)
+    names = np.frombuffer("\n".join(trainer.words.names).encode(), np.uint8)
     with path.open("wb") as stream:
         write_model(
-            stream, school.arrays() | {"start.names": names}, "mine", "none", settings.layers > 1,
-            list(school.words.heads), {},
+            stream, trainer.arrays() | {"start.names": names}, "mine", "none", settings.layers > 1,
+            list(trainer.words.heads), {},
         )  # fmt: skip
     return read_model(str(path))
 
@@ -476,21 +476,21 @@ def test_training_and_the_program_compute_the_same_weights(layers, little, reque
     if layers > 1:
         request.getfixturevalue("torch")
     table = open_table(str(little / VECTOR_FILE))
-    settings = TrainSettings(**{**vars(QUICK), "layers": layers, "epochs": 2, "itself": 30}).settled()
+    settings = TrainSettings(**{**vars(QUICK), "layers": layers, "epochs": 2, "itself": 30}).with_defaults()
     sentences = read_treebank(str(little / "train.conllu"))
     dev = [*read_treebank(str(little / "dev.conllu"))[:20], *map(parsed, LINES)]
-    school = School(table, ["subject", "object", "previous"], sentences, dev, settings)
-    school.epoch(0, lambda stage: None)
-    stack = as_written(school, little / "model.safetensors", little, settings)
+    trainer = Trainer(table, ["subject", "object", "previous"], sentences, dev, settings)
+    trainer.epoch(0, lambda stage: None)
+    stack = as_written(trainer, little / "model.safetensors", little, settings)
     assert stack.layers == layers
-    batch = school.words.batch(school.dev)
-    theirs = school.learner.weights(batch)
+    batch = trainer.words.batch(trainer.dev)
+    theirs = trainer.learner.weights(batch)
     unknown = 0
     for s, sentence in enumerate(dev):
         ours = head_weights(stack, table, sentence.words)
         n = len(sentence.words)
         unknown += int((batch.words[s, :n] == UNKNOWN).sum())
-        for h, head in enumerate(school.words.heads):
+        for h, head in enumerate(trainer.words.heads):
             np.testing.assert_allclose(ours[head], theirs[s, h, :n, :n], rtol=0, atol=1e-5)
             assert not theirs[s, h, :n, n:].any()
     assert unknown > 10, "unknown words are among them"
@@ -500,12 +500,12 @@ def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
     from attn_cli.learn.deep import Deep
 
     words, batch = lessons(tuple(RELATIONS))
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).settled()
+    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
     deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
     exact = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
-    wanted, _ = loss_and_slope(deep.weights(exact), exact, settings.blend, deep.balance.numpy())
+    wanted, _ = loss_and_gradient(deep.weights(exact), exact, settings.blend, deep.balance.numpy())
     assert deep.learn(exact, 0.001) == pytest.approx(wanted, rel=1e-5)
 
 
@@ -513,7 +513,7 @@ def test_several_layers_learn_too(torch, little):
     from attn_cli.learn.deep import Deep
 
     words, batch = lessons()
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).settled()
+    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
     deep = Deep(words.matrix(), len(words.names), HEADS, settings, len(words.tags), len(words.kinds))
     batch = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
@@ -832,13 +832,13 @@ def test_an_interrupt_of_several_layers_leaves_a_model_too(torch, little):
 # What each lesson is
 
 
-def school(little, texts, dev=(), **changes):
-    """A school whose learner learns nothing, and the batches that it is shown in one pass."""
+def trainer_and_batches(little, texts, dev=(), **changes):
+    """A trainer whose learner learns nothing, and the batches that it is shown in one pass."""
     from attn_cli.vectors.lookup import open_table
 
     settings = TrainSettings(**{**vars(QUICK), "pairs": 0.0, **changes})
     sentences = [parsed(text) for text in texts]
-    made = School(
+    made = Trainer(
         open_table(str(little / VECTOR_FILE)), ["subject"], sentences, [*map(parsed, dev)], settings
     )
     shown = []
@@ -854,20 +854,20 @@ def lengths(shown):
 def test_half_of_the_sentences_are_learned_without_their_punctuation(little):
     texts = [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root ./PUNCT/2/punct"] * 400
     for share in (0.0, 0.5, 1.0):
-        found = lengths(school(little, texts, punctuation=share)[1])
+        found = lengths(trainer_and_batches(little, texts, punctuation=share)[1])
         assert len(found) == 400 and set(found) <= {2, 3}
         assert found.count(2) / 400 == pytest.approx(share, abs=0.1)
 
 
 def test_some_sentences_are_learned_as_one_text_with_the_next(little):
     texts = [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root"] * 400
-    assert set(lengths(school(little, texts)[1])) == {2}
-    found = lengths(school(little, texts, pairs=0.3)[1])
+    assert set(lengths(trainer_and_batches(little, texts)[1])) == {2}
+    found = lengths(trainer_and_batches(little, texts, pairs=0.3)[1])
     assert sum(found) == 800 and 0.2 < sum(n > 2 for n in found) / len(found) < 0.45
 
 
 def test_a_word_is_hidden_the_oftener_the_rarer_it_is(little):
-    made, shown = school(
+    made, shown = trainer_and_batches(
         little, [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root"] * 600 + [f"{DOERS[1]}/NOUN/0/root"] * 3
     )
     hidden = np.concatenate([batch.words[batch.is_word] == UNKNOWN for batch in shown])
@@ -881,8 +881,8 @@ def test_what_is_held_back_changes_nothing_that_is_learned(torch, little):
     texts = little_language(40, 0)
     made = []
     for dev in ((), (odd,)):
-        learner, _ = school(little, texts, dev, layers=2)
-        made.append((learner.learner.copy(), learner.learner.helpers))
+        learner, _ = trainer_and_batches(little, texts, dev, layers=2)
+        made.append((learner.learner.copy(), learner.learner.auxiliary))
     for ours, theirs in zip(*(part[0].values() for part in made), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert made[0][1]["tag.b"].shape == made[1][1]["tag.b"].shape
@@ -915,8 +915,8 @@ def test_the_helping_tasks_are_learned_beside_the_heads(torch, little):
     from attn_cli.learn.deep import Deep
 
     words, batch = lessons(tuple(RELATIONS))
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).settled()
+    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
     deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
     deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
     for name in ("tag.b", "kind.b", "word.b"):
-        assert deep.helpers[name].detach().numpy().any(), name
+        assert deep.auxiliary[name].detach().numpy().any(), name

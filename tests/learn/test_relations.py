@@ -117,7 +117,7 @@ def test_a_dependents_relation_is_found_from_its_governor(text):
 def test_punctuation_neither_looks_nor_is_looked_at(text, head):
     sentence = parsed(text)
     marks = {i for i, tag in enumerate(sentence.tags) if tag == "PUNCT"}
-    for find in (RELATIONS[head].links, RELATIONS[head].lesson):
+    for find in (RELATIONS[head].links, RELATIONS[head].links_to_learn):
         for query, keys in find(sentence).items():
             assert not marks & {query, *keys}
 
@@ -140,12 +140,12 @@ def test_previous_and_next_go_one_step_from_every_word_that_has_a_neighbour():
 def test_what_is_taught_is_what_is_right_where_no_name_has_several_words(text):
     sentence = parsed(text)
     for relation in RELATIONS.values():
-        assert relation.lesson(sentence) == relation.links(sentence)
+        assert relation.links_to_learn(sentence) == relation.links(sentence)
 
 
 def test_a_name_of_several_words_is_taught_as_one_whose_words_share_what_is_wanted_the_nearest_most():
     text = "John/PROPN/3/nsubj Smith/PROPN/1/flat sang/VERB/0/root old/ADJ/5/amod songs/NOUN/3/obj"
-    right, taught = (find(parsed(text)) for find in (RELATIONS[MAIN].links, RELATIONS[MAIN].lesson))
+    right, taught = (find(parsed(text)) for find in (RELATIONS[MAIN].links, RELATIONS[MAIN].links_to_learn))
     assert set(right[2]) == {0, 4} and set(taught[2]) == {0, 1, 4}
     assert 0 < taught[2][0] < taught[2][1], "Smith stands nearer to sang than John does"
     assert taught[2][0] + taught[2][1] == pytest.approx(right[2][0])

@@ -12,7 +12,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
-from attn_cli.learn.batches import Words
+from attn_cli.learn.batches import Vocabulary
 from attn_cli.models.model_file import BUNDLED, named, read_model
 from attn_cli.models.word_shape import features
 from tests import small_models as models
@@ -652,7 +652,7 @@ def test_a_share_is_a_number(files):
 
 @pytest.mark.parametrize(("one", "other"), [("n’t", "n't"), ("’S", "'S"), ("cafe\u0301s", "caf\u00e9s")])
 def test_a_word_has_one_spelling_while_learning_and_afterwards(one, other):
-    words = Words(models.table("o'clock don't isn't he's she's cafés decafés"), 20, 5, ["subject"])
+    words = Vocabulary(models.table("o'clock don't isn't he's she's cafés decafés"), 20, 5, ["subject"])
     assert features(one) == features(other) and words.spelling(one) == words.spelling(other) != []
 
 

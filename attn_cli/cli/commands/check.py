@@ -15,7 +15,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.teach.grading.answer_key import Right
+    from attn_cli.teach.grading.answer_key import AnswerKey
     from attn_cli.teach.grading.grade import Verdict
 
 # Settings of a text, and of a matrix that is shown.
@@ -63,9 +63,9 @@ def check(
     if not (math.isfinite(tol) and tol >= 0):
         raise UsageError(f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
     view = choose_form(view, "check")
-    from attn_cli.teach.grading.answer_key import read_right
+    from attn_cli.teach.grading.answer_key import read_answer_key
 
-    right = read_right(expect, settings)
+    right = read_answer_key(expect, settings)
     if settings == Settings():  # with --mask and the like, the file's own results are other ones
         _refuse_contradiction(expect, right, tol)
     verdicts = [_verdict(file, right, tol, settings.head is not None) for file in files]
@@ -78,13 +78,13 @@ def check(
         raise SystemExit(DIFFERENT)
 
 
-def _refuse_contradiction(expect: str, right: Right, tol: float) -> None:
+def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
     """Refuse a key whose own results are not what its inputs give: a mask or a score may be missing in it."""
     from attn_cli.teach.grading.grade import grade
-    from attn_cli.teach.grading.submission import read_handed
+    from attn_cli.teach.grading.submission import read_submission
 
     try:
-        handed = read_handed(expect)
+        handed = read_submission(expect)
     except InputError:  # inputs alone
         return
     first = grade(handed, right, tol).first
@@ -96,19 +96,19 @@ def _refuse_contradiction(expect: str, right: Right, tol: float) -> None:
         )
 
 
-def _verdict(file: str, right: Right, tol: float, head_asked: bool) -> Verdict:
+def _verdict(file: str, right: AnswerKey, tol: float, head_asked: bool) -> Verdict:
     """Read and grade one answer; one that cannot be read must not hide the others."""
     from attn_cli.teach.grading.grade import Verdict, grade
-    from attn_cli.teach.grading.submission import read_handed
+    from attn_cli.teach.grading.submission import read_submission
 
     try:
-        verdict = grade(read_handed(file), right, tol, head_asked)
+        verdict = grade(read_submission(file), right, tol, head_asked)
     except (InputError, FileError) as error:
         verdict = Verdict(file, error=error)
     return verdict._replace(file=as_utf8(file))
 
 
-def _deliver(verdicts: list[Verdict], right: Right, tol: float, view: View) -> None:
+def _deliver(verdicts: list[Verdict], right: AnswerKey, tol: float, view: View) -> None:
     from attn_cli.render.data.json import dumps
     from attn_cli.render.views.grading import one, record, several
 

@@ -71,7 +71,7 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
 
     given = chosen.given
     if given is None:
-        return trace_text("example", chosen.text, None, chosen.settled(settings))
+        return trace_text("example", chosen.text, None, chosen.with_defaults(settings))
     if settings.embedding is None:
         if settings.projection is not None and given.get("Q") is not None:
             raise UsageError(f"{given.name} gives Q, K and V themselves.", "Leave out -p.", "--projection")

@@ -154,7 +154,7 @@ def train(
     with TrainingBar() as bar:
 
         def told(epoch: Epoch) -> None:
-            right = "".join(f" {name} {share:.3f}" for name, share in epoch.right.items())
+            right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
             bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
 
         made = train_file(treebanks, output, dev, embedding or "word2vec", settings, bar, told)

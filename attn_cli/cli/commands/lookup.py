@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from attn_cli.render.blocks import Block
-    from attn_cli.teach.dictionary_example import Told
+    from attn_cli.teach.dictionary_example import DictionaryExample
     from attn_cli.teach.examples import Acts
     from attn_cli.teach.soft_dictionary import Lookup
 
@@ -95,13 +95,13 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
 def show_dictionary(acts: Acts, settings: Settings, view: View) -> None:
     """Compute the worked example of a dictionary, and write it out."""
     from attn_cli.render.views.soft_dictionary import story
-    from attn_cli.teach.dictionary_example import told
+    from attn_cli.teach.dictionary_example import dictionary_example
 
-    one = told(acts, settings)
+    one = dictionary_example(acts, settings)
     _show(one, story(one, acts, view), view)
 
 
-def _show(found: Lookup | Told, blocks: Iterable[Block], view: View) -> None:
+def _show(found: Lookup | DictionaryExample, blocks: Iterable[Block], view: View) -> None:
     """Write a screen of blocks or a record of its own; in other formats the weights, as of any trace."""
     from attn_cli.render import SCREENS
 

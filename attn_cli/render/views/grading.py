@@ -14,8 +14,8 @@ from attn_cli.render.screen.text import listed
 from attn_cli.render.views.wording import quoted, short
 
 if TYPE_CHECKING:
-    from attn_cli.teach.grading.answer_key import Right
-    from attn_cli.teach.grading.grade import Compared, Verdict
+    from attn_cli.teach.grading.answer_key import AnswerKey
+    from attn_cli.teach.grading.grade import StepResult, Verdict
 
 MEANINGS = {
     "no-scaling": "the scores went to the softmax undivided",
@@ -35,7 +35,7 @@ LARGE = 1e6
 SHORTEST, LONGEST = 12, 32  # cells of a file's name
 
 
-def one(verdict: Verdict, right: Right) -> Iterator[Block]:
+def one(verdict: Verdict, right: AnswerKey) -> Iterator[Block]:
     """Yield the screen of one answer: every step, the first difference, and the likely mistake."""
     yield Heading(f"{verdict.file}: {'right' if verdict.ok else 'not right'}", 1)
     rows = [_step(step) for step in verdict.compared]
@@ -43,19 +43,19 @@ def one(verdict: Verdict, right: Right) -> Iterator[Block]:
     for sentence in sentences(verdict, right):
         yield Say(sentence)
     given = {step.step for step in verdict.compared}
-    missing = [step for step in right.problem.right if step not in (*given, *SELDOM)]
+    missing = [step for step in right.problem.steps if step not in (*given, *SELDOM)]
     if missing:
         yield Say(f"Not given: {listed(missing)}.", quiet=True)
     yield from _closing(right)
 
 
-def _step(step: Compared) -> list[str]:
+def _step(step: StepResult) -> list[str]:
     largest = "-" if step.largest is None else plain(step.largest)
     wrong = "all: the shape" if step.shapes else f"{step.wrong} of {step.cells}"
     return [step.step, step.status, largest, wrong]
 
 
-def several(verdicts: Sequence[Verdict], right: Right, width: int | None = None) -> Iterator[Block]:
+def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = None) -> Iterator[Block]:
     """Yield the table of several answers, and what the mistakes in it mean."""
     good = sum(verdict.ok for verdict in verdicts)
     yield Heading(f"Right: {good} of {count(len(verdicts), 'answer', 'answers')}", 1)
@@ -97,12 +97,12 @@ def _ends(name: str, width: int) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
 
 
-def _closing(right: Right) -> Iterator[Block]:
+def _closing(right: AnswerKey) -> Iterator[Block]:
     for note in right.notes:
         yield Say(f"Note: {note}", quiet=True)
 
 
-def sentences(verdict: Verdict, right: Right) -> list[str]:
+def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     """Return what is to be said of one answer, in sentences."""
     if verdict.error is not None:
         return [_said(verdict.error)]
@@ -131,7 +131,7 @@ def sentences(verdict: Verdict, right: Right) -> list[str]:
     return said
 
 
-def _unfinished(step: Compared) -> str:
+def _unfinished(step: StepResult) -> str:
     told = count(step.unfilled, "cell is", "cells are")
     return f"Of {step.cells} cells in {step.step}, {told} not filled in."
 
@@ -154,7 +154,7 @@ def _guess(verdict: Verdict) -> list[str]:
     return ["No usual mistake alone explains all of it."] if verdict.guessed and not is_shape else []
 
 
-def _difference(first: Compared, verdict: Verdict, right: Right) -> str:
+def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
     if first.shapes is not None:
         wanted, given = first.shapes
         return f"The first difference is in {first.step}: its shape is {given}, and {wanted} is right."
@@ -179,7 +179,7 @@ def _fixed(value: float, digits: int) -> str:
     return number(digits)(value) if abs(value) < LARGE else scientific(digits)(value)
 
 
-def _place(first: Compared, right: Right) -> str:
+def _place(first: StepResult, right: AnswerKey) -> str:
     """Return where a cell is, by the words of its row and its column."""
     assert first.cell is not None
     *head, i, j = first.cell
@@ -192,7 +192,7 @@ def _place(first: Compared, right: Right) -> str:
     return f"{place}, column {j}"
 
 
-def record(verdict: Verdict, right: Right, tolerance: float) -> dict[str, object]:
+def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, object]:
     """Return the JSON of one verdict."""
     first, error = verdict.first, verdict.error
     return {

@@ -14,7 +14,7 @@ from attn_cli.render.screen.text import listed
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.wording import closing, formula, quoted
 from attn_cli.settings.output import View
-from attn_cli.teach.dictionary_example import Told
+from attn_cli.teach.dictionary_example import DictionaryExample
 from attn_cli.teach.examples import Acts
 from attn_cli.teach.soft_dictionary import Lookup
 
@@ -47,7 +47,7 @@ def lookup(found: Lookup, view: View) -> Iterator[Block]:
     yield from closing(found.trace)
 
 
-def story(told: Told, acts: Acts, view: View) -> Iterator[Block]:
+def story(told: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]:
     """Yield the worked example: each act with a query of its own, and what its text expects."""
     yield Heading("Attention as a dictionary", 1)
     pairs = [f"{quoted(key)}: {value(one)}" for key, one in acts.pairs.items()]

@@ -1,4 +1,4 @@
-"""The nine usual mistakes, in the order in which they are told: each yields the ways to make it."""
+"""The nine usual mistakes, in the order in which they are listed: each yields the procedures that make it."""
 
 from __future__ import annotations
 
@@ -7,82 +7,82 @@ from itertools import combinations
 
 import numpy as np
 
-from attn_cli.teach.grading.replay import Plan, Problem, allowed, empty_lines, other_corner
+from attn_cli.teach.grading.replay import Problem, Procedure, empty_softmaxes, other_corner, softmax_mask
 
 
-def no_scaling(problem: Problem) -> Iterator[Plan]:
+def no_scaling(problem: Problem) -> Iterator[Procedure]:
     """The scores are not divided, or the undivided ones are used."""
-    if problem.root not in (None, 1):
-        yield Plan(scaling="none")
-        yield Plan(scaling="unused")
+    if problem.sqrt_d_k not in (None, 1):
+        yield Procedure(scaling="none")
+        yield Procedure(scaling="unused")
 
 
-def scaled_by_d(problem: Problem) -> Iterator[Plan]:
+def scaled_by_d(problem: Problem) -> Iterator[Procedure]:
     """The scores are divided by d_k, not by its square root."""
-    if problem.root not in (None, 1):
-        yield Plan(scaling="d")
-        yield Plan(scaling="unused-d")
+    if problem.sqrt_d_k not in (None, 1):
+        yield Procedure(scaling="d")
+        yield Procedure(scaling="unused-d")
 
 
-def softmax_axis(problem: Problem) -> Iterator[Plan]:
+def softmax_axis(problem: Problem) -> Iterator[Procedure]:
     """The softmax goes over the queries, over the whole matrix, over the heads, or over all at once."""
     for axis in ("queries", "whole", "heads", "everything") if problem.heads > 1 else ("queries", "whole"):
-        yield Plan(axis=axis)
+        yield Procedure(softmax_over=axis)
 
 
-def transposed_w(problem: Problem) -> Iterator[Plan]:
+def transposed_w(problem: Problem) -> Iterator[Procedure]:
     """One or more of the W are transposed, where their shape allows it."""
     heads = problem.heads
     square = [name for name, W in problem.W.items() if W.shape[0] == W.shape[1]]
-    apart = [name for name, W in problem.W.items() if heads > 1 and W.shape[0] * heads == W.shape[1]]
-    for names, each_head in ((square, False), (apart, True)):
+    square_heads = [name for name, W in problem.W.items() if heads > 1 and W.shape[0] * heads == W.shape[1]]
+    for names, by_head in ((square, False), (square_heads, True)):
         for count in range(1, len(names) + 1):
             for chosen in combinations(names, count):
-                yield Plan(transposed=frozenset(chosen), each_head=each_head)
+                yield Procedure(transposed=frozenset(chosen), by_head=by_head)
 
 
-def mask_inverted(problem: Problem) -> Iterator[Plan]:
-    """What should be masked may be seen, and the other way round."""
+def mask_inverted(problem: Problem) -> Iterator[Procedure]:
+    """What should be masked is allowed, and the other way round."""
     if problem.mask is not None:
-        yield Plan(mask="inverted")
+        yield Procedure(mask="inverted")
         n_q, n_k = problem.mask.shape
         if n_q == n_k > 1 and np.array_equal(problem.mask, np.tri(n_q, dtype=np.bool_)):
-            yield Plan(mask="upper")  # np.triu: the diagonal is on both sides
+            yield Procedure(mask="upper")  # np.triu: the diagonal is on both sides
 
 
-def causal_corner(problem: Problem) -> Iterator[Plan]:
-    """A causal mask starts from the other corner, which differs where there are more keys than queries, or fewer."""
+def causal_corner(problem: Problem) -> Iterator[Procedure]:
+    """A causal mask starts from the other corner; this differs where keys and queries differ in number."""
     if other_corner(problem.mask) is not None:
-        yield Plan(mask="corner")
+        yield Procedure(mask="corner")
 
 
-def k_v_swapped(problem: Problem) -> Iterator[Plan]:
-    """Keys are taken for values and values for keys, or are given under each other's name."""
-    if "k" not in problem.right or "v" not in problem.right:
+def k_v_swapped(problem: Problem) -> Iterator[Procedure]:
+    """Keys are used as values and values as keys, or each is given under the other's name."""
+    if "k" not in problem.steps or "v" not in problem.steps:
         return
-    if problem.right["k"].shape == problem.right["v"].shape:
-        yield Plan(swapped="used")
-        yield Plan(swapped="in-scores")
-        yield Plan(swapped="made")
+    if problem.steps["k"].shape == problem.steps["v"].shape:
+        yield Procedure(swapped="used")
+        yield Procedure(swapped="in-scores")
+        yield Procedure(swapped="made")
         if problem.b:
-            yield Plan(swapped="weights")
-    yield Plan(swapped="in-output")
-    yield Plan(swapped="named")
+            yield Procedure(swapped="weights")
+    yield Procedure(swapped="in-output")
+    yield Procedure(swapped="named")
 
 
-def mask_after_softmax(problem: Problem) -> Iterator[Plan]:
+def mask_after_softmax(problem: Problem) -> Iterator[Procedure]:
     """The softmax goes over all keys; the masked ones are set to zero afterwards."""
     if problem.mask is not None:
-        yield Plan(mask="after")
+        yield Procedure(mask="after")
 
 
-def heads_not_averaged(problem: Problem) -> Iterator[Plan]:
-    """The heads are given one by one, or side by side, or one of them, or their sum, in place of their mean."""
-    if problem.averaged:
-        yield Plan(apart=True)
+def heads_not_averaged(problem: Problem) -> Iterator[Procedure]:
+    """The heads are given one by one, side by side, one alone, or summed, in place of their mean."""
+    if problem.wants_mean:
+        yield Procedure(heads_apart=True)
 
 
-MISTAKES: dict[str, Callable[[Problem], Iterator[Plan]]] = {
+MISTAKES: dict[str, Callable[[Problem], Iterator[Procedure]]] = {
     "no-scaling": no_scaling,
     "scaled-by-d": scaled_by_d,
     "softmax-axis": softmax_axis,
@@ -95,16 +95,11 @@ MISTAKES: dict[str, Callable[[Problem], Iterator[Plan]]] = {
 }
 
 
-def plans(problem: Problem, code: str) -> Iterator[Plan]:
-    """Yield the ways to make one mistake; each also with what programs make of a softmax over nothing."""
-    for plan in MISTAKES[code](problem):
-        yield plan
-        if _has_empty(problem, plan):
+def procedures(problem: Problem, code: str) -> Iterator[Procedure]:
+    """Yield the ways to make one mistake, also with each result that a softmax over nothing may give."""
+    for procedure in MISTAKES[code](problem):
+        yield procedure
+        allowed = softmax_mask(problem, procedure)
+        if allowed is not None and empty_softmaxes(allowed, procedure.softmax_over).any():
             for empty in ("uniform", "unmasked", "nan"):
-                yield plan._replace(empty=empty)
-
-
-def _has_empty(problem: Problem, plan: Plan) -> bool:
-    """Tell whether the softmax meets a line in which everything is masked."""
-    may = allowed(problem, plan)
-    return may is not None and bool(empty_lines(may, plan.axis).any())
+                yield procedure._replace(empty=empty)

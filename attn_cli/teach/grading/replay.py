@@ -1,4 +1,4 @@
-"""Every step of attention computed anew, as it should be or with one thing done wrong."""
+"""Every step of attention recomputed: correctly, or with one usual mistake."""
 
 from __future__ import annotations
 
@@ -15,66 +15,64 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.trace.trace import Trace
 
-SCORES = ("scores", "scaled_scores", "masked_scores")
-STEPS = ("q", "k", "v", *SCORES, "weights", "output", "layer_output")  # in the order computed
-LARGE = 100_000  # cells, above which fewer ways of rounding are tried
+SCORE_STEPS = ("scores", "scaled_scores", "masked_scores")
+GRADED_STEPS = ("q", "k", "v", *SCORE_STEPS, "weights", "output", "layer_output")  # in the order computed
+MANY_CELLS = 100_000  # with more cells than these, fewer ways of rounding are tried
 
-Known = Mapping[str, Sequence["Array"]]
+Earlier = Mapping[str, Sequence["Array"]]  # what each earlier step may be: (heads, rows, columns) each
 
 
 class Problem(NamedTuple):
-    """What the steps are computed from, and the right ones. The first axis of every array is the heads."""
+    """What the steps are computed from, and the correct steps. The first axis of every step is the heads."""
 
-    right: Mapping[
+    steps: Mapping[
         str, Array
     ]  # q, k (heads, n, d_k), scores (heads, n_q, n_k), ..., layer_output (1, n_q, d)
     x: tuple[Array, Array] | None = None  # X of the queries (n_q, d), and of the keys (n_k, d)
     W: Mapping[str, Array] = {}  # q, k, v: (d, heads x d_k), as in x W; o: (heads x d_v, d)
     b: Mapping[str, Array] = {}
-    bias: Array | None = None  # (heads, n_q, n_k), added to the scaled scores
+    position_scores: Array | None = None  # (heads, n_q, n_k), added to the scaled scores
     mask: Bools | None = None  # (n_q, n_k), True = may attend
     score: str = "scaled"
-    factor: float | None = None  # scaled scores = scores * factor
-    root: float | None = None  # the square root of d_k that is in the factor; None where none is
-    averaged: bool = False  # the mean of several heads is asked for
+    scale: float | None = None  # scaled scores = scores * scale
+    sqrt_d_k: float | None = None  # where it is part of the scale
+    wants_mean: bool = False  # whether the mean of several heads is asked for
 
     @property
     def heads(self) -> int:
         """How many heads there are."""
-        return max(len(step) for step in self.right.values())
+        return max(len(step) for step in self.steps.values())
 
 
-class Plan(NamedTuple):
-    """A way to compute: as it should be, but for what is said here."""
+class Procedure(NamedTuple):
+    """How a student computes the steps: correctly by default, or with one thing done differently."""
 
-    transposed: frozenset[str] = frozenset()  # of q, k, v, o
-    each_head: bool = False  # transposed head by head, not as a whole
-    swapped: str = (
-        ""  # K and V: "used" for each other ("in-scores" or "in-output" alone), "made", "weights", "named"
-    )
-    scaling: str = (
-        "root"  # "none", "d"; "unused", "unused-d": divided rightly, but the softmax got something else
-    )
-    mask: str = "given"  # "inverted", "upper", "corner", "after"
-    axis: str = "keys"  # along which the softmax goes: "queries", "whole", "heads", "everything"
+    transposed: frozenset[str] = frozenset()  # which W of q, k, v, o
+    by_head: bool = False  # whether each head's part of W is transposed by itself
+    # K and V exchanged: "used" everywhere, "in-scores" or "in-output" only, "made", "weights", or only "named" so.
+    swapped: str = ""
+    # "none" or "d": divided so. "unused" or "unused-d": divided correctly, but the softmax got the other scores.
+    scaling: str = "sqrt"
+    mask: str = "given"  # "inverted", "upper", "corner", "after" the softmax
+    softmax_over: str = "keys"  # "queries", "whole", "heads", "everything"
     empty: str = "zeros"  # what a softmax over nothing gives: "uniform", "unmasked", "nan"
-    apart: bool = False  # whether heads are given in any other way than as their mean
+    heads_apart: bool = False  # whether heads are given in any other way than as their mean
 
 
-RIGHT = Plan()
+CORRECT = Procedure()
 
 
-def problem_of(trace: Trace, averaged: bool) -> Problem:
-    """Return the problem that a trace solved; it holds all heads, and all rows."""
+def problem_from(trace: Trace, wants_mean: bool) -> Problem:
+    """Return the problem that a trace solved; the trace has all heads and all rows."""
     heads = [head for head in trace.heads if head.name != "mean"]
-    names = ("q", "k", "v", *SCORES, "weights", "output")
-    right = {name: _stack([getattr(head, name) for head in heads]) for name in names}
+    names = ("q", "k", "v", *SCORE_STEPS, "weights", "output")
+    steps = {name: _stack([getattr(head, name) for head in heads]) for name in names}
     if trace.layer_output is not None:
-        right["layer_output"] = trace.layer_output[np.newaxis]
+        steps["layer_output"] = trace.layer_output[np.newaxis]
     out_in = trace.projection.layout == "out-in"
     W, b = {}, {}
-    is_made = heads[0].W_q is not None and trace.projection.source != "identity"
-    for letter in "qkv" if is_made else "":
+    is_projected = heads[0].W_q is not None and trace.projection.source != "identity"
+    for letter in "qkv" if is_projected else "":
         parts = [getattr(head, f"W_{letter}") for head in heads]
         W[letter] = np.concatenate([part.T if out_in else part for part in parts], axis=1)
         if getattr(heads[0], f"b_{letter}") is not None:
@@ -84,20 +82,20 @@ def problem_of(trace: Trace, averaged: bool) -> Problem:
     if trace.b_o is not None:
         b["o"] = trace.b_o
     x = None
-    if is_made and trace.x_query is not None and trace.x_key is not None:
+    if is_projected and trace.x_query is not None and trace.x_key is not None:
         x = (trace.x_query, trace.x_key)
-    bias = [head.position_scores for head in heads]
+    positions = [head.position_scores for head in heads]
     return Problem(
-        right,
+        steps,
         x,
         W,
         b,
-        None if bias[0] is None else _stack(bias),
+        None if positions[0] is None else _stack(positions),
         trace.mask,
         trace.score,
         trace.scale / trace.temperature,
-        float(np.sqrt(right["q"].shape[-1])) if score_named(trace.score).is_scaled else None,
-        averaged and len(heads) > 1,
+        float(np.sqrt(steps["q"].shape[-1])) if score_named(trace.score).is_scaled else None,
+        wants_mean and len(heads) > 1,
     )
 
 
@@ -105,18 +103,15 @@ def _stack(parts: Sequence[Array | None]) -> Array:
     return np.stack([part for part in parts if part is not None])
 
 
-# How a step is computed under a plan.
-
-
-def allowed(problem: Problem, plan: Plan) -> Bools | None:
-    """Return the mask (n_q, n_k) that the softmax gets; None where it gets none."""
-    if problem.mask is None or plan.mask == "after":
+def softmax_mask(problem: Problem, procedure: Procedure) -> Bools | None:
+    """Return the mask (n_q, n_k) that is applied before the softmax; None where none is."""
+    if problem.mask is None or procedure.mask == "after":
         return None
-    if plan.mask == "inverted":
+    if procedure.mask == "inverted":
         return ~problem.mask
-    if plan.mask == "upper":
+    if procedure.mask == "upper":
         return problem.mask.T
-    return other_corner(problem.mask) if plan.mask == "corner" else problem.mask
+    return other_corner(problem.mask) if procedure.mask == "corner" else problem.mask
 
 
 def other_corner(mask: Bools | None) -> Bools | None:
@@ -131,143 +126,129 @@ def other_corner(mask: Bools | None) -> Bools | None:
     return None
 
 
-def empty_lines(may: Bools, axis: str) -> Bools:
-    """Return where the softmax is over nothing, in a shape that fits (n_q, n_k)."""
-    over: dict[str, int | None] = {"keys": 1, "queries": 0, "whole": None}
-    if axis in ("heads", "everything"):
+def empty_softmaxes(allowed: Bools, softmax_over: str) -> Bools:
+    """Return where everything is masked that one softmax goes over, in a shape that fits (n_q, n_k)."""
+    if softmax_over in ("heads", "everything"):
         return np.zeros((1, 1), dtype=np.bool_)
-    return np.logical_not(may.any(axis=over[axis], keepdims=True))
+    axis = {"keys": 1, "queries": 0, "whole": None}[softmax_over]
+    return np.logical_not(allowed.any(axis=axis, keepdims=True))
 
 
-def values(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
-    """Return what a step may be under a plan: one array (heads, rows, columns) for each way to come to it.
+def possible_arrays(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    """Return what a step may be under a procedure, (heads, rows, columns) each; empty where it may be anything.
 
-    `known` holds what the steps before may be: as computed, and as somebody rounded them before going on.
-    A step with nothing before it is the right one; one that cannot be computed may be anything: an empty list.
+    There is one array for each way to get there: `earlier` holds the steps before as computed, and as a student
+    may have rounded them. A step with nothing before it is the correct one.
     """
-    with np.errstate(all="ignore"):  # somebody's numbers may be of any size
-        made = _MAKERS[step](problem, plan, step, known)
-    begun = any(known.get(before) for before in _BEFORE[step])
-    if not made and step in problem.right and (plan == RIGHT or not begun):
-        return [problem.right[step]]
-    if len(made) > 2 and made[0].size > LARGE:
-        return [made[0], made[-1]]
-    return made
+    compute, inputs = _COMPUTED[step]
+    with np.errstate(all="ignore"):  # a student's numbers may be of any size
+        arrays = compute(problem, procedure, step, earlier)
+    has_inputs = any(earlier.get(name) for name in inputs)
+    if not arrays and step in problem.steps and (procedure == CORRECT or not has_inputs):
+        return [problem.steps[step]]
+    if len(arrays) > 2 and arrays[0].size > MANY_CELLS:
+        return [arrays[0], arrays[-1]]
+    return arrays
 
 
-def _made(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
+def _projected(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
     exchanged = {"q": "q", "k": "v", "v": "k"}[step]
-    if plan.swapped in ("made", "named") and exchanged in problem.right:
-        return [problem.right[exchanged]]
-    source = exchanged if plan.swapped == "weights" else step
-    if problem.x is None or not ({source} & plan.transposed or plan.swapped == "weights"):
+    if procedure.swapped in ("made", "named") and exchanged in problem.steps:
+        return [problem.steps[exchanged]]
+    with_other_W = procedure.swapped == "weights"
+    source = exchanged if with_other_W else step
+    if problem.x is None or not (source in procedure.transposed or with_other_W):
         return []
     X, W = problem.x[0 if step == "q" else 1], problem.W[source]
+    if source in procedure.transposed and not procedure.by_head:
+        W = W.T
     parts = np.split(W, problem.heads, axis=1)
-    if source in plan.transposed and plan.each_head:
+    if source in procedure.transposed and procedure.by_head:
         parts = [part.T for part in parts]
-    elif source in plan.transposed:
-        parts = np.split(W.T, problem.heads, axis=1)
     b = np.split(problem.b[step], problem.heads) if step in problem.b else [None] * problem.heads
     return [np.stack([project(X, part, bias) for part, bias in zip(parts, b, strict=True)])]
 
 
-def _roles(plan: Plan) -> tuple[str, str]:
-    """Return the names under which the keys and the values of the computation are known."""
-    one_use = {"in-scores": ("v", "v"), "in-output": ("k", "k")}
-    return one_use.get(plan.swapped, ("v", "k") if plan.swapped in ("used", "named") else ("k", "v"))
+def _keys_and_values(procedure: Procedure) -> tuple[str, str]:
+    """Return the steps that serve as keys and as values."""
+    only_once = {"in-scores": ("v", "v"), "in-output": ("k", "k")}
+    return only_once.get(
+        procedure.swapped, ("v", "k") if procedure.swapped in ("used", "named") else ("k", "v")
+    )
 
 
-def _scores(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
-    keys = known.get(_roles(plan)[0], ())
-    return [score_named(problem.score).of(q, k) for q in known.get("q", ()) for k in keys]
+def _scores(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    keys = earlier.get(_keys_and_values(procedure)[0], ())
+    return [score_named(problem.score).of(q, k) for q in earlier.get("q", ()) for k in keys]
 
 
-def _scaled(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
-    if problem.factor is None:
+def _scaled(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    if problem.scale is None:
         return []
-    if problem.root is None or plan.scaling not in ("none", "d"):
-        return [scores * problem.factor for scores in known.get("scores", ())]
-    divisor = _undivided(problem) * (round(problem.root**2, 6) if plan.scaling == "d" else 1.0)
-    return [scores / divisor for scores in known.get("scores", ())]
+    if problem.sqrt_d_k is None or procedure.scaling not in ("none", "d"):
+        return [scores * problem.scale for scores in earlier.get("scores", ())]
+    temperature = round(1 / (problem.scale * problem.sqrt_d_k), 12)
+    divisor = temperature * (round(problem.sqrt_d_k**2, 6) if procedure.scaling == "d" else 1.0)
+    return [scores / divisor for scores in earlier.get("scores", ())]
 
 
-def _undivided(problem: Problem) -> float:
-    """Return what else scores are divided by than the root of d_k: the temperature."""
-    return round(1 / ((problem.factor or 1.0) * (problem.root or 1.0)), 12)
+def _masked(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    scaled = earlier.get("scaled_scores", ())
+    if used := {"unused": "none", "unused-d": "d"}.get(procedure.scaling):
+        scaled = _scaled(problem, procedure._replace(scaling=used), step, earlier)
+    if problem.position_scores is not None:
+        scaled = [one + problem.position_scores for one in scaled]
+    allowed = softmax_mask(problem, procedure)
+    return list(scaled) if allowed is None else [np.where(allowed, one, -np.inf) for one in scaled]
 
 
-def _masked(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
-    if plan.scaling in ("unused", "unused-d"):
-        divisor = _undivided(problem) * (
-            round((problem.root or 1.0) ** 2, 6) if plan.scaling == "unused-d" else 1.0
-        )
-        scaled = [scores / divisor for scores in known.get("scores", ())]
-    else:
-        scaled = list(known.get("scaled_scores", ()))
-    with_bias = [one if problem.bias is None else one + problem.bias for one in scaled]
-    may = allowed(problem, plan)
-    return with_bias if may is None else [np.where(may, one, -np.inf) for one in with_bias]
+def _weights(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    weights = [_softmax(masked, procedure.softmax_over) for masked in earlier.get("masked_scores", ())]
+    if procedure.mask == "after" and problem.mask is not None:
+        return [np.where(problem.mask, one, 0) for one in weights]
+    allowed = softmax_mask(problem, procedure)
+    if allowed is None or procedure.empty == "zeros":
+        return weights
+    empty = empty_softmaxes(allowed, procedure.softmax_over)
+    fill = np.array({"uniform": empty.size / allowed.size, "nan": np.nan}.get(procedure.empty, 0))
+    unmasked = _masked(problem._replace(mask=None), procedure, step, earlier)
+    if procedure.empty == "unmasked" and unmasked:
+        fill = _softmax(unmasked[0], procedure.softmax_over)
+    return [np.where(empty, fill, one) for one in weights]
 
 
-def _weights(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
-    unmasked = _masked(problem._replace(mask=None), plan, step, known)
-    found = [_softmax(masked, plan.axis) for masked in known.get("masked_scores", ())]
-    may = allowed(problem, plan)
-    if plan.mask == "after" and problem.mask is not None:
-        return [np.where(problem.mask, weights, 0) for weights in found]
-    if may is None or plan.empty == "zeros" or not found:
-        return found
-    over = {"keys": may.shape[1], "queries": may.shape[0], "whole": may.size}
-    filled = {"uniform": np.array(1 / over.get(plan.axis, 1)), "nan": np.array(np.nan)}
-    if plan.empty == "unmasked" and unmasked:
-        filled["unmasked"] = _softmax(unmasked[0], plan.axis)
-    return [np.where(empty_lines(may, plan.axis), filled.get(plan.empty, 0), weights) for weights in found]
+def _softmax(scores: Array, over: str) -> Array:
+    """Return the softmax over some axes of (heads, n_q, n_k)."""
+    axes = {"keys": [2], "queries": [1], "whole": [1, 2], "heads": [0], "everything": [0, 1, 2]}[over]
+    last = range(-len(axes), 0)
+    moved = np.moveaxis(scores, axes, last)
+    flat = moved.reshape(*moved.shape[: 3 - len(axes)], -1)
+    return np.moveaxis(softmax(flat).reshape(moved.shape), last, axes)
 
 
-def _softmax(scores: Array, axis: str) -> Array:
-    if axis == "queries":
-        return np.swapaxes(softmax(np.swapaxes(scores, -1, -2)), -1, -2)
-    if axis == "everything":
-        return softmax(scores.reshape(1, -1)).reshape(scores.shape)
-    if axis == "whole":
-        return softmax(scores.reshape(len(scores), -1)).reshape(scores.shape)
-    return np.moveaxis(softmax(np.moveaxis(scores, 0, -1)), -1, 0) if axis == "heads" else softmax(scores)
+def _output(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    values = earlier.get(_keys_and_values(procedure)[1], ())
+    return [weights @ v for weights in earlier.get("weights", ()) for v in values]
 
 
-def _output(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
-    values_of_keys = known.get(_roles(plan)[1], ())
-    return [weights @ v for weights in known.get("weights", ()) for v in values_of_keys]
-
-
-def _layer(problem: Problem, plan: Plan, step: str, known: Known) -> list[Array]:
+def _layer_output(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
     if "o" not in problem.W:
         return []
-    W = problem.W["o"].T if "o" in plan.transposed else problem.W["o"]
-    outputs = known.get("output", ())
+    W = problem.W["o"].T if "o" in procedure.transposed else problem.W["o"]
+    outputs = earlier.get("output", ())
     return [project(np.concatenate(list(one), axis=-1), W, problem.b.get("o"))[np.newaxis] for one in outputs]
 
 
-_MAKERS: dict[str, Callable[[Problem, Plan, str, Known], list[Array]]] = {
-    "q": _made,
-    "k": _made,
-    "v": _made,
-    "scores": _scores,
-    "scaled_scores": _scaled,
-    "masked_scores": _masked,
-    "weights": _weights,
-    "output": _output,
-    "layer_output": _layer,
-}
-# The steps that a step comes from. Scores without q and k, or weights without scores, are a beginning.
-_BEFORE: dict[str, tuple[str, ...]] = {
-    "q": (),
-    "k": (),
-    "v": (),
-    "scores": ("q", "k"),
-    "scaled_scores": ("scores",),
-    "masked_scores": ("scaled_scores",),
-    "weights": ("masked_scores",),
-    "output": ("weights",),
-    "layer_output": ("output",),
+# How each step is computed, and from which. Scores without q and k, or weights without scores, are a beginning.
+_Compute = Callable[[Problem, Procedure, str, Earlier], list["Array"]]
+_COMPUTED: dict[str, tuple[_Compute, tuple[str, ...]]] = {
+    "q": (_projected, ()),
+    "k": (_projected, ()),
+    "v": (_projected, ()),
+    "scores": (_scores, ("q", "k")),
+    "scaled_scores": (_scaled, ("scores",)),
+    "masked_scores": (_masked, ("scaled_scores",)),
+    "weights": (_weights, ("masked_scores",)),
+    "output": (_output, ("weights",)),
+    "layer_output": (_layer_output, ("output",)),
 }

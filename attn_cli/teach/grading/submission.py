@@ -1,4 +1,4 @@
-"""What a student handed in: any of the steps' matrices, and to how many digits each was given."""
+"""A student's answer: the matrices of any of the steps, and to how many digits each was given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import KNOWN, read_record
 from attn_cli.io.decimals import Written
 from attn_cli.io.escape import visible
-from attn_cli.teach.grading.replay import STEPS
+from attn_cli.teach.grading.replay import GRADED_STEPS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,95 +20,86 @@ if TYPE_CHECKING:
 
     from attn_cli.io.array_types import Array
 
-FEWEST = 2  # digits that are believed of a small matrix: half of it being 0.5 tells nothing
-FINEST = 17
+FEWEST_DIGITS, MOST_DIGITS = 2, 17  # fewer are not believed: in a small matrix 0.5 may stand for 0.50
 DEEPEST = 8
-# What may stand beside the matrices and is no matrix.
-ASIDE = KNOWN | {
-    "name",
-    "student",
-    "kind",
-    "head",
-    "query_tokens",
-    "key_tokens",
-    "mask_name",
-    "mask_convention",
-}
+# What may stand beside the matrices and is not a matrix.
+LABELS = {"name", "student", "kind", "head", "query_tokens", "key_tokens", "mask_name", "mask_convention"}
 
 
 class Matrix(NamedTuple):
-    """One step as it was given: NaN where there is no number; infinities and the like as they stand."""
+    """One step as it was given: NaN for null; infinities and the like as they stand."""
 
     values: Array
     digits: int
-    is_sure: bool = True  # whether its own numbers tell the digits
+    is_sure: bool = True  # whether its own numbers show the digits
 
     @property
     def half_unit(self) -> float:
-        """Half a unit of the last digit given: how far a rounded number may be from the one it stands for."""
+        """Half a unit of the last digit given: how far rounding may have moved a number."""
         return float(0.5 * 10.0**-self.digits)
 
 
-class Handed(NamedTuple):
+class Submission(NamedTuple):
     """An answer: matrices by the names of the steps, and the names of what else it holds."""
 
     name: str
     steps: Mapping[str, Matrix]
     others: tuple[str, ...] = ()
-    head: str | None = None  # of attn's own JSON: whose weights and output stand on top
-    stacks: Mapping[
-        str, Matrix
-    ] = {}  # of attn's own JSON: the weights and outputs of all heads that it shows
+    head: str | None = None  # of attn's own JSON: the head whose weights and output are at the top level
+    stacks: Mapping[str, Matrix] = {}  # of attn's own JSON: each step of all its heads
 
 
-def read_handed(path: str | Path) -> Handed:
+def read_submission(path: str | Path) -> Submission:
     """Read an answer from JSON, .npz, .safetensors, or a CSV file of one matrix; NaN and null are masked cells."""
-    return handed_from(read_record(path, as_written=True), visible(str(path)))
+    return submission_from(read_record(path, as_written=True), visible(str(path)))
 
 
-def handed_from(record: Mapping[str, object], name: str) -> Handed:
-    """Take what can be compared from a record of named values; Q, K and V are accepted for q, k and v.
+def submission_from(record: Mapping[str, object], name: str) -> Submission:
+    """Take the steps from a record of named values; Q, K and V are accepted for q, k and v.
 
-    Of attn's own JSON, with --steps or without, the heads' matrices are taken too.
+    From attn's own JSON, with --steps or without, the heads' matrices are taken too.
     """
-    blank = [key for key in record if key in (*STEPS, "Q", "K", "V") and _is_blank(record[key])]
+    known = {*GRADED_STEPS, "Q", "K", "V"}
+    blank = [key for key in record if key in known and _is_blank(record[key])]
     record = {key: value for key, value in record.items() if value is not None and key not in blank}
-    own = record.get("schema") == "attn/1"
+    is_own = record.get("schema") == "attn/1"
     heads = record.get("heads")
-    stacks = _of_heads(heads, name) if isinstance(heads, list) else {}
+    stacks = _stacked_heads(heads, name) if isinstance(heads, list) else {}
     steps = {step: matrix for step, matrix in stacks.items() if step not in ("weights", "output")}
-    for step in STEPS:
-        written = step if step in record else step.upper()
-        if written in record and (written == step or step in "qkv"):
-            steps[step] = matrix_from(record[written], f"{name}: {written}")
+    for step in GRADED_STEPS:
+        key = step if step in record or step not in "qkv" else step.upper()
+        if key in record:
+            steps[step] = matrix_from(record[key], f"{name}: {key}")
     for step in ("weights", "output"):
-        if step not in steps and step in stacks:
-            steps[step] = stacks[step]
-    known = {*STEPS, "Q", "K", "V"}
-    others = () if own else tuple(visible(str(key)) for key in record if key not in known | ASIDE)
+        if step in stacks:
+            steps.setdefault(step, stacks[step])
+    others = () if is_own else tuple(visible(str(key)) for key in record if key not in known | KNOWN | LABELS)
     if not steps and blank:
         raise InputError(f"{name}: nothing is filled in yet.", "Put numbers in the place of null.")
     if not steps:
         held = f": it holds {', '.join(others[:8])}" if others else ""
         raise InputError(
-            f"{name} has none of {', '.join(STEPS[:-1])} or {STEPS[-1]}{held}.",
+            f"{name} has none of {', '.join(GRADED_STEPS[:-1])} or {GRADED_STEPS[-1]}{held}.",
             "Name the matrices so, or a CSV file after its matrix: weights.csv.",
         )
+    for step, matrix in steps.items():
+        if not matrix.is_sure:
+            steps[step] = matrix._replace(digits=FEWEST_DIGITS)
     head = record.get("head")
-    return Handed(name, _settled(steps), others, head if own and isinstance(head, str) else None, stacks)
+    return Submission(name, steps, others, head if is_own and isinstance(head, str) else None, stacks)
 
 
 def _is_blank(value: object) -> bool:
-    """Tell whether nothing is filled in: null, or lists of nothing but null, as in a worksheet's template."""
+    """Tell whether nothing is filled in: null, or lists of only null, as in a worksheet's template."""
     if isinstance(value, list):
         return bool(value) and all(map(_is_blank, value))
     return value is None
 
 
-def _of_heads(heads: list[object], name: str) -> dict[str, Matrix]:
+def _stacked_heads(heads: list[object], name: str) -> dict[str, Matrix]:
     """Return each step that all heads have, one matrix above the other where there are several heads."""
     found = {}
-    for step in STEPS[:-1]:
+    for step in GRADED_STEPS[:-1]:
         parts = [head.get(step) for head in heads if isinstance(head, dict)]
         if parts and len(parts) == len(heads) and all(part is not None for part in parts):
             found[step] = matrix_from(parts if len(parts) > 1 else parts[0], f"{name}: {step} of the heads")
@@ -116,15 +107,15 @@ def _of_heads(heads: list[object], name: str) -> dict[str, Matrix]:
 
 
 def matrix_from(value: object, where: str) -> Matrix:
-    """Return a matrix with the digits that it was given to; raise InputError where it is no matrix of numbers."""
+    """Return a matrix with the digits that it was given to; raise InputError where it is not a matrix of numbers."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "iuf":
             raise InputError(f"{where} is not a matrix of numbers: it holds {value.dtype}.")
         decimals = _array_decimals(value)
         values = value.astype(np.float64)
-        if decimals < FINEST:  # 0.1 in float32 means 0.1, not 0.10000000149
+        if decimals < MOST_DIGITS:  # 0.1 in float32 means 0.1, not 0.10000000149
             values = np.round(values, decimals)
-        return _believed(values, decimals)
+        return _with_digits(values, decimals)
     try:
         values = np.array(_numbers(value), dtype=np.float64)
     except (ValueError, OverflowError):
@@ -134,11 +125,11 @@ def matrix_from(value: object, where: str) -> Matrix:
             f"{where} is not a matrix of numbers.",
             "Give rows of equally many numbers; null is a masked cell.",
         )
-    return _believed(values, _text_decimals(value))
+    return _with_digits(values, _text_decimals(value))
 
 
 def _numbers(value: object, depth: int = 0) -> object:
-    """Return nested lists with NaN for null; ValueError for anything else than numbers in lists."""
+    """Return nested lists with NaN for null; ValueError for anything but numbers in lists."""
     if isinstance(value, list) and depth < DEEPEST:
         return [_numbers(item, depth + 1) for item in value]
     if value is None:
@@ -155,28 +146,23 @@ def _text_decimals(value: object) -> int:
 
 
 def _array_decimals(array: NDArray[np.generic]) -> int:
-    """Return how many decimals the shortest way to write an array's numbers shows."""
+    """Return how many decimals an array's numbers show when written as short as possible."""
     numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array[:0]
     wide = numbers.astype(np.float64)
     with np.errstate(all="ignore"):
-        fits = (n for n in range(FINEST) if np.array_equal(np.round(wide, n).astype(array.dtype), numbers))
-        return next(fits, FINEST)
+        fits = (
+            n for n in range(MOST_DIGITS) if np.array_equal(np.round(wide, n).astype(array.dtype), numbers)
+        )
+        return next(fits, MOST_DIGITS)
 
 
-def _believed(values: Array, decimals: int) -> Matrix:
+def _with_digits(values: Array, decimals: int) -> Matrix:
     """Return a matrix with the digits that it was given to.
 
-    0.5 may be 0.50, and 1 may be 1.00, with its zeros left out as programs do: fewer digits than two are believed
-    only where three different numbers show them, and never of whole numbers.
+    0.5 may be 0.50, and 1 may be 1.00, as programs drop trailing zeros: a single digit is believed only where
+    three different numbers show it, and whole numbers never show any.
     """
-    parts = values[np.isfinite(values) & (values != np.round(values))]
-    if decimals == 1 and len(np.unique(parts)) > FEWEST:
+    fractions = values[np.isfinite(values) & (values != np.round(values))]
+    if decimals == 1 and len(np.unique(fractions)) > FEWEST_DIGITS:
         return Matrix(values, 1)
-    return Matrix(values, min(FINEST, max(FEWEST, decimals)), decimals >= FEWEST)
-
-
-def _settled(steps: dict[str, Matrix]) -> dict[str, Matrix]:
-    """Give matrices whose own numbers do not tell their digits the fewest that are believed."""
-    return {
-        step: matrix if matrix.is_sure else matrix._replace(digits=FEWEST) for step, matrix in steps.items()
-    }
+    return Matrix(values, min(MOST_DIGITS, max(FEWEST_DIGITS, decimals)), decimals >= FEWEST_DIGITS)

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.errors import InputError
-from attn_cli.teach.grading.submission import handed_from, read_handed
+from attn_cli.teach.grading.submission import read_submission, submission_from
 from tests.shell import here, shell
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
@@ -132,12 +132,12 @@ def test_a_matrix_of_a_few_round_numbers_is_no_rounded_answer(guess):
 )
 def test_the_digits_given_are_the_most_that_a_matrix_shows(text, digits):
     Path("a.json").write_text(f'{{"weights": {text}}}')
-    assert read_handed("a.json").steps["weights"].digits == digits
+    assert read_submission("a.json").steps["weights"].digits == digits
 
 
 def test_a_matrix_of_whole_numbers_was_given_to_two_digits():
     Path("a.json").write_text('{"q": [[1, 0]], "weights": [[0.123, 0.365, 0.512]], "output": [[-0.8, -0.2]]}')
-    handed = read_handed("a.json")
+    handed = read_submission("a.json")
     assert {step: matrix.digits for step, matrix in handed.steps.items()} == {
         "q": 2,
         "weights": 3,
@@ -478,9 +478,9 @@ def test_an_answer_without_a_step_is_refused_and_a_name_that_is_none_is_told():
     assert record["ok"] and record["not_compared"] == ["colour"]
     assert "Not compared: colour." in check("b.json").out
     with pytest.raises(InputError, match="has none of q, k, v, scores"):
-        handed_from({"tokens": ["a"]}, "a.json")
+        submission_from({"tokens": ["a"]}, "a.json")
     with pytest.raises(InputError, match="nothing is filled in"):
-        handed_from({"weights": None}, "a.json")
+        submission_from({"weights": None}, "a.json")
 
 
 @pytest.mark.parametrize(

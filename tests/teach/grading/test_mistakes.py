@@ -9,11 +9,11 @@ from attn_cli import Settings
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render.views.grading import MEANINGS
-from attn_cli.teach.grading.answer_key import read_right
+from attn_cli.teach.grading.answer_key import read_answer_key
 from attn_cli.teach.grading.grade import grade
-from attn_cli.teach.grading.mistakes import MISTAKES, plans
-from attn_cli.teach.grading.replay import RIGHT, STEPS, other_corner, problem_of, values
-from attn_cli.teach.grading.submission import handed_from
+from attn_cli.teach.grading.mistakes import MISTAKES, procedures
+from attn_cli.teach.grading.replay import CORRECT, GRADED_STEPS, other_corner, possible_arrays, problem_from
+from attn_cli.teach.grading.submission import submission_from
 from tests.fuzz import answers
 
 
@@ -29,7 +29,7 @@ def softmax(scores, axis=-1):
 def judged(at, record, tol=1e-3, **answer):
     (at / "right.json").write_text(json.dumps(record, default=np.ndarray.tolist))
     plain = {name: np.asarray(matrix).tolist() for name, matrix in answer.items()}
-    return grade(handed_from(plain, "answer"), read_right(at / "right.json", Settings()), tol)
+    return grade(submission_from(plain, "answer"), read_answer_key(at / "right.json", Settings()), tol)
 
 
 def test_every_mistake_has_its_meaning_and_its_place():
@@ -54,14 +54,14 @@ def test_every_mistake_has_its_meaning_and_its_place():
 def test_without_a_mistake_every_step_is_computed_as_the_trace_has_it(record):
     settings = Settings(head="mean", temperature=0.5)
     trace = trace_matrices("check", given_from(record, "given"), settings)
-    problem = problem_of(trace, True)
+    problem = problem_from(trace, True)
     known = {}
-    for step in STEPS:
-        known[step] = values(
-            problem._replace(right={} if step == "scores" else problem.right), RIGHT, step, known
+    for step in GRADED_STEPS:
+        known[step] = possible_arrays(
+            problem._replace(steps={} if step == "scores" else problem.steps), CORRECT, step, known
         )
-        if step in problem.right:
-            np.testing.assert_allclose(known[step][0], problem.right[step], atol=1e-12)
+        if step in problem.steps:
+            np.testing.assert_allclose(known[step][0], problem.steps[step], atol=1e-12)
 
 
 def test_a_causal_mask_has_another_corner_where_keys_and_queries_differ_in_number():
@@ -178,7 +178,7 @@ def test_a_transposed_output_projection_is_named_too(at):
 def test_a_w_that_is_not_square_cannot_be_transposed():
     record = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 2) for letter in "qkv"}
     trace = trace_matrices("check", given_from(record, "given"), Settings(head="mean"))
-    assert list(plans(problem_of(trace, True), "transposed-w")) == []
+    assert list(procedures(problem_from(trace, True), "transposed-w")) == []
 
 
 def test_k_and_v_may_be_swapped_where_they_are_made_or_where_they_are_used(at):

@@ -1,4 +1,4 @@
-"""The lessons of one training, the learner, and the chance that orders them: all drawn from one seed."""
+"""One training: the sentences, the learner, and the random order of the batches, all drawn from one seed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.io.progress import Report, Stage
-from attn_cli.learn.batches import UNKNOWN, Batch, Lesson, Words, batches, joined
+from attn_cli.io.progress import Stage, StageReport
+from attn_cli.learn.batches import UNKNOWN, Batch, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.deep import Deep
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.settings import TrainSettings
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
     from attn_cli.vectors.store.protocol import Vectors
 
-LONGEST = 100
-SCORING_SIZE = 4000
+LONGEST = 100  # words in a sentence
+SCORING_SIZE = 4000  # words in a batch that is not learned from
 HIDE = 0.25
-SLIGHT = 1e-6
+RIDGE = 1e-6
 
 
-class School:
-    """The lessons, the learner, and the chance that orders them: all drawn from one seed."""
+class Trainer:
+    """The sentences, the learner, and the random numbers that order them."""
 
     def __init__(
         self,
@@ -35,43 +35,40 @@ class School:
         dev: list[Sentence],
         settings: TrainSettings,
     ) -> None:
-        self.settings = settings = settings.settled()
+        self.settings = settings = settings.with_defaults()
         self.draw = np.random.default_rng([settings.seed, 0])
-        self.words = Words(table, settings.endings, settings.itself or 0, heads)
+        self.words = Vocabulary(table, settings.endings, settings.itself or 0, heads)
         bare = [sentence.without_punctuation() for sentence in sentences]
-        self.lessons = [
-            (self.words.lesson(full), self.words.lesson(without if without.words else full))
+        self.sentences = [
+            (self.words.encode(full), self.words.encode(without if without.words else full))
             for full, without in zip(sentences, bare, strict=True)
         ]
-        self.dev = [self.words.lesson(sentence, exact=True) for sentence in dev]
+        self.dev = [self.words.encode(sentence, exact=True) for sentence in dev]
         vectors = self.words.matrix()
-        # A word is shown as unknown the oftener the rarer it is (Kiperwasser and Goldberg 2016).
+        # The rarer a word is, the more often it is hidden (Kiperwasser and Goldberg 2016).
         counts = np.zeros(len(vectors))
-        for full, _ in self.lessons:
+        for full, _ in self.sentences:
             np.add.at(counts, full.words, 1)
         self.hidden = HIDE / (HIDE + np.maximum(counts, 1)) + 0.02
         self.learner: OneLayer | Deep
         if settings.layers == 1:
-            self.learner = OneLayer(
-                vectors, len(self.words.names), heads, settings.dim, settings.reach, settings.blend,
-                settings.balance or 0, settings.seed,
-            )  # fmt: skip
+            self.learner = OneLayer(vectors, len(self.words.names), heads, settings)
         else:
             tags, kinds = len(self.words.tags), len(self.words.kinds)
             self.learner = Deep(vectors, len(self.words.names), heads, settings, tags, kinds)
         self.steps = 0
-        self.due = 0
+        self.total_steps = 0
 
-    def epoch(self, number: int, report: Report) -> float:
-        """Go once over all sentences, and return the mean loss."""
+    def epoch(self, number: int, report: StageReport) -> float:
+        """Learn from all sentences once, and return the mean loss."""
         settings, draw = self.settings, self.draw
-        lessons = [pair[int(draw.random() < settings.punctuation)] for pair in self.lessons]
-        lessons = _paired([lessons[i] for i in draw.permutation(len(lessons))], settings.pairs, draw)
-        groups = batches([len(lesson.words) for lesson in lessons], settings.batch, draw)
-        self.due = self.due or len(groups) * (settings.epochs or 1)
+        chosen = [pair[int(draw.random() < settings.punctuation)] for pair in self.sentences]
+        texts = _paired([chosen[i] for i in draw.permutation(len(chosen))], settings.pairs, draw)
+        groups = batches([len(text.words) for text in texts], settings.batch, draw)
+        self.total_steps = self.total_steps or len(groups) * (settings.epochs or 1)
         begun, words, total = time.monotonic(), 0, 0.0
         for done, group in enumerate(groups, 1):
-            batch = self._batch([lessons[i] for i in group])
+            batch = self._batch([texts[i] for i in group])
             total += self.learner.learn(batch, self._rate())
             self.steps += 1
             words += int(batch.is_word.sum())
@@ -80,21 +77,21 @@ class School:
                 report(Stage(phase, done / len(groups), words, time.monotonic() - begun, note))
         return total / len(groups)
 
-    def _batch(self, lessons: list[Lesson]) -> Batch:
-        hidden = [self.draw.random(len(lesson.words)) < self.hidden[lesson.words] for lesson in lessons]
-        return self.words.batch(lessons, hidden)
+    def _batch(self, texts: list[EncodedSentence]) -> Batch:
+        hidden = [self.draw.random(len(text.words)) < self.hidden[text.words] for text in texts]
+        return self.words.batch(texts, hidden)
 
     def _rate(self) -> float:
-        """Return the step size: up in a line at first, then down in a line to nearly nothing."""
+        """Return the learning rate: a linear warm-up, then a linear decay to nearly nothing."""
         warm = 100 if self.settings.layers == 1 else 400
-        left = max(0.02, 1 - self.steps / max(1, self.due))
+        left = max(0.02, 1 - self.steps / max(1, self.total_steps))
         return float(self.settings.rate or 0) * min(1.0, (self.steps + 1) / warm) * left
 
-    def right(self, report: Report) -> dict[str, float]:
-        """Return each head's share right on the dev sentences, as the learner itself computes it."""
+    def accuracy(self, report: StageReport) -> dict[str, float]:
+        """Return each head's accuracy on the dev sentences, as the learner itself computes it."""
         heads = self.words.heads
         right, count = np.zeros(len(heads)), np.zeros(len(heads))
-        for group in batches([len(lesson.words) for lesson in self.dev], SCORING_SIZE, None):
+        for group in batches([len(sentence.words) for sentence in self.dev], SCORING_SIZE, None):
             batch = self.words.batch([self.dev[i] for i in group])
             strongest = self.learner.weights(batch).argmax(axis=3)[..., np.newaxis]
             wanted = np.take_along_axis(batch.targets, strongest, axis=3)[..., 0] > 0
@@ -103,38 +100,40 @@ class School:
         return {head: float(r / c) for head, r, c in zip(heads, right, count, strict=True) if c}
 
     def _values(self, learner: Deep) -> Arrays:
-        """Return the last layer's W_v and b_v: those that best make each word's own vector of its row again.
+        """Return the last layer's W_v and b_v, which best restore each word's vector from its hidden row.
 
-        Least squares over all lessons, by the normal equations; with them a head's output is a mixture of words.
+        They are least squares over all sentences, by the normal equations; a head's output is then a mixture of words.
         """
         width, d = self.settings.width, self.words.table.dim
         squares, products = np.zeros((width + 1, width + 1)), np.zeros((width + 1, d))
         vectors = self.words.matrix()
-        for group in batches([len(full.words) for full, _ in self.lessons], SCORING_SIZE, None):
-            batch = self.words.batch([self.lessons[i][0] for i in group])
+        for group in batches([len(full.words) for full, _ in self.sentences], SCORING_SIZE, None):
+            batch = self.words.batch([self.sentences[i][0] for i in group])
             known = batch.words != UNKNOWN
             hidden = learner.rows(batch)[known].astype(np.float64)
             rows = np.hstack([hidden, np.ones((len(hidden), 1))])
             squares += rows.T @ rows
             products += rows.T @ vectors[batch.words[known]]
-        found = np.linalg.solve(squares + SLIGHT * np.trace(squares) * np.eye(width + 1), products)
+        found = np.linalg.solve(squares + RIDGE * np.trace(squares) * np.eye(width + 1), products)
         last = self.settings.layers - 1
         return {f"{last}.W_v": found[:-1], f"{last}.b_v": found[-1]}
 
     def arrays(self) -> Arrays:
-        """Return what has been learned so far, as a model's file has it, in float16."""
+        """Return the arrays of a model's file, in float16."""
         arrays = self.learner.arrays() | {"start.vectors": self.learner.start()}
         if isinstance(self.learner, Deep):
             arrays |= self._values(self.learner)
         return {name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()}
 
 
-def _paired(lessons: list[Lesson], share: float, draw: np.random.Generator) -> list[Lesson]:
-    """Join some sentences with the next, for texts of more than one sentence."""
-    made: list[Lesson] = []
-    for lesson in lessons:
-        if made and draw.random() < share and len(made[-1].words) + len(lesson.words) <= LONGEST // 2:
-            made[-1] = joined(made[-1], lesson)
+def _paired(
+    sentences: list[EncodedSentence], share: float, draw: np.random.Generator
+) -> list[EncodedSentence]:
+    """Join some sentences with the next, as texts may have more than one."""
+    texts: list[EncodedSentence] = []
+    for sentence in sentences:
+        if texts and draw.random() < share and len(texts[-1].words) + len(sentence.words) <= LONGEST // 2:
+            texts[-1] = concatenated(texts[-1], sentence)
         else:
-            made.append(lesson)
-    return made
+            texts.append(sentence)
+    return texts
