@@ -1,4 +1,4 @@
-"""What long work reports of itself while it runs."""
+"""What long work reports while it runs."""
 
 from __future__ import annotations
 
