@@ -94,7 +94,7 @@ def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], d
     (length,) = struct.unpack("<Q", start)
     if length > min(size - 8, _HEADER_LIMIT):
         raise InputError(f"{name}, byte 0: the header claims {length:,} bytes; the file has {size:,}.")
-    import json  # those who only look words up in a text do without
+    import json  # a lookup in a text file does without
 
     try:
         header = json.loads(file.read(length), object_pairs_hook=_once)

@@ -52,7 +52,7 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
 
 def _unpacked(file: IO[bytes], packed: str) -> Iterator[bytes]:
     """Yield pieces of one gzip member or xz stream after another."""
-    import lzma  # only those who read packed text pay for these
+    import lzma  # only for packed text
     import zlib
 
     raw = b""

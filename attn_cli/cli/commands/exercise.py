@@ -45,7 +45,7 @@ def exercise(
     key: Annotated[
         bool, typer.Option("--key", help="Print the key in place of the worksheet (json holds both).")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what stands in DIR.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
     format: Format = None,
     output: Folder = None,
 ) -> None:

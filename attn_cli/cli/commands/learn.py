@@ -122,14 +122,14 @@ def train(
         typer.Option(metavar="F", help="Step size.  [default: 0.003, with several layers 0.0015]"),
     ] = None,
     dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a query of the last layer, d_k.")] = 32,
-    reach: Annotated[int, typer.Option(metavar="N", help="Distances beyond this count as this.")] = 12,
-    width: Annotated[int, typer.Option(metavar="N", help="Numbers a word inside several layers.")] = 128,
+    reach: Annotated[int, typer.Option(metavar="N", help="Longer distances count as this one.")] = 12,
+    width: Annotated[int, typer.Option(metavar="N", help="Numbers per word between several layers.")] = 128,
     wide: Annotated[
-        int, typer.Option(metavar="N", help="Hidden numbers of each word's own network there.")
+        int, typer.Option(metavar="N", help="Hidden units of each word's own network, with several layers.")
     ] = 320,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed; the same gives the same model.")] = 0,
     threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads for several layers; another number, other last digits.")
+        int, typer.Option(metavar="N", help="Threads for several layers; the last digits depend on it.")
     ] = 1,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies).
