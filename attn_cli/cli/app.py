@@ -175,7 +175,7 @@ def _completion(shell: str, install: bool) -> str:
 
 
 def _silence() -> None:
-    """Point standard output at nothing, so that nobody complains about a reader that left."""
+    """Point standard output at the null device, so that closing it raises no second error."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

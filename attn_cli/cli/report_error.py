@@ -42,7 +42,7 @@ def _describe(error: BaseException) -> tuple[int, str, str]:
         is_first = error.message.startswith("standard input")  # the name of what was read begins the sentence
         return error.code, ("S" + error.message[1:] if is_first else error.message), error.hint
     if type(error).__name__ == "Exit" and hasattr(error, "exit_code"):
-        if sys.stdout is None and not error.exit_code:  # help was asked for, and nobody can read it
+        if sys.stdout is None and not error.exit_code:  # help was asked for, and cannot be printed
             return CANNOT_WRITE, "Standard output is closed.", ""
         return int(error.exit_code), "", ""
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):

@@ -94,7 +94,7 @@ def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], d
     (length,) = struct.unpack("<Q", start)
     if length > min(size - 8, _HEADER_LIMIT):
         raise InputError(f"{name}, byte 0: the header claims {length:,} bytes; the file has {size:,}.")
-    import json  # those who only look words up in a text do without
+    import json  # a lookup in a text file does without
 
     try:
         header = json.loads(file.read(length), object_pairs_hook=_once)
@@ -116,9 +116,9 @@ def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], d
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Make a dict of a JSON object's pairs; a name that comes twice is a ValueError."""
+    """Return a JSON object's pairs as a dict; a name that occurs twice is a ValueError."""
     if len(dict(pairs)) != len(pairs):
-        raise ValueError("a name comes twice")
+        raise ValueError("a name occurs twice")
     return dict(pairs)
 
 
@@ -134,13 +134,9 @@ def _entry(entry: object, where: str, available: int) -> tuple[int, int, np.dtyp
     code, shape, offsets = (entry.get(name) for name in ("dtype", "shape", "data_offsets"))
     if code in UNREAD:
         raise InputError(f"{where} holds numbers of the type {code}.", "Save it again as F32 (float32).")
-    if (
-        not isinstance(code, str)
-        or code not in DTYPES
-        or not isinstance(shape, list)
-        or not isinstance(offsets, list)
-        or len(offsets) != 2
-    ):
+    if not isinstance(code, str) or code not in DTYPES or not isinstance(shape, list):
+        raise malformed
+    if not isinstance(offsets, list) or len(offsets) != 2:
         raise malformed
     if len(shape) > MOST_AXES or not all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, *offsets)):
         raise malformed
@@ -161,12 +157,9 @@ def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, 
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     offset = 0
     for key, array in arrays.items():
-        header[key] = {
-            "dtype": names[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [offset, offset + array.nbytes],
-        }
-        offset += array.nbytes
+        end = offset + array.nbytes
+        header[key] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [offset, end]}
+        offset = end
     encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=True).encode()
     encoded += b" " * (-len(encoded) % 8)
     stream.write(struct.pack("<Q", len(encoded)) + encoded)

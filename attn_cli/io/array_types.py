@@ -1,4 +1,4 @@
-"""Names for arrays, for type checkers alone: at run time nobody pays for them."""
+"""Names for array types, imported by type checkers only."""
 
 from typing import Any
 

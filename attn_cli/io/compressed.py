@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Protocol
+from typing import IO
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 
 PIECE = 1 << 22
-MOST_GROWTH = 100  # text packs to a third or a tenth: what packs more tightly holds next to nothing
+MOST_GROWTH = 100  # text packs to a third or a tenth; what packs more tightly holds almost nothing
 GROWTH_COUNTS_FROM = 1 << 26
 XZ_MEMORY = 1 << 27  # twice what xz -9 needs
 MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz"}
@@ -30,7 +30,7 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
         while piece := file.read(PIECE):
             yield piece
         return
-    import lzma  # only those who read packed text pay for these
+    import lzma
     import zlib
 
     grown = 0
@@ -39,7 +39,7 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
             grown += len(piece)
             if grown > GROWTH_COUNTS_FROM and grown > MOST_GROWTH * file.tell():
                 raise InputError(
-                    f"{name} unpacks to more than {MOST_GROWTH} times its size: that is no text of words.",
+                    f"{name} unpacks to more than {MOST_GROWTH} times its size: that is not a text of words.",
                     "Unpack it yourself if it is sound.",
                 )
             yield piece
@@ -50,69 +50,22 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
         ) from None
 
 
-class _Stream(Protocol):
-    """One gzip member or xz stream."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether it has ended."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """The bytes behind its end."""
-
-    def feed(self, raw: bytes) -> tuple[bytes, bool]:
-        """Return the next piece, and whether more raw bytes are needed for another."""
-
-
 def _unpacked(file: IO[bytes], packed: str) -> Iterator[bytes]:
-    """Yield pieces of one stream after another."""
+    """Yield pieces of one gzip member or xz stream after another."""
+    import lzma  # only for packed text
+    import zlib
+
     raw = b""
     while raw or (raw := file.read(PIECE)):
-        stream: _Stream = _Gzip() if packed == "gzip" else _Xz()
+        inflate = zlib.decompressobj(wbits=31)
+        expand = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
+        stream = inflate if packed == "gzip" else expand
         while not stream.eof:
-            piece, hungry = stream.feed(raw)
-            raw = b""
+            piece = stream.decompress(raw, PIECE)
             if piece:
                 yield piece
-            if hungry and not stream.eof and not (raw := file.read(PIECE)):
+            raw = inflate.unconsumed_tail  # lzma keeps what is left over itself
+            is_hungry = expand.needs_input if packed == "xz" else not raw and len(piece) < PIECE
+            if is_hungry and not stream.eof and not (raw := file.read(PIECE)):
                 raise EOFError("it is cut off")
         raw = stream.unused_data.lstrip(b"\0") or file.read(PIECE).lstrip(b"\0")
-
-
-class _Gzip:
-    def __init__(self) -> None:
-        import zlib
-
-        self.inflate = zlib.decompressobj(wbits=31)
-
-    @property
-    def eof(self) -> bool:
-        return self.inflate.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self.inflate.unused_data
-
-    def feed(self, raw: bytes) -> tuple[bytes, bool]:
-        piece = self.inflate.decompress(self.inflate.unconsumed_tail + raw, PIECE)
-        return piece, not self.inflate.unconsumed_tail and len(piece) < PIECE
-
-
-class _Xz:
-    def __init__(self) -> None:
-        import lzma
-
-        self.expand = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
-
-    @property
-    def eof(self) -> bool:
-        return self.expand.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self.expand.unused_data
-
-    def feed(self, raw: bytes) -> tuple[bytes, bool]:
-        piece = self.expand.decompress(raw, PIECE)
-        return piece, self.expand.needs_input

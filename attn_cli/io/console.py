@@ -1,4 +1,4 @@
-"""Writing without colour, width or Rich: for answers that must come at once."""
+"""Text and bytes to standard output and standard error, without Rich."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def put_bytes(parts: Iterable[Buffer]) -> None:
 
 
 def _unwritten(error: Exception) -> WriteError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return WriteError(f"Cannot write to standard output: {reason}.", "Write to a file with -o.")
+    why = getattr(error, "strerror", None) or str(error)
+    return WriteError(f"Cannot write to standard output: {why}.", "Write to a file with -o.")
 
 
 def say(text: str) -> None:
-    """Write a line of talk to standard error, inert; silence if nobody can hear it."""
+    """Write a message to standard error, inert; do nothing where it is closed."""
     from attn_cli.io.escape import visible
 
     if sys.stderr is None:

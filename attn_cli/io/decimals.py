@@ -1,4 +1,4 @@
-"""Numbers that know how many decimals their text shows: 0.30 was given to two digits."""
+"""Numbers that know how many decimals they were written with: 0.30 has two."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST = 400  # a double has no more decimals worth counting
 
 
 class Written(float):
-    """A number as somebody wrote it: its value, and the decimals that its text shows."""
+    """A number with the decimals that it was written with."""
 
     __slots__ = ("decimals",)
     decimals: int

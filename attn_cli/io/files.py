@@ -13,13 +13,11 @@ from attn_cli.errors import CreateError, FileError, WriteError
 from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
-    from pathlib import Path  # eight milliseconds, which those who look up ten words need not pay
+    from pathlib import Path  # eight milliseconds
 
-SUFFIXES = frozenset(
-    {
-        *(".txt", ".vec", ".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv"),
-        *(".gz", ".xz", ".kv", ".model", ".conllu", ".vectors"),
-    }
+SUFFIXES = (
+    *(".txt", ".vec", ".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv"),
+    *(".gz", ".xz", ".kv", ".model", ".conllu", ".vectors"),
 )
 
 
@@ -53,16 +51,12 @@ def check_regular(path: str | Path) -> None:
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise FileError(f"Cannot read {name}: {reason}.", "Check the path.") from None
+        raise FileError(f"Cannot read {name}: {reason(error)}.", "Check the path.") from None
     if not stat.S_ISREG(mode):
-        kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-        hint = (
-            "Give a regular file."
-            if stat.S_ISDIR(mode)
-            else "Give a regular file, or pipe it in where - is taken."
-        )
-        raise FileError(f"Cannot read {name}: it is {kind}.", hint)
+        if stat.S_ISDIR(mode):
+            raise FileError(f"Cannot read {name}: it is a directory.", "Give a regular file.")
+        hint = "Give a regular file, or pipe it in where - is taken."
+        raise FileError(f"Cannot read {name}: it is not a regular file.", hint)
     if not os.access(path, os.R_OK):
         raise FileError(f"Cannot read {name}: permission denied.", "Check its permissions.")
 
@@ -104,7 +98,7 @@ def packed_lines(path: str | Path) -> Iterator[bytes]:
 
 def unpacked_lines(raw: IO[bytes], name: str) -> Iterator[bytes]:
     """Yield the lines of an open text file as packed_lines does; `raw.tell()` tells how far it is."""
-    from attn_cli.io.compressed import packing, pieces  # only those who read long texts need it
+    from attn_cli.io.compressed import packing, pieces  # only for long texts
 
     rest = b""
     for piece in pieces(raw, packing(raw.read(6)), name):
@@ -120,7 +114,7 @@ def unpacked_lines(raw: IO[bytes], name: str) -> Iterator[bytes]:
 
 
 def creatable(path: str | Path) -> None:
-    """Raise CreateError if no file can be created at `path`: to be asked before hours of work, not after."""
+    """Raise CreateError if no file can be created at `path`: checked before hours of work, not after."""
     name = visible(str(path))
     if os.path.isdir(path):
         raise CreateError(f"Cannot create {name}: it is a directory.")
@@ -148,7 +142,7 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
     from pathlib import Path
 
     target = Path(os.path.realpath(path))
-    import tempfile  # only those who write a file pay for it
+    import tempfile  # only for writing
 
     try:
         exists = os.path.exists(target)
@@ -159,7 +153,7 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
             raise PermissionError(13, "Permission denied")
         handle, beside = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
     except (OSError, ValueError) as error:
-        raise CreateError(f"Cannot create {name}: {_reason(error)}.", "Choose another place.") from None
+        raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
@@ -171,7 +165,7 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         if isinstance(error, OSError) and not isinstance(error, FileError):
-            raise WriteError(f"Cannot write {name}: {_reason(error)}.", "Nothing was changed.") from None
+            raise WriteError(f"Cannot write {name}: {reason(error)}.", "Nothing was changed.") from None
         raise
 
 
@@ -180,17 +174,18 @@ def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
     try:
         stream = FileIO(target, "wb")
     except OSError as error:
-        raise CreateError(f"Cannot create {name}: {_reason(error)}.", "Choose another place.") from None
+        raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     try:
         with stream:
             yield stream
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise WriteError(f"Cannot write {name}: {_reason(error)}.") from None
+        raise WriteError(f"Cannot write {name}: {reason(error)}.") from None
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return why a file could not be opened, in the system's words where there are any."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 

@@ -6,13 +6,11 @@ import sys
 from types import TracebackType
 
 BAR = 30  # cells of a progress bar
-
-
-STEP = 50  # a count is shown so often
+STEP = 50  # a count is shown after so many
 
 
 class Progress:
-    """A bar on standard error that says how much is done; silent where nobody watches."""
+    """A bar on standard error that says how much is done; silent where it is no terminal."""
 
     def __init__(self, label: str, is_seen: bool = True) -> None:
         self.label = label
@@ -27,7 +25,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.line:
-            self._show("")  # the line is taken away, whatever happened
+            self._show("")  # the line is removed, whatever happened
 
     def __call__(self, done: float) -> None:
         """Show the part that is done, 0 to 1."""
@@ -37,7 +35,7 @@ class Progress:
             self._show(f"{self.label} {self._bar(done)} {percent:3d} %" if percent < 100 else "")
 
     def count(self, done: int, what: str) -> None:
-        """Show how many are done, where nobody knows of how many."""
+        """Show how many are done, where the total is not known."""
         if self.watched and done % STEP == 0:
             self._show(f"{self.label} {done:,} {what}")
 

@@ -1,4 +1,4 @@
-"""The terminal as a value: width, colours, characters; plain.py is the guarded way out."""
+"""The terminal as a value: width, colours, characters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Terminal(NamedTuple):
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def paint(self, lines: Iterable[Line]) -> str:
-        """Return lines of segments as text, with this terminal's colours; each style is worked out once."""
+        """Return lines of segments as text, with this terminal's colours; each style is rendered once."""
         if not self.colors:
             return "".join("".join([segment.text for segment in line]) + "\n" for line in lines)
         # Keyed by identity, for hashing a Style is slow; the style is kept so that its id stays its own.

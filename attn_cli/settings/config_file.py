@@ -234,7 +234,7 @@ def _typed(name: str, value: object, where: str) -> Value:
         hint = "" if kind is str else "Remove the quotes." if value.strip() else "Remove the line."
     elif kind is str and not isinstance(value, list | dict):
         hint = "Put it in quotes."
-    written = "a number of so many digits" if is_huge else _written(value)
+    written = "a number of that many digits" if is_huge else _written(value)
     raise ConfigError(f"{where}: {name.replace('_', '-')} cannot be {written}: it takes {TAKES[kind]}.", hint)
 
 

@@ -27,7 +27,7 @@ class View:
         short="-o",
         metavar="FILE",
         has_variable=False,
-        in_files=False,  # a file that somebody left in a folder must never make attn write one
+        in_files=False,  # a forgotten attn.toml must never make attn write a file
     )
     tidy: bool = setting(False, OUTPUT, "Rows of query,key,weight instead of a matrix (csv and tsv).")
     steps: bool = setting(False, OUTPUT, "Every step's matrices too.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.settings import SHOWN_ONLY, Settings
@@ -133,7 +133,8 @@ def _trace(
         return trace_text(kind, text, context, settings, report)
     except UsageError as error:
         if error.option == "--" + option.replace("_", "-"):  # the value was given to --vary
-            raise UsageError(error.message, error.hint, "--vary") from None
+            message = error.of_option if isinstance(error, SettingError) else error.message
+            raise UsageError(message, error.hint, "--vary") from None
         raise
 
 

@@ -207,7 +207,7 @@ def test_an_error_is_json_where_a_file_asks_for_json(place):
         ("embedding = 7", 1, "embedding cannot be 7: it takes text in quotes. Put it in quotes."),
         ('embedding = "a\\u0000b"', 1, "embedding cannot be"),
         ('steps = "yes"', 1, 'steps cannot be "yes": it takes true or false.'),
-        ("seed = 99999999999999999999", 1, "seed cannot be a number of so many digits"),
+        ("seed = 99999999999999999999", 1, "seed cannot be a number of that many digits"),
         ("temperature = 0", 1, "--temperature cannot be 0.0"),
         ("temperature = nan", 1, "--temperature cannot be nan"),
         ("temperature = -inf", 1, "--temperature cannot be -inf"),

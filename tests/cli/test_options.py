@@ -1,6 +1,7 @@
 """What is stated in two places agrees: choices, formats, palettes and defaults."""
 
 import inspect
+import json
 from dataclasses import fields
 from typing import get_args, get_type_hints
 
@@ -10,7 +11,10 @@ import typer.main
 from attn_cli.cli import app
 from attn_cli.cli.commands.learn import train as train_model
 from attn_cli.cli.commands.vector_files import train
+from attn_cli.core.mask_rules import MASKS
+from attn_cli.core.scores import SCORES
 from attn_cli.errors import SettingError
+from attn_cli.inputs.matrices import given_from
 from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.settings import TrainSettings as ModelSettings
@@ -87,6 +91,21 @@ def test_every_format_and_every_palette_is_drawn():
             assert render(trace, View(format=format), Terminal())
     assert {*SCREENS, *SUFFIXES.values()} <= set(FORMATS)
     assert set(PALETTES) == set(NAMES)
+
+
+def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_everywhere(monkeypatch, at):
+    monkeypatch.setitem(SCORES, "double", SCORES["dot"]._replace(help="double is a name of its own"))
+    monkeypatch.setitem(MASKS, "everything", MASKS["none"])
+    assert Settings(score="double", mask="everything").score == "double"
+    assert given_from({"X": [[1.0]], "score": "double"}, "given").score == "double"
+    options = {option.name: option for option in command("self").params}
+    assert "double" in options["score"].type.choices and "double is a name" in options["score"].help
+    assert "everything" in options["mask"].help
+    (at / "attn.toml").write_text('score = "double"')
+    chosen = ["self", "a b", "-e", "random", "--mask", "everything", "-f", "json"]
+    record = json.loads(here(*chosen).out)
+    usual = json.loads(here(*chosen, "--score", "dot").out)
+    assert record["score"] == "double" and record["weights"] == usual["weights"]
 
 
 def test_help_shows_the_settings_by_group():

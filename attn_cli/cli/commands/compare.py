@@ -91,7 +91,7 @@ def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[
         raise UsageError("Say what to vary: --vary OPTION=A,B.", HINT, "--vary")
     if len(vary) > 1:
         raise UsageError(
-            "One option is varied at a time: with two, nobody could tell which of them changed a number.",
+            "One option is varied at a time: with two, it would not be clear which of them changed a number.",
             "Run attn compare once for each.",
             "--vary",
         )

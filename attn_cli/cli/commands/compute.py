@@ -42,7 +42,7 @@ def compute(
 ) -> None:
     """Attention from given matrices.
 
-    A file holds Q, K and V, or X with W_q, W_k and W_v; and, where wanted, b_q, b_k, b_v, W_o, b_o, context
+    A file holds Q, K and V, or X with W_q, W_k and W_v; and optionally b_q, b_k, b_v, W_o, b_o, context
     (for cross-attention), mask, heads, layout, score, tokens and context_tokens.
 
     Example: attn compute matrices.json --score dot

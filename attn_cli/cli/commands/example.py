@@ -40,8 +40,8 @@ def example(
 ) -> None:
     """A worked example from a tutorial.
 
-    Its own inputs are day1, coffee, coffee-notebook, manchester, a2 or dictionary. Every option of
-    attn self computes the same inputs anew.
+    Its own inputs are day1, coffee, coffee-notebook, manchester, a2 or dictionary. With any option of
+    attn self, the same inputs are computed again.
 
     Example: attn example coffee --mask causal
     """

@@ -45,7 +45,7 @@ def exercise(
     key: Annotated[
         bool, typer.Option("--key", help="Print the key in place of the worksheet (json holds both).")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace what stands in DIR.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
     format: Format = None,
     output: Folder = None,
 ) -> None:
@@ -128,7 +128,7 @@ def _record(made: Exercise) -> dict[str, object]:
 def _write(made: Exercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
     from attn_cli.io.console import say
-    from attn_cli.io.files import written
+    from attn_cli.io.files import reason, written
     from attn_cli.render.data.json import dumps
     from attn_cli.teach.exercises import inputs, unanswered
 
@@ -147,8 +147,8 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
         os.makedirs(folder, exist_ok=True)
         there = set(os.listdir(folder))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CreateError(f"Cannot create the folder {name}: {reason}.", "Choose another place.") from None
+        why = reason(error)
+        raise CreateError(f"Cannot create the folder {name}: {why}.", "Choose another place.") from None
     taken = [file for file in contents if file in there and not _holds(folder, file, contents[file])]
     if taken and not force:
         raise CreateError(

@@ -72,10 +72,8 @@ def score(
         deliver_json({**record, "sentences": len(sentences), "heads": heads}, view)
         return
     terminal = terminal_for(view)
-    said = visible(
-        f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-    )
-    deliver(terminal.paint(draw([*_screen(scores), Say(said)], view, terminal)), view)
+    source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
+    deliver(terminal.paint(draw([*_screen(scores), Say(visible(source))], view, terminal)), view)
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
@@ -124,14 +122,14 @@ def train(
         typer.Option(metavar="F", help="Step size.  [default: 0.003, with several layers 0.0015]"),
     ] = None,
     dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a query of the last layer, d_k.")] = 32,
-    reach: Annotated[int, typer.Option(metavar="N", help="Distances beyond this count as this.")] = 12,
-    width: Annotated[int, typer.Option(metavar="N", help="Numbers a word inside several layers.")] = 128,
+    reach: Annotated[int, typer.Option(metavar="N", help="Longer distances count as this one.")] = 12,
+    width: Annotated[int, typer.Option(metavar="N", help="Numbers per word between several layers.")] = 128,
     wide: Annotated[
-        int, typer.Option(metavar="N", help="Hidden numbers of each word's own network there.")
+        int, typer.Option(metavar="N", help="Hidden units of each word's own network, with several layers.")
     ] = 320,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed; the same gives the same model.")] = 0,
     threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads for several layers; another number, other last digits.")
+        int, typer.Option(metavar="N", help="Threads for several layers; the last digits depend on it.")
     ] = 1,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies).
@@ -153,22 +151,17 @@ def train(
     prepare_index(embedding)
     with TrainingBar() as bar:
 
-        def told(epoch: Epoch) -> None:
+        def report(epoch: Epoch) -> None:
             right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
             bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
 
-        made = train_file(treebanks, output, dev, embedding or "word2vec", settings, bar, told)
+        made = train_file(treebanks, output, dev, embedding or "word2vec", settings, bar, report)
     for one in made.scores:
-        is_distance = RELATIONS[one.name].distance is not None
-        if (
-            one.accuracy is not None
-            and one.baseline is not None
-            and one.accuracy <= one.baseline
-            and not is_distance
-        ):
-            say(
-                f"attn: head {one.name} is no better than a fixed distance ({one.accuracy:.3f}, {one.baseline:.3f})."
-            )
+        if one.accuracy is None or one.baseline is None or RELATIONS[one.name].distance is not None:
+            continue
+        if one.accuracy <= one.baseline:
+            shares = f"{one.accuracy:.3f}, {one.baseline:.3f}"
+            say(f"attn: head {one.name} is no better than a fixed distance ({shares}).")
     how = "interrupted; " if made.interrupted else ""
     passes = "1 pass" if made.epochs == 1 else f"{made.epochs} passes"
     say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")

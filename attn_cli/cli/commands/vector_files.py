@@ -186,14 +186,16 @@ def train(
     ],
     dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a vector.")] = 100,
     window: Annotated[int, typer.Option(metavar="N", help="Words on each side that count as context.")] = 5,
-    negative: Annotated[int, typer.Option(metavar="N", help="Random words set against each true one.")] = 8,
+    negative: Annotated[int, typer.Option(metavar="N", help="Random words for each true one.")] = 8,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the text.")] = 6,
     sample: Annotated[
-        float, typer.Option(metavar="F", help="Above this share, words are thinned out.")
+        float, typer.Option(metavar="F", help="Words with a larger share of the text are thinned out.")
     ] = 1e-4,
-    words: Annotated[int, typer.Option(metavar="N", help="At most so many words are kept.")] = 40_000,
-    min_count: Annotated[int, typer.Option(metavar="N", help="Words seen less often are left out.")] = 10,
-    remove: Annotated[int, typer.Option(metavar="N", help="Directions that all words share, taken out.")] = 1,
+    words: Annotated[int, typer.Option(metavar="N", help="Keep at most N words.")] = 40_000,
+    min_count: Annotated[int, typer.Option(metavar="N", help="Leave out words seen less often.")] = 10,
+    remove: Annotated[
+        int, typer.Option(metavar="N", help="Shared directions to remove from the vectors.")
+    ] = 1,
     length: Annotated[float, typer.Option(metavar="L", help="The length that every vector is given.")] = 4.0,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed; with one worker, the same vectors again.")
