@@ -119,6 +119,7 @@ def _head(
     _agree(found.weights, bare.weights, "weights")
     for name in ("scores", "scaled_scores", "output"):
         _agree(getattr(found, name), array(record.get(name), name, 2, WHOSE), name)
+    found = found._replace(weights=bare.weights)  # as saved, to the last bit
     position = None if bias is None else _distances(record, q, bias, rule, len(k))
     return replace(
         bare,

@@ -70,7 +70,8 @@ def allowed_of(whole):
 
 def screen(trace, format="table", width=80, **more):
     encoding = more.pop("encoding", "utf-8")
-    view = View(format=format, width=width, **more)
+    view = View(format=format, **more)
+    object.__setattr__(view, "width", width)  # also narrower than --width takes
     return render(trace, view, Terminal(width=width, encoding=encoding))
 
 

@@ -167,7 +167,7 @@ def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(vary, 
     assert told in found["summary"] and "no cell has a partner" in found["summary"]
     assert told in " ".join(screen("--vary", vary, *more, text=text).split())
     code, said = refused("--vary", vary, *more, "-f", "csv", text=text)
-    assert code == 2 and "tokens are not the same" in said
+    assert code == 2 and "tokens differ between the sides" in said
 
 
 def test_a_context_makes_it_cross_attention():
