@@ -24,7 +24,7 @@ TITLES = {
 OPPONENTS = {
     "torch-explicit": ("PyTorch", "softmax(Q K^T / sqrt(d)) V written out, which gives the weights too"),
     "torch-sdpa": ("PyTorch SDPA", "scaled_dot_product_attention, which gives no weights"),
-    "numpy-textbook": ("NumPy", "the formula as a textbook has it"),
+    "numpy-textbook": ("NumPy", "the formula as in a textbook"),
     "floor": (
         "floor",
         "the two matrix products and the exponential alone, in NumPy, in attn's tiles",

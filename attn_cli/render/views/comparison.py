@@ -50,7 +50,7 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
         yield Say(sentence)
     yield from ending(comparison)
     if view.steps:
-        yield Say("Note: --steps counts only with -f json here; attn self shows the steps of one side.")
+        yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
 
 def _name(comparison: Comparison) -> str:
@@ -112,7 +112,7 @@ def _difference(comparison: Comparison) -> Iterator[Block]:
     yield _labelled(comparison.traces[0], change.difference)._replace(is_difference=True)
     if change.only_before or change.only_after:
         yield Say(
-            "No difference is written where one side is masked: masked is not a weight of zero.", quiet=True
+            "No difference is shown where one side is masked: masked is not a weight of zero.", quiet=True
         )
 
 
@@ -122,7 +122,7 @@ def _movers(comparison: Comparison) -> Iterator[Block]:
     most = first.settings.top or MOVERS
     if first.settings.top is None:
         n_q, n_k = len(first.listed), len(first.key_tokens)
-        yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw side by side; --precision 2 insists.")
+        yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw side by side; --precision 2 draws them anyway.")
     for change in comparison.changes:
         names = _names(comparison)
         moved = change.movers[:most]
@@ -169,7 +169,7 @@ def _sentence(comparison: Comparison, change: Change) -> str:
         query, key = told_apart(trace.query_tokens, mover.query), told_apart(trace.key_tokens, mover.key)
         parts.append(f"the largest mover is {query} looking at {key}, from {_moved(mover)}")
     else:
-        parts.append("no link that both leave open moved")
+        parts.append("no link that both allow changed")
     parts.append(_turned(trace, change))
     for n, label in ((change.only_before, before), (change.only_after, after)):
         if n:
@@ -208,7 +208,7 @@ def _why_idle(comparison: Comparison, change: Change) -> str:
     if comparison.option == "oov" and not any(trace.unknown or trace.replaced for trace in sides):
         return " Every word has a vector of its own."
     if len(sides[0].key_tokens) == 1:
-        return " There is one key, and it gets all."
+        return " There is one key, and it gets all the weight."
     return ""
 
 
@@ -224,7 +224,7 @@ def _other_tokens(comparison: Comparison) -> str:
                 told.append(f"only with {where}: {listed([quoted(t) for t in only], NAMED)}")
         if old == new and (first.query_tokens, first.key_tokens) != (trace.query_tokens, trace.key_tokens):
             told.append(f"{label} has them in another order")
-    return f"The tokens are not the same, so no cell has a partner to differ from: {'; '.join(told)}."
+    return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(told)}."
 
 
 def _entropies(comparison: Comparison) -> str:

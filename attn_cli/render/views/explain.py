@@ -103,7 +103,7 @@ def _mask(trace: Trace) -> Iterator[Block]:
             names = [quoted(trace.key_tokens[int(j)]) for j in allowed]
             shown = names if len(names) <= 12 else [*names[:6], "...", *names[-4:]]
             yield Say(f"{quoted(trace.query_tokens[i])} may look at: {' '.join(shown) or 'nothing'}")
-        yield Say("What is masked gets no weight; the rest of its row shares the whole.")
+        yield Say("A masked key gets no weight; the other keys of the row share all of it.")
         return
     if len(trace.key_tokens) == 1:
         yield Say("There is one key, so a mask could only hide everything.")
@@ -111,24 +111,24 @@ def _mask(trace: Trace) -> Iterator[Block]:
     if trace.is_self and i == len(trace.query_tokens) - 1 and not trace.condensed:
         last, i = query, i // 2
         query = quoted(trace.query_tokens[i])
-        yield Say(f"{last} stands last, so a mask hides nothing from it; take {query}.")
+        yield Say(f"{last} is last, so a causal mask hides nothing from it; take {query}.")
     if not trace.is_self:
         yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} keys.")
         return
-    yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, also at those after it.")
+    yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, including those after it.")
     if trace.condensed:
         return
     if trace.projection.layer:
         yield Say(
-            "Under a causal mask (attn masked) it could look only back, and so could every word in the layers "
-            "below: all numbers would be others."
+            "Under a causal mask (attn masked) it could only look back, and so could every word in the layers "
+            "below: all the numbers would change."
         )
         return
     weights = trace.shown.weights[i].tolist()
     past = sum(weights[: i + 1])
     if past < 0.001:
         yield Say(
-            "Under a causal mask (attn masked) it could look only back, where now less than 0.001 goes."
+            "Under a causal mask (attn masked) it could only look back, at words that get less than 0.001 now."
         )
         return
     parts = [
@@ -137,8 +137,8 @@ def _mask(trace: Trace) -> Iterator[Block]:
     ]
     before = "... " if i > 5 else ""
     yield Say(
-        f"Under a causal mask it could look only back, and the weights that are left, {past:.4g} together, "
-        f"would be shared out anew: {before}{', '.join(parts)}. That is attn masked."
+        f"Under a causal mask (attn masked) it could only look back, and the remaining weights, {past:.4g} together, "
+        f"would be rescaled to sum to one: {before}{', '.join(parts)}."
     )
 
 

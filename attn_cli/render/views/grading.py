@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 MEANINGS = {
     "no-scaling": "the scores went to the softmax undivided",
     "scaled-by-d": "the scores were divided by d_k, not by its square root",
-    "softmax-axis": "the softmax went another way than along the keys of each query",
-    "transposed-w": "a W was transposed, one of them or several",
+    "softmax-axis": "the softmax was not taken along the keys of each query",
+    "transposed-w": "one or more of the weight matrices W were transposed",
     "mask-inverted": "what is masked was allowed, and what is allowed was masked",
     "causal-corner": "the causal mask starts from the wrong corner",
-    "k-v-swapped": "K and V were taken for each other",
-    "mask-after-softmax": "the mask came after the softmax, so the rows no longer sum to one",
-    "heads-not-averaged": "the mean of the heads is asked for, and they came apart, added up, or alone",
+    "k-v-swapped": "K and V were swapped",
+    "mask-after-softmax": "the mask was applied after the softmax, so the rows no longer sum to one",
+    "heads-not-averaged": "the mean of the heads was asked for, and they were given one by one, added up, or only one of them",
 }
 SCORES = ("scores", "scaled_scores", "masked_scores", "weights")  # a row a query, a column a key
 SELDOM = ("masked_scores", "layer_output")  # not asked for where they are not given
@@ -115,15 +115,15 @@ def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
             return [*said, "What is filled in is right.", *([_others(verdict)] if verdict.others else [])]
         said.append(_difference(first, verdict, right))
         if first.turned:
-            said.append("Turned round, rows for columns, it would be right.")
+            said.append("Transposed, it would be right.")
         if first.empty:
-            said.append("This query may look at nothing: its weights are zeros, and its output is.")
+            said.append("This query may look at nothing, so its weights and its output are zeros.")
         follows = [step.step for step in verdict.compared if step.status == "follows"]
         if follows:
             said.append(
-                f"What follows from it was done rightly: {listed(follows)}."
+                f"The steps after it follow correctly: {listed(follows)}."
                 if all(step.status != "differs" for step in verdict.compared if step is not first)
-                else f"{listed(follows)}: this follows rightly from the steps given before."
+                else f"{listed(follows)}: this follows correctly from the steps given before."
             )
         said += _guess(verdict)
     if verdict.others:

@@ -127,8 +127,8 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
     own = len(trace.query_tokens) - len(trace.pad_queries)
     whose = "of a row" if len(found.ranked) == own else "of a row that may look at several keys"
     yield Say(
-        f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with the median at "
-        f"{TWO(found.median)}; it could be {TWO(math.log2(most))} at most, log2 of {most:,} keys that share alike."
+        f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with a median of "
+        f"{TWO(found.median)}; the maximum is {TWO(math.log2(most))}, log2 of {most:,} equally weighted keys."
     )
     ends = _ends(trace, found.ranked.tolist())
     rows = [
@@ -142,9 +142,9 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
     ]
     yield Columns(["query", "entropy", "at most", "2^entropy"], rows)
     yield Say(
-        "First the most focused rows, last the most spread ones"
-        + (", by entropy over its most" if len(set(kept.allowed[found.ranked].tolist())) > 1 else "")
-        + "; 2^entropy is how many keys that share alike are as spread.",
+        "The most focused rows first, the most spread ones last"
+        + (", by entropy as a share of its maximum" if len(set(kept.allowed[found.ranked].tolist())) > 1 else "")
+        + "; 2^entropy is the number of equally weighted keys with the same entropy.",
         quiet=True,
     )
 
@@ -168,15 +168,15 @@ def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Bloc
     k = head.links.keys.shape[1]
     if not found.links:
         yield Say(
-            f"None of the {count(k, 'link', 'links')} kept of each row leads to a differently written word."
+            f"None of the {count(k, 'link', 'links')} kept of each row leads to a different word."
         )
         return
     those = (
         "The strongest links"
         if found.is_sure
-        else f"Of {count(k, 'link', 'links')} kept a row, the strongest"
+        else f"Of the {count(k, 'link', 'links')} kept of each row, the strongest"
     )
-    yield Say(f"{those} to a differently written word, each pair of words once:")
+    yield Say(f"{those} to a different word, each pair of words once:")
     ends = [(_named(trace.query_tokens, i), _named(trace.key_tokens, j), share(w)) for i, j, w in found.links]
     if view.width is None or view.width >= TABLED:
         yield Links([(query, [(key, weight)]) for query, key, weight in ends])
@@ -243,11 +243,11 @@ def _of_row(trace: Trace, kept: LongView, i: int) -> str:
     """Return a sentence on how far one row spreads its attention."""
     query, allowed = f"{quoted(trace.query_tokens[i])} ({i})", int(kept.allowed[i])
     if allowed < 2:
-        return f"{query} may look at {'one key alone' if allowed else 'nothing'}."
+        return f"{query} may look at {'one key only' if allowed else 'nothing'}."
     bits = float(kept.entropy[i])
     return (
-        f"The row of {query} has an entropy of {TWO(bits)} bits, as {_many(2**bits)} keys have that share alike; "
-        f"of {allowed:,} keys it could be log2 {allowed:,} = {TWO(math.log2(allowed))}."
+        f"The row of {query} has an entropy of {TWO(bits)} bits, like {_many(2**bits)} equally weighted keys; "
+        f"the maximum for {allowed:,} keys is log2 {allowed:,} = {TWO(math.log2(allowed))}."
     )
 
 

@@ -37,8 +37,8 @@ SHUT = (
     "torch MultiheadAttention: NaN with need_weights=True, which is its default; zeros with False (2.13.0).",
     "Keras MultiHeadAttention: zeros with return_attention_scores=True; without, the plain mean of all values, "
     "hidden ones too (3.15.1 on torch).",
-    "Keras Attention: the same weight for every key, hidden ones too: it takes 1e9 off each score, and all being "
-    "equally low, none is (3.15.1).",
+    "Keras Attention: the same weight for every key, hidden ones too: it subtracts 1e9 from each masked score, "
+    "and where that is every score, it cancels out (3.15.1).",
 )
 
 
@@ -67,16 +67,16 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
         yield Heading("As a map")
         yield from block_map(trace, trace.long_view, view, is_mask=True)
     yield from _booleans(trace, rows, columns, allowed[:, _slice(columns)])
-    yield Heading("As numbers that are added to the scores")
+    yield Heading("As numbers added to the scores")
     yield _square(trace, rows, columns, allowed[:, _slice(columns)].astype(float), marks=ADDED)
-    yield Say("Adding -inf hides a key, for exp(-inf) is 0; adding 0 changes nothing.")
+    yield Say("Adding -inf hides a key, because exp(-inf) is 0; adding 0 changes nothing.")
     yield from _before_and_after(trace, rows, columns)
     yield from _corners(trace, rows, columns)
     yield from _shut(trace, rows, allowed)
     yield from closing(trace, with_learned=False)
     idle = [name for name, is_set in (("--steps", view.steps), ("--top", trace.settings.top)) if is_set]
     for name in idle:
-        yield Say(f"Note: {name} changes nothing in what --show mask shows.")
+        yield Say(f"Note: {name} has no effect with --show mask.")
 
 
 def _rows(trace: Trace) -> list[int]:
@@ -129,9 +129,9 @@ def _rules(trace: Trace) -> list[str]:
     told = [] if not rule else None if found is None else [found[0].words(trace.is_self, *found[1])]
     if told is None:
         meaning = f" True in it means {trace.settings.mask_true}." if trace.settings.mask_true else ""
-        told = [f"The mask is the one that {rule} states.{meaning}"]
+        told = [f"The mask comes from {rule}.{meaning}"]
     if trace.pad_keys:
-        told = [*told, "Nobody may look at padding; where padding itself looks does not matter to anyone."]
+        told = [*told, "No token may look at padding; where padding itself looks does not matter."]
     return told
 
 
@@ -186,17 +186,17 @@ def _booleans(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools)
     if trace.pad_keys and trace.condensed:
         first, last = trace.pad_keys[0], trace.pad_keys[-1]
         yield Say(
-            f"torch MHA takes padding by itself, too: key_padding_mask has {len(trace.key_tokens):,} booleans, and is "
+            f"torch MHA also takes padding separately: key_padding_mask has {len(trace.key_tokens):,} booleans, and is "
             f"True from {first:,} to {last:,}."
         )
     elif trace.pad_keys:
         places = ["T" if j in trace.pad_keys else "F" for j in columns]
         yield Formula(
             f"key_padding_mask = [{' '.join(places)}], True = padding",
-            "torch MHA takes padding by itself, too:",
+            "torch MHA also takes padding separately:",
         )
     yield Say(
-        "Given the wrong way round, every query sees exactly what it should not, and no error is raised."
+        "With the wrong polarity, every query sees exactly what it should not, and no error is raised."
     )
 
 
@@ -234,7 +234,7 @@ def _too_late(trace: Trace, rows: Sequence[int], scores: Array, allowed: Bools) 
         return
     at = int(partly[np.argmin(left[partly])])
     yield Say(
-        f"The mask comes before the softmax, so that each row still sums to one. Put on after it, the row of "
+        f"The mask comes before the softmax, so that each row still sums to one. Applied after it, the row of "
         f"{told_apart(trace.query_tokens, rows[at])} would sum to {share(float(left[at]))}."
     )
 
@@ -246,8 +246,8 @@ def _corners(trace: Trace, rows: list[int], columns: range) -> Iterator[Block]:
         if any(trace.mask_name.startswith(name) for name, _ in CORNERS):
             yield Heading("Top-left or bottom-right")
             yield Say(
-                "With as many keys as queries both causal masks are one; attn cross TEXT CONTEXT --show mask has "
-                "them side by side."
+                "With as many keys as queries both causal masks are the same; attn cross TEXT CONTEXT --show "
+                "mask shows them side by side."
             )
         return
     yield Heading("Causal with unequal lengths: which corner?")
@@ -264,13 +264,13 @@ def _corners(trace: Trace, rows: list[int], columns: range) -> Iterator[Block]:
         yield Say("Here padding counts as keys, and is not hidden yet.", quiet=True)
     yield Say(
         f"Top-left: the first query sees the first key alone, the last one {min(n_q, n_k):,} of {n_k:,}. torch "
-        "(is_causal=True) and Keras (use_causal_mask=True) do so."
+        "(is_causal=True) and Keras (use_causal_mask=True) do this."
     )
     shut = n_q - n_k
     blind = f", and the first {count(shut, 'query sees', 'queries see')} nothing" if shut > 0 else ""
     yield Say(
-        f"Bottom-right: the last query sees every key{blind}. flash-attention does so since 2.1: the queries are the "
-        "end of a longer text."
+        f"Bottom-right: the last query sees every key{blind}. flash-attention has done this since 2.1: the queries "
+        "are the end of a longer text."
     )
 
 
@@ -296,7 +296,7 @@ def _shut(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Block]:
         return
     names = [told_apart(trace.query_tokens, i) for i in shut[:LAST_NAMED]]
     more = f" and {len(shut) - LAST_NAMED} more" if len(shut) > LAST_NAMED else ""
-    yield Say(f"Nothing is left to look at for {', '.join(names)}{more}. What the softmax of nothing is:")
+    yield Say(f"Every key is masked for {', '.join(names)}{more}. What becomes of such a row:")
     for sentence in SHUT:
         yield Say(sentence)
 

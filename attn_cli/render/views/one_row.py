@@ -115,7 +115,7 @@ def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
         terms = [*terms[:FIRST_FACTORS], between, terms[-1]]
     total = sum(values)
     if not math.isfinite(total):
-        return f"{left} is more than can be written out; the score is {plain(row.scores[j])}"
+        return f"{left} is too large to write out; the score is {plain(row.scores[j])}"
     return f"{left} = {' + '.join(terms)} = {plain(total)}{after}"
 
 
@@ -205,8 +205,8 @@ def _counted(n: int, what: str) -> str:
 def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
     if row.shift:
         yield Say(
-            f"Before exp, the largest score ({plain(row.shift)}) is taken off every score: it keeps numbers small, "
-            "and cancels out."
+            f"Before exp, the largest score ({plain(row.shift)}) is subtracted from every score: this keeps the "
+            "numbers small, and cancels out."
         )
     allowed = _strongest(row)
     order = allowed[:3]

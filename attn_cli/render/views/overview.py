@@ -75,7 +75,7 @@ def _multiples(trace: Trace) -> Iterator[Block]:
         listed,
     )
     yield Heading("What each head finds")
-    yield Say("Each head's strongest links to other words, of half a word's attention or more:")
+    yield Say("Each head's strongest links to other words, each at least half of a word's attention:")
     found = [(head.name, _found(trace, head)) for head in trace.heads]
     yield Links(found, none="none")
     if trace.learned and trace.learned.about and any(links for _, links in found):
@@ -107,7 +107,7 @@ def _fits_maps(trace: Trace, view: View) -> bool:
 def _asked_rows(trace: Trace) -> Iterator[Block]:
     if not trace.is_scored:
         yield Say(
-            "These weights came ready: without queries, keys and scores there is no arithmetic to show."
+            "These weights were given without queries, keys and scores, so there is no arithmetic to show."
         )
         return
     for i in trace.focus[:MOST_FOCUS]:

@@ -76,10 +76,10 @@ def _lengths(trace: Trace, told: list[tuple[int, Diagnosis]]) -> Iterator[str]:
         return
     i, longer, nearer = found[0]
     times = math.hypot(*K[longer].tolist()) / math.hypot(*K[nearer].tolist())
-    others = f" So it is in {count(len(found) - 1, 'other row', 'other rows')}." if len(found) > 1 else ""
+    others = f" The same holds in {count(len(found) - 1, 'other row', 'other rows')}." if len(found) > 1 else ""
     query, far = quoted(trace.query_tokens[i]), quoted(trace.key_tokens[longer])
     near = "itself" if trace.is_self and nearer == i else quoted(trace.key_tokens[nearer])
     yield (
-        f"Vector length decides here: {query} meets {near} at the smaller angle, but the key of {far} is "
+        f"Vector length decides here: {query} has the smaller angle to {near}, but the key of {far} is "
         f"{plain(times, 2)} times as long and scores higher. --score cosine compares directions alone.{others}"
     )

@@ -75,10 +75,10 @@ def value(text: str) -> str:
 def _exact(found: Lookup) -> str:
     query = quoted(found.query)
     if found.exact is not None:
-        return f"d[{query}] is {value(found.exact)}: a key is written exactly so."
+        return f"d[{query}] is {value(found.exact)}: there is a key with exactly this spelling."
     alike = [key for key in found.trace.key_tokens if key.casefold() == found.query.casefold()]
     more = f" {quoted(alike[0])} differs in its capitals." if alike else ""
-    return f"d[{query}] finds nothing: no key is written exactly so.{more}"
+    return f"d[{query}] finds nothing: no key has exactly this spelling.{more}"
 
 
 def _near(found: Lookup) -> Iterator[Block]:
@@ -207,7 +207,7 @@ def _ladder(found: Lookup) -> Iterator[Block]:
         yield Say(f"The answers: {', '.join(answers)}.")
     winners = tuple(trace.key_tokens[j] for j in np.flatnonzero(found.ladder[-1].weights))
     all_goes = f"all {'is shared by' if len(winners) > 1 else 'goes to'} {_named(winners)}"
-    yield Say(f"* is the temperature in force. The lower, the harder: at 0, the limit, {all_goes}.")
+    yield Say(f"* marks the temperature in use. The lower it is, the harder the choice: at 0, the limit, {all_goes}.")
 
 
 def _temperature(T: float, now: float) -> str:

@@ -59,11 +59,11 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
 _LACKING = {
     "tokens": "there is no text, only matrices.",
     "x_query": "Q, K and V are given themselves.",
-    "encodings_query": "nothing is added for a token's place; --positions sinusoidal adds something.",
+    "encodings_query": "nothing is added for a token's place; --positions sinusoidal adds an encoding.",
     "W_q": "Q, K and V are given themselves.",
     "position_scores": "nothing is added to the scores for the distance of two words.",
-    "masked_scores": "no mask is on; --mask causal puts one on.",
-} | dict.fromkeys(("q", "k", "v", "scores", "scaled_scores", "output"), "the weights came ready, without it.")
+    "masked_scores": "there is no mask; --mask causal sets one.",
+} | dict.fromkeys(("q", "k", "v", "scores", "scaled_scores", "output"), "the weights were given without it.")
 
 
 def _is_shut(trace: Trace, head: Head) -> bool:
@@ -195,8 +195,8 @@ def _values(trace: Trace, head: Head) -> str:
     if _passes_on(head):
         return " W_v is the identity: each word passes on its own vector."
     if trace.learned.values == "words":
-        return " W_v was fitted so that each word passes on its own word vector, as nearly as it can be told."
-    return " W_v was learned with the rest: values are numbers of the layer's own."
+        return " W_v was fitted so that each word passes on its own word vector, as closely as possible."
+    return " W_v was learned with the rest, so a value is not a word vector."
 
 
 def _position(trace: Trace, head: Head) -> str:
@@ -231,9 +231,9 @@ def _source(trace: Trace) -> str:
         stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"
         return f"{about.name} has no vector for it, and {stand_in}"
     return {
-        "word2vec": "they were learned from which words stand near which",
+        "word2vec": "they were learned from which words occur near each other",
         "random": f"drawn at random from seed {about.seed} and the word itself",
-        "file": f"they stand in {about.name}",
+        "file": f"they come from {about.name}",
         "given": "they were given",
     }[about.source]
 
@@ -301,7 +301,7 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         )
         if name == "output" and trace.output_words is not None:
             yield Say(
-                "Of the commonest words and those of the text, the nearest to each output, with their cosines:"
+                "The words nearest to each output, with their cosines, among the commonest words and those of the text:"
             )
             yield Links([(rows[i], _near(trace.output_words[i])) for i in trace.listed[: 2 * MOST_ROWS]])
         return

@@ -169,7 +169,7 @@ def learned(trace: Trace) -> list[str]:
     treebanks = listed([visible(name.partition(".")[0]) for name in told.trained_on])
     one = "a treebank" if len(told.trained_on) == 1 else "treebanks"
     whose = "by this project" if told.model in BUNDLED else "with attn learn train"
-    origin = f"{told.model} was learned {whose} from {one} ({treebanks}), and is not a large language model."
+    origin = f"{told.model} was trained {whose} on {one} ({treebanks}), and is not a large language model."
     if trace.shown.name == "mean":
         return [origin]
     if told.about is None:
@@ -182,7 +182,7 @@ def learned(trace: Trace) -> list[str]:
         said.append(
             f"How often it is right {' and '.join(unlike)} was not measured."
             if unlike
-            else f"In {held_back}, text kept from it, its strongest link is right for {told.accuracy:.1%} of the "
+            else f"On held-out text ({held_back}), its strongest link is right for {told.accuracy:.1%} of the "
             f"words that have the relation; the best fixed distance is right for {told.baseline:.1%}."
         )
         if told.precision is not None and not unlike:
