@@ -26,7 +26,7 @@ MEANINGS = {
     "causal-corner": "the causal mask starts from the wrong corner",
     "k-v-swapped": "K and V were swapped",
     "mask-after-softmax": "the mask was applied after the softmax, so the rows no longer sum to one",
-    "heads-not-averaged": "the mean of the heads was asked for, and they were given one by one, added up, or only one of them",
+    "heads-not-averaged": "the mean of the heads was asked for, and they were given separately, summed, or one alone",
 }
 SCORES = ("scores", "scaled_scores", "masked_scores", "weights")  # a row a query, a column a key
 SELDOM = ("masked_scores", "layer_output")  # not asked for where they are not given

@@ -207,7 +207,9 @@ def _ladder(found: Lookup) -> Iterator[Block]:
         yield Say(f"The answers: {', '.join(answers)}.")
     winners = tuple(trace.key_tokens[j] for j in np.flatnonzero(found.ladder[-1].weights))
     all_goes = f"all {'is shared by' if len(winners) > 1 else 'goes to'} {_named(winners)}"
-    yield Say(f"* marks the temperature in use. The lower it is, the harder the choice: at 0, the limit, {all_goes}.")
+    yield Say(
+        f"* marks the temperature in use. The lower it is, the harder the choice: at 0, the limit, {all_goes}."
+    )
 
 
 def _temperature(T: float, now: float) -> str:

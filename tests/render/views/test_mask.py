@@ -226,7 +226,7 @@ def test_both_corners_are_shown_where_lengths_differ_and_only_there():
 
 def test_a_fully_masked_row_is_explained_and_otherwise_the_way_to_one_is_told():
     out = screen(CAT, *RANDOM, "--pad", "2", "--pad-side", "left")
-    assert 'Nothing is left to look at for "<pad>" (0), "<pad>" (1).' in out
+    assert 'Every key is masked for "<pad>" (0), "<pad>" (1).' in out
     assert "NaN with need_weights=True" in out
     out = screen(CAT, *RANDOM)
     assert "No row shown here is fully masked" in out and "need_weights" not in out
