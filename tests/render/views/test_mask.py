@@ -108,7 +108,7 @@ def test_a_mask_file_states_the_text_alone_and_is_joined_with_padding(tmp_path):
 def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
     mask = with_padding(named("causal", 10**6, 10**6), 10**6, 10**6, range(3))
     assert np.flatnonzero(mask.rows([5])[0]).tolist() == [3, 4, 5]
-    assert mask.told == "causal, padding"
+    assert mask.name == "causal, padding"
     assert with_padding(None, 3, 3, range(2, 3)).label == "padding"
     part = widened(Mask("m", 1, 1, np.array([[False]])), 2, 3, range(1, 2), range(2, 3))
     assert part.rows([0, 1]).tolist() == [[True] * 3, [True, True, False]]
