@@ -192,7 +192,7 @@ def test_the_entropies_told_are_the_lowest_the_median_and_the_highest(case):
     assert set(found.ranked.tolist()) == set(bits)
     shares = [bits[i][0] / bits[i][1] for i in found.ranked.tolist()]
     assert all(before <= after + 1e-9 for before, after in pairwise(shares))
-    told = f"between {ordered[0]:.2f} and {ordered[-1]:.2f} bits, with the median at {middle:.2f}"
+    told = f"between {ordered[0]:.2f} and {ordered[-1]:.2f} bits, with a median of {middle:.2f}"
     assert told in flat(screen(trace))
     most = max(keys for _, keys in bits.values())
     assert f"the maximum is {most:.2f}, log2 of {2**most:,.0f} equally weighted keys" in flat(screen(trace))
@@ -359,7 +359,7 @@ def test_a_row_on_request_is_told_by_hand_in_a_few_lines(case):
     bits = -sum(w * math.log2(w) for w in row if w > 0)
     keys = int(allowed_of(whole)[place].sum())
     assert f"has an entropy of {bits:.2f} bits, like {2**bits:.0f} equally weighted keys" in flat(text)
-    assert f"of {keys:,} keys it could be log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
+    assert f"the maximum for {keys:,} keys is log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
     best = sorted(range(N), key=lambda j: -row[j])[:5]
     told = flat(text.partition("The 5 strongest keys of each query:")[2])
     assert told.startswith(

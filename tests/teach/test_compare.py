@@ -147,7 +147,7 @@ def test_an_option_that_changes_nothing_is_told_and_why(vary, why):
 def test_one_word_keeps_its_weight_and_the_outputs_change():
     summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
     assert "no weight differs; the outputs do, by up to" in summary
-    assert "There is one key, and it gets all." in summary
+    assert "There is one key, and it gets all the weight." in summary
 
 
 @pytest.mark.parametrize(

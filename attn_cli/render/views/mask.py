@@ -38,8 +38,8 @@ FULLY_MASKED = (
     "torch MultiheadAttention: NaN with need_weights=True, which is its default; zeros with False (2.13.0).",
     "Keras MultiHeadAttention: zeros with return_attention_scores=True; without, the plain mean of all values, "
     "hidden ones too (3.15.1 on torch).",
-    "Keras Attention: the same weight for every key, hidden ones too: it subtracts 1e9 from each masked score, "
-    "and where that is every score, it cancels out (3.15.1).",
+    "Keras Attention: the same weight for every key, hidden ones too: it subtracts 1e9 from every masked "
+    "score, which cancels out where all are masked (3.15.1).",
 )
 
 
