@@ -79,10 +79,10 @@ STEPS = (
     ),
     Step(
         "scores",
-        "Scores: how well each query meets each key",
+        "Scores: how well each query matches each key",
         "scores = {compare}",
         r"Q K^\top",
-        "Of all keys, none scores higher with {query} than {key}: {value}.",
+        "{query} scores highest with {key}: {value}.",
     ),
     Step(
         "scaled_scores",
@@ -118,12 +118,12 @@ STEPS = (
         "Output: the values, mixed by the weights",
         "output = weights V",
         r"A V",
-        "The new vector of {query} is {value} x the value of {key}, and shares of the others.",
+        "The new vector of {query} is {value} x the value of {key}, plus shares of the others.",
         "The new vector of {query} is the value of {key}.",
     ),
 )
 
-# What a person may call a step, the first of each being what help offers; a field's own name does as well.
+# The names of a step on the command line; help offers the first. A field's own name works too.
 NAMES = {
     "tokens": ("tokens", "ids"),
     "x_query": ("x", "vectors", "embedding"),

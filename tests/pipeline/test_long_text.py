@@ -171,10 +171,10 @@ def test_strongest_links_that_may_not_be_all_are_not_said_to_be():
     trace = trace_self("once " + "often " * 600 + "seldom " * 450, settings)
     found = strongest_links(trace, trace.shown, 10)
     assert not found.is_sure
-    assert "Of 5 links kept a row, the strongest to a differently written word" in flat(screen(trace))
+    assert "Of the 5 links kept of each row, the strongest to a different word" in flat(screen(trace))
     same = trace_self("Word word " * 600, settings)
     assert strongest_links(same, same.shown, 10) == ([], False)
-    assert "None of the 5 links kept of each row leads to a differently written word." in flat(screen(same))
+    assert "None of the 5 links kept of each row leads to a different word." in flat(screen(same))
 
 
 @pytest.mark.parametrize("case", ["self", "causal", "shut", "padding"])
@@ -192,10 +192,10 @@ def test_the_entropies_told_are_the_lowest_the_median_and_the_highest(case):
     assert set(found.ranked.tolist()) == set(bits)
     shares = [bits[i][0] / bits[i][1] for i in found.ranked.tolist()]
     assert all(before <= after + 1e-9 for before, after in pairwise(shares))
-    told = f"between {ordered[0]:.2f} and {ordered[-1]:.2f} bits, with the median at {middle:.2f}"
+    told = f"between {ordered[0]:.2f} and {ordered[-1]:.2f} bits, with a median of {middle:.2f}"
     assert told in flat(screen(trace))
     most = max(keys for _, keys in bits.values())
-    assert f"it could be {most:.2f} at most, log2 of {2**most:,.0f} keys" in flat(screen(trace))
+    assert f"the maximum is {most:.2f}, log2 of {2**most:,.0f} equally weighted keys" in flat(screen(trace))
 
 
 # The screen
@@ -286,7 +286,7 @@ def test_every_head_has_its_strongest_links_and_the_main_one_the_map():
     assert text.count("shades:") == 1 and text.count("too many to draw") == 1
     for name in trace.head_names:
         assert f"\nHead {name}\n" in text
-    assert text.count("to a differently written word") == len(trace.head_names)
+    assert text.count("to a different word") == len(trace.head_names)
 
 
 def test_top_lists_every_row():
@@ -358,8 +358,8 @@ def test_a_row_on_request_is_told_by_hand_in_a_few_lines(case):
     row = whole.weights[place].tolist()
     bits = -sum(w * math.log2(w) for w in row if w > 0)
     keys = int(allowed_of(whole)[place].sum())
-    assert f"has an entropy of {bits:.2f} bits, as {2**bits:.0f} keys have that share alike" in flat(text)
-    assert f"of {keys:,} keys it could be log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
+    assert f"has an entropy of {bits:.2f} bits, like {2**bits:.0f} equally weighted keys" in flat(text)
+    assert f"the maximum for {keys:,} keys is log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
     best = sorted(range(N), key=lambda j: -row[j])[:5]
     told = flat(text.partition("The 5 strongest keys of each query:")[2])
     assert told.startswith(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.render.code.literals import inert
+from attn_cli.render.code.literals import safe_name
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HAND_SIZED = 432  # numbers in W_q, W_k and W_v together, or in W_o, that a reader takes in: three of 12 x 12
 
 
-class Given(NamedTuple):
+class InputArray(NamedTuple):
     """An array that the script starts from; `rows` are its rows' labels: tokens of a side, or distances."""
 
     name: str
@@ -26,40 +26,40 @@ class Given(NamedTuple):
     rows: str = ""  # queries, keys, distances
 
 
-def joins(trace: Trace) -> bool:
+def joins_heads(trace: Trace) -> bool:
     """Tell whether the heads' outputs are joined by a W_o small enough to be written out."""
     return trace.W_o is not None and trace.W_o.size <= HAND_SIZED
 
 
-def inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[Given]:
+def inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[InputArray]:
     """Yield X, the context's vectors, and the weights and biases, those of several heads side by side."""
     assert trace.x_query is not None and trace.x_key is not None
     below = _below(trace)
-    text = "" if same_vectors(trace) else " of the text"
-    yield Given("X", trace.x_query, f"A vector for each token{text}.{below and ' ' + below}", "queries")
-    if not same_vectors(trace):
-        yield Given("context", trace.x_key, "A vector for each token of the context.", "keys")
+    text = "" if has_one_x(trace) else " of the text"
+    yield InputArray("X", trace.x_query, f"A vector for each token{text}.{below and ' ' + below}", "queries")
+    if not has_one_x(trace):
+        yield InputArray("context", trace.x_key, "A vector for each token of the context.", "keys")
     if start == "identity":
         return
     axis = 1 if trace.projection.layout == "in-out" else 0
     shape = "(in, out)" if axis else "(out, in)"
     about = f"The weights, {shape}{_whose(trace, heads)}."
     for name in ("W_q", "W_k", "W_v"):
-        yield Given(name, np.concatenate([getattr(head, name) for head in heads], axis=axis), about)
+        yield InputArray(name, np.concatenate([getattr(head, name) for head in heads], axis=axis), about)
         about = ""
     about = "The biases."
     for name in ("b_q", "b_k", "b_v"):
         if getattr(heads[0], name) is not None:
-            yield Given(name, np.concatenate([getattr(head, name) for head in heads]), about)
+            yield InputArray(name, np.concatenate([getattr(head, name) for head in heads]), about)
             about = ""
 
 
-def vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[Given]:
+def vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[InputArray]:
     """Yield Q, K and V, those of several heads side by side."""
     about = _origin(trace, heads)
     for name, field, rows in (("Q", "q", "queries"), ("K", "k", "keys"), ("V", "v", "keys")):
         kept = heads[:1] if shared and name == "V" else heads
-        yield Given(name, np.concatenate([getattr(head, field) for head in kept], axis=1), about, rows)
+        yield InputArray(name, np.concatenate([getattr(head, field) for head in kept], axis=1), about, rows)
         about = ""
 
 
@@ -70,7 +70,7 @@ def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
         return f"Queries, keys and values, as given{_whose(trace, heads)}."
     turned = "^T" if trace.projection.layout == "out-in" else ""
     same = equal(head.W_v, np.eye(len(head.W_v)))
-    other = "X" if same_vectors(trace) else "context"
+    other = "X" if has_one_x(trace) else "context"
     made = [
         f"{letter.upper()} = {x} W_{letter}{turned}{'' if getattr(head, f'b_{letter}') is None else f' + b_{letter}'}"
         for letter, x in (("q", "X"), ("k", other), ("v", other))
@@ -80,7 +80,7 @@ def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
     rows, columns = head.W_q.shape
     return (
         f"Queries, keys and values{_whose(trace, heads)}: {', '.join(made)}. They are written out because W_q and W_k "
-        f"of {inert(trace.projection.name or 'the model')} have {rows} x {columns} numbers each. {_below(trace)}"
+        f"of {safe_name(trace.projection.name or 'the model')} have {rows} x {columns} numbers each. {_below(trace)}"
     ).strip()
 
 
@@ -95,10 +95,10 @@ def _below(trace: Trace) -> str:
 def _whose(trace: Trace, heads: tuple[Head, ...]) -> str:
     if len(heads) > 1:
         return f" of {len(heads)} heads side by side"
-    return f" of head {inert(trace.shown.name)}" if len(trace.head_names) > 1 else ""
+    return f" of head {safe_name(trace.shown.name)}" if len(trace.head_names) > 1 else ""
 
 
-def positions(heads: tuple[Head, ...], reach: int | None) -> Iterator[Given]:
+def positions(heads: tuple[Head, ...], reach: int | None) -> Iterator[InputArray]:
     """Yield what distances add: R and b for those that occur, or the scores that were given."""
     head = heads[0]
     if reach is not None and head.position_biases is not None:
@@ -107,28 +107,28 @@ def positions(heads: tuple[Head, ...], reach: int | None) -> Iterator[Given]:
         R = [one.position_vectors[kept] for one in heads if one.position_vectors is not None]
         b = [one.position_biases[kept] for one in heads if one.position_biases is not None]
         about = "For each distance from query to key, a vector r and a number b."
-        yield Given("R", np.concatenate(R, axis=1), about, "distances")
-        yield Given("b", b[0] if len(heads) == 1 else np.stack(b, axis=1), rows="distances")
+        yield InputArray("R", np.concatenate(R, axis=1), about, "distances")
+        yield InputArray("b", b[0] if len(heads) == 1 else np.stack(b, axis=1), rows="distances")
     elif head.position_scores is not None:
         about = "Position scores, as given: they are added to the scaled scores."
-        yield Given("position_scores", head.position_scores, about, "queries")
+        yield InputArray("position_scores", head.position_scores, about, "queries")
 
 
-def listed_mask(trace: Trace, rule: str | None) -> Iterator[Given]:
+def listed_mask(trace: Trace, rule: str | None) -> Iterator[InputArray]:
     """Yield the mask itself where no rule makes it."""
     if trace.mask is not None and rule is None:
-        yield Given("mask", trace.mask, "The mask.", "queries")
+        yield InputArray("mask", trace.mask, "The mask.", "queries")
 
 
-def joining(trace: Trace) -> Iterator[Given]:
+def joining(trace: Trace) -> Iterator[InputArray]:
     """Yield W_o and b_o where the heads' outputs are joined."""
-    if joins(trace) and trace.W_o is not None:
-        yield Given("W_o", trace.W_o, "What joins the heads' outputs.")
+    if joins_heads(trace) and trace.W_o is not None:
+        yield InputArray("W_o", trace.W_o, "What joins_heads the heads' outputs.")
         if trace.b_o is not None:
-            yield Given("b_o", trace.b_o)
+            yield InputArray("b_o", trace.b_o)
 
 
-def same_vectors(trace: Trace) -> bool:
+def has_one_x(trace: Trace) -> bool:
     """Tell whether keys and values are made of the same X as the queries."""
     return trace.query_tokens == trace.key_tokens and equal(trace.x_query, trace.x_key)
 

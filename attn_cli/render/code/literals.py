@@ -1,4 +1,4 @@
-"""Tokens, numbers and matrices as Python source: exact, inert, and laid out as formatters leave it."""
+"""Tokens, numbers and matrices as Python source: exact, safe_name, and laid out as formatters leave it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
 LINE = 100
-LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins
+LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins_heads
 LABEL = 24
 
 
@@ -47,14 +47,14 @@ def _is_plain(text: str) -> bool:
     )
 
 
-def comment(token: str) -> str:
+def row_label(token: str) -> str:
     """Return a token as the comment of a row: itself if it is a short word read left to right, else as a string."""
     short = token if len(token) <= LABEL else f"{token[:16]}...{token[-4:]}"
     rightward = all(unicodedata.bidirectional(char) == "L" for char in token if char.isalpha())
     return short if token.isalnum() and _is_plain(token) and rightward else ascii(short)
 
 
-def inert(name: str) -> str:
+def safe_name(name: str) -> str:
     """Return a name for a docstring: ASCII, on one line, and without what could end the docstring."""
     chars = [_escaped(char).replace('"', "'") for char in name.rpartition("/")[2][:LONGEST]]
     while len("".join(chars)) > LONGEST - 3:
@@ -62,7 +62,7 @@ def inert(name: str) -> str:
     return "".join(chars) + ("" if len(chars) == len(name.rpartition("/")[2]) else "...")
 
 
-def commented(text: str) -> list[str]:
+def comment_lines(text: str) -> list[str]:
     """Return a sentence as lines of comment."""
     return textwrap.wrap(
         text,
@@ -74,7 +74,7 @@ def commented(text: str) -> list[str]:
     )
 
 
-def called(before: str, arguments: Sequence[str], after: str = "") -> list[str]:
+def call_lines(before: str, arguments: Sequence[str], after: str = "") -> list[str]:
     """Return a call, on a line if it fits, else with its arguments on lines of their own."""
     line = f"{before}({', '.join(arguments)}){after}"
     if len(line) <= LINE:
@@ -96,7 +96,7 @@ def strings(name: str, values: Sequence[str]) -> list[str]:
 
 
 def _pieces(literal: str) -> list[str]:
-    """Cut a very long string into pieces that Python joins; an escape is never cut."""
+    """Cut a very long string into pieces that Python joins_heads; an escape is never cut."""
     if cells(literal) <= LONGEST:
         return [literal + ","]
     mark, inner = literal[0], literal[1:-1]
@@ -112,7 +112,7 @@ def _pieces(literal: str) -> list[str]:
     return [*pieces, mark + piece + mark + ","]
 
 
-def listed(name: str, numbers: Sequence[int]) -> list[str]:
+def int_list(name: str, numbers: Sequence[int]) -> list[str]:
     """Return the assignment of a list of whole numbers."""
     return _flat(name, ("[", "]"), [f"{n}," for n in numbers])
 

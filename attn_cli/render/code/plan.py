@@ -1,4 +1,4 @@
-"""What a script needs to recompute a trace: the arrays that it starts from, and what its steps must heed."""
+"""What a script needs to recompute a trace: the arrays it starts from, and the facts its steps depend on."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from attn_cli.errors import UsageError
 from attn_cli.io.plural import count
 from attn_cli.render.code.arrays import (
     HAND_SIZED,
-    Given,
+    InputArray,
     equal,
+    has_one_x,
     inputs,
     joining,
-    joins,
+    joins_heads,
     listed_mask,
     positions,
-    same_vectors,
     vectors,
 )
 from attn_cli.trace.head import Head
@@ -29,27 +29,27 @@ MOST_NUMBERS = 20_000
 TINY, HUGE = 1e-9, 1e100  # beyond these, squares lose what they are made of
 
 
-class Recipe(NamedTuple):
-    """How to come from given arrays to a trace's weights and output, in any framework.
+class ScriptPlan(NamedTuple):
+    """How to get from the arrays it starts from to a trace's weights and output, in any framework.
 
-    Where several heads are computed, their columns stand side by side in the arrays.
+    Several heads have their columns side by side in the arrays.
     """
 
     trace: Trace
     heads: tuple[Head, ...]  # those to compute
-    given: tuple[Given, ...]
+    arrays: tuple[InputArray, ...]
     start: str  # X, identity, QKV
     context: str  # what K and V are made of: X, or context
     columns: tuple[int, int] | None  # of X, where one head of an identity projection takes a share
     shared_values: bool  # all heads have the same V
     reach: int | None  # of a learned position term
     rule: str | None  # the mask's name, where that says all
-    shut: bool  # some query may look at nothing
-    extreme: bool  # some numbers are too large or too small to be squared
+    has_empty_row: bool  # some query may look at nothing
+    is_extreme: bool  # some numbers are too large or too small to be squared
 
     def has(self, name: str) -> bool:
         """Tell whether an array of that name is given."""
-        return any(one.name == name for one in self.given)
+        return any(one.name == name for one in self.arrays)
 
     @property
     def one_text(self) -> bool:
@@ -62,9 +62,10 @@ class Recipe(NamedTuple):
         return len(self.heads) > 1
 
 
-def recipe(trace: Trace) -> Recipe:
-    """Return how to recompute a trace; raise UsageError where no script could, or none that is read."""
-    heads = _needed(trace)
+def plan_script(trace: Trace) -> ScriptPlan:
+    """Return how to recompute a trace; raise UsageError if no script can, or only one too long to read."""
+    is_one = trace.settings.head not in ("all", "mean") and not joins_heads(trace)
+    heads = (trace.shown,) if is_one else trace.heads
     _check_tokens(trace)
     queries_and_keys = [M for head in heads for M in (head.q, head.k) if M is not None]
     if trace.condensed or len(queries_and_keys) < 2 * len(heads):
@@ -76,32 +77,27 @@ def recipe(trace: Trace) -> Recipe:
     biases = heads[0].position_biases
     furthest = max(len(trace.query_tokens), len(trace.key_tokens)) - 1
     reach = None if biases is None else min(len(biases) // 2, furthest)
-    given = (
+    arrays = (
         *(vectors(trace, heads, shared) if start == "QKV" else inputs(trace, heads, start)),
         *positions(heads, reach),
         *listed_mask(trace, rule),
         *joining(trace),
     )
-    _check_size(trace, sum(one.array.size for one in given), len(heads))
+    _check_size(trace, sum(one.array.size for one in arrays), len(heads))
     sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys]).astype(np.float64)
-    return Recipe(
+    return ScriptPlan(
         trace=trace,
         heads=heads,
-        given=given,
+        arrays=arrays,
         start=start,
-        context="X" if same_vectors(trace) else "context",
+        context="X" if has_one_x(trace) else "context",
         columns=_share(trace) if start == "identity" and len(heads) == 1 else None,
         shared_values=shared,
         reach=reach,
         rule=rule,
-        shut=any(not head.weights.any(axis=-1).all() for head in heads),
-        extreme=bool(((sizes > 0) & (sizes < TINY) | (sizes > HUGE)).any()),
+        has_empty_row=any(not head.weights.any(axis=-1).all() for head in heads),
+        is_extreme=bool(((sizes > 0) & (sizes < TINY) | (sizes > HUGE)).any()),
     )
-
-
-def _needed(trace: Trace) -> tuple[Head, ...]:
-    is_one = trace.settings.head not in ("all", "mean") and not joins(trace)
-    return (trace.shown,) if is_one else trace.heads
 
 
 def _check_tokens(trace: Trace) -> None:
@@ -116,7 +112,7 @@ def _check_tokens(trace: Trace) -> None:
 
 def _check_size(trace: Trace, numbers: int, heads: int) -> None:
     if numbers > MOST_NUMBERS:
-        fewer = "one head (--head NAME), " if heads > 1 and not joins(trace) else ""
+        fewer = "one head (--head NAME), " if heads > 1 and not joins_heads(trace) else ""
         many = f" and {heads} heads" if heads > 1 else ""
         raise UsageError(
             f"A script of {numbers:,} numbers would be too long to read; it holds at most {MOST_NUMBERS:,}. "
@@ -127,7 +123,7 @@ def _check_size(trace: Trace, numbers: int, heads: int) -> None:
 
 
 def _start(trace: Trace, heads: tuple[Head, ...]) -> str:
-    """Choose what the script starts from: X and W where W is small, or smaller than Q, K and V; else these."""
+    """Return what the script starts from: X and W if W is small or smaller than Q, K and V, else QKV."""
     if trace.x_query is None or trace.x_key is None or heads[0].W_q is None:
         return "QKV"
     if trace.projection.source == "identity":
@@ -138,7 +134,7 @@ def _start(trace: Trace, heads: tuple[Head, ...]) -> str:
 
 
 def _rule(trace: Trace) -> str | None:
-    """Return the mask's name if the mask is what this name makes, and can be written as a rule."""
+    """Return the mask's name if it is that of a rule that makes the same mask."""
     try:
         mask = named(trace.mask_name, len(trace.query_tokens), len(trace.key_tokens))
     except UsageError:
@@ -148,7 +144,7 @@ def _rule(trace: Trace) -> str | None:
 
 
 def _share(trace: Trace) -> tuple[int, int] | None:
-    """Return the columns of X that the shown head of an identity projection takes; None where it takes all."""
+    """Return which columns of X the shown head of an identity projection takes; None if all."""
     if len(trace.head_names) == 1 or trace.shown.q is None:
         return None
     width = trace.shown.q.shape[1]

@@ -9,35 +9,44 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
-from attn_cli.render.code.arrays import Given, joins
-from attn_cli.render.code.frameworks import DIALECTS, Dialect
-from attn_cli.render.code.literals import LINE, comment, commented, inert, listed, matrix, strings, vector
-from attn_cli.render.code.plan import Recipe, recipe
+from attn_cli.render.code.arrays import joins_heads
+from attn_cli.render.code.frameworks import FRAMEWORKS, Framework
+from attn_cli.render.code.literals import (
+    LINE,
+    comment_lines,
+    int_list,
+    matrix,
+    row_label,
+    safe_name,
+    strings,
+    vector,
+)
+from attn_cli.render.code.plan import ScriptPlan, plan_script
 from attn_cli.render.code.softmax import has_layer
 from attn_cli.render.code.steps import steps
-from attn_cli.render.views.wording import title
+from attn_cli.render.views.wording import d_k, title
 from attn_cli.trace.trace import Trace
 
 WIDEST = 20  # cells for a token before its row
 
 
-def script(trace: Trace, framework: str) -> str:
-    """Return the script for `numpy`, `torch` or `keras`; raise UsageError where there can be none."""
-    made, dialect = recipe(trace), DIALECTS[framework]
+def script(trace: Trace, framework_name: str) -> str:
+    """Return the script for `numpy`, `torch` or `keras`; raise UsageError if there can be none."""
+    plan, framework = plan_script(trace), FRAMEWORKS[framework_name]
     return _spaced(
         [
-            _docstring(made, dialect),
-            _imports(made, dialect),
-            *_unit(made, dialect),
-            *_data(made, dialect),
-            *steps(made, dialect),
-            *_shown(made, dialect),
+            _docstring(plan, framework),
+            _imports(plan, framework),
+            *_helper(plan, framework),
+            *_data(plan, framework),
+            *steps(plan, framework),
+            *_printing(plan, framework),
         ]
     )
 
 
 def _spaced(blocks: Sequence[list[str]]) -> str:
-    """Join blocks, a blank line apart; functions stand two apart."""
+    """Join blocks with a blank line between them, two around functions."""
     text, before = "", False
     for block in blocks:
         is_function = block[0].startswith("def ")
@@ -47,12 +56,12 @@ def _spaced(blocks: Sequence[list[str]]) -> str:
     return text
 
 
-def _docstring(recipe: Recipe, dialect: Dialect) -> list[str]:
-    trace = recipe.trace
-    said = f"It recomputes what attn {trace.kind} shows, from the same numbers: {_formula(trace)}."
-    facts = list(_facts(recipe))
+def _docstring(plan: ScriptPlan, framework: Framework) -> list[str]:
+    trace = plan.trace
+    summary = f"It recomputes what attn {trace.kind} shows, from the same numbers: {_formula(trace)}."
+    facts = list(_facts(plan))
     wide = max(len(name) for name, _ in facts) + 2
-    lines = [f'"""{title(trace)}, in {dialect.title}.', "", *textwrap.wrap(said, LINE), ""]
+    lines = [f'"""{title(trace)}, in {framework.title}.', "", *textwrap.wrap(summary, LINE), ""]
     for name, fact in facts:
         lines += textwrap.wrap(
             fact, LINE, initial_indent=name.ljust(wide), subsequent_indent=" " * wide, break_on_hyphens=False
@@ -61,22 +70,21 @@ def _docstring(recipe: Recipe, dialect: Dialect) -> list[str]:
 
 
 def _formula(trace: Trace) -> str:
-    d_k = trace.heads[0].q.shape[1] if trace.heads[0].q is not None else 0
     score = score_named(trace.score)
-    scores = score.ascii_matrix + (f" / sqrt({d_k})" if score.is_scaled else "")
+    scores = score.ascii_matrix + (f" / sqrt({d_k(trace)})" if score.is_scaled else "")
     scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
     scores += "" if trace.heads[0].position_scores is None else " + position"
     return f"weights = softmax({scores}) and output = weights V"
 
 
-def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Yield the settings that the numbers come from, each with its name."""
-    trace = recipe.trace
+def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
+    """Yield the settings behind the numbers, each with its name."""
+    trace = plan.trace
     about, W = trace.embedding, trace.projection
     numbers = f", {about.dim} numbers each" if about.dim is not None else ""
     seed = "" if about.seed is None else f", seed {about.seed}"
     by = "given by " if about.source == "given" else ""
-    yield ("matrices" if by else "vectors"), f"{by}{inert(about.name or '')}{numbers}{seed}"
+    yield ("matrices" if by else "vectors"), f"{by}{safe_name(about.name or '')}{numbers}{seed}"
     if trace.heads[0].W_q is None:
         yield "Q, K, V", "as given"
     else:
@@ -84,81 +92,78 @@ def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
         layer = "" if trace.learned is None else f", learned, layer {W.layer}"
         rule = "W x" if W.layout == "out-in" else "x W"
         by = {"given": "given by ", "file": "from "}.get(W.source, "")
-        yield "weights", f"{by}{inert(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
+        yield "weights", f"{by}{safe_name(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
     score = score_named(trace.score)
     yield "score", f"{score.noun}s, {'divided by the root of d_k' if score.is_scaled else 'not scaled'}"
     if trace.temperature != 1:
         yield "temperature", repr(trace.temperature)
-    yield "mask", "none" if trace.mask is None else f"{inert(trace.mask_name)}; True = may attend"
+    yield "mask", "none" if trace.mask is None else f"{safe_name(trace.mask_name)}; True = may attend"
     if len(trace.head_names) > 1:
         n = len(trace.head_names)
         shown = {"mean": f"the mean of {n}", "all": f"all {n}"}.get(trace.settings.head or "")
-        yield "head", shown or f"{inert(trace.shown.name)}, one of {n}"
-    if trace.W_o is not None and not joins(trace):
+        yield "head", shown or f"{safe_name(trace.shown.name)}, one of {n}"
+    if trace.W_o is not None and not joins_heads(trace):
         rows, columns = trace.W_o.shape
         yield "left out", f"the layer's output: W_o has {rows} x {columns} numbers"
 
 
-def _imports(recipe: Recipe, dialect: Dialect) -> list[str]:
+def _imports(plan: ScriptPlan, framework: Framework) -> list[str]:
     # Of Keras, only the layer needs more than ops.
-    idle = None if has_layer(recipe) else "import keras"
-    return [line for line in dialect.imports if line != idle]
+    idle = None if has_layer(plan) else "import keras"
+    return [line for line in framework.imports if line != idle]
 
 
-def _unit(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
-    """Yield the function that the score needs, if it needs one."""
-    lines = score_named(recipe.trace.score).lines[dialect.name]
+def _helper(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+    """Yield the helper function of the score, if it has one."""
+    lines = score_named(plan.trace.score).lines[framework.name]
     if lines.helper:
         start, *rest = lines.helper
         yield [
             start,
-            *(f"    {line}" for line in (rest[0], *(lines.careful if recipe.extreme else ()), *rest[1:])),
+            *(f"    {line}" for line in (rest[0], *(lines.careful if plan.is_extreme else ()), *rest[1:])),
         ]
 
 
-def _data(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
-    """Yield the tokens, and the arrays that the script starts from."""
-    trace = recipe.trace
-    if recipe.one_text:
+def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+    """Yield the tokens and the arrays that the script starts from."""
+    trace = plan.trace
+    if plan.one_text:
         yield strings("tokens", trace.query_tokens)
     else:
         yield [*strings("queries", trace.query_tokens), *strings("keys", trace.key_tokens)]
-    reach = recipe.reach or 0
+    reach = plan.reach or 0
     labels = {
         "": [],
-        "queries": [comment(token) for token in trace.query_tokens],
-        "keys": [comment(token) for token in trace.key_tokens],
+        "queries": [row_label(token) for token in trace.query_tokens],
+        "keys": [row_label(token) for token in trace.key_tokens],
         "distances": [str(away) for away in range(-reach, reach + 1)],
     }
     block: list[str] = []
-    for given in recipe.given:
-        if given.about and block:
+    for one in plan.arrays:
+        if one.about and block:
             yield block
             block = []
-        about = f"{given.about} {dialect.polarity}" if given.name == "mask" else given.about
-        block += [*commented(about), *_assigned(given, dialect, labels[given.rows])]
+        about = f"{one.about} {framework.polarity}" if one.name == "mask" else one.about
+        around = framework.bools if one.array.dtype == bool else framework.array
+        rows = labels[one.rows] or [""] * len(one.array)
+        is_row = one.array.ndim == 1
+        lines = vector(one.name, one.array, around) if is_row else matrix(one.name, one.array, around, rows)
+        block += [*comment_lines(about), *lines]
     yield block
 
 
-def _assigned(given: Given, dialect: Dialect, labels: Sequence[str]) -> list[str]:
-    around = dialect.bools if given.array.dtype == bool else dialect.array
-    if given.array.ndim == 1:
-        return vector(given.name, given.array, around)
-    return matrix(given.name, given.array, around, labels or [""] * len(given.array))
-
-
-def _shown(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
-    """Yield the function that prints a matrix, and the calls: weights and output, with four digits."""
-    trace = recipe.trace
-    keys = "tokens" if recipe.one_text else "keys"
+def _printing(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+    """Yield the functions that print, and their calls for weights and output."""
+    trace = plan.trace
+    keys = "tokens" if plan.one_text else "keys"
     if trace.asked:
-        yield ["# The rows that were asked for.", *listed("rows", trace.listed)]
-    yield from _printers(recipe, dialect)
+        yield ["# The rows that were asked for.", *int_list("rows", trace.listed)]
+    yield from _printers(plan, framework)
     mask = "" if trace.mask is None else ", mask"
     of_weights = "links" if trace.settings.top is not None else "show"
     lines = [f'print("keys:", {keys})']
-    if trace.settings.head == "all" and recipe.several:
-        lines += strings("names", [head.name for head in recipe.heads])
+    if trace.settings.head == "all" and plan.several:
+        lines += strings("names", [head.name for head in plan.heads])
         lines += ["for name, of_head, made in zip(names, head_weights, head_outputs):"]
         lines += [
             f'    {of_weights}(f"weights of {{name!r}}", of_head{mask})',
@@ -166,20 +171,20 @@ def _shown(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
         ]
     else:
         lines += [f'{of_weights}("weights", weights{mask})', 'show("output", output)']
-    lines += ['show("layer output", layer_output)'] if joins(trace) else []
-    if dialect.title == "Keras" and has_layer(recipe):
+    lines += ['show("layer output", layer_output)'] if joins_heads(trace) else []
+    if framework.title == "Keras" and has_layer(plan):
         lines.append('print(f"keras.layers.Attention gives these weights to within {difference:.0e}.")')
     yield lines
 
 
-def _printers(recipe: Recipe, dialect: Dialect) -> Iterator[list[str]]:
+def _printers(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
     """Yield the functions that print: a matrix row by row, and the strongest links where --top asks for them."""
-    trace = recipe.trace
-    queries, keys = ("tokens", "tokens") if recipe.one_text else ("queries", "keys")
+    trace = plan.trace
+    queries, keys = ("tokens", "tokens") if plan.one_text else ("queries", "keys")
     wide = min(WIDEST, max(len(repr(token)) for token in trace.query_tokens))
     label = f'f"{{{queries}[i]!r:>{wide}}}"'
     rows = "rows" if trace.asked else f"range(len({queries}))"
-    row = dialect.plain.format("matrix[i]")
+    row = framework.to_list.format("matrix[i]")
     is_masked, top = trace.mask is not None, trace.settings.top
     yield _show(rows, row, label, is_masked and top is None)
     if top is not None:

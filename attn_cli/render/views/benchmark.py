@@ -1,4 +1,4 @@
-"""The screen of attn bench: what was measured on, a table for each kind of work, what was reached and what was not."""
+"""The screen of attn bench: the machine, a table for each kind of work, and which targets were reached."""
 
 from __future__ import annotations
 
@@ -20,15 +20,12 @@ TITLES = {
     "threads": "Two threads",
     "drawing": "A coloured table of weights",
 }
-# What stands in the first column, which has room for twelve letters, and what it means.
+# The name in the first column, at most twelve letters, and its meaning.
 OPPONENTS = {
     "torch-explicit": ("PyTorch", "softmax(Q K^T / sqrt(d)) V written out, which gives the weights too"),
     "torch-sdpa": ("PyTorch SDPA", "scaled_dot_product_attention, which gives no weights"),
-    "numpy-textbook": ("NumPy", "the formula as a textbook has it"),
-    "floor": (
-        "floor",
-        "the two matrix products and the exponential alone, in NumPy, in attn's tiles",
-    ),
+    "numpy-textbook": ("NumPy", "the formula as in a textbook"),
+    "floor": ("floor", "the two matrix products and the exponential alone, in NumPy, in attn's tiles"),
     "output-only": ("output alone", "attn without the links"),
     "one-thread": ("one thread", "attn with one instead of two"),
     "one-thread-beside-a-neighbour": ("one, busy", "the same, beside a process that keeps a processor busy"),
@@ -47,16 +44,13 @@ HEADER = ("against", "tokens", "attn", "other", "ratio", "quartiles", "to reach"
 def bench(
     machine: Machine, rows: Sequence[Measured | Missing], threads: int = 1, asides: Sequence[str] = ()
 ) -> Iterator[Block]:
-    """Yield the screen of a run of the benchmark; `asides` are what remains to be said at its end."""
+    """Yield the screen of a benchmark run; `asides` are sentences for its end."""
     measured = [row for row in rows if isinstance(row, Measured)]
     yield Heading("Speed on this machine", 1)
     yield Say(_measured_on(machine))
-    sides = (
-        "One thread on each side"
-        if threads == 1
-        else f"{threads} threads for attn and PyTorch, one for NumPy"
-    )
-    yield Say(f"{sides}. ratio is attn's time over the other's, a median of pairs: below 1 attn is quicker.")
+    many = f"{threads} threads for attn and PyTorch, one for NumPy"
+    sides = "One thread on each side" if threads == 1 else many
+    yield Say(f"{sides}. ratio is attn's time over the other's, a median of pairs: below 1, attn is faster.")
     for title, part in groupby(measured, _title):
         yield Heading(title, 2)
         yield Columns(HEADER, [_cells(row) for row in part])
@@ -90,12 +84,8 @@ def _title(row: Measured) -> str:
 
 
 def _cells(row: Measured) -> list[str]:
-    case = row.case
-    if row.pairs > 1:
-        low, high = row.quartiles
-        spread = f"{low:.2f}-{high:.2f}" if high >= 0.1 else f"{low:.3f}-{high:.3f}"
-    else:
-        spread = "-"
+    case, (low, high) = row.case, row.quartiles
+    spread = f"{low:.2f}-{high:.2f}" if high >= 0.1 else f"{low:.3f}-{high:.3f}"
     reached = "" if row.reached is None else " yes" if row.reached else " no"
     return [
         OPPONENTS[case.against][0],
@@ -103,7 +93,7 @@ def _cells(row: Measured) -> list[str]:
         _amount(row.ours, row.unit),
         _amount(row.theirs, row.unit),
         f"{row.ratio:.3f}",
-        spread,
+        spread if row.pairs > 1 else "-",
         "-" if case.to_reach is None else f"{_limit(case.to_reach)}{reached}",
     ]
 
@@ -117,7 +107,7 @@ def _limit(value: float) -> str:
 
 
 def _amount(value: float, unit: str) -> str:
-    """Return seconds or bytes with three digits that count, in the unit that suits them."""
+    """Return seconds or bytes with three significant digits, in a suitable unit."""
     factor, name = next((u for u in reversed(UNITS[unit]) if value >= u[0]), UNITS[unit][0])
     scaled = value / factor
     digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
@@ -125,7 +115,7 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _verdict(measured: Sequence[Measured]) -> Iterator[str]:
-    """Yield how many of the ratios were reached, and of each that was not, how far it is and what the floor is."""
+    """Yield how many ratios were reached, and each missed one with its target and the floor."""
     judged = [row for row in measured if row.reached is not None]
     if not judged:
         return

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.wording import dropped, formula, learned, quoted, setting_parts, short, told_apart
+from attn_cli.render.views.overview import labelled_matrix, weight_matrix
+from attn_cli.render.views.wording import (
+    dropped,
+    formula,
+    learned,
+    quoted,
+    quoted_at,
+    setting_parts,
+    short,
+    size,
+)
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, Change, Comparison, Mover
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 MOST_CELLS = 4_000
 MOVERS = 10
@@ -29,12 +33,13 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield the matrices side by side, their difference where there are two, and what changed, in a sentence."""
     first = comparison.traces[0]
     labels = _names(comparison)
-    yield Heading(f"Compare {_name(comparison)}: {_and(labels)}{_size(comparison)}", 1)
+    common_size = f"; {size(first)}" if comparison.same_tokens else ""
+    yield Heading(f"Compare {_name(comparison)}: {', '.join(labels[:-1])} and {labels[-1]}{common_size}", 1)
     formulas = [formula(trace) for trace in comparison.traces]
-    for label, text in zip(labels, formulas, strict=True):
-        yield Formula(text, "" if len(set(formulas)) == 1 else f"{label}:")
-        if len(set(formulas)) == 1:
-            break
+    if len(set(formulas)) == 1:
+        yield Formula(formulas[0])
+    else:
+        yield from (Formula(text, f"{label}:") for label, text in zip(labels, formulas, strict=True))
     if not comparison.same_tokens:
         for title, trace in zip(_titles(comparison), comparison.traces, strict=True):
             yield Heading(title)
@@ -46,11 +51,10 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
         if len(labels) == 2:
             yield from _difference(comparison)
     yield Say("")
-    for sentence in sentences(comparison):
-        yield Say(sentence)
+    yield from map(Say, sentences(comparison))
     yield from ending(comparison)
     if view.steps:
-        yield Say("Note: --steps counts only with -f json here; attn self shows the steps of one side.")
+        yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
 
 def _name(comparison: Comparison) -> str:
@@ -58,20 +62,9 @@ def _name(comparison: Comparison) -> str:
 
 
 def _names(comparison: Comparison) -> list[str]:
-    """Return the values for sentences and headings: shortened, but where that would make two of them one."""
+    """Return the values for sentences and headings, shortened unless that would make two of them equal."""
     names = [short(label) for label in comparison.labels]
     return names if len(set(names)) == len(names) else list(comparison.labels)
-
-
-def _and(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _size(comparison: Comparison) -> str:
-    if not comparison.same_tokens:
-        return ""
-    n_q, n_k = len(comparison.traces[0].query_tokens), len(comparison.traces[0].key_tokens)
-    return f"; {count(n_q, 'query (row)', 'queries (rows)')} x {count(n_k, 'key (column)', 'keys (columns)')}"
 
 
 def _titles(comparison: Comparison) -> list[str]:
@@ -86,71 +79,54 @@ def _is_crowded(comparison: Comparison, view: View) -> bool:
 
 def matrix(trace: Trace) -> Matrix:
     """Return a side's weights over the rows shown, NaN where masked."""
-    rows = [trace.held(i) for i in trace.listed]
-    values = trace.weights[rows]
-    if trace.mask is not None:
-        values = np.where(trace.mask[rows], values, np.nan)
-    return _labelled(trace, values)
-
-
-def _labelled(trace: Trace, values: Array) -> Matrix:
-    return Matrix(
-        [trace.query_tokens[i] for i in trace.listed],
-        trace.key_tokens,
-        values,
-        corner="query\\key",
-        is_weights=True,
-        shaded=True,
-        row_numbers=trace.listed,
-    )
+    return weight_matrix(trace, trace.shown)._replace(sums=())
 
 
 def _difference(comparison: Comparison) -> Iterator[Block]:
     before, after = _names(comparison)
     change = comparison.changes[0]
     yield Heading(f"The difference: {after} minus {before}")
-    yield _labelled(comparison.traces[0], change.difference)._replace(is_difference=True)
+    yield labelled_matrix(comparison.traces[0], change.difference)._replace(is_difference=True)
     if change.only_before or change.only_after:
         yield Say(
-            "No difference is written where one side is masked: masked is not a weight of zero.", quiet=True
+            "No difference is shown where one side is masked: masked is not a weight of zero.", quiet=True
         )
 
 
 def _movers(comparison: Comparison) -> Iterator[Block]:
-    """Yield the links that moved most: where the matrices are too large to draw, or --top asks for a few."""
+    """Yield the links that changed most, where the matrices are too large to draw or --top asks for a few."""
     first = comparison.traces[0]
     most = first.settings.top or MOVERS
     if first.settings.top is None:
         n_q, n_k = len(first.listed), len(first.key_tokens)
-        yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw side by side; --precision 2 insists.")
-    for change in comparison.changes:
-        names = _names(comparison)
-        moved = change.movers[:most]
-        if not moved:
-            continue
-        yield Say(f"What moved most from {names[0]} to {names[change.to]}:")
-        yield Links(
-            [
-                (_numbered(first.query_tokens, m.query), [(_numbered(first.key_tokens, m.key), _moved(m))])
-                for m in moved
-            ]
+        yield Say(
+            f"{n_q:,} x {n_k:,} weights are too many to draw side by side; --precision 2 draws them anyway."
         )
+    names = _names(comparison)
+    for change in comparison.changes:
+        rows = [
+            (_numbered(first.query_tokens, m.query), [(_numbered(first.key_tokens, m.key), _moved(m))])
+            for m in change.movers[:most]
+        ]
+        if rows:
+            yield Say(f"What moved most from {names[0]} to {names[change.to]}:")
+            yield Links(rows)
 
 
 def _numbered(tokens: Sequence[str], i: int) -> str:
-    """Return a token for a label, after its place if it stands there more than once."""
+    """Return a token for a label, preceded by its place if it occurs more than once."""
     return f"{i} {tokens[i]}" if tokens.count(tokens[i]) > 1 else tokens[i]
 
 
 def _moved(mover: Mover) -> str:
-    """Write a change of weight: `0.412 to 0.803 (+0.391)`."""
+    """Return a change of weight: `0.412 to 0.803 (+0.391)`."""
     by = mover.after - mover.before
     size = f"{by:+.3f}" if abs(by) >= 0.0005 else f"{by:+.1e}"
     return f"{share(mover.before)} to {share(mover.after)} ({size})"
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """Return what changed, a sentence for each value after the first; where tokens differ, why there is none."""
+    """Return what changed, a sentence for each value after the first; where tokens differ, how they differ."""
     if not comparison.same_tokens:
         return [_other_tokens(comparison), _entropies(comparison)]
     return [_sentence(comparison, change) for change in comparison.changes]
@@ -160,16 +136,17 @@ def _sentence(comparison: Comparison, change: Change) -> str:
     trace, labels = comparison.traces[0], _names(comparison)
     before, after = labels[0], labels[change.to]
     if not change.movers and not change.only_before and not change.only_after:
-        output = change.output is not None and change.output > SAME
-        told = f"; the outputs do, by up to {change.output:.2g}" if output else ""
-        return f"Nothing changed from {before} to {after}: no weight differs{told}.{_why_idle(comparison, change)}"
+        differs = change.output is not None and change.output > SAME
+        output = f"; the outputs do, by up to {change.output:.2g}" if differs else ""
+        reason = _why_unchanged(comparison, change)
+        return f"Nothing changed from {before} to {after}: no weight differs{output}.{reason}"
     parts = [_entropy(comparison.entropy[0], comparison.entropy[change.to])]
     if change.movers:
         mover = change.movers[0]
-        query, key = told_apart(trace.query_tokens, mover.query), told_apart(trace.key_tokens, mover.key)
+        query, key = quoted_at(trace.query_tokens, mover.query), quoted_at(trace.key_tokens, mover.key)
         parts.append(f"the largest mover is {query} looking at {key}, from {_moved(mover)}")
     else:
-        parts.append("no link that both leave open moved")
+        parts.append("no link that both allow changed")
     parts.append(_turned(trace, change))
     for n, label in ((change.only_before, before), (change.only_after, after)):
         if n:
@@ -190,13 +167,13 @@ def _turned(trace: Trace, change: Change) -> str:
     n = len(trace.listed)
     if not change.turned:
         return "every query keeps its strongest key" if n > 1 else "its strongest key stays"
-    named = listed([told_apart(trace.query_tokens, i) for i in change.turned], NAMED)
+    named = listed([quoted_at(trace.query_tokens, i) for i in change.turned], NAMED)
     has = "has" if len(change.turned) == 1 else "have"
     return f"{len(change.turned)} of {count(n, 'query', 'queries')} {has} another strongest key ({named})"
 
 
-def _why_idle(comparison: Comparison, change: Change) -> str:
-    """Say why the option changes nothing here, where that can be told."""
+def _why_unchanged(comparison: Comparison, change: Change) -> str:
+    """Return why the option changes nothing here, where that is known."""
     sides = (comparison.traces[0], comparison.traces[change.to])
     flag = f"--{_name(comparison)} "
     notes = [note for trace in sides for note in trace.notes if note.startswith(flag)]
@@ -208,33 +185,33 @@ def _why_idle(comparison: Comparison, change: Change) -> str:
     if comparison.option == "oov" and not any(trace.unknown or trace.replaced for trace in sides):
         return " Every word has a vector of its own."
     if len(sides[0].key_tokens) == 1:
-        return " There is one key, and it gets all."
+        return " There is one key, and it gets all the weight."
     return ""
 
 
 def _other_tokens(comparison: Comparison) -> str:
-    """Say which tokens one side has and the other has not."""
+    """Return which tokens one side has and the other lacks."""
     first = comparison.traces[0]
-    told = []
+    differences = []
     names = _names(comparison)
     for label, trace in zip(names[1:], comparison.traces[1:], strict=True):
         old, new = (Counter((*t.query_tokens, *(() if t.is_self else t.key_tokens))) for t in (first, trace))
         for only, where in (((old - new), names[0]), ((new - old), label)):
             if only:
-                told.append(f"only with {where}: {listed([quoted(t) for t in only], NAMED)}")
+                differences.append(f"only with {where}: {listed([quoted(t) for t in only], NAMED)}")
         if old == new and (first.query_tokens, first.key_tokens) != (trace.query_tokens, trace.key_tokens):
-            told.append(f"{label} has them in another order")
-    return f"The tokens are not the same, so no cell has a partner to differ from: {'; '.join(told)}."
+            differences.append(f"{label} has them in another order")
+    return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(differences)}."
 
 
 def _entropies(comparison: Comparison) -> str:
     pairs = zip(_names(comparison), comparison.entropy, strict=True)
-    told = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
-    return f"The mean entropy of a row in bits is {', '.join(told)}."
+    parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
+    return f"The mean entropy of a row in bits is {', '.join(parts)}."
 
 
 def ending(comparison: Comparison) -> Iterator[Block]:
-    """Yield the settings: what all sides share once, and what each has of its own."""
+    """Yield the settings that all sides share, then those of each side."""
     traces, labels = comparison.traces, _names(comparison)
     parts = [setting_parts(trace) for trace in traces]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
@@ -244,17 +221,15 @@ def ending(comparison: Comparison) -> Iterator[Block]:
         different = [part for part in own if part not in shared]
         if different:
             yield Say(f"{label}: {'; '.join(different)}.", quiet=True)
-    yield from _once(labels, [learned(trace)[:1] for trace in traces], "")
-    yield from _once(
-        labels, [[say.text for say in dropped(trace) if isinstance(say, Say)] for trace in traces], ""
-    )
-    said = " ".join(sentences(comparison))
-    notes = [[note for note in trace.notes if note not in said] for trace in traces]
+    yield from _once(labels, [learned(trace)[:1] for trace in traces])
+    yield from _once(labels, [dropped(trace) for trace in traces])
+    summary = " ".join(sentences(comparison))
+    notes = [[note for note in trace.notes if note not in summary] for trace in traces]
     yield from _once(labels, notes, "Note: ")
 
 
-def _once(labels: Sequence[str], told: Sequence[Sequence[str]], before: str) -> Iterator[Block]:
-    """Yield each sentence once, and whose it is where not all sides have it."""
-    for text in dict.fromkeys(text for those in told for text in those):
-        whose = [label for label, those in zip(labels, told, strict=True) if text in those]
+def _once(labels: Sequence[str], sides: Sequence[Sequence[str]], before: str = "") -> Iterator[Block]:
+    """Yield each sentence once, with the names of its sides unless all have it."""
+    for text in dict.fromkeys(text for side in sides for text in side):
+        whose = [label for label, side in zip(labels, sides, strict=True) if text in side]
         yield Say(before + ("" if len(whose) == len(labels) else f"({', '.join(whose)}) ") + text)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Say
 from attn_cli.render.views.long_text import long_view
 from attn_cli.render.views.one_row import one_row
 from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, drawn_heads, largest_weight
 from attn_cli.render.views.sharpness import sharpness
 from attn_cli.render.views.steps import walk
-from attn_cli.render.views.wording import closing, formula, is_large, learned, quoted, short, title
+from attn_cli.render.views.wording import (
+    closing,
+    formula,
+    head_named,
+    is_large,
+    learned,
+    may_look_at,
+    quoted,
+    short,
+    title,
+)
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import Walk
@@ -27,29 +35,29 @@ def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[t
         if i in trace.pad_queries:
             continue
         token = trace.query_tokens[i].casefold()
-        links = list(zip(head.links.keys[i].tolist(), head.links.weights[i].tolist(), strict=True))
-        own += links[0][0] >= 0 and trace.key_tokens[links[0][0]].casefold() == token
-        for j, weight in links:
-            if (
-                j >= 0
-                and trace.key_tokens[j].casefold() != token
-                and trace.key_tokens[j] not in trace.unknown
-            ):
-                items.append((f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight))
+        links = [
+            (trace.key_tokens[j], weight)
+            for j, weight in zip(head.links.keys[i].tolist(), head.links.weights[i].tolist(), strict=True)
+            if j >= 0
+        ]
+        own += bool(links) and links[0][0].casefold() == token
+        for key, weight in links:
+            if key.casefold() != token and key not in trace.unknown:
+                items.append((f"{short(trace.query_tokens[i])} -> {short(key)}", weight))
                 break
     return items if 2 * own > len(rows) else []
 
 
 def _strongest_key(trace: Trace, head: Head, i: int) -> int:
-    """Return query i's strongest key, itself where it ties with another; -1 if it may look at nothing."""
+    """Return query i's strongest key, preferring itself in a tie; -1 if it may look at nothing."""
     keys, weights = head.links.keys[i].tolist(), head.links.weights[i].tolist()
     if trace.is_self and i in keys and weights[keys.index(i)] >= weights[0] - 1e-12:
         return i
     return int(keys[0])
 
 
-def _is_flat(trace: Trace, head: Head, i: int) -> bool:
-    """Tell whether a query gives the same weight to every key that it may look at, of several."""
+def _is_uniform(trace: Trace, head: Head, i: int) -> bool:
+    """Return whether a query gives the same weight to every one of several allowed keys."""
     n = len(trace.key_tokens)
     if trace.mask is not None:
         if trace.condensed:
@@ -59,7 +67,7 @@ def _is_flat(trace: Trace, head: Head, i: int) -> bool:
 
 
 def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
-    """Yield the walk: one row by hand, the whole matrix, the mask, how sharp it is, and who attends to whom."""
+    """Yield the walk: one row by hand, every matrix, the mask, how sharp it is, and who attends to whom."""
     yield Heading(title(trace), 1)
     yield Formula(formula(trace))
     if parts.by_hand:
@@ -87,58 +95,50 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
 
 def _of_head(trace: Trace, head: Head) -> str:
     """Return which head is meant, where there are several."""
-    if len(trace.head_names) == 1:
-        return ""
-    return f": mean of {len(trace.head_names)} heads" if head.name == "mean" else f": head {head.name}"
+    n = len(trace.head_names)
+    return "" if n == 1 else f": mean of {n} heads" if head.name == "mean" else f": {head_named(head.name)}"
 
 
 def _mask(trace: Trace) -> Iterator[Block]:
     yield Heading(f"Who may look at whom{_of_head(trace, trace.shown)}")
-    i = trace.focus[0]
-    query = quoted(trace.query_tokens[i])
     if trace.mask is not None:
-        rows = [i for i in trace.listed[:MOST_ROWS] if not trace.condensed or i in trace.focus]
-        for i in rows:
-            allowed = np.flatnonzero(trace.mask[trace.held(i)])
-            names = [quoted(trace.key_tokens[int(j)]) for j in allowed]
-            shown = names if len(names) <= 12 else [*names[:6], "...", *names[-4:]]
-            yield Say(f"{quoted(trace.query_tokens[i])} may look at: {' '.join(shown) or 'nothing'}")
-        yield Say("What is masked gets no weight; the rest of its row shares the whole.")
+        for i in trace.listed[:MOST_ROWS]:
+            if not trace.condensed or i in trace.focus:
+                yield Say(may_look_at(trace, i))
+        yield Say("A masked key gets no weight; the other keys of the row share all of it.")
         return
-    if len(trace.key_tokens) == 1:
+    n_k, i = len(trace.key_tokens), trace.focus[0]
+    if n_k == 1:
         yield Say("There is one key, so a mask could only hide everything.")
         return
-    if trace.is_self and i == len(trace.query_tokens) - 1 and not trace.condensed:
+    query = quoted(trace.query_tokens[i])
+    if not trace.is_self:
+        yield Say(f"No mask: {query} may look at all {n_k:,} keys.")
+        return
+    if i == n_k - 1 and not trace.condensed:
         last, i = query, i // 2
         query = quoted(trace.query_tokens[i])
-        yield Say(f"{last} stands last, so a mask hides nothing from it; take {query}.")
-    if not trace.is_self:
-        yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} keys.")
-        return
-    yield Say(f"No mask: {query} may look at all {len(trace.key_tokens):,} words, also at those after it.")
-    if trace.condensed:
-        return
+        yield Say(f"{last} is last, so a causal mask hides nothing from it; take {query}.")
+    yield Say(f"No mask: {query} may look at all {n_k:,} words, including those after it.")
+    if not trace.condensed:
+        yield Say(f"Under a causal mask (attn masked) it could only look back, {_if_causal(trace, i)}")
+
+
+def _if_causal(trace: Trace, i: int) -> str:
+    """Return what a causal mask would do to the weights of query i."""
     if trace.projection.layer:
-        yield Say(
-            "Under a causal mask (attn masked) it could look only back, and so could every word in the layers "
-            "below: all numbers would be others."
-        )
-        return
+        return "and so could every word in the layers below: all the numbers would change."
     weights = trace.shown.weights[i].tolist()
     past = sum(weights[: i + 1])
     if past < 0.001:
-        yield Say(
-            "Under a causal mask (attn masked) it could look only back, where now less than 0.001 goes."
-        )
-        return
+        return "at words that get less than 0.001 now."
     parts = [
         f"{quoted(trace.key_tokens[j])} {weights[j]:.4g}/{past:.4g} = {weights[j] / past:.3f}"
         for j in range(max(0, i - 5), i + 1)
     ]
-    before = "... " if i > 5 else ""
-    yield Say(
-        f"Under a causal mask it could look only back, and the weights that are left, {past:.4g} together, "
-        f"would be shared out anew: {before}{', '.join(parts)}. That is attn masked."
+    return (
+        f"and the remaining weights, {past:.4g} together, would be rescaled to sum to one: "
+        f"{'... ' if i > 5 else ''}{', '.join(parts)}."
     )
 
 
@@ -148,7 +148,8 @@ def _who(trace: Trace, head: Head) -> Iterator[Block]:
     for i in rows:
         j = _strongest_key(trace, head, i)
         name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
-        name = "all alike" if _is_flat(trace, head, i) else name
+        if _is_uniform(trace, head, i):
+            name = "all alike"
         items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.links.weights[i, 0])))
     yield Bars("", items, largest_weight(trace, rows))
     others = _strongest_others(trace, head, rows)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 MEANINGS = {
     "no-scaling": "the scores went to the softmax undivided",
     "scaled-by-d": "the scores were divided by d_k, not by its square root",
-    "softmax-axis": "the softmax went another way than along the keys of each query",
-    "transposed-w": "a W was transposed, one of them or several",
+    "softmax-axis": "the softmax was not taken along the keys of each query",
+    "transposed-w": "one or more of the weight matrices W were transposed",
     "mask-inverted": "what is masked was allowed, and what is allowed was masked",
     "causal-corner": "the causal mask starts from the wrong corner",
-    "k-v-swapped": "K and V were taken for each other",
-    "mask-after-softmax": "the mask came after the softmax, so the rows no longer sum to one",
-    "heads-not-averaged": "the mean of the heads is asked for, and they came apart, added up, or alone",
+    "k-v-swapped": "K and V were swapped",
+    "mask-after-softmax": "the mask was applied after the softmax, so the rows no longer sum to one",
+    "heads-not-averaged": "the mean of the heads was asked for, and they were given separately, summed, or one alone",
 }
 SCORES = ("scores", "scaled_scores", "masked_scores", "weights")  # a row a query, a column a key
-SELDOM = ("masked_scores", "layer_output")  # not asked for where they are not given
+OPTIONAL = ("masked_scores", "layer_output")  # not reported as missing
 FEWEST, USUAL, FINEST = 3, 6, 12  # digits in a sentence
 LARGE = 1e6
 SHORTEST, LONGEST = 12, 32  # cells of a file's name
@@ -40,10 +40,9 @@ def one(verdict: Verdict, right: AnswerKey) -> Iterator[Block]:
     yield Heading(f"{verdict.file}: {'right' if verdict.ok else 'not right'}", 1)
     rows = [_step(step) for step in verdict.compared]
     yield Columns(["step", "", "off by up to", "cells that differ"], rows)
-    for sentence in sentences(verdict, right):
-        yield Say(sentence)
+    yield from map(Say, sentences(verdict, right))
     given = {step.step for step in verdict.compared}
-    missing = [step for step in right.problem.steps if step not in (*given, *SELDOM)]
+    missing = [step for step in right.problem.steps if step not in (*given, *OPTIONAL)]
     if missing:
         yield Say(f"Not given: {listed(missing)}.", quiet=True)
     yield from _closing(right)
@@ -61,21 +60,11 @@ def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = N
     yield Heading(f"Right: {good} of {count(len(verdicts), 'answer', 'answers')}", 1)
     rows = []
     for n, verdict in enumerate(verdicts, 1):
-        first = verdict.first
-        unfinished = first is not None and first.is_unfinished
-        said = (
-            "unreadable"
-            if verdict.error
-            else "right"
-            if verdict.ok
-            else "unfinished"
-            if unfinished
-            else "differs"
-        )
+        first, status = verdict.first, _status(verdict)
         where = "-" if first is None else first.step + ("" if first.cell is None else f" {list(first.cell)}")
-        guess = verdict.likely or ("-" if verdict.ok or verdict.error or unfinished else "?")
+        guess = verdict.likely or ("?" if status == "differs" else "-")
         guess = "several" if len(verdict.candidates) > 1 else guess
-        rows.append([str(n), visible(_ends(verdict.file, width or LONGEST)), said, where, guess])
+        rows.append([str(n), visible(_ends(verdict.file, width or LONGEST)), status, where, guess])
     yield Columns(["", "file", "verdict", "first difference", "likely"], rows)
     for code in dict.fromkeys(code for verdict in verdicts for code in verdict.candidates):
         yield Say(f"{code}: {MEANINGS[code]}.", quiet=True)
@@ -83,7 +72,7 @@ def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = N
         yield Say("?: no usual mistake alone explains it.", quiet=True)
     for n, verdict in enumerate(verdicts, 1):
         if verdict.error is not None:
-            yield Say(f"{n}: {_said(verdict.error)}")
+            yield Say(f"{n}: {_message(verdict.error)}")
         if len(verdict.candidates) > 1:
             yield Say(f"{n}: {' or '.join(verdict.candidates)}; these numbers do not tell which.")
         if verdict.others:
@@ -91,8 +80,16 @@ def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = N
     yield from _closing(right)
 
 
+def _status(verdict: Verdict) -> str:
+    if verdict.error:
+        return "unreadable"
+    if verdict.ok:
+        return "right"
+    return "unfinished" if verdict.first is not None and verdict.first.is_unfinished else "differs"
+
+
 def _ends(name: str, width: int) -> str:
-    """Return a file's name, of a very long one its two ends."""
+    """Return a file's name, shortened in the middle if it is very long."""
     most = max(SHORTEST, min(LONGEST, width - 8))
     return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
 
@@ -103,40 +100,38 @@ def _closing(right: AnswerKey) -> Iterator[Block]:
 
 
 def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
-    """Return what is to be said of one answer, in sentences."""
+    """Return the verdict on one answer in sentences."""
     if verdict.error is not None:
-        return [_said(verdict.error)]
+        return [_message(verdict.error)]
     first = verdict.first
+    others = [_others(verdict)] if verdict.others else []
     if first is None:
-        said = [f"Right: {listed([step.step for step in verdict.compared], 9)}."]
-    else:
-        said = [_unfinished(step) for step in verdict.compared if step.is_unfinished]
-        if first.is_unfinished:
-            return [*said, "What is filled in is right.", *([_others(verdict)] if verdict.others else [])]
-        said.append(_difference(first, verdict, right))
-        if first.turned:
-            said.append("Turned round, rows for columns, it would be right.")
-        if first.empty:
-            said.append("This query may look at nothing: its weights are zeros, and its output is.")
-        follows = [step.step for step in verdict.compared if step.status == "follows"]
-        if follows:
-            said.append(
-                f"What follows from it was done rightly: {listed(follows)}."
-                if all(step.status != "differs" for step in verdict.compared if step is not first)
-                else f"{listed(follows)}: this follows rightly from the steps given before."
-            )
-        said += _guess(verdict)
-    if verdict.others:
-        said.append(_others(verdict))
-    return said
+        return [f"Right: {listed([step.step for step in verdict.compared], 9)}.", *others]
+    unfinished = [_unfinished(step) for step in verdict.compared if step.is_unfinished]
+    if first.is_unfinished:
+        return [*unfinished, "What is filled in is right.", *others]
+    found = [*unfinished, _difference(first, verdict, right)]
+    if first.turned:
+        found.append("Transposed, it would be right.")
+    if first.empty:
+        found.append("This query may look at nothing, so its weights and its output are zeros.")
+    if follows := listed([step.step for step in verdict.compared if step.status == "follows"]):
+        is_only = all(step.status != "differs" for step in verdict.compared if step is not first)
+        found.append(
+            f"The steps after it follow correctly: {follows}."
+            if is_only
+            else f"{follows}: this follows correctly from the steps given before."
+        )
+    return [*found, *_guess(verdict), *others]
 
 
 def _unfinished(step: StepResult) -> str:
-    told = count(step.unfilled, "cell is", "cells are")
-    return f"Of {step.cells} cells in {step.step}, {told} not filled in."
+    return (
+        f"Of {step.cells} cells in {step.step}, {count(step.unfilled, 'cell is', 'cells are')} not filled in."
+    )
 
 
-def _said(error: AttnError) -> str:
+def _message(error: AttnError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
@@ -156,16 +151,16 @@ def _guess(verdict: Verdict) -> list[str]:
 
 def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
     if first.shapes is not None:
-        wanted, given = first.shapes
-        return f"The first difference is in {first.step}: its shape is {given}, and {wanted} is right."
+        right_shape, shape = first.shapes
+        return f"The first difference is in {first.step}: its shape is {shape}, and {right_shape} is right."
     assert first.cell is not None
-    right_one, theirs = _apart(first.expected, first.got, verdict.digits.get(first.step, FEWEST))
+    wanted, given = _distinct(first.expected, first.got, verdict.digits.get(first.step, FEWEST))
     place = f"{first.step}, at {_place(first, right)}"
-    return f"The first difference is in {place}: {right_one} is right, {theirs} was given."
+    return f"The first difference is in {place}: {wanted} is right, {given} was given."
 
 
-def _apart(expected: float | None, got: float | None, digits: int) -> tuple[str, str]:
-    """Return both numbers with as many digits as were given, or as tell them apart."""
+def _distinct(expected: float | None, got: float | None, digits: int) -> tuple[str, str]:
+    """Return both numbers with as many digits as were given, or more if that tells them apart."""
     wanted = given = ""
     for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):
         wanted = "masked" if expected is None else _fixed(expected, n)
@@ -180,7 +175,7 @@ def _fixed(value: float, digits: int) -> str:
 
 
 def _place(first: StepResult, right: AnswerKey) -> str:
-    """Return where a cell is, by the words of its row and its column."""
+    """Return where a cell is, by the tokens of its row and column."""
     assert first.cell is not None
     *head, i, j = first.cell
     rows = ("key", right.key_tokens) if first.step in ("k", "v") else ("query", right.query_tokens)

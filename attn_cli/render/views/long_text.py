@@ -1,4 +1,4 @@
-"""What stands in for a matrix that is too large to draw: a map of its blocks, entropies, and the strongest links."""
+"""What replaces a matrix that is too large to draw: a map of its blocks, entropies, and the strongest links."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 NUMERIC = 10  # rows and columns of a map that is written as numbers
-WORDED = 60  # characters of a screen from which there is room for words beside a map, and ...
-EDGES, BARE = 20, 10  # ... what stands beside it then, at most, and without
-TABLED = 40  # characters from which links are a table
+WORDED = 60  # characters of a screen from which words fit beside a map
+EDGES, BARE = 20, 10  # characters beside a map, with words and without
+TABLED = (
+    40  # characters from which links are a table: on a narrower screen its labels would lose their numbers
+)
 MOST_LINKS, OTHER_LINKS, FIRST_ROWS, FEW_LINKS, EXTREMES = 10, 5, 12, 3, 3
 ALIKE = 1e-5  # means that differ by less than this share of them are alike
 MOST_ASKED = 40
@@ -32,16 +34,16 @@ TWO, ONE = number(2), number(1)
 
 
 def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    """Yield what a head's weights come to: a map of blocks, how spread out rows are, and the strongest links.
+    """Yield a map of a head's weights, how spread out rows are, and the strongest links.
 
-    Of a head beside the shown one, the strongest links alone.
+    For heads other than the shown one, yield the strongest links only.
     """
     if head.name != trace.shown.name:
         yield from _strongest(trace, head, view, OTHER_LINKS)
         return
     level = 3 if trace.settings.head == "all" else 2
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
-    kept = trace.long_view or summary_of_weights(head.weights, trace.mask, 1).view
+    kept = _long_view(trace, head)
     yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw.")
     yield from block_map(trace, kept, view)
     yield Heading("How spread out the rows are", level)
@@ -52,10 +54,14 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     yield from first_rows(trace, head, view)
 
 
-def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:
-    """Yield the map, with as many blocks as the view has room for, and what a cell of it is.
+def _long_view(trace: Trace, head: Head) -> LongView:
+    return trace.long_view or summary_of_weights(head.weights, trace.mask, 1).view
 
-    A cell is the mean weight of its block's allowed links; of the mask, the share of links that are allowed.
+
+def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:
+    """Yield the map, with as many blocks as fit, and what a cell means.
+
+    A cell is the mean weight of its block's allowed links, or, for the mask, the share of allowed links.
     """
     kept = merged(kept, *_size(trace, view))
     starts, columns = kept.query_edges[:-1], kept.key_edges[:-1]
@@ -90,12 +96,12 @@ def _size(trace: Trace, view: View) -> tuple[int, int]:
         return MAP, MAP  # squares
     room = MAP if view.width is None else view.width - (EDGES if view.width >= WORDED else BARE)
     across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
-    # A character is twice as tall as it is wide; and where each row is one query, all are shown.
+    # A character is twice as tall as it is wide. Where each row is one query, all are shown.
     return MAP if len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2), across
 
 
 def _least(means: Array) -> float:
-    """Return what the lightest shade stands for: the least mean, or 0 where all are alike."""
+    """Return the value of the lightest shade: the least mean, or 0 where all are alike."""
     known = means[~np.isnan(means)]
     if not known.size or known.max() - known.min() <= ALIKE * known.max():
         return 0.0
@@ -108,17 +114,17 @@ def _times(edges: Sequence[int], one: str, many: str) -> str:
 
 
 def _named(tokens: Sequence[str], i: int) -> str:
-    """Return a token with its number before it, unless it is a label that is made of the number, as q7."""
+    """Return a token preceded by its number, unless it is a label made of the number, as q7."""
     return f"{i} {tokens[i]}".rstrip() if _word(tokens, i) else tokens[i]
 
 
 def _word(tokens: Sequence[str], i: int) -> str:
-    """Return a token to stand beside its number: nothing, where that says all."""
+    """Return a token to write beside its number; empty for a label made of the number."""
     return "" if tokens[i] in (f"q{i}", f"k{i}") else tokens[i]
 
 
 def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
-    """Yield the entropies: the lowest, the median, the highest, and the rows that stand out at both ends."""
+    """Yield the lowest, the median and the highest entropy, and the rows at both ends."""
     found = spread(trace, kept)
     if found is None:
         yield Say("No row may look at more than one key.")
@@ -127,24 +133,23 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
     own = len(trace.query_tokens) - len(trace.pad_queries)
     whose = "of a row" if len(found.ranked) == own else "of a row that may look at several keys"
     yield Say(
-        f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with the median at "
-        f"{TWO(found.median)}; it could be {TWO(math.log2(most))} at most, log2 of {most:,} keys that share alike."
+        f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with a median of "
+        f"{TWO(found.median)}; the maximum is {TWO(math.log2(most))}, log2 of {most:,} equally weighted keys."
     )
-    ends = _ends(trace, found.ranked.tolist())
-    rows = [
-        [
-            _named(trace.query_tokens, i),
-            TWO(float(kept.entropy[i])),
-            TWO(math.log2(kept.allowed[i])),
-            _many(2 ** float(kept.entropy[i])),
-        ]
-        for i in ends
-    ]
+    rows = []
+    for i in _ends(trace, found.ranked.tolist()):
+        bits = float(kept.entropy[i])
+        maximum = math.log2(kept.allowed[i])
+        rows.append([_named(trace.query_tokens, i), TWO(bits), TWO(maximum), _many(2**bits)])
     yield Columns(["query", "entropy", "at most", "2^entropy"], rows)
     yield Say(
-        "First the most focused rows, last the most spread ones"
-        + (", by entropy over its most" if len(set(kept.allowed[found.ranked].tolist())) > 1 else "")
-        + "; 2^entropy is how many keys that share alike are as spread.",
+        "The most focused rows first, the most spread ones last"
+        + (
+            ", by entropy as a share of its maximum"
+            if len(set(kept.allowed[found.ranked].tolist())) > 1
+            else ""
+        )
+        + "; 2^entropy is the number of equally weighted keys with the same entropy.",
         quiet=True,
     )
 
@@ -163,30 +168,27 @@ def _many(keys: float) -> str:
 
 
 def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Block]:
-    """Yield the strongest links of all to differently written words."""
+    """Yield the strongest links of all to different words."""
     found = strongest_links(trace, head, most)
     k = head.links.keys.shape[1]
     if not found.links:
-        yield Say(
-            f"None of the {count(k, 'link', 'links')} kept of each row leads to a differently written word."
-        )
+        yield Say(f"None of the {count(k, 'link', 'links')} kept of each row leads to a different word.")
         return
     those = (
         "The strongest links"
         if found.is_sure
-        else f"Of {count(k, 'link', 'links')} kept a row, the strongest"
+        else f"Of the {count(k, 'link', 'links')} kept of each row, the strongest"
     )
-    yield Say(f"{those} to a differently written word, each pair of words once:")
+    yield Say(f"{those} to a different word, each pair of words once:")
     ends = [(_named(trace.query_tokens, i), _named(trace.key_tokens, j), share(w)) for i, j, w in found.links]
     if view.width is None or view.width >= TABLED:
         yield Links([(query, [(key, weight)]) for query, key, weight in ends])
-        return
-    for query, key, weight in ends:  # a label that is cut would lose its number
-        yield Say(f"{query} -> {key} {weight}")
+    else:
+        yield from (Say(f"{query} -> {key} {weight}") for query, key, weight in ends)
 
 
 def first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    """Yield the strongest links of the first rows, and how to get at the others; with --top, those of all rows."""
+    """Yield the strongest links of the first rows and how to see the others; with --top, those of all rows."""
     top = trace.settings.top
     rows = trace.listed if top is not None else trace.listed[:FIRST_ROWS]
     k = top or FEW_LINKS
@@ -200,36 +202,27 @@ def first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 
 
 def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
-    """Yield the k strongest links of some rows; keys of a large text that are written alike have their places."""
-    has_room = view.width is None or view.width >= TABLED  # a label that is cut would lose its number
-    numbered = is_large(trace) and has_room
-    found = {
-        i: [
+    """Yield the k strongest links of some rows; in a large text, repeated keys are told apart by their places."""
+    numbered = is_large(trace) and (view.width is None or view.width >= TABLED)
+    table = []
+    for i in rows:
+        links = zip(head.links.keys[i, :k].tolist(), head.links.weights[i, :k].tolist(), strict=True)
+        named = [
             (placed(trace.key_tokens, j) if numbered else trace.key_tokens[j], share(weight))
-            for j, weight in zip(
-                head.links.keys[i, :k].tolist(), head.links.weights[i, :k].tolist(), strict=True
-            )
+            for j, weight in links
             if j >= 0
         ]
-        for i in rows
-    }
+        is_named = is_large(trace) and trace.asked
+        table.append((_named(trace.query_tokens, i) if is_named else trace.query_tokens[i], named))
     yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
-    yield Links(
-        [
-            (
-                _named(trace.query_tokens, i) if is_large(trace) and trace.asked else trace.query_tokens[i],
-                found[i],
-            )
-            for i in rows
-        ]
-    )
+    yield Links(table)
 
 
 def asked_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    """Yield of the rows that were asked for how spread out they are, and their strongest links."""
+    """Yield how spread out the requested rows are, and their strongest links."""
     rows = trace.listed[:MOST_ASKED] if trace.settings.top is None else trace.listed
     if is_large(trace) and head.name == trace.shown.name:
-        kept = trace.long_view or summary_of_weights(head.weights, trace.mask, 1).view
+        kept = _long_view(trace, head)
         for i in rows[:EXTREMES]:
             yield Say(_of_row(trace, kept, i))
     yield from row_links(trace, head, view, rows, trace.settings.top or 5)
@@ -243,16 +236,16 @@ def _of_row(trace: Trace, kept: LongView, i: int) -> str:
     """Return a sentence on how far one row spreads its attention."""
     query, allowed = f"{quoted(trace.query_tokens[i])} ({i})", int(kept.allowed[i])
     if allowed < 2:
-        return f"{query} may look at {'one key alone' if allowed else 'nothing'}."
+        return f"{query} may look at {'one key only' if allowed else 'nothing'}."
     bits = float(kept.entropy[i])
     return (
-        f"The row of {query} has an entropy of {TWO(bits)} bits, as {_many(2**bits)} keys have that share alike; "
-        f"of {allowed:,} keys it could be log2 {allowed:,} = {TWO(math.log2(allowed))}."
+        f"The row of {query} has an entropy of {TWO(bits)} bits, like {_many(2**bits)} equally weighted keys; "
+        f"the maximum for {allowed:,} keys is log2 {allowed:,} = {TWO(math.log2(allowed))}."
     )
 
 
 def strongest_named(trace: Trace, head: Head) -> list[tuple[str, float]]:
-    """Return the strongest links of all to differently written words: `your -> ability`, and the weight."""
+    """Return the strongest links of all to different words: `your -> ability`, and the weight."""
     return [
         (f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight)
         for i, j, weight in strongest_links(trace, head, MOST_LINKS).links

@@ -16,8 +16,9 @@ from attn_cli.core.mask_rules import MASKS, find_rule
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import share
+from attn_cli.render.screen.text import listed
 from attn_cli.render.views.long_text import block_map
-from attn_cli.render.views.wording import closing, told_apart
+from attn_cli.render.views.wording import closing, head_named, may_look_at, quoted_at, size
 from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
 
@@ -25,65 +26,65 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
 MOST_ROWS, MOST_COLUMNS = 24, 40
-MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4
+MOST_EMPTY = 4  # fully masked rows that are named
 BEFORE = 3  # rows that see nothing, above the first that sees something
 FEW = 8  # rows and columns at a corner
 CORNERS = [(name, f"{rule.corner}: --mask {name}") for name, rule in MASKS.items() if rule.corner]
 TRUE_FALSE, ADDED = ("F", "T"), ("-inf", "0")
-SHUT = (
+FULLY_MASKED = (
     "attn: weights and output are zeros, and a note says so.",
     "By hand: exp(-inf) is 0 for every key, the sum is 0, and 0/0 is NaN.",
     "torch scaled_dot_product_attention: the output is zeros (2.13.0); older versions gave NaN.",
     "torch MultiheadAttention: NaN with need_weights=True, which is its default; zeros with False (2.13.0).",
     "Keras MultiHeadAttention: zeros with return_attention_scores=True; without, the plain mean of all values, "
     "hidden ones too (3.15.1 on torch).",
-    "Keras Attention: the same weight for every key, hidden ones too: it takes 1e9 off each score, and all being "
-    "equally low, none is (3.15.1).",
+    "Keras Attention: the same weight for every key, hidden ones too: it subtracts 1e9 from every masked "
+    "score, which cancels out where all are masked (3.15.1).",
 )
 
 
 def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
-    """Yield the mask in words, as booleans, as numbers to add, what it does, and its special cases."""
+    """Yield the mask in words, as booleans, as numbers to add, its effect, and its special cases."""
     rows = _rows(trace)
     allowed = _allowed(trace, rows)
-    n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
-    name = "No mask" if trace.mask_name == "none" else f"The mask: {trace.mask_name}"
-    size = f"{count(n_q, 'query (row)', 'queries (rows)')} x {count(n_k, 'key (column)', 'keys (columns)')}"
-    yield Heading(f"{name}; {size}", 1)
-    for sentence in _rules(trace):
-        yield Say(sentence)
-    yield Heading("In words")
-    for sentence in _words(trace, rows, allowed):
-        yield Say(sentence)
     columns = _columns(trace, rows, allowed)
-    if len(rows) < len(trace.listed) or len(columns) < n_k:
-        which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
-        those = f" ({rows[0]:,} to {rows[-1]:,})" if _are_moved(trace, rows) else ""
-        yield Say(
-            f"These are {len(rows):,} of {len(trace.listed):,} rows{those}, and below {len(columns):,} of {n_k:,} "
-            f"columns{which}; -q WORD shows any row."
-        )
+    few = allowed[:, _slice(columns)]
+    name = "No mask" if trace.mask_name == "none" else f"The mask: {trace.mask_name}"
+    yield Heading(f"{name}; {size(trace)}", 1)
+    yield from map(Say, _rules(trace))
+    yield Heading("In words")
+    yield from (Say(may_look_at(trace, i)) for i in rows)
+    yield from _left_out(trace, rows, columns)
     if trace.long_view is not None and trace.mask is not None:
         yield Heading("As a map")
         yield from block_map(trace, trace.long_view, view, is_mask=True)
-    yield from _booleans(trace, rows, columns, allowed[:, _slice(columns)])
-    yield Heading("As numbers that are added to the scores")
-    yield _square(trace, rows, columns, allowed[:, _slice(columns)].astype(float), marks=ADDED)
-    yield Say("Adding -inf hides a key, for exp(-inf) is 0; adding 0 changes nothing.")
-    yield from _before_and_after(trace, rows, columns)
+    yield from _booleans(trace, rows, columns, few)
+    yield Heading("As numbers added to the scores")
+    yield _square(trace, rows, columns, few.astype(float), marks=ADDED)
+    yield Say("Adding -inf hides a key, because exp(-inf) is 0; adding 0 changes nothing.")
+    yield from _before_and_after(trace, rows, columns, allowed)
     yield from _corners(trace, rows, columns)
-    yield from _shut(trace, rows, allowed)
+    yield from _fully_masked(trace, rows, allowed)
     yield from closing(trace, with_learned=False)
-    idle = [name for name, is_set in (("--steps", view.steps), ("--top", trace.settings.top)) if is_set]
-    for name in idle:
-        yield Say(f"Note: {name} changes nothing in what --show mask shows.")
+    for option, is_set in (("--steps", view.steps), ("--top", trace.settings.top)):
+        if is_set:
+            yield Say(f"Note: {option} has no effect with --show mask.")
+
+
+def _left_out(trace: Trace, rows: Sequence[int], columns: range) -> Iterator[Block]:
+    n_k = len(trace.key_tokens)
+    if len(rows) == len(trace.listed) and len(columns) == n_k:
+        return
+    which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
+    those = f" ({rows[0]:,} to {rows[-1]:,})" if _starts_later(trace, rows) else ""
+    yield Say(
+        f"These are {len(rows):,} of {len(trace.listed):,} rows{those}, and below {len(columns):,} of {n_k:,} "
+        f"columns{which}; -q WORD shows any row."
+    )
 
 
 def _rows(trace: Trace) -> list[int]:
-    """Return the queries to show: those whose mask is at hand, not too many.
-
-    Where the first ones may look at nothing, they are those from just before the first that may.
-    """
+    """Return the queries to show; if the first ones are fully masked, start near the first that is not."""
     if trace.condensed:
         return [i for i in trace.listed if i in trace.focus][:MOST_ROWS]
     listed = list(trace.listed)
@@ -94,8 +95,8 @@ def _rows(trace: Trace) -> list[int]:
     return listed[start : start + MOST_ROWS]
 
 
-def _are_moved(trace: Trace, rows: Sequence[int]) -> bool:
-    """Tell whether these rows are not the first of all: then they are named by their places."""
+def _starts_later(trace: Trace, rows: Sequence[int]) -> bool:
+    """Return whether earlier rows are left out, so that these are labelled with their places."""
     return not trace.condensed and rows[0] != trace.listed[0]
 
 
@@ -106,7 +107,7 @@ def _allowed(trace: Trace, rows: Sequence[int]) -> Bools:
 
 
 def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
-    """Return the keys to show: the first ones; of a long text those where the first row's mask has its end."""
+    """Return the keys to show: the first ones; of a long text those around the end of the first row's mask."""
     n_k = len(trace.key_tokens)
     if not trace.condensed:
         return range(min(MOST_COLUMNS, n_k))
@@ -121,50 +122,34 @@ def _slice(columns: range) -> slice:
 
 
 def _rules(trace: Trace) -> list[str]:
-    """Return the rules that the mask follows, in words."""
+    """Return the mask's rules in words."""
     rule = trace.mask_name
     if trace.pad_keys:
         rule = "" if rule == "padding" else rule.removesuffix(", padding")
     found = find_rule(rule)
-    told = [] if not rule else None if found is None else [found[0].words(trace.is_self, *found[1])]
-    if told is None:
+    rules = []
+    if found is not None:
+        rules.append(found[0].words(trace.is_self, *found[1]))
+    elif rule:
         meaning = f" True in it means {trace.settings.mask_true}." if trace.settings.mask_true else ""
-        told = [f"The mask is the one that {rule} states.{meaning}"]
+        rules.append(f"The mask comes from {rule}.{meaning}")
     if trace.pad_keys:
-        told = [*told, "Nobody may look at padding; where padding itself looks does not matter to anyone."]
-    return told
-
-
-def _words(trace: Trace, rows: Sequence[int], allowed: Bools) -> list[str]:
-    """Return for each query whom it may look at, in a sentence."""
-    return [_sentence(trace, i, may) for i, may in zip(rows, allowed, strict=True)]
-
-
-def _sentence(trace: Trace, i: int, may: Bools) -> str:
-    query = told_apart(trace.query_tokens, i)
-    open_keys = np.flatnonzero(may).tolist()
-    if not open_keys:
-        return f"{query} may look at nothing."
-    names = [told_apart(trace.key_tokens, j) for j in open_keys]
-    if len(names) > MOST_NAMED:
-        names = [*names[:FIRST_NAMED], "...", *names[-LAST_NAMED:]]
-    return f"{query} may look at {', '.join(names)} ({len(open_keys):,} of {len(may):,})."
+        rules.append("No token may look at padding; where padding itself looks does not matter.")
+    return rules
 
 
 def _square(
     trace: Trace, rows: Sequence[int], columns: range, values: Array, marks: tuple[str, str] | None = None
 ) -> Matrix:
-    """Return these rows and columns as a matrix; columns from the middle of a text are named by their numbers."""
-    names = [trace.query_tokens[i] for i in rows]
-    if columns.start or _are_moved(trace, rows):
-        names = [f"{i} {name}" for i, name in zip(rows, names, strict=True)]
+    """Return a matrix of these rows and columns; columns from the middle of a text are labelled by number."""
+    numbered = bool(columns.start) or _starts_later(trace, rows)
     return Matrix(
-        names,
+        [f"{i} {trace.query_tokens[i]}" if numbered else trace.query_tokens[i] for i in rows],
         list(map(str, columns)) if columns.start else trace.key_tokens[_slice(columns)],
         values,
         corner="query\\key",
         shaded=True,
-        row_numbers=None if columns.start or _are_moved(trace, rows) else rows,
+        row_numbers=None if numbered else rows,
         marks=marks,
     )
 
@@ -186,132 +171,119 @@ def _booleans(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools)
     if trace.pad_keys and trace.condensed:
         first, last = trace.pad_keys[0], trace.pad_keys[-1]
         yield Say(
-            f"torch MHA takes padding by itself, too: key_padding_mask has {len(trace.key_tokens):,} booleans, and is "
+            f"torch MHA also takes padding separately: key_padding_mask has {len(trace.key_tokens):,} booleans, and is "
             f"True from {first:,} to {last:,}."
         )
     elif trace.pad_keys:
         places = ["T" if j in trace.pad_keys else "F" for j in columns]
         yield Formula(
             f"key_padding_mask = [{' '.join(places)}], True = padding",
-            "torch MHA takes padding by itself, too:",
+            "torch MHA also takes padding separately:",
         )
-    yield Say(
-        "Given the wrong way round, every query sees exactly what it should not, and no error is raised."
-    )
+    yield Say("With the wrong polarity, every query sees exactly what it should not, and no error is raised.")
 
 
-def _before_and_after(trace: Trace, rows: Sequence[int], columns: range) -> Iterator[Block]:
-    """Yield scores before and after the mask, and the weights that the softmax makes of them."""
+def _before_and_after(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools) -> Iterator[Block]:
+    """Yield the scores before and after the mask, and the weights."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     assert head.scaled_scores is not None
     yield Heading("Before the softmax")
     if len(trace.head_names) > 1:
-        yield Say(f"These are the numbers of head {head.name}.", quiet=True)
+        yield Say(f"These are the numbers of {head_named(head.name)}.", quiet=True)
     held = [trace.held(i) for i in rows]
-    scores = head.scaled_scores[held]
+    scores, name, few = head.scaled_scores[held], "scaled", _slice(columns)
     if head.position_scores is not None:
-        scores = scores + head.position_scores[held]
-    allowed = _allowed(trace, rows)
-    few = _slice(columns)
-    names = [f"scaled{' + position' if head.position_scores is not None else ''}", "masked"]
-    sides = [scores[:, few], np.where(allowed, scores, np.nan)[:, few]]
-    if trace.mask is None:
-        names, sides = names[:1], sides[:1]
-    yield Beside(names, [_square(trace, rows, columns, side) for side in sides])
+        scores, name = scores + head.position_scores[held], "scaled + position"
+    sides = {name: scores}
+    if trace.mask is not None:
+        sides["masked"] = np.where(allowed, scores, np.nan)
+    yield Beside(list(sides), [_square(trace, rows, columns, side[:, few]) for side in sides.values()])
     yield Heading("After the softmax")
-    weights = head.weights[held]
-    shown = np.where(allowed, weights, np.nan)[:, few]
-    sums = [f"{total:.3f}" for total in weights.sum(axis=1)]
-    yield _square(trace, rows, columns, shown)._replace(is_weights=True, sums=sums)
+    weights = np.where(allowed, head.weights[held], np.nan)[:, few]
+    sums = [f"{total:.3f}" for total in head.sums[held]]
+    yield _square(trace, rows, columns, weights)._replace(is_weights=True, sums=sums)
     yield from _too_late(trace, rows, scores, allowed)
 
 
 def _too_late(trace: Trace, rows: Sequence[int], scores: Array, allowed: Bools) -> Iterator[Block]:
-    """Yield what would be left of the row that loses most, were the mask put on after the softmax."""
+    """Yield what a mask after the softmax would leave of the row that loses most."""
     left = np.where(allowed, softmax(scores), 0).sum(axis=1)
     partly = np.flatnonzero(allowed.any(axis=1) & ~allowed.all(axis=1))
     if not len(partly):
         return
     at = int(partly[np.argmin(left[partly])])
     yield Say(
-        f"The mask comes before the softmax, so that each row still sums to one. Put on after it, the row of "
-        f"{told_apart(trace.query_tokens, rows[at])} would sum to {share(float(left[at]))}."
+        f"The mask comes before the softmax, so that each row still sums to one. Applied after it, the row of "
+        f"{quoted_at(trace.query_tokens, rows[at])} would sum to {share(float(left[at]))}."
     )
 
 
 def _corners(trace: Trace, rows: list[int], columns: range) -> Iterator[Block]:
-    """Yield both causal masks where there are not as many queries as keys."""
+    """Yield both causal masks where the numbers of queries and keys differ."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
     if n_q == n_k:
         if any(trace.mask_name.startswith(name) for name, _ in CORNERS):
             yield Heading("Top-left or bottom-right")
             yield Say(
-                "With as many keys as queries both causal masks are one; attn cross TEXT CONTEXT --show mask has "
-                "them side by side."
+                "With as many keys as queries both causal masks are the same; attn cross TEXT CONTEXT --show "
+                "mask shows them side by side."
             )
         return
     yield Heading("Causal with unequal lengths: which corner?")
     if n_q <= MOST_ROWS and n_k <= MOST_COLUMNS:
-        parts = [_corner(trace, name, rows, columns) for name, _ in CORNERS]
+        parts = [_causal(trace, name, rows, columns) for name, _ in CORNERS]
         yield Beside([title for _, title in CORNERS], parts)
-    else:  # each where its corner is
+    else:  # the part of each where its corner is
         high, wide = min(FEW, n_q), min(FEW, n_k)
         ends = (range(high), range(wide)), (range(n_q - high, n_q), range(n_k - wide, n_k))
         for (name, title), (few_rows, few_columns) in zip(CORNERS, ends, strict=True):
-            yield Say(f"{title}, {_span(few_rows, 'queries')} and {_span(few_columns, 'keys')}:")
-            yield _corner(trace, name, few_rows, few_columns)
+            queries, keys = (f"{places[0]:,} to {places[-1]:,}" for places in (few_rows, few_columns))
+            yield Say(f"{title}, queries {queries} and keys {keys}:")
+            yield _causal(trace, name, few_rows, few_columns)
     if trace.pad_keys:
         yield Say("Here padding counts as keys, and is not hidden yet.", quiet=True)
     yield Say(
         f"Top-left: the first query sees the first key alone, the last one {min(n_q, n_k):,} of {n_k:,}. torch "
-        "(is_causal=True) and Keras (use_causal_mask=True) do so."
+        "(is_causal=True) and Keras (use_causal_mask=True) do this."
     )
-    shut = n_q - n_k
-    blind = f", and the first {count(shut, 'query sees', 'queries see')} nothing" if shut > 0 else ""
+    blind = f", and the first {count(n_q - n_k, 'query sees', 'queries see')} nothing" if n_q > n_k else ""
     yield Say(
-        f"Bottom-right: the last query sees every key{blind}. flash-attention does so since 2.1: the queries are the "
-        "end of a longer text."
+        f"Bottom-right: the last query sees every key{blind}. flash-attention has done this since 2.1: the queries "
+        "are the end of a longer text."
     )
 
 
-def _corner(trace: Trace, name: str, rows: Sequence[int], columns: range) -> Matrix:
+def _causal(trace: Trace, name: str, rows: Sequence[int], columns: range) -> Matrix:
     """Return these rows and columns of a causal mask."""
     mask = masks.named(name, len(trace.query_tokens), len(trace.key_tokens))
     assert mask is not None
-    return _square(
-        trace, rows, columns, mask.rows(list(rows))[:, _slice(columns)].astype(float), marks=TRUE_FALSE
-    )
+    values = mask.rows(list(rows))[:, _slice(columns)].astype(float)
+    return _square(trace, rows, columns, values, marks=TRUE_FALSE)
 
 
-def _span(places: range, what: str) -> str:
-    return f"{what} {places[0]:,} to {places[-1]:,}"
-
-
-def _shut(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Block]:
-    """Yield what becomes of rows in which nothing is allowed, or how to see one."""
-    shut = [rows[at] for at in np.flatnonzero(~allowed.any(axis=1)).tolist()]
+def _fully_masked(trace: Trace, rows: Sequence[int], allowed: Bools) -> Iterator[Block]:
+    """Yield what becomes of fully masked rows, or how to see one."""
+    empty = [rows[at] for at in np.flatnonzero(~allowed.any(axis=1)).tolist()]
     yield Heading("A fully masked row")
-    if not shut:
+    if not empty:
         yield Say("No row shown here is fully masked; --pad 2 --pad-side left under a causal mask makes two.")
         return
-    names = [told_apart(trace.query_tokens, i) for i in shut[:LAST_NAMED]]
-    more = f" and {len(shut) - LAST_NAMED} more" if len(shut) > LAST_NAMED else ""
-    yield Say(f"Nothing is left to look at for {', '.join(names)}{more}. What the softmax of nothing is:")
-    for sentence in SHUT:
-        yield Say(sentence)
+    names = listed([quoted_at(trace.query_tokens, i) for i in empty], MOST_EMPTY)
+    yield Say(f"Every key is masked for {names}. What becomes of such a row:")
+    yield from map(Say, FULLY_MASKED)
 
 
 def mask_views(trace: Trace) -> dict[str, object] | None:
-    """Return the mask as each framework writes it, for JSON, over the queries shown; None if it is not all at hand.
+    """Return the shown queries' mask as each framework writes it, for JSON; None for a condensed trace.
 
-    -inf, which JSON has no word for, is None.
+    -inf, which JSON lacks, is None.
     """
     if trace.condensed:
         return None
     allowed = _allowed(trace, trace.listed)
     pads = trace.pad_keys
     return {
-        "words": _words(trace, trace.listed, allowed),
+        "words": [may_look_at(trace, i) for i in trace.listed],
         "torch_sdpa": allowed.tolist(),
         "torch_mha": (~allowed).tolist(),
         "keras": allowed.tolist(),

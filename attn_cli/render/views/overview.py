@@ -1,8 +1,9 @@
-"""The screens: what table, bars and explain show, as blocks."""
+"""The main screens: the table of weights, maps of several heads, and bars."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,17 +13,13 @@ from attn_cli.render.views.long_text import asked_rows, long_view, row_links, st
 from attn_cli.render.views.one_row import one_row
 from attn_cli.render.views.sharpness import remarks
 from attn_cli.render.views.steps import walk
-from attn_cli.render.views.wording import (
-    MOST_CELLS,
-    closing,
-    formula,
-    is_large,
-    short,
-    title,
-)
+from attn_cli.render.views.wording import MOST_CELLS, closing, formula, is_large, short, title
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
 
 MOST_ROWS = 40
 FEW_ROWS = 8  # of a long text, as bars
@@ -30,7 +27,7 @@ MOST_FOCUS = 3
 MOST_MAPPED = 60
 MOST_FOUND = 4
 HALF = 0.5
-PAGES = ("latex", "html", "svg")  # with shades, as on a terminal, and as wide as a page
+PAGES = ("latex", "html", "svg")  # shaded as on a terminal, and limited in width
 
 
 def table(trace: Trace, view: View) -> Iterator[Block]:
@@ -49,33 +46,27 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         yield from closing(trace, with_learned=False)
         return
     for head in drawn:
-        if len(trace.head_names) > 1 and len(drawn_heads(trace)) > 1:
+        if len(drawn) > 1:
             yield Heading(f"Head {head.name}", 2)
         yield from _weights(trace, head, view)
     if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
-        told = list(zip(trace.listed, trace.diagnoses(heated=False), strict=True))
-        for remark in remarks(trace, told, least=max(2, len(told) // 2)):
-            yield Say(remark)
+        rows = list(zip(trace.listed, trace.diagnoses(heated=False), strict=True))
+        yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
     yield from closing(trace, with_learned=len(drawn) == 1)
 
 
 def _multiples(trace: Trace) -> Iterator[Block]:
-    """Yield every head as a small map, and beside its name the links that it finds."""
-    listed = list(trace.listed)
-    maps = []
-    for head in trace.heads:
-        values = head.weights[listed]
-        maps.append(values if trace.mask is None else np.where(trace.mask[listed], values, np.nan))
+    """Yield every head as a small map, and the links that it finds."""
     yield Maps(
         [head.name for head in trace.heads],
-        [trace.query_tokens[i] for i in listed],
+        [trace.query_tokens[i] for i in trace.listed],
         trace.key_tokens,
-        maps,
+        [_listed_weights(trace, head) for head in trace.heads],
         largest_weight(trace, trace.listed),
-        listed,
+        trace.listed,
     )
     yield Heading("What each head finds")
-    yield Say("Each head's strongest links to other words, of half a word's attention or more:")
+    yield Say("Each head's strongest links to other words, each at least half of a word's attention:")
     found = [(head.name, _found(trace, head)) for head in trace.heads]
     yield Links(found, none="none")
     if trace.learned and trace.learned.about and any(links for _, links in found):
@@ -88,26 +79,23 @@ def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
     found = []
     for i in trace.listed:
         j, weight = int(head.links.keys[i, 0]), float(head.links.weights[i, 0])
-        if i in trace.pad_queries:
-            continue
-        if j >= 0 and weight >= HALF and not (trace.is_self and i == j):
+        if i not in trace.pad_queries and j >= 0 and weight >= HALF and not (trace.is_self and i == j):
             found.append((weight, f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}"))
     found.sort(key=lambda link: -link[0])
     return [(name, share(weight)) for weight, name in found[:MOST_FOUND]]
 
 
 def _fits_maps(trace: Trace, view: View) -> bool:
-    """Tell whether small maps of all heads say enough: a format without shades, or --precision, wants numbers."""
+    """Return whether to draw the heads as small maps: not in a format without shades, or with --precision."""
     is_drawn = view.format in (None, "table", *PAGES) and view.precision is None
-    return (
-        is_drawn and trace.whole and len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
-    )
+    is_small = len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
+    return is_drawn and trace.whole and is_small
 
 
 def _asked_rows(trace: Trace) -> Iterator[Block]:
     if not trace.is_scored:
         yield Say(
-            "These weights came ready: without queries, keys and scores there is no arithmetic to show."
+            "These weights were given without queries, keys and scores, so there is no arithmetic to show."
         )
         return
     for i in trace.focus[:MOST_FOCUS]:
@@ -124,33 +112,12 @@ def drawn_heads(trace: Trace) -> tuple[Head, ...]:
 
 
 def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    listed = list(trace.listed)
-    cells = len(listed) * len(trace.key_tokens)
+    cells = len(trace.listed) * len(trace.key_tokens)
     is_bounded = view.width is not None or view.format in PAGES
-    many = cells > MOST_CELLS or (trace.asked and is_large(trace))
-    crowded = is_bounded and many and view.precision is None
-    if not trace.whole or crowded:
-        yield from _too_large(trace, head, view)
-        return
-    held = [trace.held(i) for i in listed]
-    values = head.weights[held]
-    if trace.mask is not None:
-        values = np.where(trace.mask[held], values, np.nan)
-    yield Matrix(
-        [trace.query_tokens[i] for i in listed],
-        trace.key_tokens,
-        values,
-        corner="query\\key",
-        sums=[f"{total:.3f}" for total in head.sums[held]],
-        is_weights=True,
-        shaded=True,
-        row_numbers=listed,
-    )
-
-
-def _too_large(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    """Yield what is shown instead of a matrix that is too large to draw, or that --top leaves no room for."""
-    if trace.asked:
+    is_crowded = cells > MOST_CELLS or (trace.asked and is_large(trace))
+    if trace.whole and not (is_bounded and is_crowded and view.precision is None):
+        yield weight_matrix(trace, head)
+    elif trace.asked:
         yield from asked_rows(trace, head, view)
     elif trace.whole or trace.condensed:
         yield from long_view(trace, head, view)
@@ -158,16 +125,41 @@ def _too_large(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         yield from row_links(trace, head, view, trace.listed, trace.settings.top or 1)
 
 
+def weight_matrix(trace: Trace, head: Head) -> Matrix:
+    """Return a head's weights over the listed rows, with the rows' sums."""
+    sums = [f"{total:.3f}" for total in head.sums[[trace.held(i) for i in trace.listed]]]
+    return labelled_matrix(trace, _listed_weights(trace, head))._replace(sums=sums)
+
+
+def labelled_matrix(trace: Trace, values: Array) -> Matrix:
+    """Return a matrix of the listed rows, labelled with the trace's tokens."""
+    return Matrix(
+        [trace.query_tokens[i] for i in trace.listed],
+        trace.key_tokens,
+        values,
+        corner="query\\key",
+        is_weights=True,
+        shaded=True,
+        row_numbers=trace.listed,
+    )
+
+
+def _listed_weights(trace: Trace, head: Head) -> Array:
+    """Return a head's weights over the listed rows, NaN where masked."""
+    rows = [trace.held(i) for i in trace.listed]
+    values = head.weights[rows]
+    return values if trace.mask is None else np.where(trace.mask[rows], values, np.nan)
+
+
 def bars(trace: Trace, view: View) -> Iterator[Block]:
     """Yield, for each query, a bar and a number for every word it may attend to."""
-    rows = trace.listed if trace.asked or len(trace.listed) <= MOST_ROWS else trace.listed[:MOST_ROWS]
-    strongest: list[list[tuple[str, float]]] = [[] for _ in drawn_heads(trace)]
-    if trace.condensed and not trace.asked:
-        rows = rows[:FEW_ROWS]
-        strongest = [strongest_named(trace, head) for head in drawn_heads(trace)]
+    is_long = trace.condensed and not trace.asked
+    rows = trace.listed if trace.asked else trace.listed[: FEW_ROWS if is_long else MOST_ROWS]
+    drawn = drawn_heads(trace)
+    strongest = [strongest_named(trace, head) if is_long else [] for head in drawn]
     largest = max([largest_weight(trace, rows), *(weight for items in strongest for _, weight in items)])
-    for head, items in zip(drawn_heads(trace), strongest, strict=True):
-        if len(strongest) > 1:
+    for head, items in zip(drawn, strongest, strict=True):
+        if len(drawn) > 1:
             yield Heading(f"Head {head.name}", 2)
         if items:
             yield Bars("The strongest links to another word:", items, largest)
@@ -183,11 +175,11 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
 
 
 def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
-    name = f"{short(trace.query_tokens[i])} attending to:"
+    name = f"{short(trace.query_tokens[i])} attending to"
     if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
         k = trace.settings.top or 5
         links = zip(head.links.keys[i, :k], head.links.weights[i, :k], strict=True)
-        name = f"{short(trace.query_tokens[i])} attending to, the {k} strongest of {len(trace.key_tokens):,}:"
+        name += f", the {k} strongest of {len(trace.key_tokens):,}:"
         return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], largest)
     at = trace.held(i)
     allowed = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[at]
@@ -195,9 +187,9 @@ def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
         (token, float(weight) if may else None)
         for token, weight, may in zip(trace.key_tokens, head.weights[at], allowed, strict=True)
     ]
-    return Bars(name, items, largest)
+    return Bars(f"{name}:", items, largest)
 
 
 def largest_weight(trace: Trace, rows: Sequence[int]) -> float:
-    """Return the largest weight in the rows of the drawn heads: full length, or the darkest shade."""
+    """Return the largest weight in these rows of the drawn heads."""
     return max(float(head.links.weights[list(rows)].max()) for head in drawn_heads(trace))

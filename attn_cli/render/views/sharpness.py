@@ -1,4 +1,4 @@
-"""How sharp the weights are: entropy beside its most, what sharpens a row, and where length decided."""
+"""How sharp the weights are: entropy and its maximum, what sharpens a row, and where length decided."""
 
 from __future__ import annotations
 
@@ -18,44 +18,38 @@ TWO = number(2)
 
 
 def sharpness(trace: Trace) -> Iterator[Block]:
-    """Yield how far each row's attention is spread, and at which temperature it would be sure."""
+    """Yield each row's entropy, and the temperature at which its strongest key would have 95 %."""
     rows = trace.listed if not trace.condensed else trace.focus
     if len(trace.key_tokens) < 2 or not rows:
         return
-    told = list(zip(rows, trace.diagnoses(rows), strict=True))
+    diagnosed = list(zip(rows, trace.diagnoses(rows), strict=True))
     yield Heading("How sharp are the weights?")
-    yield Columns(
-        ["query", "entropy", "at most", "95 % at -t"], [_line(trace, i, d) for i, d in told[:MOST_ROWS]]
-    )
-    if len(told) > MOST_ROWS:
-        yield Say(f"{len(told) - MOST_ROWS:,} more rows: -q WORD shows one.", quiet=True)
+    lines = [_line(trace, i, diagnosis) for i, diagnosis in diagnosed[:MOST_ROWS]]
+    yield Columns(["query", "entropy", "at most", "95 % at -t"], lines)
+    if len(diagnosed) > MOST_ROWS:
+        yield Say(f"{len(diagnosed) - MOST_ROWS:,} more rows: -q WORD shows one.", quiet=True)
     yield Say(
         "Entropy is in bits: 0 where one key has all, log2 of the number of keys where all have the same. At the "
         "temperature in the last column (-t) the strongest key would have 95 %."
     )
-    for sentence in remarks(trace, told):
-        yield Say(sentence)
+    yield from map(Say, remarks(trace, diagnosed))
 
 
-def _line(trace: Trace, i: int, told: Diagnosis) -> list[str]:
-    if told.entropy is None or told.most is None:
-        return [short(trace.query_tokens[i]), "masked", "–", "–"]
-    hot = "–" if told.temperature_95 is None else _temperature(told.temperature_95)
-    return [short(trace.query_tokens[i]), TWO(told.entropy), TWO(told.most), hot]
+def _line(trace: Trace, i: int, diagnosis: Diagnosis) -> list[str]:
+    query, t = short(trace.query_tokens[i]), diagnosis.temperature_95
+    if diagnosis.entropy is None or diagnosis.most is None:
+        return [query, "masked", "–", "–"]
+    return [query, TWO(diagnosis.entropy), TWO(diagnosis.most), "–" if t is None else f"{t:.3g}"]
 
 
-def _temperature(t: float) -> str:
-    """Return a temperature with three digits that count: enough to type it after -t."""
-    return f"{t:.3g}"
-
-
-def remarks(trace: Trace, told: list[tuple[int, Diagnosis]], least: int = 1) -> Iterator[str]:
-    """Yield what stands out: rows that are nearly uniform, and those (`least` of them) that a key's length decided."""
-    flat = [i for i, d in told if d.nearly_uniform]
-    if flat:
-        yield f"{_rows(trace, flat, len(told))} nearly uniform: all keys get almost the same."
-    if sum(d.longer is not None for _, d in told) >= least:
-        yield from _lengths(trace, told)
+def remarks(trace: Trace, diagnosed: list[tuple[int, Diagnosis]], least: int = 1) -> Iterator[str]:
+    """Yield remarks: rows that are nearly uniform, and, if at least `least`, rows decided by a key's length."""
+    uniform = [i for i, d in diagnosed if d.nearly_uniform]
+    if uniform:
+        yield f"{_rows(trace, uniform, len(diagnosed))} nearly uniform: all keys get almost the same."
+    found = [(i, d.longer, d.nearer) for i, d in diagnosed if d.longer is not None and d.nearer is not None]
+    if found and len(found) >= least:
+        yield from _lengths(trace, found)
 
 
 def _rows(trace: Trace, some: list[int], of: int) -> str:
@@ -69,17 +63,19 @@ def _rows(trace: Trace, some: list[int], of: int) -> str:
     return f"{len(some):,} of {of:,} rows ({named}{more}) are"
 
 
-def _lengths(trace: Trace, told: list[tuple[int, Diagnosis]]) -> Iterator[str]:
-    found = [(i, d.longer, d.nearer) for i, d in told if d.longer is not None and d.nearer is not None]
+def _lengths(trace: Trace, found: list[tuple[int, int, int]]) -> Iterator[str]:
+    """Yield a sentence on the first of these (query, longer key, nearer key)."""
     K = trace.shown.k
-    if not found or K is None:
+    if K is None:
         return
     i, longer, nearer = found[0]
     times = math.hypot(*K[longer].tolist()) / math.hypot(*K[nearer].tolist())
-    others = f" So it is in {count(len(found) - 1, 'other row', 'other rows')}." if len(found) > 1 else ""
+    others = (
+        f" The same holds in {count(len(found) - 1, 'other row', 'other rows')}." if len(found) > 1 else ""
+    )
     query, far = quoted(trace.query_tokens[i]), quoted(trace.key_tokens[longer])
     near = "itself" if trace.is_self and nearer == i else quoted(trace.key_tokens[nearer])
     yield (
-        f"Vector length decides here: {query} meets {near} at the smaller angle, but the key of {far} is "
+        f"Vector length decides here: {query} has the smaller angle to {near}, but the key of {far} is "
         f"{plain(times, 2)} times as long and scores higher. --score cosine compares directions alone.{others}"
     )

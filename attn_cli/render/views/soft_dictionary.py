@@ -12,7 +12,7 @@ from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix,
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.one_row import one_row, row_table
-from attn_cli.render.views.wording import closing, formula, quoted
+from attn_cli.render.views.wording import closing, formula, head_named, quoted
 from attn_cli.settings.output import View
 from attn_cli.teach.dictionary_example import DictionaryExample
 from attn_cli.teach.examples import Acts
@@ -31,7 +31,7 @@ EXACT, NEAR, SOFT = (
 
 
 def lookup(found: Lookup, view: View) -> Iterator[Block]:
-    """Yield the three acts of one query, and the way from soft to hard."""
+    """Yield the three acts for one query, and the weights from soft to hard."""
     keys = count(len(found.values), "key", "keys")
     yield Heading(f"{quoted(found.query)} in a dictionary of {keys}", 1)
     yield Heading(EXACT)
@@ -47,38 +47,38 @@ def lookup(found: Lookup, view: View) -> Iterator[Block]:
     yield from closing(found.trace)
 
 
-def story(told: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]:
-    """Yield the worked example: each act with a query of its own, and what its text expects."""
+def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]:
+    """Yield the worked example: each act with its own query, and the claim it demonstrates."""
     yield Heading("Attention as a dictionary", 1)
     pairs = [f"{quoted(key)}: {value(one)}" for key, one in acts.pairs.items()]
     yield Say(f"d = {{{', '.join(pairs)}}}")
     yield Heading(EXACT)
-    yield Say(_exact(told.exact))
+    yield Say(_exact(example.exact))
     yield Heading(NEAR)
-    yield Say(_exact(told.near))
-    yield from _near(told.near)
+    yield Say(_exact(example.near))
+    yield from _near(example.near)
     yield Heading(SOFT)
     yield Say("These keys come without values: each stands for itself.")
-    yield from _soft(told.soft, view)
-    yield Say(told.claim)
-    yield from _ladder(told.soft)
+    yield from _soft(example.soft, view)
+    yield Say(example.claim)
+    yield from _ladder(example.soft)
     if view.steps:
-        yield from one_row(told.soft.trace, 0, every_product=True)
-    yield from closing(told.soft.trace)
+        yield from one_row(example.soft.trace, 0, every_product=True)
+    yield from closing(example.soft.trace)
 
 
 def value(text: str) -> str:
-    """Return a value in quotation marks; of a very long one, its beginning."""
+    """Return a value in quotation marks, cut off if it is very long."""
     return f'"{text}"' if len(text) <= LONGEST_VALUE else f'"{text[:LONGEST_VALUE]}..."'
 
 
 def _exact(found: Lookup) -> str:
     query = quoted(found.query)
     if found.exact is not None:
-        return f"d[{query}] is {value(found.exact)}: a key is written exactly so."
+        return f"d[{query}] is {value(found.exact)}: there is a key with exactly this spelling."
     alike = [key for key in found.trace.key_tokens if key.casefold() == found.query.casefold()]
     more = f" {quoted(alike[0])} differs in its capitals." if alike else ""
-    return f"d[{query}] finds nothing: no key is written exactly so.{more}"
+    return f"d[{query}] finds nothing: no key has exactly this spelling.{more}"
 
 
 def _near(found: Lookup) -> Iterator[Block]:
@@ -102,7 +102,7 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
     trace = found.trace
     yield Formula(formula(trace))
     if len(trace.head_names) > 1 and trace.settings.head == "all":
-        yield Say(f"This is head {trace.shown.name}; --head shows another.")
+        yield Say(f"This is {head_named(trace.shown.name)}; --head shows another.")
     row, keys = trace.row(0), _keys(found)
     if row is not None and row.total == 0:
         yield Say(f"{quoted(found.query)} may look at no key, so it gets no value.")
@@ -118,7 +118,8 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
         return
     for one in found.shares:
         if len(one.keys) > 1:
-            yield Say(f"Equal values add up: {value(one.value)} is the value of {_named(one.keys)}.")
+            keys_of_it = listed(list(map(quoted, one.keys)))
+            yield Say(f"Equal values add up: {value(one.value)} is the value of {keys_of_it}.")
     hidden = {trace.key_tokens[j] for j in range(len(found.values)) if _is_masked(found, j)}
     shares = [one for one in found.shares if not hidden.issuperset(one.keys)]
     parts = [f"{share(one.weight)} of {value(one.value)}" for one in shares[:MOST_TERMS]]
@@ -127,15 +128,10 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
     yield Say(f"The answer is {', '.join(parts)}{rest}; the strongest is {value(found.shares[0].value)}.")
 
 
-def _named(keys: tuple[str, ...]) -> str:
-    return listed([quoted(key) for key in keys])
-
-
 def _keys(found: Lookup) -> list[int]:
     """Return the keys to list: all, or the strongest in the order of the dictionary."""
-    most = found.trace.settings.top or MOST_KEYS
     order = sorted(range(len(found.values)), key=lambda j: -found.weights[j])
-    return sorted(order[:most])
+    return sorted(order[: found.trace.settings.top or MOST_KEYS])
 
 
 def _is_masked(found: Lookup, j: int) -> bool:
@@ -143,7 +139,7 @@ def _is_masked(found: Lookup, j: int) -> bool:
 
 
 def _sum(found: Lookup) -> str:
-    """Write the weighted value as a sum: all terms up to eight, else the strongest and the rest."""
+    """Return the weighted value as a sum: all terms up to eight, else the strongest and the rest."""
     assert found.numbers is not None and found.answer is not None
     weights, numbers = found.weights, found.numbers
     digits, decimals = _digits(found)
@@ -157,7 +153,7 @@ def _sum(found: Lookup) -> str:
 
 
 def _digits(found: Lookup) -> tuple[int, int]:
-    """Return the digits of weights, and those of the answer that hold when it is worked out from such weights."""
+    """Return how many digits to write of the weights, and how many of the answer follow from those."""
     most = min(LARGEST, sum(map(abs, found.numbers or ())))
     size = math.ceil(math.log10(most)) if most else 0
     digits = min(8, max(4, size + 2))
@@ -181,7 +177,7 @@ def _factor(number: float) -> str:
 
 
 def _ladder(found: Lookup) -> Iterator[Block]:
-    """Yield the weights at falling temperatures: a column each, down to the hard choice."""
+    """Yield the weights at falling temperatures, a column each, down to the hard choice."""
     trace, keys = found.trace, _keys(found)
     if len(found.values) < 2 or found.nearest is None or not any(found.weights):
         return
@@ -190,7 +186,7 @@ def _ladder(found: Lookup) -> Iterator[Block]:
     cells[[_is_masked(found, j) for j in keys]] = np.nan
     yield Matrix(
         [trace.key_tokens[j] for j in keys],
-        [_temperature(rung.temperature, trace.temperature) for rung in found.ladder],
+        [plain(T) + "*" * (trace.temperature == T) for T in (rung.temperature for rung in found.ladder)],
         cells,
         corner="key\\T",
         is_weights=True,
@@ -205,10 +201,8 @@ def _ladder(found: Lookup) -> Iterator[Block]:
             if rung.answer is not None
         ]
         yield Say(f"The answers: {', '.join(answers)}.")
-    winners = tuple(trace.key_tokens[j] for j in np.flatnonzero(found.ladder[-1].weights))
-    all_goes = f"all {'is shared by' if len(winners) > 1 else 'goes to'} {_named(winners)}"
-    yield Say(f"* is the temperature in force. The lower, the harder: at 0, the limit, {all_goes}.")
-
-
-def _temperature(T: float, now: float) -> str:
-    return plain(T) + ("*" if now == T else "")
+    winners = [quoted(trace.key_tokens[j]) for j in np.flatnonzero(found.ladder[-1].weights)]
+    all_goes = f"all {'is shared by' if len(winners) > 1 else 'goes to'} {listed(winners)}"
+    yield Say(
+        f"* marks the temperature in use. The lower it is, the harder the choice: at 0, the limit, {all_goes}."
+    )

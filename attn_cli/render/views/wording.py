@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from attn_cli.core.scores import score_named
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
@@ -11,16 +13,13 @@ from attn_cli.models.model_file import BUNDLED
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import listed
-from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Learned, Trace
 
-KINDS = {
-    "self": "self-attention",
-    "masked": "self-attention",
-    "cross": "cross-attention",
-}
+KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-attention"}
 LONGEST = 24
 MOST_CELLS = 20_000  # of a matrix that is drawn
-FEW_KEYS = 36  # so many can always stand in a row, or a list
+FEW_KEYS = 36  # this many always fit in a row or a list
+MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4  # keys named in a sentence
 
 
 def short(token: str) -> str:
@@ -33,50 +32,80 @@ def quoted(token: str) -> str:
     return f'"{short(token)}"'
 
 
-def told_apart(tokens: Sequence[str], i: int) -> str:
-    """Return token i in quotation marks, with its place if it stands there more than once."""
+def quoted_at(tokens: Sequence[str], i: int) -> str:
+    """Return token i in quotation marks, followed by its place if the token occurs more than once."""
     return quoted(tokens[i]) + (f" ({i})" if tokens.count(tokens[i]) > 1 else "")
 
 
 def placed(tokens: Sequence[str], i: int) -> str:
-    """Return token i for a label, after its place if it stands there more than once; a cut label keeps its start."""
+    """Return token i for a label, preceded by its place if the token occurs more than once."""
     return f"{i} {short(tokens[i])}" if tokens.count(tokens[i]) > 1 else short(tokens[i])
 
 
+def may_look_at(trace: Trace, i: int) -> str:
+    """Return which keys the mask allows to query i, in a sentence."""
+    query, n_k = quoted_at(trace.query_tokens, i), len(trace.key_tokens)
+    allowed = list(range(n_k)) if trace.mask is None else np.flatnonzero(trace.mask[trace.held(i)]).tolist()
+    if not allowed:
+        return f"{query} may look at nothing."
+    is_long = len(allowed) > MOST_NAMED
+    names = [
+        quoted_at(trace.key_tokens, j)
+        for j in ([*allowed[:FIRST_NAMED], *allowed[-LAST_NAMED:]] if is_long else allowed)
+    ]
+    if is_long:
+        names.insert(FIRST_NAMED, "...")
+    return f"{query} may look at {', '.join(names)} ({len(allowed):,} of {n_k:,})."
+
+
 def is_large(trace: Trace) -> bool:
-    """Tell whether a map stands for the weights, and a few strongest keys for a row."""
+    """Return whether the weights are shown as a map, and a row by a few of its strongest keys."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
     return trace.condensed or (n_q * n_k > MOST_CELLS and n_k > FEW_KEYS)
 
 
-def title(trace: Trace) -> str:
-    """Return the screen's title: what kind of attention, and how many look at how many."""
+def size(trace: Trace) -> str:
+    """Return how many queries and keys there are."""
     n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
+    return f"{count(n_q, 'query (row)', 'queries (rows)')} x {count(n_k, 'key (column)', 'keys (columns)')}"
+
+
+def title(trace: Trace) -> str:
+    """Return the screen's title: the kind of attention, and its size."""
     kind = KINDS.get(trace.kind, "attention")
     if trace.kind == "show" and trace.is_self and trace.query_ids is not None:
         kind = KINDS["self"]
     kind = f"Masked {kind}" if trace.mask_name != "none" else kind.capitalize()
-    return f"{kind}: {count(n_q, 'query (row)', 'queries (rows)')} x {count(n_k, 'key (column)', 'keys (columns)')}"
+    return f"{kind}: {size(trace)}"
 
 
 def formula(trace: Trace) -> str:
     """Return the formula of the weights, with this trace's own numbers in it."""
     if not trace.is_scored:
         return "weights as given"
-    score = score_named(trace.score)
-    scaled = score.symbol + (f" / √{d_k(trace)}" if score.is_scaled else "")
-    head = trace.heads[0]
-    if head.position_vectors is not None:  # learned: divided by the temperature as the rest is
-        scaled += " + position"
-        return f"weights = softmax({scaled if trace.temperature == 1 else f'({scaled}) / {warmth(trace)}'})"
-    if trace.temperature != 1:
-        scaled += f" / {warmth(trace)}"
-    return f"weights = softmax({scaled}{' + position' if head.position_scores is not None else ''})"
+    head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
+    position = "" if head.position_scores is None else " + position"
+    if (
+        head.position_vectors is not None and trace.temperature != 1
+    ):  # learned: divided by the temperature too
+        return f"weights = softmax(({scores}{position}){temperature_divisor(trace)})"
+    return f"weights = softmax({scores}{temperature_divisor(trace)}{position})"
 
 
-def warmth(trace: Trace) -> str:
-    """Return the temperature as it was typed."""
-    return f"{trace.temperature:.12g}"
+def root_divisor(trace: Trace) -> str:
+    """Return ` / √32` where the scores are scaled, else nothing."""
+    return f" / √{d_k(trace)}" if score_named(trace.score).is_scaled else ""
+
+
+def temperature_divisor(trace: Trace) -> str:
+    """Return ` / 0.5`, the temperature as it was typed, where it is not 1."""
+    return f" / {trace.temperature:.12g}" if trace.temperature != 1 else ""
+
+
+def position_term(trace: Trace, numerator: str = "q·r + b") -> str:
+    """Return what a learned head adds for a distance: the numerator, divided as the scores are."""
+    root = f" / √{d_k(trace)}" if score_named(trace.score).is_position_scaled else ""
+    return f"({numerator}){root}{temperature_divisor(trace)}"
 
 
 def d_k(trace: Trace) -> int:
@@ -85,14 +114,9 @@ def d_k(trace: Trace) -> int:
     return 0 if q is None else int(q.shape[1])
 
 
-def settings(trace: Trace) -> str:
-    """Return one sentence with the settings that made the numbers."""
-    return "; ".join(setting_parts(trace)) + "."
-
-
 def setting_parts(trace: Trace) -> list[str]:
-    """Return the settings that made the numbers, each in a few words."""
-    parts = _made(trace) if trace.is_scored else [f"Weights given by {trace.embedding.name}"]
+    """Return the settings behind the numbers, each in a few words."""
+    parts = _score_parts(trace) if trace.is_scored else [f"Weights given by {trace.embedding.name}"]
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
     if trace.kind == "show" and trace.projection.layer is not None:
         parts.append(f"layer {trace.projection.layer}")
@@ -101,19 +125,24 @@ def setting_parts(trace: Trace) -> list[str]:
     if len(trace.head_names) > 1:
         n = len(trace.head_names)
         shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
-        parts.append(shown.get(trace.settings.head or "", f"head {trace.shown.name} of {n}"))
+        parts.append(shown.get(trace.settings.head or "", f"{head_named(trace.shown.name)} (one of {n})"))
     elif trace.kind == "show" and trace.shown.name not in ("0", "mean"):
-        parts.append(f"head {trace.shown.name}")
+        parts.append(head_named(trace.shown.name))
     return parts
 
 
-def _made(trace: Trace) -> list[str]:
-    """Return what made the scores: vectors, weights, scale."""
+def head_named(name: str) -> str:
+    """Return `head "subject"`, or `head 3`."""
+    return f"head {name}" if name.isdigit() else f'head "{name}"'
+
+
+def _score_parts(trace: Trace) -> list[str]:
+    """Return what the scores were made from: vectors, weights, scale."""
     parts = [_vectors(trace), projection(trace)]
     score = score_named(trace.score)
     parts.append(f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}" if score.is_scaled else "scale 1")
     if trace.temperature != 1:
-        parts.append(f"temperature {warmth(trace)}")
+        parts.append(f"temperature {trace.temperature:.12g}")
     if score.note:
         parts.append(score.note)
     if trace.positions != "none":
@@ -137,13 +166,12 @@ def projection(trace: Trace) -> str:
     """Return where W_q, W_k and W_v come from, and their layout."""
     about = trace.projection
     if trace.heads[0].W_q is None:
-        return "Q, K and V as given" if about.source == "given" else _keys_alone(trace)
+        return "Q, K and V as given" if about.source == "given" else _given_values(trace)
     rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
         if len(trace.head_names) > 1:
             return "W: identity, columns split"
-        cross = trace.apart
-        return f"W: identity, so Q = {'X and K = V = the context' if cross else 'K = V = X'}"
+        return f"W: identity, so Q = {'X and K = V = the context' if trace.apart else 'K = V = X'}"
     if about.source == "random":
         return f"W: random, seed {about.seed}, layout in-out (x W)"
     if about.source == "learned":
@@ -151,8 +179,8 @@ def projection(trace: Trace) -> str:
     return f"W: {about.name}, layout {about.layout} ({rule})"
 
 
-def _keys_alone(trace: Trace) -> str:
-    """Return where Q and K come from, where the values are no word vectors but given."""
+def _given_values(trace: Trace) -> str:
+    """Return where Q and K come from, where the values were given."""
     about = trace.projection
     if about.source == "identity":
         split = ", columns split" if len(trace.head_names) > 1 else ""
@@ -162,38 +190,42 @@ def _keys_alone(trace: Trace) -> str:
 
 
 def learned(trace: Trace) -> list[str]:
-    """Return what is to be told of a learned head, in sentences: what it was taught, on what, and its score."""
-    told = trace.learned
-    if told is None:
+    """Return sentences about a learned head: what it was taught, on what, and its score."""
+    facts = trace.learned
+    if facts is None:
         return []
-    treebanks = listed([visible(name.partition(".")[0]) for name in told.trained_on])
-    one = "a treebank" if len(told.trained_on) == 1 else "treebanks"
-    whose = "by this project" if told.model in BUNDLED else "with attn learn train"
-    origin = f"{told.model} was learned {whose} from {one} ({treebanks}), and is not a large language model."
+    treebanks = listed([visible(name.partition(".")[0]) for name in facts.trained_on])
+    one = "a treebank" if len(facts.trained_on) == 1 else "treebanks"
+    whose = "by this project" if facts.model in BUNDLED else "with attn learn train"
+    origin = f"{facts.model} was trained {whose} on {one} ({treebanks}), and is not a large language model."
     if trace.shown.name == "mean":
         return [origin]
-    if told.about is None:
-        head = f"Head {short(trace.shown.name)} of layer {trace.projection.layer}"
+    head = f"Head {short(trace.shown.name)}"
+    if facts.about is None:
+        head += f" of layer {trace.projection.layer}"
         return [f"{head} was given no relation to find: it learned what helps the layers above it.", origin]
-    said = [f"Head {short(trace.shown.name)} was taught to look {told.about}.", origin]
-    if told.accuracy is not None and told.baseline is not None and told.scored_on is not None:
-        unlike = _unlike_lessons(trace)
-        held_back = visible(told.scored_on.partition(".")[0])
-        said.append(
-            f"How often it is right {' and '.join(unlike)} was not measured."
-            if unlike
-            else f"In {held_back}, text kept from it, its strongest link is right for {told.accuracy:.1%} of the "
-            f"words that have the relation; the best fixed distance is right for {told.baseline:.1%}."
-        )
-        if told.precision is not None and not unlike:
-            said.append(f"Of its strongest links to another word, {told.precision:.1%} are right.")
-    else:
-        said.append("How often it is right was not measured.")
-    return said
+    return [f"{head} was taught to look {facts.about}.", origin, *_accuracy(trace, facts)]
 
 
-def _unlike_lessons(trace: Trace) -> list[str]:
-    """Return in what this differs from how heads are trained and scored."""
+def _accuracy(trace: Trace, facts: Learned) -> list[str]:
+    """Return how often a learned head is right, where it was measured."""
+    if facts.accuracy is None or facts.baseline is None or facts.scored_on is None:
+        return ["How often it is right was not measured."]
+    untested = _untested_conditions(trace)
+    if untested:
+        return [f"How often it is right {' and '.join(untested)} was not measured."]
+    sentences = [
+        f"On held-out text ({visible(facts.scored_on.partition('.')[0])}), its strongest link is right for "
+        f"{facts.accuracy:.1%} of the words that have the relation; the best fixed distance is right for "
+        f"{facts.baseline:.1%}."
+    ]
+    if facts.precision is not None:
+        sentences.append(f"Of its strongest links to another word, {facts.precision:.1%} are right.")
+    return sentences
+
+
+def _untested_conditions(trace: Trace) -> list[str]:
+    """Return how this trace differs from those that heads are trained and scored on."""
     differences = {
         "across two texts": not trace.is_self,
         "under a mask": trace.mask_name != "none",
@@ -204,25 +236,23 @@ def _unlike_lessons(trace: Trace) -> list[str]:
 
 
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
-    """Yield what stands under the numbers: settings, what the head was taught, what was left out, and notes."""
-    yield Say(settings(trace), quiet=True)
+    """Yield what follows the numbers: settings, what the head was taught, dropped marks, and notes."""
+    yield Say("; ".join(setting_parts(trace)) + ".", quiet=True)
     for sentence in learned(trace)[:1] if with_learned else ():
         yield Say(sentence, quiet=True)
-    yield from dropped(trace)
+    for sentence in dropped(trace):
+        yield Say(sentence, quiet=True)
     for note in trace.notes:
         yield Say(f"Note: {note}")
 
 
-def dropped(trace: Trace) -> Iterator[Block]:
-    """Yield what the tokenizer left out, if anything."""
-    if trace.dropped:
-        marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))
-        yield Say(f"Dropped: {' '.join(marks[:20])}{' ...' if len(marks) > 20 else ''}", quiet=True)
+def dropped(trace: Trace) -> list[str]:
+    """Return a line with the marks that the tokenizer dropped, if any."""
+    marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))
+    return [f"Dropped: {' '.join(marks[:20])}{' ...' if len(marks) > 20 else ''}"] if marks else []
 
 
 def talk(trace: Trace) -> list[str]:
-    """Return what is said on standard error where the output has no room for notes."""
-    said = list(trace.notes)
-    if trace.dropped:
-        said.append(f"Dropped: {listed(list(dict.fromkeys(trace.dropped)), 20)}")
-    return said
+    """Return the notes for standard error, where the output has no room for them."""
+    marks = listed(list(dict.fromkeys(trace.dropped)), 20)
+    return [*trace.notes, *([f"Dropped: {marks}"] if marks else [])]

@@ -108,7 +108,7 @@ def test_a_mask_file_states_the_text_alone_and_is_joined_with_padding(tmp_path):
 def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
     mask = with_padding(named("causal", 10**6, 10**6), 10**6, 10**6, range(3))
     assert np.flatnonzero(mask.rows([5])[0]).tolist() == [3, 4, 5]
-    assert mask.told == "causal, padding"
+    assert mask.label == "causal, padding"
     assert with_padding(None, 3, 3, range(2, 3)).label == "padding"
     part = widened(Mask("m", 1, 1, np.array([[False]])), 2, 3, range(1, 2), range(2, 3))
     assert part.rows([0, 1]).tolist() == [[True] * 3, [True, True, False]]
@@ -226,7 +226,7 @@ def test_both_corners_are_shown_where_lengths_differ_and_only_there():
 
 def test_a_fully_masked_row_is_explained_and_otherwise_the_way_to_one_is_told():
     out = screen(CAT, *RANDOM, "--pad", "2", "--pad-side", "left")
-    assert 'Nothing is left to look at for "<pad>" (0), "<pad>" (1).' in out
+    assert 'Every key is masked for "<pad>" (0), "<pad>" (1).' in out
     assert "NaN with need_weights=True" in out
     out = screen(CAT, *RANDOM)
     assert "No row shown here is fully masked" in out and "need_weights" not in out
@@ -248,7 +248,7 @@ def test_a_file_that_is_called_padding_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "padding").write_text("1 0\n1 1\n")
     out = screen("a b", *RANDOM, "--mask", "./padding", "--mask-true", "allowed", "--pad", "1")
-    assert "The mask is the one that ./padding states." in out
+    assert "The mask comes from ./padding." in out
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "code:numpy"])

@@ -116,7 +116,7 @@ def test_ctrl_c_stops_with_its_exit_code_and_no_traceback():
 
 
 def test_a_step_that_is_not_there_is_told_to_be_missing_and_why():
-    assert "no mask is on" in explain("--only", "mask")
+    assert "there is no mask" in explain("--only", "mask")
     assert "--positions sinusoidal" in explain("--only", "positions")
     assert "no mask is on" not in explain("--from", "scores")
 

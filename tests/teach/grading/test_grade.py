@@ -245,7 +245,7 @@ def test_what_follows_rightly_after_a_slip_follows():
 @pytest.mark.parametrize(
     ("weights", "shape", "said"),
     [
-        (WEIGHTS.T, [4, 3], "Turned round"),
+        (WEIGHTS.T, [4, 3], "Transposed, it would"),
         (WEIGHTS[:, :2], [3, 2], "(3, 4) is right"),
         ([], [0], "(0,)"),
         ([[]], [1, 0], "(1, 0)"),
@@ -268,7 +268,7 @@ def test_a_wrong_shape_is_a_difference_and_both_shapes_are_said(weights, shape, 
 def test_a_square_matrix_that_was_turned_round_is_told():
     save("right.json", Q=Q, K=K[:3], V=V[:3])
     record = told(save("a.json", scores=(Q @ K[:3].T).T))
-    assert "Turned round" in record["message"] and record["expected_shape"] is None
+    assert "Transposed, it would" in record["message"] and record["expected_shape"] is None
 
 
 # Heads, and attn's own JSON.
