@@ -251,7 +251,7 @@ class Trace(Frozen):
         from attn_cli.io.escape import visible
 
         first = " ".join(map(visible, self.query_tokens[:FIRST_TOKENS])) + " ..." * (n_q > FIRST_TOKENS)
-        head = f"head {self.shown.name}" + (f" of {heads}" if heads > 1 else "")
+        head = f"head {self.shown.name}" + (f" (one of {heads})" if heads > 1 else "")
         return f"<Trace {self.kind}: {n_q:,} queries x {n_k:,} keys, {head}; {first}>"
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
