@@ -252,7 +252,7 @@ def test_numbers_too_large_to_have_digits_after_the_point_are_rounded_to_themsel
     rounded, plain_ = (run(huge, "--score", "cosine", *more) for more in (["--round", "1"], []))
     assert rounded["weights"] == plain_["weights"]
     out = here("compute", "given.json", "--score", "cosine", "-q", "0").out
-    assert "more than can be written out" in out and "inf" not in out
+    assert "too large to write out" in out and "inf" not in out
 
 
 def test_a_name_that_is_nearly_ours_is_refused(refused):

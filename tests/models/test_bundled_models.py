@@ -178,11 +178,11 @@ def test_explain_takes_the_word_that_the_sentence_turns_on(text, verb, mask):
 def test_what_a_causal_mask_would_leave_is_said_of_one_layer_and_not_of_several():
     trace, said = explained(FOX)
     shown = re.search(r'"fox" [0-9.]+/[0-9.]+ = ([0-9.]+), "jumped"', said)
-    assert shown and "That is attn masked." in said
+    assert shown and "(attn masked)" in said
     masked = trace_masked(FOX, Settings()).weights[trace.focus[0]]
     assert float(shown[1]) == pytest.approx(masked[trace.key_tokens.index("fox")], abs=6e-4)
     _, said = explained(FOX, projection="roles-deep")
-    assert "so could every word in the layers below" in said and "That is attn masked" not in said
+    assert "so could every word in the layers below" in said and "rescaled to sum to one" not in said
 
 
 @pytest.mark.parametrize("name", BUNDLED)
