@@ -220,4 +220,6 @@ def test_characters_leave_out_white_space_alone(text):
 @pytest.mark.parametrize("tokenizer", ["words", "characters"])
 def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(text, tokenizer):
     script = f"from attn_cli.text.tokenize import tokenize; tokenize({text}, {tokenizer!r})"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=5, env=surroundings())
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, timeout=60, env=surroundings()
+    )  # quadratic takes hours
