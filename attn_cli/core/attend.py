@@ -1,7 +1,7 @@
 """Attention for programs: `attend` and `strongest_links`, and the choice between the readable and the fast way.
 
 The readable way is attention.py, by blocks of rows where there are many. The fast way, fast.py, gives the same numbers
-to the last few bits. Which of them computes, for commands as for programs, is decided here and nowhere else.
+to the last few bits. Commands and programs choose between them with the functions of this module.
 """
 
 from __future__ import annotations
@@ -152,10 +152,9 @@ class HeadInput(NamedTuple):
     def steps(self, rows: Sequence[int] | Ints) -> Steps:
         """Return every step of these rows, the readable way."""
         at = np.asarray(rows, dtype=np.intp)
-        Q = self.Q if len(at) == len(self.Q) else self.Q[at]
         try:
             return checked_attention(
-                Q, self.K, self.V, self.allowed(at), self.added(at), self.scale, self.score
+                self.Q[at], self.K, self.V, self.allowed(at), self.added(at), self.scale, self.score
             )
         except NotFinite as error:
             raise error.among(at.tolist()) from None

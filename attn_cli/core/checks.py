@@ -1,4 +1,4 @@
-"""The guards around attention.py: a score or a value that is not finite is refused, unless a mask hides it."""
+"""The guards around attention.py: scores that are not finite are refused, unless masked; values, unless unattended."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ class MaskRule(NamedTuple):
     def rows(self, i: Ints, j: Ints, n_q: int, n_k: int, *numbers: int) -> Bools:
         """Return the mask of the queries i (rows, 1) over the keys j (columns,)."""
         if self.allowed is not None:
-            return self.allowed(i, j, n_q, n_k, *numbers)
+            allowed: Bools = (i == i) & (j == j) & self.allowed(i, j, n_q, n_k, *numbers)  # (rows, columns)
+            return allowed
         left, right = self.reach(n_q, n_k, *numbers)
         if left is None:
             return (i == i) & (j == j) if right is None else j <= i + right

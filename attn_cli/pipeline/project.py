@@ -55,10 +55,10 @@ def take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     if len(K) != len(V):
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
     count = _head_count(settings, given, ("Q", "K", "V"), 1)
-    bias = given.get("position_scores")
+    bias = _shared(given.get("position_scores"))
     if settings.round is not None:
         Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
-        bias = None if bias is None else to_digits(bias, settings.round)
+        bias = None if bias is None else _shared(to_digits(bias, settings.round))
     parts = [model.split(M, count, 1) for M in (Q, K, V)]
     positions = model.given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
     heads = tuple(
@@ -214,16 +214,25 @@ def project_inputs(
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    bias = None if given is None else given.get("position_scores")
+    bias = None if given is None else _shared(given.get("position_scores"))
     if settings.round is not None:
         projection = model.rounded(projection, settings.round)
-        bias = None if bias is None else to_digits(bias, settings.round)
+        bias = None if bias is None else _shared(to_digits(bias, settings.round))
     wanted = _wanted(projection, settings.head, shown)
     is_self = inputs.x_key is inputs.x_query
     if not is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
     made = _heads(wanted, inputs.x_query, inputs.x_key, bias, is_self)
     return Layer(projection.about, names, shown, made, projection, is_square=is_square), notes
+
+
+def _shared(bias: Array | None) -> Array | None:
+    """Return a read-only copy, which all heads share instead of each owning one."""
+    if bias is None:
+        return None
+    bias = bias.copy()
+    bias.setflags(write=False)
+    return bias
 
 
 def _fitting(inputs: Inputs, weights: Given) -> list[str]:

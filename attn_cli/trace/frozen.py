@@ -14,7 +14,9 @@ class Frozen:
     def __post_init__(self) -> None:
         for name in self.__annotations__:
             value = getattr(self, name)
-            owned = _owned(value)
+            owned = (
+                value if name == "source" else _owned(value)
+            )  # what computes again is not part of the record
             if owned is not value:
                 object.__setattr__(self, name, owned)
 

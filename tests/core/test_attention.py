@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from attn_cli import attend
-from attn_cli.core.attend import strongest_links
+from attn_cli.core.attend import HeadInput, strongest_links
 from attn_cli.core.attention import project, softmax
 from attn_cli.core.checks import checked_attention
+from attn_cli.core.masks import named
 from attn_cli.core.scores import SCORES
 from attn_cli.core.top_links import strongest
 from attn_cli.errors import AttnError, InputError
@@ -494,3 +495,11 @@ def test_many_links_of_each_row_are_those_of_the_whole_matrix(mask):
     found = np.take_along_axis(allowed, order, axis=1)
     np.testing.assert_array_equal(links.keys, np.where(found, order, -1))
     np.testing.assert_allclose(output, whole, atol=1e-12)
+
+
+def test_rows_in_any_order_are_computed_with_their_own_mask():
+    Q, K, V = some(4, 3), some(4, 3, seed=1), some(4, 2, seed=2)
+    head = HeadInput(Q, K, V, mask=named("causal", 4, 4))
+    whole = head.steps(range(4))
+    rows = [3, 1, 1, 0]
+    np.testing.assert_array_equal(head.steps(rows).masked_scores, whole.masked_scores[rows])

@@ -1,0 +1,334 @@
+"""What two versions of attn print, write and exit with, side by side: for changes that must change nothing.
+
+`python tests/same_output.py OLD_ATTN NEW_ATTN` runs each command below under both, in fresh folders of one name
+with the same files in them, and tells what differs: exit code, standard output, standard error, files. Commands
+that differ in the same lines are told once. The exit code is 1 if anything differs. `--list` prints the commands.
+
+What a clock or the network decides is left out: attn bench, downloads, the words per second of training, Ctrl-C.
+"""
+
+import argparse
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from difflib import unified_diff
+from pathlib import Path
+from threading import current_thread
+from typing import Any
+
+import numpy as np
+
+# A line is a command of bash, run once for each part of {a|b|c}; {NAME} has the parts of SETS. The parts of {~a|b}
+# are taken in turn and make no more commands: the first run has a, the second b, the third a again.
+COMMANDS = r"""
+# Help, completion, usage
+attn {PAGES} --help
+attn {BARE}
+COLUMNS=40 attn {|self|vectors train} -h
+on_terminal attn {|self|cross|vectors|batch}
+attn {slef|self --bogus|vectors neerest|learn scor|self x --topp 3|self x y|cross a b c|-f json self x} {~|-f json}
+attn {--show-completion|--install-completion} {bash|zsh|fish|tcsh}
+_ATTN_COMPLETE=complete_bash COMP_WORDS='attn {self --ma|self -f|vectors |example }' COMP_CWORD=2 attn
+attn {schema|config masked|config lookup -f json|config bogus}
+# Every format of every screen
+attn {self|explain} "$CAT" -f {FORMATS}
+attn {~explain --context "$SHE"|cross "$SHE"|masked} "$CAT" -f {FORMATS}
+attn {~example coffee --mask causal|example day1 -q q0|compute qkv.json|show model.json --head all} -f {FORMATS}
+attn {~compare "$SHE" --vary score=scaled,dot|lookup colour brand=Porche model=Taycan color=black} -f {FORMATS}
+attn {~lookup speed --from car.json -t 0.1|compare "$SHE" --vary mask=none,causal} -f {FORMATS}
+attn check no-scaling.json --expect exercise.json -f {table|bars|json|markdown|latex|html|svg}
+attn self "$FOX" {~-q jumped --steps|--head all} -f {table|bars|json|csv|markdown|latex|html|svg|code:keras}
+attn {~masked|cross "a b"} "$CAT" -e random --show mask -f {table|json|markdown|latex|html|svg|csv}
+attn {~self|masked} "$CAT" --tidy -f {csv|tsv|json}
+attn {~self "$CAT"|explain "$SHE"|example coffee} -o x.{txt|json|jsonl|csv|tsv|md|tex|html|svg|npy|py|pdf}
+# Settings
+attn self "$CAT" --score {scaled|dot|cosine} -t {1|0.3} --steps {~|-f json}
+attn {~self|cross "a b c"} "$CAT" -e random --mask {none|causal|causal-bottom-right|window:0|window:2|diagonal}
+attn {masked|cross "a b c"} "v w x y z" --show mask --mask {causal-bottom-right|window:1}
+attn {self|explain} "a b c" -e random --mask mask.{txt|json|npy} {~--mask-true allowed|--mask-true blocked|}
+attn self "$FOX" --head {all|mean|subject|3|77|-1} {~|--steps -f json}
+attn self "$FOX" -p roles-deep {|--layer 0} --head {all|mean|0}
+attn {explain|masked --steps -f json --pad 1} "$SHE" -p roles-deep
+attn self "$CAT" -e random --heads {2|4|3} --head {~0|mean|all}
+attn {~self|explain} "$SHE" -e my.txt -p {identity|random|plain.json|full.json|plain.npz} --layout {~in-out|out-in|}
+attn self "teh recieve zzxqy coffee" --oov {model|zero|random|nearest|skip|error} {~|-p identity -f json}
+attn self "Don't e-mail: 3.14, naïve 😀!" --tokenizer {words|whitespace|characters} {~|--keep-punctuation}
+attn {self|masked|explain} "$SHE" --pad {~1|2 --pad-side left}
+attn {self "$SHE" -e random --dim 2|explain "$SHE"|compute xw.json} --round {0|1} --positions {~sinusoidal|none}
+attn self "the cat saw the dog" -q {the|THE|2|9|zebra} {~|--top 2}
+attn self "$CAT" --top {~1|99} -f {table|bars|json|csv|latex}
+attn self "$CAT" --dtype float32 -f {table|json|npy|code:numpy}
+attn explain "$SHE" --only {tokens|x,positions|w|queries,keys|values|scores|scaled|mask|softmax,output|bogus}
+attn explain "$SHE" {--from softmax|-q likes --from scores|--score dot --mask window:0|--score cosine --mask causal}
+attn {self|explain} "$SHE" --precision {0|3|17} -f {~table|bars|latex|csv|html}
+attn {self|explain|compare --vary score=scaled,dot|masked --show mask|self --head all} "$FOX" --width {20|200}
+attn {check no-scaling.json --expect exercise.json|lookup x a=1 b=2} --width {20|200}
+attn {self|masked|explain|cross "$FOX"} "$CAT zzxq" {-t 0.5|--top 2|-q the --pad 1|--oov random} {MIX}
+attn {self "$CAT"|masked "$CAT"|explain "$CAT"|example a2} {--heads 2 -p identity|--round 1 --score dot} {MIX}
+# Colours, terminals, variables, files of settings
+attn {explain|compare --vary mask=none,causal|self --head all|masked --show mask} "$SHE" --color always
+attn self "$FOX" --color always --palette {viridis|cividis|blues|greys} -f {table|bars|html}
+{TERM=xterm|TERM=dumb|TERM=xterm-direct|COLORTERM=truecolor} attn self "$SHE" --color always
+{NO_COLOR=1|FORCE_COLOR=1|CLICOLOR_FORCE=1} attn explain "$SHE"
+{COLORFGBG='0;15'|NO_COLOR=1|TERM=dumb|COLUMNS=50} on_terminal attn {~self|explain} "$SHE"
+PYTHONIOENCODING={ascii|latin-1} attn {self|explain} "naïve 😀 café" -e random
+ATTN_{GOOD} attn {~self|cross "$SHE"} "the cat"
+ATTN_{WRONG} attn self "the cat" {~|-f json}
+ATTN_FORMAT=json ATTN_SEED=-1 ATTN_TEMPRATURE=1 attn {self x|vectors info|config}
+printf '{TOML}' > attn.toml; attn {~self "a b" -e random|config self}
+printf 'temperature = 2\n[self]\nformat = "json"\n' > attn.toml; attn {self|masked|self -f table} {~"a b"|""} -e random
+mkdir -p ~/.config/attn; echo '{score = "dot"|bogus = 1}' > ~/.config/attn/config.toml; attn {self "$SHE"|config}
+# Texts: long, from a pipe, hostile
+attn {self|masked|explain} - {|-q 13} < long.txt
+attn self - -f {bars|latex|html|svg|markdown|csv --top 1|json|npy|code:numpy} < long.txt
+attn self - {--full -o x.npy|-o x.csv|--head all|--threads 1|--dtype float32|--mask window:3 --width 40} < long.txt
+attn {masked - --show mask|cross "$SHE" -|compare - --vary score=scaled,dot|self - -p roles-deep} < long.txt
+echo "$SHE" | attn {self|masked|explain -|explain --context -|cross "$CAT"|cross - "$CAT"|cross - -|lookup a=1 b=2}
+attn {masked the cat sat|self -- -tail|explain a --context b}
+printf {'caf\xe9 noir'|'\xff\xfet\x00h\x00'|'nul \x00 x'} | attn {self|batch}
+attn self {""|"... !"|"a"|"the the"|"$(printf %0200d 0)"} -e random {~|-f json}
+attn self --tokenizer whitespace -e random --color always -f {FORMATS} < hostile.txt
+attn {explain|masked --show mask|self --oov zero} --tokenizer {~whitespace|characters} --top 9 < hostile.txt
+attn {self a -q|self a --head|self a -e|self a -o|self|example|vectors nearest|lookup x} $'x\x1b]0;t\x07\u202ey<b>'
+# Other commands
+attn example {|day1|coffee|coffee-notebook|manchester|a2|dictionary|tea} {~|-f json|}
+attn example {coffee --heads 2 --head all|a2 -p random --seed 7|coffee -q she --steps}
+attn compute {wx.json|context.json|W_o.json|xw.npz|/} {~|--steps -f json|}
+printf 'tea,1,2\nis,0,1\nhot,3,1\n' | tee X.csv Q.csv K.csv V.csv; attn compute {X.csv|Q.csv K.csv V.csv|X.csv Q.csv}
+attn compute qkv.json {--mask causal|-q q0|--score dot|--heads 2|-p random|--pad 1}
+attn example coffee -f json --steps | attn {compute -|show -|show - -q she} {~|-f markdown|--mask causal}
+attn show {model.npz|model.json --join-pieces|model.json --hide-special --renormalize --head 1|model.json --batch 1}
+echo '[[1, 0, 0], [0.4, 0.6, 0], [0.5, 0.2, 0.3]]' | attn show - {--tokens "$SHE"|--tokens "a b"|--mask none|-f json}
+attn show {xw.json|none.json}
+attn compare "$SHE" --vary {VARIED} {~|-f json}
+attn compare "$CAT" --vary head=subject,object {--top 3|-q sat|--context "$SHE"}
+attn lookup {colour color=black shade=black|color color=black zzxq=1|speed --from car.json|x|x y} {~|-f json}
+attn lookup speed "top speed=250" "horse power=560" {--score cosine|-p random|--steps -f json|--oov skip}
+echo '{ANSWERS}' > a.json; attn check a.json --expect exercise.json {~|--mask causal|-f json}
+attn check right.json no-scaling.json none.json --expect exercise.json {|-f json|-f jsonl|-f html}
+attn check right.json --expect {right.json|xw.json|/|exercise.json --tol 0.5}
+attn exercise {|--key|--seed 7 --dim 3 --words 4|--mask causal --key|--dim 9} -f {~markdown|latex|json}
+attn exercise --seed 7 -o sheet; attn check sheet/answer.json --expect sheet/inputs.json
+printf 'she\tlikes coffee\nno tab\n' | attn batch --kind cross {|--keep-going}
+attn batch {lines.txt|lines.txt -q she|lines.txt -f csv|none.txt} {~|--keep-going}
+attn batch {--steps --head all|--top 1|--kind masked --pad 1|-e random --seed 3|-o x.jsonl} --keep-going < lines.txt
+attn bench {--only bogus|--pairs 0|-f csv|--tokens 9999}
+# Vectors and learning
+attn vectors {list|info|info my.txt|nearest coffee|nearest Colour --top 3|analogy man king woman|remove x} {~|-f json}
+attn vectors {nearest zzxq|nearest coffe|analogy man king zzxq|info my.kv|info none.txt|list -o x.json} {~-f json|}
+attn vectors {nearest she --precision 9|analogy she likes coffee --top 1} -e my.{txt|kv|npz} {~|-f json}
+attn vectors export {~my.txt|--words 50} -o x.{txt|vec|bin|safetensors|csv}; attn vectors info x.{~txt|vec|bin}
+attn vectors export my.txt -o x.{bin|safetensors}; attn self "$SHE" -e x.{~bin|safetensors} --steps -f json
+attn vectors import my.{~txt|kv} --name {mine|word2vec|../x}; attn vectors list
+{gzip|xz} my.txt; attn vectors import my.txt.* --name my; attn self "$SHE" -e my; attn vectors {~info|remove} my
+attn vectors export -o big.txt --words 4000; touch -d 2020-01-01 big.txt; attn vectors nearest coffee -e big.txt
+ATTN_MIRROR={~http://127.0.0.1:9|nonsense} attn vectors download {|glove}
+attn vectors train {lines.txt -o x.safetensors --min-count 1 --dim 4|lines.txt -o x.pdf|. -o x.safetensors}
+without {gensim; attn vectors train lines.txt|torch; attn learn train t.conllu --layers 2} -o x.safetensors
+attn learn score {roles t.conllu|roles-deep t.conllu|roles my.txt|roles none.conllu|bogus t.conllu} {~|-f json}
+attn learn train t.conllu -o m.safetensors --epochs {2 --relations subject|0|1 --dev t.conllu|x}
+attn learn train t.conllu -o m.safetensors --epochs 1; attn {self "$CAT" -p|learn score} ./m.safetensors {~|t.conllu}
+# Errors
+attn self "a b" {WRONG_OPTIONS} {~|-f json|}
+attn self "a b" {~-e|-p|--mask-true allowed --mask} {UNREADABLE} {~|-f json}
+printf '{|1 2\n1 0\n|1 0\n|1 0\n1\n}' > m.txt; attn self "a b" --mask m.txt --mask-true allowed
+echo '{[[1,|[[1, 0], [1]]|[[true, null], [1, 1]]|5}' > m.json; attn self "a b" --mask m.json --mask-true allowed
+printf '{|a 1 2\nb 3\n|a 1 x\n|3 2\na 1 2\n|a 1e200 1e200\n|a nan 1\n}' > v; attn {~self "a b" -e|vectors info} ./v
+printf '{\x93NUMPY\x01\x00x|PK\x03\x04x|\x80\x04\x95c|\0\0\0\0\0\0\0\x80#|%%PDF}' > x; attn {self a -e|compute|show} ./x
+echo '{PROJECTIONS}' > p.json; attn {~self "a b" -e random --dim 2 -p|compute} p.json {~|-f json --steps|}
+mkfifo pipe.txt; attn self "a b" {-e|-p} pipe.txt
+attn {~self x|explain x|example coffee} -o {none/x.json|/|/proc/x.csv}
+attn vectors {train lines.txt|export} -o {~none/x.safetensors|/}
+mkdir sheet; echo mine > sheet/key.md; attn exercise -o sheet {|--force|-f json}
+attn {self x|self x -f json|explain x|schema|--help|example|vectors info|batch lines.txt} {~> /dev/full|>&-}
+attn {self x|self x -f json|batch lines.txt} -o /dev/full
+attn {self|explain} {<&-|x 2>&-}
+"""
+A, B, C = [[1, 2], [0, 1]], [[1, 0], [1, 1]], [[2, 1], [0, 1]]
+W: dict[str, Any] = {"W_q": A, "W_k": B, "W_v": C}
+WRONG_W: list[tuple[str, Any]] = [("W_q", wrong) for wrong in (5, [[1], [1, 0]], [[1, 2, 3]], [[1, "x"]])]
+WRONG_W += [("W_k", [[1e308] * 2] * 2), ("heads", 3), ("layout", "x"), ("W_o", [[1]]), ("Q", [[1, 0, 3]])]
+SETS = {
+    "PAGES": "|explain|self|masked|cross|lookup|compute|check|exercise|compare|show|example|vectors|vectors list"
+    "|vectors info|vectors nearest|vectors analogy|vectors import|vectors remove|vectors export|vectors download"
+    "|vectors train|learn|learn score|learn train|batch|bench|config|schema",
+    "BARE": "|explain|self|masked|cross|lookup|compute|check|compare|show|vectors|vectors nearest|vectors export|learn",
+    "FORMATS": "table|bars|json|jsonl|csv|tsv|markdown|latex|html|svg|npy|code:numpy|code:torch|code:keras",
+    "MIX": "~-f bars|--mask window:1 -f json|--width 30|--mask causal -f latex|--color always|-f csv|--steps",
+    "GOOD": "SCORE=dot|TEMPERATURE=0.5|FORMAT=csv|MASK=causal|HEAD=all|WIDTH=40|PALETTE=blues|TOP=1|STEPS=1|SEED=",
+    "WRONG": "SEED=-1|DIM=wide|EMBEDDING=bogus|PROJECTION=bogus|HEADS=7|HEAD=77|LAYER=first|SCORE=best|TEMPERATURE=nan"
+    "|MASK=diagonal|QUERY=zebra|TOP=0|FULL=perhaps|FORMAT=pdf|WIDTH=3",
+    "TOML": r'temperature = 0.5\nscore = "dot"|temprature = 1|[slef]|seed = 1\nseed = 2|temperature = "1"|seed = '
+    r'|output = "x.json"|format = "pdf"|[self]\ndim = 2|keep-punctuation = true\npad = 1|masked = true',
+    "VARIED": "t=1,0.25,4|mask=none,causal|seed=1,2|oov=zero,skip|p=roles,identity|tokenizer=words,characters"
+    "|head=subject,object|pad=1,3|score=default,cosine|zz=1,2|score=dot|score=best,dot|top=1,2|head=all,mean",
+    "WRONG_OPTIONS": "-f pdf|--score best|--oov guess|--layout x|--color red|--top 0"
+    "|--dim 0 -e random|--heads 0|--heads 7|--head 11|-p roles --heads 2|--layer 1|-p identity --oov model|-p role"
+    "|-e bogus|-e ''|-e random -p roles|-t 0|-t nan|-t 1e-320|--seed -1|--seed 1.5|--precision 18|--width 19"
+    "|--mask window:-1|--tidy|-o x|--pad -1|--dtype int8|--threads 0|--round 99|-q 2|-q -1|-f",
+    "UNREADABLE": f"none.txt|./none|/|/dev/zero|https://example.org/v.txt|{'n' * 300}.txt",
+    "ANSWERS": '{"weights": [[0.28, 0.36, 0.36], [0.36, 0.36, 0.28]]}|{"weights": [[0.4, 0.5, 0.6], [0.6, 0.5, 0.4]]}'
+    '|{"weights": [[0.233, 0, 0], [0.384, 0.384, 0]]}|{"weights": [[0.3, 0.3, 0.4], [null, 0.3, 0.3]]}|{"answer": 42}'
+    '|{"scores": [[1]]}|{"k": [[1, 0], [0, 2], [3, 1]], "v": [[1, 1, 0, 0], [0, 1, 1, 0], [2, 0, 0, 1]]}',
+    "PROJECTIONS": "[1, 2]|{|" + "|".join(json.dumps(W | {"X": A, name: wrong}) for name, wrong in WRONG_W),
+}
+
+QKV = {"Q": [[1, 0, 2, 0], [0, 2, 0, 1]], "K": [[1, 1, 0, 0], [0, 1, 1, 0], [2, 0, 0, 1]], "V": [*A, [3, 1]]}
+SHARES = [[0.1, 0.2, 0.6, 0.1], [0, 0.1, 0.8, 0.1], [0.5, 0.25, 0.25, 0], [0.3, 0, 0.3, 0.4]]
+THREES = itertools.product(("fox", "cat", "hare", "hen", "wolf"), repeat=3)
+# The files that the commands find; what is no text is written as JSON.
+FILES: dict[str, Any] = {
+    "long.txt": " ".join(f"The {a} jumped over the lazy {b} while a {c} watched." for a, b, c in THREES),
+    "hostile.txt": "\x1b[31mred \x1b]0;t\x07 \x9b31m a\u202eb \u200bz x\x00y [red] [/b] :smile: <script>1</script>"
+    "\n&amp; | a|b ` **b** _i_ [x](y) # =1+1 @x =cmd|'/c'!A0 \" a,b \\input{x} $x$ % ^_ ~ \\ {0} 你好 שלום e\u0301",
+    "lines.txt": "She likes coffee\n...\nThe cat sat on the mat\nA dog barked\n",
+    "t.conllu": "1\tA\t_\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_\n"
+    "3\tbarks\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n",
+    "my.txt": "she 0.2 0.9\nlikes 0.75 0.5\ncoffee 0.4 0.7\n",
+    "mask.txt": "1 0 0\n1 1 0\n0 0 0\n",
+    "mask.json": [[True, False, True], [True, True, False], [False, True, True]],
+    "plain.json": W,
+    "full.json": W | {"b_q": [0.5, 0], "b_k": [1, 0], "W_o": B, "b_o": [3, 4], "note": 1},
+    "xw.json": W | {"X": [[1, 2], [0, 1], [3, 1]], "tokens": ["tea", "is", "hot"]},
+    "wx.json": {"X": [[1, 2, 0], [0, 1, 1]], "W_q": [[1, 0, 2]], "W_k": [[1, 1, 0]], "W_v": [[1, 0, 0]]},
+    "context.json": W | {"X": A, "context": [[1, 0], [2, 2], [0, 1]], "mask": "causal", "heads": 2},
+    "W_o.json": QKV | {"heads": 2, "W_o": B, "score": "dot", "position_scores": [[0, 1, 2], [2, 1, 0]]},
+    "qkv.json": QKV,
+    "model.json": {"tokens": ["[CLS]", "walk", "##ing", "[SEP]"], "attentions": [SHARES, SHARES[::-1]]},
+    "car.json": {"battery": 95, "top speed": 250, "horse power": 560},
+    "exercise.json": QKV | {"tokens": ["she", "sleeps"], "context_tokens": ["a", "cat", "is"]},
+    "right.json": {"scores": [[1, 2, 2], [2, 2, 1]], "weights": [[0.23, 0.38, 0.38], [0.38, 0.38, 0.23]]},
+    "no-scaling.json": {"weights": [[0.16, 0.42, 0.42], [0.42, 0.42, 0.16]]},
+}
+BEFORE = """
+CAT="The cat sat on the mat" FOX="The quick brown fox jumped over the lazy dog" SHE="she likes coffee"
+on_terminal() { "$PYTHON" -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' "$@"; }
+without() { echo "raise ImportError" > "$1.py"; export PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1; }
+"""
+VARYING = re.compile(rb"[\d,]+ words/s  [\d:]+ left")
+PIECE = re.compile(r"[^,\]}>]{1,150}[,\]}>]*|[,\]}>]+|^$")
+
+Ran = dict[str, bytes]  # how a command ended: exit code, out, err, and each file made, changed or removed
+
+
+def commands() -> Iterator[str]:
+    """Yield every command."""
+    for line in COMMANDS.splitlines():
+        if line and not line.startswith("#"):
+            yield from expanded(line)
+
+
+def expanded(line: str) -> Iterator[str]:
+    """Yield a line with one part of each of its braces, in every combination."""
+    texts = re.split(r"\{([A-Z_]+|[^{}]*\|[^{}]*)\}", line)
+    braces = [SETS.get(inside, inside) for inside in texts[1::2]]
+    turns = [itertools.cycle(inside[1:].split("|")) if inside[:1] == "~" else None for inside in braces]
+    free = [[""] if inside[:1] == "~" else inside.split("|") for inside in braces]
+    for parts in itertools.product(*free):
+        texts[1::2] = [next(turn) if turn else part for part, turn in zip(parts, turns, strict=True)]
+        yield "".join(texts).strip()
+
+
+def lay_out(folder: Path) -> None:
+    """Write the files that the commands find."""
+    folder.mkdir()
+    for name, content in FILES.items():
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    for name in ("plain", "xw", "model"):
+        np.savez(folder / f"{name}.npz", **json.loads((folder / f"{name}.json").read_text()))
+    np.save(folder / "mask.npy", np.tri(3, dtype=bool))
+    words, vectors = ["she", "likes", "coffee"], np.loadtxt(folder / "my.txt", np.float32, usecols=(1, 2))
+    np.savez(folder / "my.npz", vectors=vectors, words=words)
+    with suppress(ImportError):
+        from gensim.models import KeyedVectors
+
+        keyed = KeyedVectors(2)
+        keyed.add_vectors(words, vectors)
+        keyed.save(str(folder / "my.kv"))
+
+
+def run(command: str, attn: Path, place: Path, files: Path) -> Ran:
+    """Run a command at `place`, in a fresh copy of `files`, with `attn` as the attn that it finds."""
+    shutil.rmtree(place, ignore_errors=True)
+    work = Path(shutil.copytree(files, place / "work"))
+    (place / "attn").symlink_to(attn)
+    env = {"PATH": f"{place}:/usr/bin:/bin", "HOME": str(work), "TMPDIR": str(place), "LC_ALL": "C.UTF-8"}
+    env |= {"TERM": "xterm-256color", "COLUMNS": "80", "PYTHONHASHSEED": "0", "PYTHON": sys.executable}
+    script = ["timeout", "120", "bash", "-c", BEFORE + command]
+    done = subprocess.run(script, cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True)
+    ran = {"exit code": b"%d" % done.returncode, "out": done.stdout, "err": VARYING.sub(b"", done.stderr)}
+    before, after = contents(files), contents(work)
+    changed = [name for name in before | after if before.get(name) != after.get(name)]
+    return ran | {name: after.get(name, b"(removed)") for name in changed}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file of a folder, by its path from there."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def told(ran: Ran) -> list[str]:
+    """Return how a command ended, line by line; long lines in pieces, so that a difference stays short."""
+    lines = ((name, line) for name in ran for line in ran[name].decode(errors="backslashreplace").split("\n"))
+    split = ((name, PIECE.findall(line) if len(line) > 150 else [line]) for name, line in lines)
+    return [f"{name}: {piece}" for name, pieces in split for piece in pieces]
+
+
+def difference(old: Ran, new: Ran) -> tuple[str, ...]:
+    """Return the lines that differ, as in a diff; of much, the beginning."""
+    a, b = told(old), told(new)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+    lines = unified_diff(a[same : same + 500], b[same : same + 500], n=0, lineterm="")
+    return tuple(line for line in lines if not line.startswith(("---", "+++", "@@")))
+
+
+def main() -> int:
+    """Compare, and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("attn", nargs="*", metavar="OLD_ATTN NEW_ATTN", help="attn as it was and as it is")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="how many commands at a time")
+    parser.add_argument("--only", default="", metavar="SUBSTRING", help="only the commands that hold this")
+    parser.add_argument("--show", type=int, default=12, metavar="N", help="lines of each difference")
+    parser.add_argument("--list", action="store_true", help="print the commands, and run none")
+    args = parser.parse_args()
+    chosen = [command for command in dict.fromkeys(commands()) if args.only in command]
+    if args.list:
+        print("\n".join(chosen))
+        return 0
+    sides = [Path(found).absolute() for found in map(shutil.which, args.attn) if found]
+    if len(sides) != 2:
+        parser.error("Give the paths of two programs, OLD_ATTN and NEW_ATTN.")
+    codes: Counter[str] = Counter()
+    alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
+        files = Path(folder, "files")
+        lay_out(files)
+
+        def both(command: str) -> list[Ran]:
+            return [run(command, attn, Path(folder, current_thread().name), files) for attn in sides]
+
+        for n, (command, (old, new)) in enumerate(zip(chosen, pool.map(both, chosen), strict=True), start=1):
+            codes[old["exit code"].decode()] += 1
+            if old != new:
+                alike[difference(old, new)].append(command)
+            if sys.stderr.isatty():
+                print(f"{n} of {len(chosen)}", end="\r", file=sys.stderr)
+    for lines, found in sorted(alike.items(), key=lambda item: -len(item[1])):
+        print(f"\n{len(found)} differ so:", *found[:4], *["..."][: len(found) > 4], sep="\n  ")
+        print(*lines[: args.show], *["..."][: len(lines) > args.show], sep="\n")
+    print("\nExit codes:", ", ".join(f"{code} ({codes[code]})" for code in sorted(codes, key=int)))
+    print(f"{len(chosen)} commands, {sum(map(len, alike.values()))} differ")
+    return 1 if alike else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
