@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.stated_mask import mask_from_values
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file, regular
 from attn_cli.pipeline.embed import Inputs
@@ -33,6 +32,8 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
     wanted = settings.mask
     if wanted is None and given is not None:
         if not isinstance(given, str):
+            from attn_cli.inputs.stated_mask import mask_from_values  # only a file states one
+
             return mask_from_values(name, given, "allowed", n_q, n_k)
         try:
             return masks.named(given, n_q, n_k)
@@ -49,5 +50,6 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
             option="--mask-true",
         )
     from attn_cli.inputs.mask_file import read_mask  # only those who give a file need it
+    from attn_cli.inputs.stated_mask import mask_from_values
 
     return mask_from_values(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.io.near_names import did_you_mean
 from attn_cli.settings.settings import Settings
 
 
@@ -48,6 +47,8 @@ def find_rows(query: str, tokens: Sequence[str]) -> tuple[int, ...]:
         return rows
     if query.isascii() and query.isdigit() and len(query) < 10 and int(query) < len(tokens):
         return (int(query),)
+    from attn_cli.io.near_names import did_you_mean  # only for help with a mistake
+
     near = "" if query.isdigit() else did_you_mean(query, tokens[:2000])
     raise UsageError(
         f"There is no token {visible(query[:60])!r} to look from.",
