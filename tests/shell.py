@@ -1,5 +1,6 @@
 """Run attn as its users do: in a process of its own, in a shell's pipe, or on a terminal."""
 
+import contextlib
 import fcntl
 import io
 import os
@@ -7,21 +8,26 @@ import pty
 import re
 import select
 import shlex
+import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 import attn_cli
+from tests import preloaded
 
 COMMAND = [sys.executable, "-m", "attn_cli"]
 ROOT = str(Path(attn_cli.__file__).resolve().parents[1])
 SGR = re.compile("\x1b\\[[0-9;]*m")
+# What Python reads when it starts: such a run is a process started anew.
+_OF_PYTHON = re.compile("PYTHON.*|LC_.*|LANG.*|_ATTN_COMPLETE")
 # What would change how attn looks or computes; a test that wants one says so.
 _OURS = re.compile(
     "ATTN_.*|_ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON.*"
@@ -56,6 +62,8 @@ def attn(
 ) -> Ran:
     """Run `attn ARGS`, with `input` piped in (nothing if None), and return how it ended."""
     data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else input
+    if not any(map(_OF_PYTHON.fullmatch, env or {})):
+        return _forked(args, data or b"", surroundings(env), cwd, timeout)
     done = subprocess.run(
         [*COMMAND, *args],
         input=data or b"",
@@ -65,6 +73,33 @@ def attn(
         timeout=timeout,
     )
     return Ran(done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def _forked(
+    args: Sequence[str | bytes],
+    data: bytes,
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    timeout: float,
+) -> Ran:
+    """Run attn in a process that has loaded it already, its streams being pipes."""
+    ours, its = zip(*(reversed(os.pipe()) if not number else os.pipe() for number in range(3)), strict=True)
+    run = preloaded.start([os.fsdecode(arg) for arg in args], env, os.fspath(cwd or os.getcwd()), its)
+    for one in its:
+        os.close(one)
+    with open(ours[1], "rb") as out, open(ours[2], "rb") as err, ThreadPoolExecutor(3) as pool:
+        pool.submit(_feed, ours[0], data)
+        read = [pool.submit(stream.read) for stream in (out, err)]
+        try:
+            code = run.wait(timeout)
+        finally:
+            run.close()
+        return Ran(code, *(_text(one.result()) for one in read))
+
+
+def _feed(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), open(descriptor, "wb") as stream:
+        stream.write(data)
 
 
 def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
@@ -108,16 +143,17 @@ def terminal(
     """Run `attn ARGS` on a terminal of that size: all three streams are the screen, which is in `out`."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    process = subprocess.Popen(
-        [*COMMAND, *args], stdin=its, stdout=its, stderr=its, env=surroundings(env), start_new_session=True
-    )
+    if any(map(_OF_PYTHON.fullmatch, env or {})):
+        raise ValueError("a terminal run takes no variable that Python reads when it starts")
+    run = preloaded.start(args, surroundings(env), os.getcwd(), (its, its, its), own_session=True)
     os.close(its)
     try:
         shown = _screen(ours)
-        return Ran(process.wait(timeout=10), _text(shown).replace("\r\n", "\n"), "")
+        return Ran(run.wait(10), _text(shown).replace("\r\n", "\n"), "")
     finally:
-        process.kill()
-        process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(run.pid, signal.SIGKILL)
+        run.close()
         os.close(ours)
 
 
