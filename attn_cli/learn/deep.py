@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.errors import MissingExtra
 from attn_cli.learn.batches import NONE, UNKNOWN, Batch
-from attn_cli.learn.one_layer import distance_heads, initial_biases
+from attn_cli.learn.one_layer import Learner, set_distances
 from attn_cli.learn.relations import balances
 from attn_cli.models.encoder import NEARLY_ZERO
 
@@ -39,7 +39,7 @@ def pytorch() -> Any:
     return torch
 
 
-class Deep:
+class Deep(Learner):
     """The parameters of a stack of layers, and how they learn."""
 
     def __init__(
@@ -54,13 +54,15 @@ class Deep:
         self.balance = torch.tensor(balances(heads, settings.balance or 0))
         self.vectors = torch.from_numpy(vectors)
         self.features = features
-        self.parameters = self._initial(vectors, heads)
+        self.tensors = self._initial(vectors, heads)
+        # The same memory, as NumPy sees it.
+        super().__init__({name: one.numpy() for name, one in self.tensors.items()}, settings.layers)
         self.auxiliary = {
             **self._linear("tag.W", "tag.b", settings.width, tags),
             **self._linear("kind.W", "kind.b", settings.width, relations),
             **self._linear("word.W", "word.b", settings.width, vectors.shape[1]),
         }
-        self.learned = [*self.parameters.values(), *self.auxiliary.values()]
+        self.learned = [*self.tensors.values(), *self.auxiliary.values()]
         for parameter in self.learned:
             parameter.requires_grad_()
         self.optimizer = torch.optim.AdamW(self.learned, betas=BETAS, weight_decay=WEIGHT_DECAY)
@@ -84,11 +86,7 @@ class Deep:
                 p[f"{layer}.shift_{k}"] = torch.zeros(width)
         last = settings.layers - 1
         p |= self._attention(last, len(heads), d_k)
-        p[f"{last}.b"] = torch.from_numpy(initial_biases(heads, d_k, settings.reach).astype(vectors.dtype))
-        for h in distance_heads(heads):  # as in one layer: zero content stays zero
-            for W in (f"{last}.W_q", f"{last}.W_k"):
-                p[W][:, h * d_k : (h + 1) * d_k] = 0
-            p[f"{last}.R"][h] = 0
+        set_distances(p, last, heads, d_k, settings.reach)
         return p
 
     def _normal(self, *shape: int, size: float) -> Tensor:
@@ -109,7 +107,7 @@ class Deep:
 
     def hidden(self, batch: Batch, training: bool) -> Tensor:
         """Return the last layer's input, (b, n, width)."""
-        torch, p = self.torch, self.parameters
+        torch, p = self.torch, self.tensors
         words = torch.from_numpy(batch.words)
         start = p["start"] * (torch.arange(self.features + 1) < self.features)[:, None]
         X = self.vectors[words] + torch.nn.functional.embedding(torch.from_numpy(batch.features), start).sum(
@@ -122,7 +120,7 @@ class Deep:
         return X
 
     def _encoder(self, X: Tensor, layer: int, is_word: Tensor, training: bool) -> Tensor:
-        p, width = self.parameters, X.shape[2:]
+        p, width = self.tensors, X.shape[2:]
 
         def normed(X: Tensor, k: int) -> Tensor:
             gain, shift = p[f"{layer}.gain_{k}"], p[f"{layer}.shift_{k}"]
@@ -139,7 +137,7 @@ class Deep:
 
     def _scores(self, X: Tensor, layer: int, is_word: Tensor) -> Tensor:
         """Return (q.k + q.r + b) / sqrt(d_k), (b, h, n, n), very low in the padding."""
-        torch, p = self.torch, self.parameters
+        torch, p = self.torch, self.tensors
         heads, n, reach = len(p[f"{layer}.b"]), X.shape[1], self.settings.reach
         Q, K = (self._split(X @ p[f"{layer}.W_{m}"] + p[f"{layer}.b_{m}"], heads) for m in "qk")
         away = (torch.arange(n) - torch.arange(n)[:, None]).clamp(-reach, reach) + reach
@@ -212,33 +210,3 @@ class Deep:
         counts = has_link + without * share[:, None]
         importance = torch.from_numpy(batch.importance) / counts.sum((0, 2)).clamp(min=1e-9)
         return (surprise * counts * importance[:, None]).sum()
-
-    def copy(self) -> dict[str, Floats]:
-        """Return the parameters as they are now."""
-        return {name: value.detach().numpy().copy() for name, value in self.parameters.items()}
-
-    def restore(self, copied: dict[str, Floats]) -> None:
-        """Restore copied parameters."""
-        with self.torch.no_grad():
-            for name, value in copied.items():
-                self.parameters[name].copy_(self.torch.from_numpy(value))
-
-    def arrays(self) -> dict[str, Floats]:
-        """Return the layers' arrays as a model's file names them."""
-        named = {}
-        for name, parameter in self.parameters.items():
-            value = parameter.detach().numpy().copy()
-            layer, _, key = name.partition(".")
-            if layer.isdigit() and key in ("W_q", "W_k", "W_v"):
-                heads = len(self.parameters[f"{layer}.b"])
-                value = value.reshape(len(value), heads, -1).transpose(1, 0, 2)
-            elif layer.isdigit() and key in ("b_q", "b_k", "b_v"):
-                value = value.reshape(len(self.parameters[f"{layer}.b"]), -1)
-            if name != "start":
-                named[name] = value
-        return named
-
-    def start(self) -> Floats:
-        """Return the features' vectors, (features, d)."""
-        found: Floats = self.parameters["start"].detach().numpy()[:-1].copy()
-        return found

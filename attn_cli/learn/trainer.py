@@ -120,7 +120,7 @@ class Trainer:
 
     def arrays(self) -> Arrays:
         """Return the arrays of a model's file, in float16."""
-        arrays = self.learner.arrays() | {"start.vectors": self.learner.start()}
+        arrays: Arrays = {**self.learner.arrays()}
         if isinstance(self.learner, Deep):
             arrays |= self._values(self.learner)
         return {name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()}

@@ -126,12 +126,13 @@ def test_weights_loss_and_every_slope_are_those_of_pytorch(blend, balance, torch
                     for i in range(size)
                 ]
             )
-            Q, K = (X @ p[f"W_{m}"][:, head] + p[f"b_{m}"][head] for m in "qk")
+            own = slice(head * d_k, (head + 1) * d_k)
+            Q, K = ((X @ p[f"0.W_{m}"] + p[f"0.b_{m}"])[:, own] for m in "qk")
             z = torch.stack(
                 [
                     torch.stack(
                         [
-                            (Q[i] @ (K[j] + p["R"][head, away]) + p["b"][head, away]) / d_k**0.5
+                            (Q[i] @ (K[j] + p["0.R"][head, away]) + p["0.b"][head, away]) / d_k**0.5
                             for j in range(size)
                             if (away := max(-3, min(3, j - i)) + 3) >= 0
                         ]
