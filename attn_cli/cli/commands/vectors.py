@@ -30,8 +30,8 @@ app = typer.Typer(
 )
 
 Source = Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)]
-Top = Annotated[int, option("top", "How many words.")]
-Precision = Annotated[int, option("precision", "Digits shown.")]
+Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
+Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
 
 
 @app.command("list", cls=Command)
@@ -185,9 +185,9 @@ for verb in (
     vector_files.remove,
     vector_files.export,
     vector_files.download,
-    vector_files.train,
 ):
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)
+app.command("train", cls=Command)(vector_files.train.command())
 
 
 def _plain(value: object) -> str:
