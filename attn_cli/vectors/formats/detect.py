@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_files import is_safetensors, npy_header, read_npz, safetensors_entries
+from attn_cli.io.array_files import is_safetensors, read_npz, safetensors_entries
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
@@ -17,7 +17,7 @@ from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.text_lines import is_number
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.store.source_file import FileRows, SourceFile, read_exactly
+from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.store.table import Table, as_bytes, read_table, table_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def open_file(path: str, name: str | None = None) -> Vectors:
     if start.startswith(ZIP):
         return _npz(source, start)
     if start[:1] == PICKLE and start[1:2] in PROTOCOLS:
-        return _pickled(source)
+        from attn_cli.vectors.formats.gensim_pickle import read_gensim  # only gensim's own files need it
+
+        return read_gensim(source)
     return _lines(source, packing(start))
 
 
@@ -155,21 +157,6 @@ def _npy(source: SourceFile) -> Table:
     return table_of(source.name, _words_beside(source), npy_rows(source), {"format": "npy"}, source.size)
 
 
-def npy_rows(source: SourceFile) -> FileRows | Array:
-    """Return the matrix of a .npy file, its rows unread; one in columns is read whole."""
-    with source.opened() as file:
-        shape, is_fortran, dtype = npy_header(file, source.size, source.name)
-        offset = file.tell()
-        if len(shape) != 2 or not 0 < min(shape) <= max(shape) <= source.size:
-            raise InputError(f"{source.name} holds an array of shape {shape}, not a row for each word.")
-        if offset + shape[0] * shape[1] * dtype.itemsize > source.size:
-            raise InputError(f"{source.name} is cut off: its header claims the shape {shape}.")
-        if is_fortran:
-            data = read_exactly(file, offset, source.size - offset, source.name)
-            return np.frombuffer(data, dtype, shape[0] * shape[1]).reshape(shape, order="F")
-    return FileRows(source, offset, dtype, (shape[0], shape[1]))
-
-
 def _npz(source: SourceFile, start: bytes) -> Table:
     if b".npy" not in start[:4096]:
         raise InputError(f"{source.name} is a ZIP archive.", f"Unpack it: unzip {source.quoted()}")
@@ -192,21 +179,6 @@ def _word_array(array: Array, name: str) -> list[bytes]:
         if codes.max() > sys.maxunicode:  # NumPy does not look, and makes text that is none
             raise InputError(f"{name}: its list of words holds what is no text.")
     return [as_bytes(word) if isinstance(word, str) else bytes(word) for word in array.tolist()]
-
-
-def _pickled(source: SourceFile) -> Table:
-    from attn_cli.vectors.formats.gensim_pickle import read_gensim  # only gensim's own files need it
-
-    found = read_gensim(source.path)
-    about = {"format": "gensim", **found.about}
-    matrix: Array | FileRows | None = found.matrix
-    size = source.size
-    if found.matrix_path is not None:
-        beside = SourceFile.at(found.matrix_path)
-        matrix, size = npy_rows(beside), size + beside.size
-    if matrix is None:
-        raise InputError(f"{source.name} holds no vectors.")
-    return table_of(source.name, found.words, matrix, about, size)
 
 
 def _word_list(source: SourceFile) -> str | None:
