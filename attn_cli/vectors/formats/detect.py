@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,49 @@ if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors
 
 ENOUGH = 1 << 18
-# The first bytes of the formats in unsupported.py, except tar's.
-FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
 PICKLE, PROTOCOLS = b"\x80", (b"\2", b"\3", b"\4", b"\5")
 ZIP, NPY = b"PK\x03\x04", b"\x93NUMPY"
+
+WORDS_BESIDE = "and put the words, one a line, into vectors.words."
+UNTORCH = (
+    "Convert it: python -c \"import numpy, torch; numpy.save('vectors.npy', torch.load({path}, "
+    f"weights_only=True)['NAME'].numpy())\" with the NAME of its embedding, {WORDS_BESIDE}"
+)
+FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")  # the first bytes of FOREIGN, except tar's
+# Formats that attn does not read: how they start, what they are called, and the way round; {path} is the file.
+FOREIGN = (
+    (
+        rb"\xba\x16\x4f\x2f",
+        "a fastText model (.bin)",
+        'Convert it: python -c "from gensim.models.fasttext import load_facebook_vectors as f; '
+        "f({path}).save_word2vec_format('vectors.bin', binary=True)\"",
+    ),
+    (
+        rb"SQLite format 3\0",
+        "an SQLite database, as Magnitude's files are",
+        "Take the vectors that it was made from, or write its rows out as text: a word and its numbers a line.",
+    ),
+    (
+        rb"GGUF.\0\0\0",
+        "a GGUF model",
+        f"Take its token embeddings out with the gguf package, numpy.save them as vectors.npy, {WORDS_BESIDE}",
+    ),
+    (rb"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", "a PyTorch file", UNTORCH),
+    (rb"PK\x03\x04.{26}[^\0]*(?:data\.pkl|byteorder)", "a PyTorch file", UNTORCH),
+    (
+        rb"\x89HDF\r\n",
+        "an HDF5 file",
+        f"Take the matrix out with h5py, numpy.save it as vectors.npy, {WORDS_BESIDE}",
+    ),
+    (rb"BZh[1-9]1AY&SY", "packed with bzip2", "Unpack it: bunzip2 -k {path}"),
+    (rb"(?:\x28\xb5\x2f\xfd)", "packed with zstd", "Unpack it: unzstd {path}"),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first."),
+    (rb"Rar!\x1a\x07", "a RAR archive", "Unpack it first."),
+    (rb".{257}ustar", "a tar archive", "Unpack it: tar -xf {path}"),
+    (rb"\xff\xfe|\xfe\xff", "UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8 {path}"),
+)
 
 
 def open_file(path: str, name: str | None = None) -> Vectors:
@@ -41,9 +79,7 @@ def open_file(path: str, name: str | None = None) -> Vectors:
     if not start:
         raise InputError(f"{source.name} is empty.", "Type a word and its numbers on each line.")
     if start[0] in FOREIGN_STARTS or start[257:262] == b"ustar":
-        from attn_cli.vectors.formats.unsupported import refuse_foreign  # rarely needed
-
-        refuse_foreign(source, start)
+        _refuse_foreign(source, start)
     if is_safetensors(start[:9]):
         return _safetensors(source)
     if start.startswith(NPY):
@@ -55,6 +91,17 @@ def open_file(path: str, name: str | None = None) -> Vectors:
 
         return read_gensim(source)
     return _lines(source, packing(start))
+
+
+def _refuse_foreign(source: SourceFile, start: bytes) -> None:
+    """Raise InputError for a format that attn recognises and does not read."""
+    for pattern, form, hint in FOREIGN:
+        if re.match(pattern, start, re.DOTALL):
+            # Inside Python that stands inside the shell's quotes, or for the shell itself.
+            path = visible(repr(source.path)) if '"' in hint else source.quoted()
+            raise InputError(
+                f"{source.name} is {form}: attn does not read that.", hint.replace("{path}", path)
+            )
 
 
 def _lines(source: SourceFile, packed: str) -> Vectors:
