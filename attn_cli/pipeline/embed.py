@@ -107,7 +107,7 @@ class Shared(NamedTuple):
 
 def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
-    from attn_cli.vectors.store.memo import VectorMemo  # one text looks each word up once
+    from attn_cli.vectors.store.protocol import VectorMemo  # one text looks each word up once
 
     settings = settings_for_positions(settings)
     stack = load_model(settings)

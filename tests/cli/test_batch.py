@@ -23,8 +23,8 @@ from attn_cli.cli.commands import batch
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.output import View
-from attn_cli.vectors.store import memo as remembered
-from attn_cli.vectors.store.memo import VectorMemo
+from attn_cli.vectors.store import protocol as remembered
+from attn_cli.vectors.store.protocol import VectorMemo
 from attn_cli.vectors.store.table import bundled
 from tests.docs import ROOT
 from tests.shell import COMMAND, attn, here, shell, surroundings
