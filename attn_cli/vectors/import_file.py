@@ -13,7 +13,7 @@ from attn_cli.io.files import SUFFIXES, looks_like_file, written
 from attn_cli.vectors import names
 from attn_cli.vectors.download.catalogue import is_name
 from attn_cli.vectors.formats.detect import open_file, start_of
-from attn_cli.vectors.formats.on_disk import FileVectors
+from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.store import index_cache as cache
 from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.table import BUNDLED, OnProgress, no_progress
@@ -40,10 +40,12 @@ def keep_index(vectors: Vectors, report: OnProgress = no_progress) -> str:
 
     Where it cannot be kept, the sentence says why; a packed file can have none.
     """
-    if isinstance(vectors, FileVectors) and vectors.form.packed:
+    if not isinstance(vectors, FileVectors):
+        return ""
+    if vectors.form.packed:
         again = f"attn vectors import {vectors.form.source.quoted()}"
         return f"{vectors.name} is packed, so each use unpacks it; {again} does so once."
-    if not isinstance(vectors, FileVectors) or not vectors.wants_index:
+    if vectors.index is not None or vectors.form.source.size < INDEXED_FROM:
         return ""
     try:
         cache.check_usable()

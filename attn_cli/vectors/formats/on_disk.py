@@ -44,11 +44,6 @@ class FileVectors:
         return self.form.dim
 
     @property
-    def wants_index(self) -> bool:
-        """Whether an index would be of use: the file is large, is not packed, and has none."""
-        return self.index is None and not self.form.packed and self.form.source.size >= INDEXED_FROM
-
-    @property
     def n_words(self) -> int:
         """How many words there are; doubled ones count once."""
         return self.indexed().entries
@@ -66,18 +61,13 @@ class FileVectors:
         if self.index is None and not self.form.packed and self.form.source.size < INDEXED_FROM:
             self.indexed()
         with self.form.source.opened() as file:
-            found = self._find(file, wanted, report)
-        return {wanted[word]: vector for word, vector in found.items()}
-
-    def _find(self, file: IO[bytes], wanted: dict[bytes, str], report: OnProgress) -> dict[bytes, Array]:
-        if self.index is None or self.form.packed:
-            return self.search(file, wanted, report)
-        try:
-            found = {word: self._at(file, self.index, word) for word in wanted}
-        except StaleIndex:
-            self._drop_index()
-            return self.search(file, wanted, report)
-        return {word: vector for word, vector in found.items() if vector is not None}
+            if self.index is not None and not self.form.packed:
+                try:
+                    places = {word: self._at(file, self.index, raw) for raw, word in wanted.items()}
+                    return {word: vector for word, vector in places.items() if vector is not None}
+                except StaleIndex:
+                    self._drop_index()
+            return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
 
     def search(
         self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress

@@ -124,14 +124,6 @@ class Index:
         return np.frombuffer(data, np.int64)
 
 
-def read_index(read: Callable[[int, int], bytes], size: int) -> Index:
-    """Return an index of `size` bytes; StaleIndex if it is damaged."""
-    try:
-        return Index(read, size)
-    except (ValueError, KeyError, TypeError, struct.error, RecursionError) as error:
-        raise StaleIndex(str(error)) from None
-
-
 def index_in_memory(encoded: bytes) -> Index:
     """Return an index that was just built."""
     return Index(lambda offset, count: encoded[offset : offset + count], len(encoded))
