@@ -48,18 +48,16 @@ def path_for(embedding: str, others: str = "") -> str:
     """Return the file that is meant: one with a slash or a known suffix, one under a name, or one that is there."""
     if looks_like_file(embedding):
         return embedding
+    from attn_cli.io.near_names import did_you_mean
     from attn_cli.vectors.names import all_names, path_of
 
     named = path_of(embedding)
     if named is not None or os.path.exists(embedding):
         return named or embedding
-    import difflib  # only for help with a mistake
-
-    near = difflib.get_close_matches(embedding, [BUNDLED, *all_names()], 1)
-    meant = f"Did you mean {near[0]}? " if near else ""
+    near = did_you_mean(embedding, [BUNDLED, *all_names()])
     raise UsageError(
         f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}.",
-        f"{meant}Choose word2vec, {others}a file, or a name that attn vectors list shows.",
+        f"{near}Choose word2vec, {others}a file, or a name that attn vectors list shows.",
         "--embedding",
     )
 
