@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.errors import MissingExtra
 from attn_cli.learn.batches import NONE, UNKNOWN, Batch
-from attn_cli.learn.one_layer import Learner, set_distances
+from attn_cli.learn.one_layer import Learner, loss_and_gradient, set_distances
 from attn_cli.learn.relations import balances
 from attn_cli.models.encoder import NEARLY_ZERO
 
@@ -51,7 +51,7 @@ class Deep(Learner):
         torch.set_num_threads(settings.threads)
         torch.use_deterministic_algorithms(True)
         self.settings = settings
-        self.balance = torch.tensor(balances(heads, settings.balance or 0))
+        self.balance = np.array(balances(heads, settings.balance or 0), vectors.dtype)
         self.vectors = torch.from_numpy(vectors)
         self.features = features
         self.tensors = self._initial(vectors, heads)
@@ -115,7 +115,7 @@ class Deep(Learner):
         )
         X = X @ p["in.W"] + p["in.b"]
         is_word = torch.from_numpy(batch.is_word)
-        for layer in range(self.settings.layers - 1):
+        for layer in range(self.layers - 1):
             X = self._encoder(X, layer, is_word, training)
         return X
 
@@ -158,7 +158,7 @@ class Deep(Learner):
         with torch.no_grad():
             X = self.hidden(batch, training=False)
             is_word = torch.from_numpy(batch.is_word)
-            found: Floats = self._scores(X, self.settings.layers - 1, is_word).softmax(-1).numpy()
+            found: Floats = self._scores(X, self.layers - 1, is_word).softmax(-1).numpy()
         return found
 
     def rows(self, batch: Batch) -> Floats:
@@ -171,18 +171,22 @@ class Deep(Learner):
         """Take one gradient step, and return the loss before it."""
         torch = self.torch
         X = self.hidden(batch, training=True)
-        loss = self._loss(self._scores(X, self.settings.layers - 1, torch.from_numpy(batch.is_word)), batch)
-        auxiliary = self._classification_loss(X, "tag", batch.tags)
-        auxiliary = auxiliary + self._classification_loss(X, "kind", batch.relations)
-        total = loss + AUXILIARY * auxiliary
-        total = total + AUXILIARY * self._reconstruction_loss(X, batch)
+        scores = self._scores(X, self.layers - 1, torch.from_numpy(batch.is_word))
+        A = scores.detach().softmax(-1).numpy()
+        loss, dz = loss_and_gradient(A, batch, self.settings.blend, self.balance)
+        helping = self._reconstruction_loss(X, batch)
+        for name, wanted in (("tag", batch.tags), ("kind", batch.relations)):
+            made = X @ self.auxiliary[f"{name}.W"] + self.auxiliary[f"{name}.b"]
+            right = torch.from_numpy(wanted).flatten()
+            found = torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
+            helping = helping + found
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
-        total.backward()
+        torch.autograd.backward([scores, AUXILIARY * helping], [torch.from_numpy(dz), None])
         torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)
         self.optimizer.step()
-        return float(loss.detach())
+        return loss
 
     def _reconstruction_loss(self, X: Tensor, batch: Batch) -> Tensor:
         """Return the share of its word's vector, 0 to 1, that a row no longer gives: outputs should mean words."""
@@ -191,22 +195,3 @@ class Deep(Learner):
         wanted = self.vectors[torch.from_numpy(batch.words)][known]
         found = X[known] @ self.auxiliary["word.W"] + self.auxiliary["word.b"]
         return ((found - wanted) ** 2).sum() / (wanted**2).sum().clamp(min=1e-9)
-
-    def _classification_loss(self, X: Tensor, name: str, wanted: NDArray[np.intp]) -> Tensor:
-        made = X @ self.auxiliary[f"{name}.W"] + self.auxiliary[f"{name}.b"]
-        right = self.torch.from_numpy(wanted).flatten()
-        return self.torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
-
-    def _loss(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Return what `one_layer.loss_and_gradient` returns as its loss."""
-        torch, blend = self.torch, self.settings.blend
-        log_A = scores.log_softmax(-1)
-        T, has_link = torch.from_numpy(batch.targets), torch.from_numpy(batch.has_link)
-        found = torch.where(T > 0, log_A.exp(), 0).sum(3).clamp(min=1e-9).log()
-        surprise = -((1 - blend) * (T * log_A.clamp(min=-46)).sum(3) + blend * found)
-        without = torch.from_numpy(batch.is_word)[:, None] & ~has_link
-        with_link, rest = has_link.sum((0, 2)), without.sum((0, 2))
-        share = self.balance * (with_link / rest.clamp(min=1)).clamp(max=1)
-        counts = has_link + without * share[:, None]
-        importance = torch.from_numpy(batch.importance) / counts.sum((0, 2)).clamp(min=1e-9)
-        return (surprise * counts * importance[:, None]).sum()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating]
 
 MASKED = -1e9
+KEEP, KEEP_SQUARE = 0.9, 0.98  # of Adam's means, at each step
 SURE = 16.0  # the score of a known distance
 
 
@@ -206,14 +207,12 @@ class Adam:
         self.square = {name: np.zeros_like(value) for name, value in parameters.items()}
         self.steps = 0
 
-    def step(
-        self, gradients: dict[str, Floats], rate: float, keep: float = 0.9, keep_square: float = 0.98
-    ) -> None:
+    def step(self, gradients: dict[str, Floats], rate: float) -> None:
         """Move every parameter once."""
         self.steps += 1
         for name, gradient in gradients.items():
             mean, square = self.mean[name], self.square[name]
-            mean += (1 - keep) * (gradient - mean)
-            square += (1 - keep_square) * (gradient * gradient - square)
-            size = np.sqrt(square / (1 - keep_square**self.steps)) + 1e-8
-            self.parameters[name] -= rate / (1 - keep**self.steps) * mean / size
+            mean += (1 - KEEP) * (gradient - mean)
+            square += (1 - KEEP_SQUARE) * (gradient * gradient - square)
+            size = np.sqrt(square / (1 - KEEP_SQUARE**self.steps)) + 1e-8
+            self.parameters[name] -= rate / (1 - KEEP**self.steps) * mean / size

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.io.progress import Stage, StageReport
-from attn_cli.learn.batches import UNKNOWN, Batch, EncodedSentence, Vocabulary, batches, concatenated
+from attn_cli.learn.batches import UNKNOWN, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.deep import Deep
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.treebank import Sentence
@@ -68,7 +68,8 @@ class Trainer:
         self.total_steps = self.total_steps or len(groups) * (settings.epochs or 1)
         begun, words, total = time.monotonic(), 0, 0.0
         for done, group in enumerate(groups, 1):
-            batch = self._batch([texts[i] for i in group])
+            few = [texts[i] for i in group]
+            batch = self.words.batch(few, [draw.random(len(t.words)) < self.hidden[t.words] for t in few])
             total += self.learner.learn(batch, self._rate())
             self.steps += 1
             words += int(batch.is_word.sum())
@@ -76,10 +77,6 @@ class Trainer:
                 phase, note = f"epoch {number + 1} of {settings.epochs}", f"loss {total / done:.3f}"
                 report(Stage(phase, done / len(groups), words, time.monotonic() - begun, note))
         return total / len(groups)
-
-    def _batch(self, texts: list[EncodedSentence]) -> Batch:
-        hidden = [self.draw.random(len(text.words)) < self.hidden[text.words] for text in texts]
-        return self.words.batch(texts, hidden)
 
     def _rate(self) -> float:
         """Return the learning rate: a linear warm-up, then a linear decay to nearly nothing."""

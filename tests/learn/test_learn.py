@@ -235,7 +235,7 @@ def test_adam_moves_as_pytorchs_does(torch):
         slopes = {
             name: draw.standard_normal(v.shape) * 10.0 ** draw.integers(-6, 3) for name, v in ours.items()
         }
-        adam.step(slopes, rate, 0.9, 0.98)
+        adam.step(slopes, rate)
         for group in other.param_groups:
             group["lr"] = rate
         for name, slope in slopes.items():
@@ -506,7 +506,7 @@ def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
     exact = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
-    wanted, _ = loss_and_gradient(deep.weights(exact), exact, settings.blend, deep.balance.numpy())
+    wanted, _ = loss_and_gradient(deep.weights(exact), exact, settings.blend, deep.balance)
     assert deep.learn(exact, 0.001) == pytest.approx(wanted, rel=1e-5)
 
 
