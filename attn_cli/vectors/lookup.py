@@ -36,9 +36,8 @@ def open_table(embedding: str, others: str = "") -> Vectors:
     """
     if embedding == BUNDLED:
         return bundled()
-    from attn_cli.vectors.formats.detect import (
-        open_file,  # only those who give vectors of their own pay for it
-    )
+    # Only those who give vectors of their own pay for it.
+    from attn_cli.vectors.formats.detect import open_file
 
     path = path_for(embedding, others)
     return open_file(path, None if path == embedding else visible(embedding))

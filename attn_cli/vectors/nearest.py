@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.store.protocol import Vectors
 
-MARGIN = (
-    1e-4  # candidates are chosen in single precision, whose error is far smaller, and then computed in full
-)
+# Candidates are chosen in single precision, whose error is far smaller, and then computed in full.
+MARGIN = 1e-4
 
 
 def nearest(

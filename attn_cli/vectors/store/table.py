@@ -246,11 +246,8 @@ def read_table(path: str, name: str | None = None) -> Table:
 
     The words are read; of the vectors only the rows that are asked for.
     """
-    from attn_cli.vectors.store.source_file import (  # the bundled table does without
-        FileRows,
-        SourceFile,
-        read_exactly,
-    )
+    # The bundled table does without.
+    from attn_cli.vectors.store.source_file import FileRows, SourceFile, read_exactly
 
     source = SourceFile.at(path, name)
     with source.opened() as file:
