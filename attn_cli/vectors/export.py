@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -21,20 +21,12 @@ SUFFIXES = (*TEXT, *BINARY, *TABLE)
 WHITE = b" \t\n\r\x0b\x0c"
 
 
-class ExportResult(NamedTuple):
-    """What was written."""
-
-    file: str
-    words: int
-    bytes: int
-
-
 def export(
     vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
-) -> ExportResult:
-    """Write the vectors (the first `most` words, or all) to a file, all or nothing; its suffix is the format.
+) -> tuple[int, int]:
+    """Write the vectors (the first `most` words, or all) to a file, all or nothing; return its words and bytes.
 
-    .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens quickest. Numbers
+    Its suffix is the format: .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens quickest. Numbers
     are float32. A word with a space in it, which would be read back as two, is refused in text and binary.
     """
     suffix = Path(output).suffix.lower()
@@ -56,7 +48,7 @@ def export(
                 _refuse_white(rows.words, vectors.name)
                 stream.write(_lines(rows) if suffix in TEXT else _records(rows))
         size = stream.tell()
-    return ExportResult(output, count, size)
+    return count, size
 
 
 def _first(vectors: Vectors, count: int, report: OnProgress) -> Iterator[Rows]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.vectors.lookup import look_up
+from attn_cli.vectors.lookup import look_up_all
 from attn_cli.vectors.store.table import OnProgress, as_bytes, as_text, no_progress
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def nearest_each(
     """
     words, rows = _first(vectors, commonest)
     known = set(words)
-    pairs = (look_up(word, vectors) for word in also)
-    found = {pair[0]: pair[1] for pair in pairs if pair and pair[0] not in known}
+    found = {form: vector for form, vector in look_up_all(also, vectors).values() if form not in known}
     words += found
     if found:
         rows = np.vstack([rows, np.array([*found.values()], dtype=rows.dtype)])

@@ -123,8 +123,8 @@ def export(
             "--output",
         )
     with Progress("Exporting") as progress:
-        made = write(open_table(source), output, words, progress)
-    say(f"attn: wrote {visible(made.file)}: {count(made.words, 'word', 'words')}, {made.bytes:,} bytes.")
+        n, size = write(open_table(source), output, words, progress)
+    say(f"attn: wrote {visible(output)}: {count(n, 'word', 'words')}, {size:,} bytes.")
 
 
 def download(

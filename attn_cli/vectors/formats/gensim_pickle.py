@@ -231,7 +231,7 @@ def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
     if grams.shape != (bucket, own.shape[1]) or bucket >= 1 << 32:
         raise InputError(f"{saved.name}: its n-grams' vectors do not fit its words'.", SAVE_AGAIN)
     letters = sum(map(len, words))
-    work = letters * min(most, max(map(len, words))) * (own.shape[1] + _HASHING)
+    work = letters * most * (own.shape[1] + _HASHING)
     if work > (letters + own.nbytes + grams.nbytes) * _MOST_WORK + BLOCK:
         raise InputError(f"{saved.name}: its words have too many n-grams.", SAVE_AGAIN)
     with np.errstate(all="ignore"):  # whoever uses a vector checks that it is finite
