@@ -105,7 +105,7 @@ def embed(
     unknown = [token for token in distinct if token not in known]
     replaced: dict[str, str] = {}
     if unknown and oov in ("error", "nearest"):
-        from attn_cli.vectors.suggest import closest, did_you_mean  # only unknown words need it
+        from attn_cli.vectors.nearest import closest, did_you_mean  # only unknown words need it
 
         if oov == "error":
             raise InputError(

@@ -101,8 +101,8 @@ def nearest(
     """
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import look_up, look_up_all, open_table
+    from attn_cli.vectors.nearest import closest, did_you_mean
     from attn_cli.vectors.nearest import nearest as find
-    from attn_cli.vectors.suggest import closest, did_you_mean
 
     view = _view(format, output, top, precision)
     prepare_index(embedding)
@@ -144,7 +144,7 @@ def analogy(
     """
     from attn_cli.vectors.lookup import look_up_all, open_table
     from attn_cli.vectors.nearest import analogy as find
-    from attn_cli.vectors.suggest import did_you_mean
+    from attn_cli.vectors.nearest import did_you_mean
 
     view = _view(format, output, top, precision)
     prepare_index(embedding)
