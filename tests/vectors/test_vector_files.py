@@ -21,14 +21,13 @@ from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.word2vec_binary import binary_format
-from attn_cli.vectors.import_file import import_file, keep_index
 from attn_cli.vectors.lookup import look_up, look_up_all, open_table
-from attn_cli.vectors.nearest import analogy, nearest
+from attn_cli.vectors.names import import_file, keep_index
+from attn_cli.vectors.nearest import analogy, closest, near_words, nearest
 from attn_cli.vectors.store import index_cache as cache
 from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.table import as_bytes
 from attn_cli.vectors.store.word_index import PAGE, Entries, build, hash_words, index_in_memory, word_hash
-from attn_cli.vectors.suggest import closest, near_words
 from tests.shell import here
 
 WORDS = ["the", "fox", "naïve", "👍🏽", "jumped", "New", "newer", "a"]

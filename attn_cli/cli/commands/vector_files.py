@@ -43,7 +43,7 @@ def import_(
 def _import(file: str, name: str | None) -> None:
     from attn_cli.io.console import say
     from attn_cli.io.plural import count
-    from attn_cli.vectors.import_file import import_file
+    from attn_cli.vectors.names import import_file
 
     with Progress("Importing") as progress:
         made = import_file(file, name, progress)
