@@ -83,7 +83,7 @@ def open_file(path: str, name: str | None = None) -> Vectors:
     if is_safetensors(start[:9]):
         return _safetensors(source)
     if start.startswith(NPY):
-        return _npy(source)
+        return table_of(source.name, _words_beside(source), npy_rows(source), {"format": "npy"}, source.size)
     if start.startswith(ZIP):
         return _npz(source, start)
     if start[:1] == PICKLE and start[1:2] in PROTOCOLS:
@@ -198,10 +198,6 @@ def _safetensors(source: SourceFile) -> Table:
     entry = entries[matrices[0]]
     rows = FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
     return table_of(source.name, _words_beside(source), rows, {"format": "safetensors"}, source.size)
-
-
-def _npy(source: SourceFile) -> Table:
-    return table_of(source.name, _words_beside(source), npy_rows(source), {"format": "npy"}, source.size)
 
 
 def _npz(source: SourceFile, start: bytes) -> Table:

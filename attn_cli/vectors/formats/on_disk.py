@@ -19,7 +19,7 @@ from attn_cli.vectors.store.table import (
     fingerprint_rows,
     no_progress,
 )
-from attn_cli.vectors.store.word_index import Entries, Index, StaleIndex, build, hash_list, index_in_memory
+from attn_cli.vectors.store.word_index import Index, StaleIndex, build, hash_words, index_in_memory
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
@@ -114,14 +114,14 @@ class FileVectors:
             return b"" if form.packed else form.word_at(file, offset)
 
         with form.source.opened() as file:
-            parts = (Entries(hash_list(words), offsets) for offsets, words, _ in form.words(file, report))
+            parts = ((hash_words(words), offsets) for offsets, words, _ in form.words(file, report))
             return build(parts, word_at, cache.identity(form.source, form.kind))
 
-    def rows(self, report: OnProgress = no_progress, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
+    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self._repeats()
         with self.form.source.opened() as file:
-            for offsets, words, matrix in self.form.rows(file, dtype):
+            for offsets, words, matrix in self.form.rows(file, np.float32):
                 rows = _without(repeats, offsets, Rows(words, matrix))
                 if rows.words:
                     yield rows
