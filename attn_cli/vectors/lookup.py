@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import normalize
 from zlib import crc32
 
@@ -17,6 +17,7 @@ from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progre
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
+    from attn_cli.models.encoder import Start
     from attn_cli.vectors.store.protocol import Vectors
 
 
@@ -72,17 +73,6 @@ def random_vectors(tokens: Sequence[str], dim: int, seed: int) -> Embedded:
     return Embedded(np.array([drawn[token] for token in tokens]), tuple(range(len(tokens))), (), {})
 
 
-class Start(Protocol):
-    """What a learned model adds to a word's vector for its spelling: to all words', or to unknown ones' only."""
-
-    @property
-    def always(self) -> bool:
-        """Whether known words get it too."""
-
-    def of(self, word: str) -> Array:
-        """Return what is added, (d,)."""
-
-
 def embed(
     tokens: Sequence[str],
     table: Vectors,
@@ -119,8 +109,8 @@ def embed(
         }
         unknown = [token for token in unknown if token not in replaced]
     for token in unknown:
-        own = oov == "model" and start is not None
-        known[token] = start.of(token) if own and start else _stand_in(token, table, oov, seed)
+        own = start if oov == "model" else None
+        known[token] = own.of(token) if own else _stand_in(token, table, oov, seed)
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
     return Embedded(X, tuple(kept), tuple(unknown), replaced)
