@@ -28,7 +28,7 @@ from attn_cli.vectors.lookup import open_table
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import Vectors
 
 
 LONGEST = 100  # words in a sentence

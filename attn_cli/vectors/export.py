@@ -14,7 +14,7 @@ from attn_cli.io.files import creatable, written
 from attn_cli.vectors.store.table import OnProgress, Rows, no_progress, write_table
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 TEXT, BINARY, TABLE = (".txt", ".vec"), (".bin",), (".safetensors",)
 SUFFIXES = (*TEXT, *BINARY, *TABLE)
@@ -22,7 +22,7 @@ WHITE = b" \t\n\r\x0b\x0c"
 
 
 def export(
-    vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
+    vectors: OpenVectors, output: str, most: int | None = None, report: OnProgress = no_progress
 ) -> tuple[int, int]:
     """Write the vectors (the first `most` words, or all) to a file, all or nothing; return its words and bytes.
 
@@ -52,7 +52,7 @@ def export(
     return count, size
 
 
-def _first(vectors: Vectors, count: int, report: OnProgress) -> Iterator[Rows]:
+def _first(vectors: OpenVectors, count: int, report: OnProgress) -> Iterator[Rows]:
     for words, matrix in vectors.rows(report):
         kept = min(count, len(words))
         with np.errstate(over="ignore"):
@@ -95,7 +95,7 @@ def _records(rows: Rows) -> bytes:
     return b"".join(word + b" " + numbers[at * size : (at + 1) * size] for at, word in enumerate(rows.words))
 
 
-def _table(stream: IO[bytes], parts: Iterator[Rows], vectors: Vectors) -> None:
+def _table(stream: IO[bytes], parts: Iterator[Rows], vectors: OpenVectors) -> None:
     words: list[bytes] = []
     matrices = []
     for rows in parts:

@@ -18,7 +18,7 @@ from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progre
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.models.encoder import Start
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import OpenVectors, Vectors
 
 
 class Embedded(NamedTuple):
@@ -30,7 +30,7 @@ class Embedded(NamedTuple):
     replaced: dict[str, str]
 
 
-def open_table(embedding: str, others: str = "") -> Vectors:
+def open_table(embedding: str, others: str = "") -> OpenVectors:
     """Return the bundled vectors, or those in a file or under a name; content tells the format.
 
     `others` are further names that the caller takes, for help with a mistake.

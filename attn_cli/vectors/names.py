@@ -23,7 +23,7 @@ from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progre
 from attn_cli.vectors.store.word_index import index_in_memory
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 LARGEST = 1 << 16
 UNPACKED = ".vectors"
@@ -54,7 +54,7 @@ class ImportResult(NamedTuple):
 
     name: str
     path: str
-    vectors: Vectors
+    vectors: OpenVectors
     before: str | None
     note: str
 
@@ -101,7 +101,7 @@ def _usable_folder() -> str:
     return cache.usable_folder(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
 
 
-def keep_index(vectors: Vectors, report: OnProgress = no_progress) -> str:
+def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
 
     Where it cannot be kept, the sentence says why; a packed file can have none.

@@ -13,7 +13,7 @@ from attn_cli.vectors.store.table import OnProgress, as_bytes, as_text, no_progr
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import Vectors
 
 # Candidates are chosen in single precision, whose error is far smaller, and then computed in full.
 MARGIN = 1e-4

@@ -18,8 +18,8 @@ from attn_cli.render.data.json import dumps
 from attn_cli.vectors import lookup, nearest
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.on_disk import FileVectors
-from attn_cli.vectors.store.protocol import Vectors
 from attn_cli.vectors.store.table import Table, as_text
+from attn_cli.vectors.store.vectors import Vectors
 from tests.fuzz.scaled import scale
 from tests.fuzz.seeds import ABSENT, KNOWN, MAIN, Files, Reader
 

@@ -16,7 +16,7 @@ from attn_cli.io.progress_bar import Progress
 from attn_cli.settings.training import VectorTraining
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.protocol import Vectors as WordVectors
+    from attn_cli.vectors.store.vectors import Vectors as WordVectors
 
 
 USUAL = ("king", "coffee", "fox")

@@ -23,7 +23,7 @@ from attn_cli.vectors.store.table import Table, as_bytes, read_table, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 ENOUGH = 1 << 18
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
@@ -71,7 +71,7 @@ FOREIGN = (
 )
 
 
-def open_file(path: str, name: str | None = None) -> Vectors:
+def open_file(path: str, name: str | None = None) -> OpenVectors:
     """Return the vectors in a file; its first bytes tell the format, not its suffix."""
     source = SourceFile.at(path, name)
     with source.opened() as file:
@@ -104,7 +104,7 @@ def _refuse_foreign(source: SourceFile, start: bytes) -> None:
             )
 
 
-def _lines(source: SourceFile, packed: str) -> Vectors:
+def _lines(source: SourceFile, packed: str) -> OpenVectors:
     """Return the vectors of a text or a word2vec binary, packed or not."""
     start, is_all = start_of(source, packed)
     if _is_binary(start):
@@ -125,7 +125,7 @@ def _lines(source: SourceFile, packed: str) -> Vectors:
         ) from None
 
 
-def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vectors:
+def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> OpenVectors:
     """Return the vectors of a text; of a small one every row is checked, and all are held in memory."""
     form = text_format(source, packed, start, is_all)
     if not is_all:

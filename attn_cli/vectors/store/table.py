@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.io.array_types import Array, Ints
-    from attn_cli.vectors.store.protocol import Vectors
     from attn_cli.vectors.store.source_file import FileRows
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
@@ -177,7 +177,7 @@ class Table(NamedTuple):
 
 
 def description(
-    vectors: Vectors, dtype: str, size: int, settings: object, about: dict[str, str]
+    vectors: OpenVectors, dtype: str, size: int, settings: object, about: dict[str, str]
 ) -> dict[str, object]:
     """Return what `attn vectors info` says of word vectors; `size` is the bytes of their files."""
     return {
