@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import MissingExtra
-from attn_cli.learn.batches import NONE, UNKNOWN, Batch
+from attn_cli.learn.batches import NONE, UNKNOWN, Batch, Vocabulary
 from attn_cli.learn.one_layer import Learner, loss_and_gradient, set_distances
 from attn_cli.learn.relations import balances
 from attn_cli.models.encoder import NEARLY_ZERO
@@ -42,24 +42,21 @@ def pytorch() -> Any:
 class Deep(Learner):
     """The parameters of a stack of layers, and how they learn."""
 
-    def __init__(
-        self, vectors: Floats, features: int, heads: Sequence[str], settings: ModelTraining, tags: int,
-        relations: int,
-    ) -> None:  # fmt: skip
+    def __init__(self, words: Vocabulary, vectors: Floats, settings: ModelTraining) -> None:
         self.torch = torch = pytorch()
         torch.manual_seed(settings.seed)
         torch.set_num_threads(settings.threads)
         torch.use_deterministic_algorithms(True)
         self.settings = settings
-        self.balance = np.array(balances(heads, settings.balance or 0), vectors.dtype)
+        self.balance = np.array(balances(words.heads, settings.balance or 0), vectors.dtype)
         self.vectors = torch.from_numpy(vectors)
-        self.features = features
-        self.tensors = self._initial(vectors, heads)
+        self.features = len(words.names)
+        self.tensors = self._initial(vectors, words.heads)
         # The same memory, as NumPy sees it.
         super().__init__({name: one.numpy() for name, one in self.tensors.items()}, settings.layers)
         self.auxiliary = {
-            **self._linear("tag.W", "tag.b", settings.width, tags),
-            **self._linear("kind.W", "kind.b", settings.width, relations),
+            **self._linear("tag.W", "tag.b", settings.width, len(words.tags)),
+            **self._linear("kind.W", "kind.b", settings.width, len(words.kinds)),
             **self._linear("word.W", "word.b", settings.width, vectors.shape[1]),
         }
         self.learned = [*self.tensors.values(), *self.auxiliary.values()]

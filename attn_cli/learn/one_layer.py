@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.learn.batches import UNKNOWN, Batch
+from attn_cli.learn.batches import UNKNOWN, Batch, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class Learner:
 class OneLayer(Learner):
     """The parameters of h heads, W (d, h d_k), R (h, distances, d_k), and how they learn."""
 
-    def __init__(self, vectors: Floats, features: int, heads: Sequence[str], settings: ModelTraining) -> None:
+    def __init__(self, words: Vocabulary, vectors: Floats, settings: ModelTraining) -> None:
         draw = np.random.default_rng([settings.seed, 1])
-        d, h, d_k = vectors.shape[1], len(heads), settings.dim
+        d, h, d_k = vectors.shape[1], len(words.heads), settings.dim
         self.vectors = vectors
         self.reach = reach = settings.reach
         self.blend = settings.blend
-        self.balance = np.array(balances(heads, settings.balance or 0), vectors.dtype)
+        self.balance = np.array(balances(words.heads, settings.balance or 0), vectors.dtype)
 
         def small(*shape: int, size: float) -> Floats:
             return (draw.standard_normal(shape) * size).astype(vectors.dtype)
@@ -80,10 +80,10 @@ class OneLayer(Learner):
             "0.b_k": np.zeros(h * d_k, vectors.dtype),
             "0.R": small(h, 2 * reach + 1, d_k, size=0.1),
             "0.b": np.zeros((h, 2 * reach + 1), vectors.dtype),
-            "start": small(features + 1, d, size=0.2),
+            "start": small(len(words.names) + 1, d, size=0.2),
         }
-        parameters["start"][features] = 0
-        set_distances(parameters, 0, heads, d_k, reach)
+        parameters["start"][-1] = 0
+        set_distances(parameters, 0, words.heads, d_k, reach)
         super().__init__(parameters, 1)
         self.adam = Adam(parameters)
 

@@ -81,12 +81,7 @@ class Trainer:
         for full, _ in self.sentences:
             np.add.at(counts, full.words, 1)
         self.hidden = HIDE / (HIDE + np.maximum(counts, 1)) + 0.02
-        self.learner: OneLayer | Deep
-        if settings.layers == 1:
-            self.learner = OneLayer(vectors, len(self.words.names), heads, settings)
-        else:
-            tags, kinds = len(self.words.tags), len(self.words.kinds)
-            self.learner = Deep(vectors, len(self.words.names), heads, settings, tags, kinds)
+        self.learner = (OneLayer if settings.layers == 1 else Deep)(self.words, vectors, settings)
         self.steps = 0
         self.total_steps = 0
 

@@ -62,7 +62,7 @@ def lessons(heads=HEADS, dim=3, lines=LINES):
 def learner(words, blend=0.5, balance=0.3, seed=0, reach=2, d_k=2):
     """One layer in float64, every parameter drawn at random."""
     settings = TrainSettings(dim=d_k, reach=reach, blend=blend, balance=balance, seed=seed)
-    made = OneLayer(words.matrix().astype(np.float64), len(words.names), words.heads, settings)
+    made = OneLayer(words, words.matrix().astype(np.float64), settings)
     draw = np.random.default_rng([seed, 7])
     for value in made.parameters.values():
         value[...] = draw.standard_normal(value.shape) * 0.7
@@ -261,7 +261,7 @@ def test_a_step_goes_down_and_restoring_goes_back():
 def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     words, batch = lessons(("previous", "next"))
     settings = TrainSettings(dim=4, reach=3, blend=0.5, balance=0.3)
-    made = OneLayer(words.matrix(), len(words.names), words.heads, settings)
+    made = OneLayer(words, words.matrix(), settings)
     A = made.weights(batch)
     n = int(batch.is_word[2].sum())
     assert A[2, 0, range(1, n), range(n - 1)].min() > 0.9
@@ -501,7 +501,7 @@ def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
 
     words, batch = lessons(tuple(RELATIONS))
     settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
+    deep = Deep(words, words.matrix(), settings)
     exact = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
@@ -514,7 +514,7 @@ def test_several_layers_learn_too(torch, little):
 
     words, batch = lessons()
     settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words.matrix(), len(words.names), HEADS, settings, len(words.tags), len(words.kinds))
+    deep = Deep(words, words.matrix(), settings)
     batch = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
@@ -916,7 +916,7 @@ def test_the_helping_tasks_are_learned_beside_the_heads(torch, little):
 
     words, batch = lessons(tuple(RELATIONS))
     settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
+    deep = Deep(words, words.matrix(), settings)
     deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
     for name in ("tag.b", "kind.b", "word.b"):
         assert deep.auxiliary[name].detach().numpy().any(), name

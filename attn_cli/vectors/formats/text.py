@@ -30,8 +30,6 @@ from attn_cli.vectors.store.source_file import SourceFile, read_exactly
 from attn_cli.vectors.store.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from attn_cli.io.array_types import Array, Ints
 
 LONGEST_LINE = 1 << 22
@@ -113,7 +111,10 @@ class TextFormat(NamedTuple):
         """
         data = np.frombuffer(block, np.uint8)
         ends = np.flatnonzero(data == 10)
-        marks = _marks(data, block)
+        is_mark = data == 32
+        if b"\t" in block:
+            is_mark |= data == 9
+        marks = np.flatnonzero(is_mark)
         each = self.dim + (block[int(ends[0]) - 1 : int(ends[0])] == b" ")
         if len(marks) == each * len(ends) and is_plain(data, len(ends)):
             starts, rows = _starts(ends), marks.reshape(len(ends), each)
@@ -245,14 +246,6 @@ def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
 def _starts(ends: Ints) -> Ints:
     """Return where lines start, from where they end."""
     return np.concatenate([np.zeros(1, np.intp), ends[:-1] + 1])
-
-
-def _marks(data: NDArray[np.uint8], block: bytes) -> Ints:
-    """Return where spaces and tabs stand."""
-    is_mark = data == 32
-    if b"\t" in block:
-        is_mark |= data == 9
-    return np.flatnonzero(is_mark)
 
 
 def _may_hold(block: bytes, wanted: set[bytes]) -> bool:
