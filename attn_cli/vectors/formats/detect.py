@@ -19,7 +19,7 @@ from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.text_lines import is_number
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
 from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
-from attn_cli.vectors.store.table import Table, as_bytes, read_table, table_of
+from attn_cli.vectors.store.table import SAFETENSORS, Table, as_bytes, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -190,14 +190,23 @@ def _is_binary(start: bytes) -> bool:
 
 
 def _safetensors(source: SourceFile) -> Table:
+    """Return a table that `attn vectors train` or `export` wrote, or a bare matrix with a list of words beside it."""
     with source.opened() as file:
-        entries, _ = safetensors_entries(file, source.name)
-    matrices = [key for key, entry in entries.items() if len(entry.shape) == 2]
-    if "words" in entries or len(matrices) != 1 or _word_list(source) is None:
-        return read_table(source.path, source.name)
-    entry = entries[matrices[0]]
-    rows = FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
-    return table_of(source.name, _words_beside(source), rows, {"format": "safetensors"}, source.size)
+        entries, about = safetensors_entries(file, source.name)
+        words, vectors = entries.get("words"), entries.get("vectors")
+        matrices = [entry for entry in entries.values() if len(entry.shape) == 2]
+        if words is None and len(matrices) == 1 and _word_list(source) is not None:
+            listed, vectors, about = _words_beside(source), matrices[0], {}
+        elif words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
+            raise InputError(
+                f"{source.name} is not a table of word vectors: it needs the arrays vectors and words.",
+                "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md.",
+            )
+        else:
+            listed = read_exactly(file, words.offset, words.size, source.name).split(b"\n")
+            about.pop("doubled", None)
+    rows = FileRows(source, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
+    return table_of(source.name, listed, rows, {**about, **SAFETENSORS}, source.size)
 
 
 def _npz(source: SourceFile, start: bytes) -> Table:
