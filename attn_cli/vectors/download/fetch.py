@@ -8,7 +8,9 @@ takes a folder NAME for a finished download; the next call resumes what is in NA
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,8 +89,6 @@ def _is_right(path: Path, package: Package) -> bool:
 
 
 def _md5(path: Path) -> str:
-    import hashlib
-
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
@@ -98,8 +98,6 @@ def _md5(path: Path) -> str:
 
 def _fetch_package(package: Package, report: Callable[[float], None]) -> None:
     """Fetch a package's files beside its folder, and move them there when all are right."""
-    import shutil
-
     base = f"{addresses()[1]}/{package.name}"
     stage = folder() / f"{package.name}~part"
     with _storing(stage, CreateError):
@@ -202,8 +200,6 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
 
 def _check_space(package: Package, stage: Path) -> None:
     """Raise WriteError if the disk has no room for a package: one in parts needs it twice, to be joined."""
-    import shutil
-
     if package.bytes is None:
         return
     there = sum((stage / part).stat().st_size for part in package.parts if (stage / part).exists())
@@ -218,8 +214,6 @@ def _check_space(package: Package, stage: Path) -> None:
 
 def _publish(package: Package, stage: Path) -> None:
     """Move a package to its place, at once: a rename is the last thing that can fail."""
-    import shutil
-
     data, reader, home = stage / package.file, stage / "__init__.py", folder() / package.name
     for path in stage.iterdir():
         if path not in (data, reader):

@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
 from attn_cli.vectors.formats.fasttext_ngrams import BLOCK, with_ngrams
-from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, ByteRange, Name, StandIn, safe_unpickle
+from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
 from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.store.table import Table, table_of
 
@@ -119,13 +119,18 @@ def _key(word: object, row: int, name: str) -> str:
 def _vectors(saved: _SavedObject, words: list[bytes]) -> Array | FileRows:
     """Return the vectors, or where they lie in a file of their own."""
     for field in _VECTORS:
-        if saved.fields.get(field) is not None:
-            return _array(saved.fields[field], saved)
-        if _apart(saved, field):
-            return npy_rows(SourceFile.at(_beside(saved, field)))
+        if (found := _numbers(saved, field)) is not None:
+            return found
     if "vectors_vocab" in saved.fields or _apart(saved, "vectors_vocab"):
         return _composed(saved, words)
     raise InputError(f"{saved.name} holds words but no vectors.", SAVE_AGAIN)
+
+
+def _numbers(saved: _SavedObject, field: str) -> Array | FileRows | None:
+    """Return an array, or where it lies in a file of its own; None if there is none of that name."""
+    if saved.fields.get(field) is not None:
+        return _array(saved.fields[field], saved)
+    return npy_rows(SourceFile.at(_beside(saved, field))) if _apart(saved, field) else None
 
 
 def _apart(saved: _SavedObject, field: str) -> bool:
@@ -194,8 +199,8 @@ def _dtype(made: object) -> np.dtype[np.floating] | None:
 
 def _raw(held: object, data: bytes) -> bytes | memoryview | None:
     """Return an array's bytes, which protocol 2 and Python 2 write as text of one character a byte."""
-    if isinstance(held, ByteRange):
-        return memoryview(data)[held.start : held.stop]
+    if isinstance(held, slice):
+        return memoryview(data)[held]
     if isinstance(held, StandIn) and held.name == "_codecs.encode":
         held = held.args[0] if isinstance(held.args, tuple) and held.args else None
     if isinstance(held, str):
@@ -239,9 +244,7 @@ def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
 
 
 def _own_array(saved: _SavedObject, field: str) -> Array:
-    if field in saved.fields or not _apart(saved, field):
-        return _array(saved.fields.get(field), saved)
-    rows = npy_rows(SourceFile.at(_beside(saved, field)))[:]
-    if rows.dtype.kind != "f":
-        raise InputError(f"{saved.name}: its {field} are not of decimal numbers.", SAVE_AGAIN)
-    return rows
+    rows = _numbers(saved, field)
+    if rows is None or rows.dtype.kind != "f":
+        raise InputError(f"{saved.name}: its {field} are no sound array of decimal numbers.", SAVE_AGAIN)
+    return rows[:]

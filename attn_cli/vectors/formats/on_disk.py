@@ -35,13 +35,8 @@ class FileVectors:
 
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
         self.form = form
-        self.name = name or form.source.name
+        self.name, self.dim = name or form.source.name, form.dim
         self.index: Index | None = None if form.packed else cache.index_of(form.source, form.kind)
-
-    @property
-    def dim(self) -> int:
-        """How many numbers a vector has."""
-        return self.form.dim
 
     @property
     def n_words(self) -> int:
