@@ -49,16 +49,6 @@ class ListEntry(NamedTuple):
     path: str | None
 
 
-class ImportResult(NamedTuple):
-    """An imported name, the file that it stands for now and before, and a note on what could not be done."""
-
-    name: str
-    path: str
-    vectors: OpenVectors
-    before: str | None
-    note: str
-
-
 def imported() -> list[str]:
     """Return the names under which files were imported."""
     folder = cache.data_folder()
@@ -124,10 +114,13 @@ def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
     return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
 
 
-def import_file(path: str, name: str | None = None, report: OnProgress = no_progress) -> ImportResult:
+def import_file(
+    path: str, name: str | None = None, report: OnProgress = no_progress
+) -> tuple[str, OpenVectors, list[str]]:
     """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
 
-    The name is changed last: after an error it stands for the same file as before.
+    Return the name, the vectors, and sentences on what the user may not expect. The name is changed last: after an
+    error it stands for the same file as before.
     """
     source = SourceFile.at(path)
     name = _checked(_stem(path) if name is None else name, given=name is not None)
@@ -145,9 +138,12 @@ def import_file(path: str, name: str | None = None, report: OnProgress = no_prog
     if before == unpacked != os.path.realpath(target) and os.path.exists(unpacked):
         os.unlink(unpacked)  # nothing else knows of it
         cache.forget_index(unpacked)
-    is_same = before is None or before == os.path.realpath(target)
-    note = told if told.startswith("No index") else ""
-    return ImportResult(name, target, vectors, None if is_same else before, note)
+    notes = [f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes."] if packed else []
+    if before is not None and before != os.path.realpath(target):
+        notes.append(f"{name} stood for {visible(before)} before.")
+    if told.startswith("No index"):
+        notes.append(told)
+    return name, vectors, notes
 
 
 def _stem(path: str) -> str:

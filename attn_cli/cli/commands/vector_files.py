@@ -46,18 +46,14 @@ def _import(file: str, name: str | None) -> None:
     from attn_cli.vectors.names import import_file
 
     with Progress("Importing") as progress:
-        made = import_file(file, name, progress)
-    doubled = made.vectors.about.get("doubled")
+        imported, vectors, notes = import_file(file, name, progress)
+    for note in notes:
+        say(f"attn: {note}")
+    doubled = vectors.about.get("doubled")
     counted = f"; {int(doubled):,} doubled, the first of each counts" if doubled else ""
-    if made.path != file:
-        say(f"attn: unpacked to {visible(made.path)}, {os.path.getsize(made.path):,} bytes.")
-    if made.before is not None:
-        say(f"attn: {made.name} stood for {visible(made.before)} before.")
-    if made.note:
-        say(f"attn: {made.note}")
-    size = f"{count(made.vectors.n_words, 'word', 'words')} of {count(made.vectors.dim, 'number', 'numbers')}"
-    say(f"attn: imported {made.name}: {size}{counted}.")
-    say(f"attn: try: attn vectors nearest {_some_word(made.vectors)} -e {made.name}")
+    size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
+    say(f"attn: imported {imported}: {size}{counted}.")
+    say(f"attn: try: attn vectors nearest {_some_word(vectors)} -e {imported}")
 
 
 def _some_word(vectors: WordVectors) -> str:
