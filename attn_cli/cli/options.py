@@ -18,7 +18,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 Function = Callable[..., None]
-KEYWORDS: dict[type, str] = {Settings: "settings", View: "view"}  # by which a command receives each record
+KEYWORDS = ("settings", "view")  # by which a command receives its records
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 
 
@@ -27,9 +27,8 @@ def offers(*values: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 
-def option(name: str, help: str = "", has_variable: bool = True) -> Any:
+def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
     """Return Typer's description of a declared setting; `help` is for a command that takes a narrower one."""
-    one = SETTINGS[name]
     unset = f"  [default: {one.unset}]" if one.unset else ""
     return typer.Option(
         f"{one.option}/--no-{one.option[2:]}" if one.type is bool else one.option,
@@ -39,14 +38,14 @@ def option(name: str, help: str = "", has_variable: bool = True) -> Any:
         envvar=one.variable if has_variable else None,
         show_envvar=bool(help),
         autocompletion=offers(*one.completions()) if one.metavar and one.completions() else None,
-        rich_help_panel=None if help else one.group,
+        rich_help_panel=None if help else one.group or None,
     )
 
 
 def _annotation(one: Setting, has_variable: bool) -> Any:
     names = one.names()
     kind: Any = Literal.__getitem__(names) if names else one.type
-    return Annotated[kind | None if one.default is None else kind, option(one.name, "", has_variable)]
+    return Annotated[kind | None if one.default is None else kind, option(one, "", has_variable)]
 
 
 class Taking(NamedTuple):
@@ -65,7 +64,7 @@ class Taking(NamedTuple):
         own = [
             parameter
             for parameter in inspect.signature(self.function, eval_str=True).parameters.values()
-            if parameter.name not in KEYWORDS.values()
+            if parameter.name not in KEYWORDS
         ]
         added = {
             record: [one for name, one in declared(record).items() if name not in self.without]
@@ -87,7 +86,9 @@ class Taking(NamedTuple):
             if values.get("query") is not None:
                 values["query"] = as_utf8(values["query"])
             for record, settings in added.items():
-                values[KEYWORDS[record]] = record(**{one.name: values.pop(one.name) for one in settings})
+                values[KEYWORDS[record is View]] = record(
+                    **{one.name: values.pop(one.name) for one in settings}
+                )
             self.function(**values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -95,10 +96,8 @@ class Taking(NamedTuple):
         return run
 
 
-def takes(
-    *records: type[Settings] | type[View], without: tuple[str, ...] = (), typed: bool = False
-) -> Callable[[Function], Taking]:
-    """Let a command take the options of Settings, of View, or of both, and receive them as those records.
+def takes(*records: type, without: tuple[str, ...] = (), typed: bool = False) -> Callable[[Function], Taking]:
+    """Let a command take the options of settings, of View, or of both, and receive them as those records.
 
     The command's own parameters come first; it gets `settings` and `view` as keyword arguments. The options
     named in `without` are not offered, and keep their defaults. With `typed`, no variable and no configuration file
@@ -124,8 +123,8 @@ Context = Annotated[
 
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."
-Vectors = Annotated[str | None, option("embedding", f"{SOURCES}  [default: word2vec]")]
+Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
 RecordFormat = Annotated[
-    Literal["table", "json", "jsonl"] | None, option("format", "Output format.  [default: table]")
+    Literal["table", "json", "jsonl"] | None, option(SETTINGS["format"], "Output format.  [default: table]")
 ]
-Output = Annotated[str | None, option("output", SETTINGS["output"].help_text())]
+Output = Annotated[str | None, option(SETTINGS["output"], SETTINGS["output"].help_text())]

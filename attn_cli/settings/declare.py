@@ -1,7 +1,7 @@
 """How a setting is declared: type, default, choices, range and help in one place, which everything else reads.
 
-The fields of Settings and View are made by `setting`. Command line, ATTN_* variables, attn.toml, JSON files, checks
-and the reference page read `declared(Settings)`.
+The fields of Settings, of View and of the settings of training are made by `setting`. Command line, ATTN_* variables,
+attn.toml, JSON files, checks and the reference page read `declared(Settings)`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def declared(record: type) -> dict[str, Setting]:
     """
     found = {}
     for one in fields(record):
-        about: Setting = one.metadata["setting"]
+        about: Setting | None = one.metadata.get("setting")
+        if about is None:
+            continue  # the library alone sets it
         kind = TYPES[str(one.type).partition(" ")[0]]
         metavar = about.metavar or ("N" if kind is int else None)
         found[one.name] = about._replace(name=one.name, type=kind, default=one.default, metavar=metavar)

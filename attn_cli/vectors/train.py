@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from attn_cli.errors import InputError, MissingExtra, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, unpacked_lines, written
 from attn_cli.io.progress import Stage, StageReport
+from attn_cli.settings.declare import check
+from attn_cli.settings.training import VectorTraining
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.store.table import write_table
 
@@ -23,23 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_WORDS = 10_000
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """How vectors are trained; the defaults are those of the bundled vectors."""
-
-    dim: int = 100
-    window: int = 5
-    negative: int = 8
-    epochs: int = 6
-    sample: float = 1e-4
-    words: int = 40_000
-    min_count: int = 10
-    remove: int = 1
-    length: float = 4.0
-    seed: int = 0
-    workers: int = 1
 
 
 class Corpus:
@@ -76,7 +61,7 @@ class Corpus:
 
 
 def fit(
-    paths: Sequence[Path], settings: TrainSettings, report: StageReport
+    paths: Sequence[Path], settings: VectorTraining, report: StageReport
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Learn vectors (n, dim) for the most frequent lower-cased words of the texts, most frequent first.
 
@@ -84,21 +69,10 @@ def fit(
     Phrases"). One worker and one seed give the same vectors on the same kind of processor.
     """
     Word2Vec = _word2vec()
-
     corpus = Corpus(paths, report, settings.epochs)
-    model = Word2Vec(
-        vector_size=settings.dim,
-        window=settings.window,
-        sg=1,
-        hs=0,
-        negative=settings.negative,
-        sample=settings.sample,
-        min_count=settings.min_count,
-        max_final_vocab=settings.words,
-        seed=settings.seed,
-        workers=settings.workers,
-        epochs=settings.epochs,
-    )
+    same = ("window", "negative", "sample", "min_count", "seed", "workers", "epochs")
+    more = {name: getattr(settings, name) for name in same}
+    model = Word2Vec(vector_size=settings.dim, max_final_vocab=settings.words, sg=1, hs=0, **more)
     try:
         model.build_vocab(corpus)
     except RuntimeError:
@@ -136,7 +110,7 @@ def finish(vectors: NDArray[np.float32], remove: int, length: float) -> NDArray[
 
 
 def train_file(
-    corpora: Sequence[str], output: str, settings: TrainSettings, report: StageReport
+    corpora: Sequence[str], output: str, settings: VectorTraining, report: StageReport
 ) -> dict[str, int | str]:
     """Train on the texts and write the table to `output`, all or nothing; return what was written."""
     paths = [regular(path) for path in corpora]
@@ -153,14 +127,9 @@ def train_file(
     return {"file": output, "words": len(words), "dim": settings.dim, "bytes": os.path.getsize(output)}
 
 
-def _check(settings: TrainSettings, output: str) -> None:
+def _check(settings: VectorTraining, output: str) -> None:
     """Refuse before hours of work what could only fail after them."""
-    least = {"dim": 1, "window": 1, "negative": 1, "epochs": 1, "words": 1, "min_count": 1, "workers": 1}
-    for name, smallest in (least | {"remove": 0, "seed": 0}).items():
-        value = getattr(settings, name)
-        if not smallest <= value < 2**31:
-            option = "--" + name.replace("_", "-")
-            raise UsageError(f"{option} cannot be {value}.", f"Give {smallest} to {2**31 - 1:,}.", option)
+    check(settings)
     if settings.remove >= settings.dim:
         raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
     if not (0 < settings.length < 1e4 and 0 <= settings.sample <= 1):

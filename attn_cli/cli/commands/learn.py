@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
-from attn_cli.cli.options import Output, RecordFormat, Vectors
+from attn_cli.cli.options import Output, RecordFormat, Vectors, takes
 from attn_cli.cli.origins import Command
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
+from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score
@@ -93,7 +94,7 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
     yield Say("precision: of the strongest links that go to another word, the share that are right.")
 
 
-@app.command(cls=Command)
+@takes(ModelTraining)
 def train(
     treebanks: Annotated[
         list[str], typer.Argument(metavar="TREEBANK...", help="CoNLL-U: plain, .gz or .xz.")
@@ -106,31 +107,8 @@ def train(
         typer.Option("--dev", metavar="TREEBANK", help="Sentences held back: accuracy is measured on them."),
     ] = None,
     embedding: Vectors = None,
-    relations: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="The heads to learn, between commas.  [default: all]")
-    ] = None,
-    layers: Annotated[
-        int, typer.Option(metavar="N", help="Layers; more than one needs PyTorch (attn-cli[learn]).")
-    ] = 1,
-    heads: Annotated[int, typer.Option(metavar="N", help="Heads in each layer below the last.")] = 8,
-    epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Passes over the sentences.  [default: 12, with several layers 18]"),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(metavar="F", help="Step size.  [default: 0.003, with several layers 0.0015]"),
-    ] = None,
-    dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a query of the last layer, d_k.")] = 32,
-    reach: Annotated[int, typer.Option(metavar="N", help="Longer distances count as this one.")] = 12,
-    width: Annotated[int, typer.Option(metavar="N", help="Numbers per word between several layers.")] = 128,
-    wide: Annotated[
-        int, typer.Option(metavar="N", help="Hidden units of each word's own network, with several layers.")
-    ] = 320,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed; the same gives the same model.")] = 0,
-    threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads for several layers; the last digits depend on it.")
-    ] = 1,
+    *,
+    settings: ModelTraining,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies).
 
@@ -140,14 +118,9 @@ def train(
     """
     from attn_cli.io.console import say
     from attn_cli.learn.relations import RELATIONS
-    from attn_cli.learn.settings import TrainSettings
     from attn_cli.learn.train import Epoch, train_file
     from attn_cli.render.screen.training_bar import TrainingBar
 
-    settings = TrainSettings(
-        layers=layers, heads=heads, relations=relations, epochs=epochs, rate=rate, seed=seed, dim=dim, reach=reach,
-        width=width, wide=wide, threads=threads,
-    )  # fmt: skip
     prepare_index(embedding)
     with TrainingBar() as bar:
 
@@ -167,3 +140,6 @@ def train(
     say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")
     if made.interrupted:
         raise KeyboardInterrupt
+
+
+app.command("train", cls=Command)(train.command())

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.options import SOURCES
+from attn_cli.cli.options import SOURCES, takes
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.cli.text_table import aligned
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
+from attn_cli.settings.training import VectorTraining
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.protocol import Vectors as WordVectors
+    from attn_cli.vectors.store.vectors import Vectors as WordVectors
 
 
 USUAL = ("king", "coffee", "fox")
@@ -42,21 +43,17 @@ def import_(
 def _import(file: str, name: str | None) -> None:
     from attn_cli.io.console import say
     from attn_cli.io.plural import count
-    from attn_cli.vectors.import_file import import_file
+    from attn_cli.vectors.names import import_file
 
     with Progress("Importing") as progress:
-        made = import_file(file, name, progress)
-    doubled = made.vectors.about.get("doubled")
+        imported, vectors, notes = import_file(file, name, progress)
+    for note in notes:
+        say(f"attn: {note}")
+    doubled = vectors.about.get("doubled")
     counted = f"; {int(doubled):,} doubled, the first of each counts" if doubled else ""
-    if made.path != file:
-        say(f"attn: unpacked to {visible(made.path)}, {os.path.getsize(made.path):,} bytes.")
-    if made.before is not None:
-        say(f"attn: {made.name} stood for {visible(made.before)} before.")
-    if made.note:
-        say(f"attn: {made.note}")
-    size = f"{count(made.vectors.n_words, 'word', 'words')} of {count(made.vectors.dim, 'number', 'numbers')}"
-    say(f"attn: imported {made.name}: {size}{counted}.")
-    say(f"attn: try: attn vectors nearest {_some_word(made.vectors)} -e {made.name}")
+    size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
+    say(f"attn: imported {imported}: {size}{counted}.")
+    say(f"attn: try: attn vectors nearest {_some_word(vectors)} -e {imported}")
 
 
 def _some_word(vectors: WordVectors) -> str:
@@ -122,8 +119,8 @@ def export(
             "--output",
         )
     with Progress("Exporting") as progress:
-        made = write(open_table(source), output, words, progress)
-    say(f"attn: wrote {visible(made.file)}: {count(made.words, 'word', 'words')}, {made.bytes:,} bytes.")
+        n, size = write(open_table(source), output, words, progress)
+    say(f"attn: wrote {visible(output)}: {count(n, 'word', 'words')}, {size:,} bytes.")
 
 
 def download(
@@ -176,6 +173,7 @@ def _catalogue() -> str:
     return aligned(rows, (1, 2, 3))
 
 
+@takes(VectorTraining)
 def train(
     corpora: Annotated[
         list[str],
@@ -184,23 +182,8 @@ def train(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the vectors go (.safetensors).")
     ],
-    dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a vector.")] = 100,
-    window: Annotated[int, typer.Option(metavar="N", help="Words on each side that count as context.")] = 5,
-    negative: Annotated[int, typer.Option(metavar="N", help="Random words for each true one.")] = 8,
-    epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the text.")] = 6,
-    sample: Annotated[
-        float, typer.Option(metavar="F", help="Words with a larger share of the text are thinned out.")
-    ] = 1e-4,
-    words: Annotated[int, typer.Option(metavar="N", help="Keep at most N words.")] = 40_000,
-    min_count: Annotated[int, typer.Option(metavar="N", help="Leave out words seen less often.")] = 10,
-    remove: Annotated[
-        int, typer.Option(metavar="N", help="Shared directions to remove from the vectors.")
-    ] = 1,
-    length: Annotated[float, typer.Option(metavar="L", help="The length that every vector is given.")] = 4.0,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed; with one worker, the same vectors again.")
-    ] = 0,
-    workers: Annotated[int, typer.Option(metavar="N", help="Threads; more than one is not repeatable.")] = 1,
+    *,
+    settings: VectorTraining,
 ) -> None:
     """Train word vectors on running text.
 
@@ -210,12 +193,10 @@ def train(
     """
     from attn_cli.io.console import say
     from attn_cli.render.screen.training_bar import TrainingBar
-    from attn_cli.vectors.train import TrainSettings, train_file
+    from attn_cli.vectors.train import train_file
 
-    settings = TrainSettings(
-        dim=dim, window=window, negative=negative, epochs=epochs, sample=sample, words=words,
-        min_count=min_count, remove=remove, length=length, seed=seed, workers=workers,
-    )  # fmt: skip
     with TrainingBar() as bar:
         made = train_file(corpora, output, settings, bar)
-    say(f"attn: wrote {made['file']}: {made['words']:,} words of {dim} numbers, {made['bytes']:,} bytes.")
+    say(
+        f"attn: wrote {made['file']}: {made['words']:,} words of {settings.dim} numbers, {made['bytes']:,} bytes."
+    )

@@ -30,8 +30,8 @@ app = typer.Typer(
 )
 
 Source = Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)]
-Top = Annotated[int, option("top", "How many words.")]
-Precision = Annotated[int, option("precision", "Digits shown.")]
+Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
+Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
 
 
 @app.command("list", cls=Command)
@@ -101,8 +101,8 @@ def nearest(
     """
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import look_up, look_up_all, open_table
+    from attn_cli.vectors.nearest import closest, did_you_mean
     from attn_cli.vectors.nearest import nearest as find
-    from attn_cli.vectors.suggest import closest, did_you_mean
 
     view = _view(format, output, top, precision)
     prepare_index(embedding)
@@ -144,7 +144,7 @@ def analogy(
     """
     from attn_cli.vectors.lookup import look_up_all, open_table
     from attn_cli.vectors.nearest import analogy as find
-    from attn_cli.vectors.suggest import did_you_mean
+    from attn_cli.vectors.nearest import did_you_mean
 
     view = _view(format, output, top, precision)
     prepare_index(embedding)
@@ -185,9 +185,9 @@ for verb in (
     vector_files.remove,
     vector_files.export,
     vector_files.download,
-    vector_files.train,
 ):
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)
+app.command("train", cls=Command)(vector_files.train.command())
 
 
 def _plain(value: object) -> str:
