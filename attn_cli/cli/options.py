@@ -18,18 +18,23 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 Function = Callable[..., None]
-KEYWORDS: dict[type, str] = {Settings: "settings", View: "view"}  # by which a command receives each record
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 
 
-def offers(*values: str) -> Callable[[str], list[str]]:
+def offers(*values: str) -> Callable[[str], list[str]] | None:
     """Return a completion function that offers these values; the shell itself completes file names."""
-    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+    return (
+        (lambda incomplete: [value for value in values if value.startswith(incomplete)]) if values else None
+    )
 
 
-def option(name: str, help: str = "", has_variable: bool = True) -> Any:
+def argument(metavar: str, help: str, *values: str) -> Any:
+    """Return Typer's description of an argument; the shell offers `values`."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=offers(*values))
+
+
+def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
     """Return Typer's description of a declared setting; `help` is for a command that takes a narrower one."""
-    one = SETTINGS[name]
     unset = f"  [default: {one.unset}]" if one.unset else ""
     return typer.Option(
         f"{one.option}/--no-{one.option[2:]}" if one.type is bool else one.option,
@@ -38,15 +43,9 @@ def option(name: str, help: str = "", has_variable: bool = True) -> Any:
         metavar=one.metavar,
         envvar=one.variable if has_variable else None,
         show_envvar=bool(help),
-        autocompletion=offers(*one.completions()) if one.metavar and one.completions() else None,
+        autocompletion=offers(*one.completions()) if one.metavar else None,
         rich_help_panel=None if help else one.group,
     )
-
-
-def _annotation(one: Setting, has_variable: bool) -> Any:
-    names = one.names()
-    kind: Any = Literal.__getitem__(names) if names else one.type
-    return Annotated[kind | None if one.default is None else kind, option(one.name, "", has_variable)]
 
 
 class Taking(NamedTuple):
@@ -62,32 +61,28 @@ class Taking(NamedTuple):
 
         It is made when it is asked for, because score functions and mask rules can be added to a running program.
         """
-        own = [
-            parameter
-            for parameter in inspect.signature(self.function, eval_str=True).parameters.values()
-            if parameter.name not in KEYWORDS.values()
-        ]
+        own = inspect.signature(self.function, eval_str=True).parameters.values()
+        parameters = [one for one in own if one.name not in ("settings", "view")]
         added = {
             record: [one for name, one in declared(record).items() if name not in self.without]
             for record in self.records
         }
-        parameters = own + [
-            inspect.Parameter(
-                one.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=one.default,
-                annotation=_annotation(one, not (self.typed and record is Settings)),
-            )
-            for record, settings in added.items()
-            for one in settings
-        ]
+        for record, settings in added.items():
+            has_variable = not (self.typed and record is Settings)
+            for one in settings:
+                kind: Any = Literal.__getitem__(one.names()) if one.names() else one.type
+                kind = kind | None if one.default is None else kind
+                about = Annotated[kind, option(one, "", has_variable)]
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                parameters.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=about))
 
         @wraps(self.function)
         def run(**values: Any) -> None:
             if values.get("query") is not None:
                 values["query"] = as_utf8(values["query"])
             for record, settings in added.items():
-                values[KEYWORDS[record]] = record(**{one.name: values.pop(one.name) for one in settings})
+                made = record(**{one.name: values.pop(one.name) for one in settings})
+                values["view" if record is View else "settings"] = made
             self.function(**values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -95,37 +90,33 @@ class Taking(NamedTuple):
         return run
 
 
-def takes(
-    *records: type[Settings] | type[View], without: tuple[str, ...] = (), typed: bool = False
-) -> Callable[[Function], Taking]:
+def takes(*records: type, without: tuple[str, ...] = (), typed: bool = False) -> Callable[[Function], Taking]:
     """Let a command take the options of Settings, of View, or of both, and receive them as those records.
 
     The command's own parameters come first; it gets `settings` and `view` as keyword arguments. The options
     named in `without` are not offered, and keep their defaults. With `typed`, no variable and no configuration file
-    changes what is computed.
+    changes what is computed. Another record of declared settings may stand in the place of Settings.
     """
     return lambda function: Taking(function, records, without, typed)
 
 
-def single_command(name: str, function: Function | Taking) -> typer.Typer:
-    """Return the Typer app of one command."""
+def single_command(name: str, function: Function | Taking) -> Any:
+    """Return the command that Typer makes of a function."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.command(name, cls=Command)(function.command() if isinstance(function, Taking) else function)
-    return app
+    return typer.main.get_command(app)
 
 
-Texts = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TEXT", help="The text, in quotes; - is standard input.", show_default=False),
-]
+Texts = Annotated[list[str] | None, argument("TEXT", "The text, in quotes; - is standard input.")]
 Context = Annotated[
     str | None, typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text.")
 ]
 
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."
-Vectors = Annotated[str | None, option("embedding", f"{SOURCES}  [default: word2vec]")]
+Source = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
+Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
 RecordFormat = Annotated[
-    Literal["table", "json", "jsonl"] | None, option("format", "Output format.  [default: table]")
+    Literal["table", "json", "jsonl"] | None, option(SETTINGS["format"], "Output format.  [default: table]")
 ]
-Output = Annotated[str | None, option("output", SETTINGS["output"].help_text())]
+Output = Annotated[str | None, option(SETTINGS["output"], SETTINGS["output"].help_text())]

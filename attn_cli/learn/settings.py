@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from attn_cli.learn.relations import RELATIONS
+from attn_cli.settings.declare import typed_only
 
 
 @dataclass(frozen=True)
 class TrainSettings:
     """How a model is trained. None means the default for one layer, or for several; `with_defaults` fills it in."""
 
-    layers: int = 1
-    heads: int = 8
-    relations: str | None = None
-    epochs: int | None = None  # 12, or 18 with several layers
-    rate: float | None = None  # 0.003, or 0.0015
-    seed: int = 0
-    dim: int = 32
-    reach: int = 12
-    width: int = 128
-    wide: int = 320
+    relations: str | None = typed_only(None, "The heads to learn, between commas.", "NAMES", "all")
+    layers: int = typed_only(1, "Layers; more than one needs PyTorch (attn-cli[learn]).")
+    heads: int = typed_only(8, "Heads in each layer below the last.")
+    epochs: int | None = typed_only(None, "Passes over the sentences.", unset="12, with several layers 18")
+    rate: float | None = typed_only(None, "Step size.", unset="0.003, with several layers 0.0015")
+    dim: int = typed_only(32, "Numbers in a query of the last layer, d_k.")
+    reach: int = typed_only(12, "Longer distances count as this one.")
+    width: int = typed_only(128, "Numbers per word between several layers.")
+    wide: int = typed_only(320, "Hidden units of each word's own network, with several layers.")
+    seed: int = typed_only(0, "Seed; the same gives the same model.")
+    threads: int = typed_only(1, "Threads for several layers; the last digits depend on it.")
+    # These have no option.
     dropout: float = 0.2
     endings: int = 600
     itself: int | None = None  # none, or 1000
@@ -29,10 +31,11 @@ class TrainSettings:
     batch: int = 1500
     punctuation: float = 0.5
     pairs: float = 0.1
-    threads: int = 1
 
     def with_defaults(self) -> TrainSettings:
         """Return the settings with every None filled in."""
+        from attn_cli.learn.relations import RELATIONS  # help does without
+
         several = self.layers > 1
         return replace(
             self,

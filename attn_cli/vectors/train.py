@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +18,12 @@ from attn_cli.io.files import creatable, regular, unpacked_lines, written
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.store.table import write_table
+from attn_cli.vectors.train_settings import TrainSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_WORDS = 10_000
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """How vectors are trained; the defaults are those of the bundled vectors."""
-
-    dim: int = 100
-    window: int = 5
-    negative: int = 8
-    epochs: int = 6
-    sample: float = 1e-4
-    words: int = 40_000
-    min_count: int = 10
-    remove: int = 1
-    length: float = 4.0
-    seed: int = 0
-    workers: int = 1
 
 
 class Corpus:

@@ -1,16 +1,11 @@
 """What is stated in two places agrees: choices, formats, palettes and defaults."""
 
-import inspect
 import json
-from dataclasses import fields
-from typing import get_args, get_type_hints
 
 import pytest
 import typer.main
 
 from attn_cli.cli import app
-from attn_cli.cli.commands.learn import train as train_model
-from attn_cli.cli.commands.vector_files import train
 from attn_cli.core.mask_rules import MASKS
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import SettingError
@@ -29,7 +24,7 @@ from attn_cli.settings.settings import HEADS, Settings
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.nearest import nearest
 from attn_cli.vectors.store.table import bundled
-from attn_cli.vectors.train import TrainSettings
+from attn_cli.vectors.train_settings import TrainSettings as VectorSettings
 from tests.shell import here
 
 SETTINGS = declared(Settings) | declared(View)
@@ -114,27 +109,16 @@ def test_help_shows_the_settings_by_group():
     assert [line for line in shown.splitlines() if line in headings] == headings
 
 
-def test_training_by_command_and_by_library_have_the_same_defaults():
-    parameters = inspect.signature(train).parameters
-    assert get_type_hints(train)
-    for field in fields(TrainSettings):
-        assert parameters[field.name].default == field.default, field.name
-
-
-def test_training_a_model_by_command_and_by_library_have_the_same_defaults():
-    parameters = inspect.signature(train_model).parameters
-    known = {field.name: field.default for field in fields(ModelSettings)}
-    both = set(parameters) & set(known)
-    assert both >= {"layers", "heads", "relations", "epochs", "rate", "dim", "reach", "seed"}
-    for name in both:
-        assert parameters[name].default == known[name], name
-    assert set(parameters) - both == {"treebanks", "output", "dev", "embedding"}
+@pytest.mark.parametrize(("name", "record"), [("vectors", VectorSettings), ("learn", ModelSettings)])
+def test_training_by_command_and_by_library_have_the_same_defaults(name, record):
+    options = {option.name: option.default for option in command(name).get_command(None, "train").params}
+    for field in declared(record).values():
+        assert options[field.name] == field.default
 
 
 def test_the_help_names_the_defaults_that_depend_on_the_number_of_layers():
-    hints = get_type_hints(train_model, include_extras=True)
     for name in ("epochs", "rate"):
-        said = get_args(hints[name])[1].help
+        said = f"[default: {declared(ModelSettings)[name].unset}]"
         one, several = (getattr(ModelSettings(layers=layers).with_defaults(), name) for layers in (1, 2))
         assert f"[default: {one}, with several layers {several}]" in said
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.cli.deliver import BLOCK_FORMS, choose_format, deliver_blocks, deliver_json, show, with_width
-from attn_cli.cli.options import Context, Texts, takes
+from attn_cli.cli.options import Context, Texts, argument, takes
 from attn_cli.cli.read_text import ONE_STANDARD_INPUT, NoText, one_text, read_text, text_and_context
 from attn_cli.cli.ready_vectors import attending
 from attn_cli.errors import UsageError
@@ -62,10 +62,8 @@ def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: 
 def cross(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[TEXT] CONTEXT",
-            help="Queries come from TEXT, keys and values from CONTEXT; - is standard input.",
-            show_default=False,
+        argument(
+            "[TEXT] CONTEXT", "Queries come from TEXT, keys and values from CONTEXT; - is standard input."
         ),
     ] = None,
     part: Part = None,

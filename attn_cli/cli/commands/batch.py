@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output
-from attn_cli.cli.options import takes
+from attn_cli.cli.options import argument, takes
 from attn_cli.cli.read_text import NoText
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import FileError, InputError, UsageError, as_record
@@ -38,11 +38,7 @@ PROBE = "x"  # a text that fails where every text would
 def batch(
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="A text a line: plain, .gz or .xz; - is standard input.",
-            show_default=False,
-        ),
+        argument("[FILE]", "A text a line: plain, .gz or .xz; - is standard input."),
     ] = None,
     kind: Annotated[
         Literal["self", "masked", "cross"],

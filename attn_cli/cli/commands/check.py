@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_form, deliver, deliver_blocks, deliver_json, terminal_for
-from attn_cli.cli.options import takes
+from attn_cli.cli.options import argument, takes
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.output import View
@@ -30,11 +30,7 @@ MOST_NAMED = 5
 def check(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="Answers: JSON, .npz, .safetensors, or a .csv named after its matrix.",
-            show_default=False,
-        ),
+        argument("FILE...", "Answers: JSON, .npz, .safetensors, or a .csv named after its matrix."),
     ],
     expect: Annotated[
         str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, show
-from attn_cli.cli.options import takes
+from attn_cli.cli.options import argument, takes
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
@@ -29,11 +29,10 @@ def compute(
     context: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="FILE...",
-            help="JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
+        argument(
+            "FILE...",
+            "JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
             "(Q.csv K.csv V.csv). - is JSON on standard input.",
-            show_default=False,
         ),
     ] = None,
     *,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver, deliver_json, show, terminal_for
-from attn_cli.cli.options import offers, takes
+from attn_cli.cli.options import argument, takes
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import UsageError
@@ -27,12 +27,7 @@ def example(
     context: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="Which one; without it, they are listed.",
-            show_default=False,
-            autocompletion=offers(*EXAMPLES),
-        ),
+        argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES),
     ] = None,
     *,
     settings: Settings,

@@ -8,33 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
-from attn_cli.cli.options import Output, RecordFormat, Vectors
-from attn_cli.cli.origins import Command
+from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, takes
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
+from attn_cli.learn.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score
     from attn_cli.render.blocks import Block
 
-app = typer.Typer(
-    help="Learned attention: train a model on a treebank, score it.\n\n"
-    "Example: attn learn score roles en_ewt-ud-dev.conllu",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=False,
-)
+TREEBANK = "CoNLL-U: plain, .gz or .xz."
 
 
-@app.command(cls=Command)
 def score(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="roles, roles-deep, or a file.", show_default=False)
-    ],
-    treebank: Annotated[
-        str, typer.Argument(metavar="TREEBANK", help="CoNLL-U: plain, .gz or .xz.", show_default=False)
-    ],
+    model: Annotated[str, argument("MODEL", "roles, roles-deep, or a file.")],
+    treebank: Annotated[str, argument("TREEBANK", TREEBANK)],
     embedding: Vectors = None,
     format: RecordFormat = None,
     output: Output = None,
@@ -93,11 +82,9 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
     yield Say("precision: of the strongest links that go to another word, the share that are right.")
 
 
-@app.command(cls=Command)
+@takes(TrainSettings)
 def train(
-    treebanks: Annotated[
-        list[str], typer.Argument(metavar="TREEBANK...", help="CoNLL-U: plain, .gz or .xz.")
-    ],
+    treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes (.safetensors).")
     ],
@@ -106,31 +93,8 @@ def train(
         typer.Option("--dev", metavar="TREEBANK", help="Sentences held back: accuracy is measured on them."),
     ] = None,
     embedding: Vectors = None,
-    relations: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="The heads to learn, between commas.  [default: all]")
-    ] = None,
-    layers: Annotated[
-        int, typer.Option(metavar="N", help="Layers; more than one needs PyTorch (attn-cli[learn]).")
-    ] = 1,
-    heads: Annotated[int, typer.Option(metavar="N", help="Heads in each layer below the last.")] = 8,
-    epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Passes over the sentences.  [default: 12, with several layers 18]"),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(metavar="F", help="Step size.  [default: 0.003, with several layers 0.0015]"),
-    ] = None,
-    dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a query of the last layer, d_k.")] = 32,
-    reach: Annotated[int, typer.Option(metavar="N", help="Longer distances count as this one.")] = 12,
-    width: Annotated[int, typer.Option(metavar="N", help="Numbers per word between several layers.")] = 128,
-    wide: Annotated[
-        int, typer.Option(metavar="N", help="Hidden units of each word's own network, with several layers.")
-    ] = 320,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed; the same gives the same model.")] = 0,
-    threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads for several layers; the last digits depend on it.")
-    ] = 1,
+    *,
+    settings: TrainSettings,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies).
 
@@ -140,14 +104,9 @@ def train(
     """
     from attn_cli.io.console import say
     from attn_cli.learn.relations import RELATIONS
-    from attn_cli.learn.settings import TrainSettings
     from attn_cli.learn.train import Epoch, train_file
     from attn_cli.render.screen.training_bar import TrainingBar
 
-    settings = TrainSettings(
-        layers=layers, heads=heads, relations=relations, epochs=epochs, rate=rate, seed=seed, dim=dim, reach=reach,
-        width=width, wide=wide, threads=threads,
-    )  # fmt: skip
     prepare_index(embedding)
     with TrainingBar() as bar:
 

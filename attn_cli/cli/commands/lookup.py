@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
-from attn_cli.cli.options import offers, takes
+from attn_cli.cli.options import argument, offers, takes
 from attn_cli.cli.read_text import NoText, read_text
 from attn_cli.cli.ready_vectors import attending
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
@@ -33,10 +33,8 @@ NOT_OFFERED = ("projection", "layer", "query", "full", "pad", "pad_side", "posit
 def lookup(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[QUERY] KEY=VALUE...",
-            help="What to look for, and the dictionary; - as QUERY is standard input.",
-            show_default=False,
+        argument(
+            "[QUERY] KEY=VALUE...", "What to look for, and the dictionary; - as QUERY is standard input."
         ),
     ] = None,
     source: Annotated[

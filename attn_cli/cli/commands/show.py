@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, show
-from attn_cli.cli.options import takes
+from attn_cli.cli.options import argument, takes
 from attn_cli.cli.read_text import NoFile, piped_in
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
@@ -30,11 +30,7 @@ COMPUTED = (
 def show_(
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="JSON (also attn's own), .npy, .npz or .safetensors; - is standard input.",
-            show_default=False,
-        ),
+        argument("FILE", "JSON (also attn's own), .npy, .npz or .safetensors; - is standard input."),
     ] = None,
     tokens: Annotated[
         str | None,

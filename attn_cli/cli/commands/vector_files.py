@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.options import SOURCES
+from attn_cli.cli.options import Source, argument, takes
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.cli.text_table import aligned
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress_bar import Progress
+from attn_cli.vectors.train_settings import TrainSettings
 
 if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors as WordVectors
@@ -22,9 +23,7 @@ USUAL = ("king", "coffee", "fox")
 
 
 def import_(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file of word vectors, in any format.", show_default=False)
-    ],
+    file: Annotated[str, argument("FILE", "A file of word vectors, in any format.")],
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="The name.  [default: the file's own]")
     ] = None,
@@ -73,7 +72,7 @@ def _some_word(vectors: WordVectors) -> str:
 
 
 def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An imported name.", show_default=False)],
+    name: Annotated[str, argument("NAME", "An imported name.")],
 ) -> None:
     """Forget an imported name.
 
@@ -93,9 +92,7 @@ def export(
         str,
         typer.Option("--output", "-o", metavar="FILE", help="Where to: .txt, .vec, .bin or .safetensors."),
     ],
-    source: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)
-    ] = None,
+    source: Source = None,
     words: Annotated[
         int | None, typer.Option("--words", metavar="N", help="Only the first N words.  [default: all]")
     ] = None,
@@ -128,10 +125,7 @@ def export(
 
 def download(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]", help="A set of gensim-data; without one, all are listed.", show_default=False
-        ),
+        str | None, argument("[NAME]", "A set of gensim-data; without one, all are listed.")
     ] = None,
 ) -> None:
     """Download pretrained vectors of gensim-data, and import them.
@@ -176,31 +170,14 @@ def _catalogue() -> str:
     return aligned(rows, (1, 2, 3))
 
 
+@takes(TrainSettings)
 def train(
-    corpora: Annotated[
-        list[str],
-        typer.Argument(metavar="CORPUS...", help="Text files, a sentence a line: plain, .gz or .xz."),
-    ],
+    corpora: Annotated[list[str], argument("CORPUS...", "Text files, a sentence a line: plain, .gz or .xz.")],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the vectors go (.safetensors).")
     ],
-    dim: Annotated[int, typer.Option(metavar="N", help="Numbers in a vector.")] = 100,
-    window: Annotated[int, typer.Option(metavar="N", help="Words on each side that count as context.")] = 5,
-    negative: Annotated[int, typer.Option(metavar="N", help="Random words for each true one.")] = 8,
-    epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the text.")] = 6,
-    sample: Annotated[
-        float, typer.Option(metavar="F", help="Words with a larger share of the text are thinned out.")
-    ] = 1e-4,
-    words: Annotated[int, typer.Option(metavar="N", help="Keep at most N words.")] = 40_000,
-    min_count: Annotated[int, typer.Option(metavar="N", help="Leave out words seen less often.")] = 10,
-    remove: Annotated[
-        int, typer.Option(metavar="N", help="Shared directions to remove from the vectors.")
-    ] = 1,
-    length: Annotated[float, typer.Option(metavar="L", help="The length that every vector is given.")] = 4.0,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed; with one worker, the same vectors again.")
-    ] = 0,
-    workers: Annotated[int, typer.Option(metavar="N", help="Threads; more than one is not repeatable.")] = 1,
+    *,
+    settings: TrainSettings,
 ) -> None:
     """Train word vectors on running text.
 
@@ -210,12 +187,10 @@ def train(
     """
     from attn_cli.io.console import say
     from attn_cli.render.screen.training_bar import TrainingBar
-    from attn_cli.vectors.train import TrainSettings, train_file
+    from attn_cli.vectors.train import train_file
 
-    settings = TrainSettings(
-        dim=dim, window=window, negative=negative, epochs=epochs, sample=sample, words=words,
-        min_count=min_count, remove=remove, length=length, seed=seed, workers=workers,
-    )  # fmt: skip
     with TrainingBar() as bar:
         made = train_file(corpora, output, settings, bar)
-    say(f"attn: wrote {made['file']}: {made['words']:,} words of {dim} numbers, {made['bytes']:,} bytes.")
+    say(
+        f"attn: wrote {made['file']}: {made['words']:,} words of {made['dim']} numbers, {made['bytes']:,} bytes."
+    )

@@ -6,12 +6,8 @@ from collections.abc import Iterable, Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from attn_cli.cli.commands import vector_files
 from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
-from attn_cli.cli.options import SETTINGS, SOURCES, Output, RecordFormat, Vectors, option
-from attn_cli.cli.origins import Command
+from attn_cli.cli.options import SETTINGS, Output, RecordFormat, Source, Vectors, argument, option
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.cli.text_table import aligned
 from attn_cli.errors import InputError
@@ -21,20 +17,10 @@ from attn_cli.io.progress_bar import Progress
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
 
-app = typer.Typer(
-    help="Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"
-    "Example: attn vectors nearest colour",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=False,
-)
-
-Source = Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)]
-Top = Annotated[int, option("top", "How many words.")]
-Precision = Annotated[int, option("precision", "Digits shown.")]
+Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
+Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
 
 
-@app.command("list", cls=Command)
 def list_(format: RecordFormat = None, output: Output = None) -> None:
     """The sets of word vectors that have a name.
 
@@ -58,7 +44,6 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
     deliver(aligned(rows, (1, 2), terminal_for(view).width), view)
 
 
-@app.command(cls=Command)
 def info(source: Source = None, format: RecordFormat = None, output: Output = None) -> None:
     """What is known of a set of word vectors.
 
@@ -82,11 +67,8 @@ def info(source: Source = None, format: RecordFormat = None, output: Output = No
     deliver("".join(line + "\n" for part in wrapped for line in part), view)
 
 
-@app.command(cls=Command)
 def nearest(
-    word: Annotated[
-        str, typer.Argument(metavar="WORD", help="The word whose neighbours are wanted.", show_default=False)
-    ],
+    word: Annotated[str, argument("WORD", "The word whose neighbours are wanted.")],
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
@@ -125,11 +107,10 @@ def nearest(
     _answer(record, neighbours, view, precision)
 
 
-@app.command(cls=Command)
 def analogy(
-    a: Annotated[str, typer.Argument(metavar="A", help="As A is ...", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="... to B, ...", show_default=False)],
-    c: Annotated[str, typer.Argument(metavar="C", help="... so is C to what?", show_default=False)],
+    a: Annotated[str, argument("A", "As A is ...")],
+    b: Annotated[str, argument("B", "... to B, ...")],
+    c: Annotated[str, argument("C", "... so is C to what?")],
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
@@ -178,16 +159,6 @@ def _answer(
         return
     listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
     deliver_json({**record, "neighbours": listed}, view)
-
-
-for verb in (
-    vector_files.import_,
-    vector_files.remove,
-    vector_files.export,
-    vector_files.download,
-    vector_files.train,
-):
-    app.command(verb.__name__.rstrip("_"), cls=Command)(verb)
 
 
 def _plain(value: object) -> str:
