@@ -33,6 +33,11 @@ def argument(metavar: str, help: str, *values: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=offers(*values))
 
 
+def own(metavar: str, help: str, *names: str) -> Any:
+    """Return Typer's description of a command's own option; without `names` it bears its parameter's."""
+    return typer.Option(*names, metavar=metavar, help=help)
+
+
 def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
     """Return Typer's description of a declared setting; `help` is for a command that takes a narrower one."""
     unset = f"  [default: {one.unset}]" if one.unset else ""
@@ -108,9 +113,7 @@ def single_command(name: str, function: Function | Taking) -> Any:
 
 
 Texts = Annotated[list[str] | None, argument("TEXT", "The text, in quotes; - is standard input.")]
-Context = Annotated[
-    str | None, typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text.")
-]
+Context = Annotated[str | None, own("TEXT", "Keys and values come from this second text.", "--context")]
 
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output
-from attn_cli.cli.options import argument, takes
+from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import NoText
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import FileError, InputError, UsageError, as_record
@@ -37,8 +37,7 @@ PROBE = "x"  # a text that fails where every text would
 @takes(Settings, View, without=("format", "tidy", "precision", "color", "palette", "width"))
 def batch(
     file: Annotated[
-        str | None,
-        argument("[FILE]", "A text a line: plain, .gz or .xz; - is standard input."),
+        str | None, argument("[FILE]", "A text a line: plain, .gz or .xz; - is standard input.")
     ] = None,
     kind: Annotated[
         Literal["self", "masked", "cross"],
@@ -47,9 +46,7 @@ def batch(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Write an error object for a bad line, and go on.")
     ] = False,
-    written_as: Annotated[
-        str | None, typer.Option("--format", "-f", metavar="jsonl", help="JSON Lines, the one format.")
-    ] = None,
+    written_as: Annotated[str | None, own("jsonl", "JSON Lines, the one format.", "--format", "-f")] = None,
     *,
     settings: Settings,
     view: View,

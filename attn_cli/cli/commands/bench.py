@@ -9,7 +9,7 @@ import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
 from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, to_standard_output
-from attn_cli.cli.options import offers, takes
+from attn_cli.cli.options import offers, own, takes
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
@@ -37,15 +37,9 @@ def bench(
             autocompletion=offers(*GROUPS),
         ),
     ] = None,
-    pairs: Annotated[
-        int, typer.Option("--pairs", metavar="N", help="Pairs of calls for each ratio, at least.")
-    ] = PAIRS,
-    threads: Annotated[
-        int, typer.Option("--threads", metavar="N", help="Threads for attn and for PyTorch.")
-    ] = 1,
-    tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="N", help="Measure at N tokens, up to 8,192, instead.")
-    ] = None,
+    pairs: Annotated[int, own("N", "Pairs of calls for each ratio, at least.")] = PAIRS,
+    threads: Annotated[int, own("N", "Threads for attn and for PyTorch.")] = 1,
+    tokens: Annotated[int | None, own("N", "Measure at N tokens, up to 8,192, instead.")] = None,
     *,
     view: View,
 ) -> None:

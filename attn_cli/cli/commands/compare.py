@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver, deliver_blocks, deliver_json, with_width
-from attn_cli.cli.options import Context, Texts, takes
+from attn_cli.cli.options import Context, Texts, own, takes
 from attn_cli.cli.read_text import NoText, text_and_context
 from attn_cli.cli.ready_vectors import attending, prepare_index
 from attn_cli.errors import UsageError
@@ -29,10 +29,8 @@ def compare(
     texts: Texts = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(
-            "--vary",
-            metavar="OPTION=A,B[,C]",
-            help="The option to vary, and two or three values of it; default is its own default.",
+        own(
+            "OPTION=A,B[,C]", "The option to vary, and two or three values of it; default is its own default."
         ),
     ] = None,
     second: Context = None,

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 def example(
     context: typer.Context,
     name: Annotated[
-        str | None,
-        argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES),
+        str | None, argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES)
     ] = None,
     *,
     settings: Settings,

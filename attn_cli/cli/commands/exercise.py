@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.cli.deliver import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
+from attn_cli.cli.options import own
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
 
 # Narrower than the options of the same names elsewhere. No ATTN_* variable reaches them: whoever types the command
 # that stands on a sheet gets that sheet.
-Dim = Annotated[
-    int, typer.Option("--dim", metavar="D", help="Numbers in a word, a query, a key and a value: 2, 3 or 4.")
-]
-Words = Annotated[int, typer.Option("--words", metavar="N", help="Words in the sentence: 2, 3 or 4.")]
+Dim = Annotated[int, own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.", "--dim")]
+Words = Annotated[int, own("N", "Words in the sentence: 2, 3 or 4.", "--words")]
 Mask = Annotated[Literal["none", "causal"], typer.Option("--mask", help="Whether words look back only.")]
 Score = Annotated[
     Literal["scaled", "dot"], typer.Option("--score", help="scaled is q.k / sqrt(d), dot is q.k.")
@@ -31,13 +30,13 @@ Format = Annotated[
 ]
 Folder = Annotated[
     str | None,
-    typer.Option("--output", "-o", metavar="DIR", help="Write the sheet, its key and their data into DIR."),
+    own("DIR", "Write the sheet, its key and their data into DIR.", "--output", "-o"),
 ]
 ENDINGS = (".md", ".markdown", ".tex", ".json", ".jsonl", ".txt", ".pdf", ".html")
 
 
 def exercise(
-    seed: Annotated[int, typer.Option(metavar="N", help="Which exercise: another one for every seed.")] = 0,
+    seed: Annotated[int, own("N", "Which exercise: another one for every seed.")] = 0,
     dim: Dim = 2,
     words: Words = 3,
     mask: Mask = "none",

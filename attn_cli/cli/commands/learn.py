@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
-from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, takes
+from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own, takes
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
@@ -85,13 +83,8 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
 @takes(TrainSettings)
 def train(
     treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes (.safetensors).")
-    ],
-    dev: Annotated[
-        str | None,
-        typer.Option("--dev", metavar="TREEBANK", help="Sentences held back: accuracy is measured on them."),
-    ] = None,
+    output: Annotated[str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o")],
+    dev: Annotated[str | None, own("TREEBANK", "Sentences held back: accuracy is measured on them.")] = None,
     embedding: Vectors = None,
     *,
     settings: TrainSettings,

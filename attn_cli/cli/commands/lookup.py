@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
-from attn_cli.cli.options import argument, offers, takes
+from attn_cli.cli.options import argument, offers, own, takes
 from attn_cli.cli.read_text import NoText, read_text
 from attn_cli.cli.ready_vectors import attending
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
@@ -38,8 +38,7 @@ def lookup(
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FILE", help="More pairs, from a JSON object of keys and values."),
+        str | None, own("FILE", "More pairs, from a JSON object of keys and values.", "--from")
     ] = None,
     own_projection: Annotated[
         str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, show
-from attn_cli.cli.options import argument, takes
+from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import NoFile, piped_in
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
@@ -34,38 +34,28 @@ def show_(
     ] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(
-            metavar="TOKENS|FILE",
-            help="The tokens, between spaces, as a JSON list, or in a file (a JSON list, or one a line).",
+        own(
+            "TOKENS|FILE",
+            "The tokens, between spaces, as a JSON list, or in a file (a JSON list, or one a line).",
         ),
     ] = None,
     context_tokens: Annotated[
-        str | None,
-        typer.Option(metavar="TOKENS|FILE", help="Those of the keys, where they differ from the queries'."),
+        str | None, own("TOKENS|FILE", "Those of the keys, where they differ from the queries'.")
     ] = None,
     join_pieces: Annotated[
         bool,
         typer.Option(
-            "--join-pieces/--no-join-pieces",
-            help="Join word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries.",
+            help="Join word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries."
         ),
     ] = False,
     hide_special: Annotated[
-        bool,
-        typer.Option(
-            "--hide-special/--no-hide-special", help="Leave out [CLS], [SEP], <s>, padding and their like."
-        ),
+        bool, typer.Option(help="Leave out [CLS], [SEP], <s>, padding and their like.")
     ] = False,
     renormalize: Annotated[
-        bool,
-        typer.Option(
-            "--renormalize/--no-renormalize", help="Let the rows sum to one again when tokens are hidden."
-        ),
+        bool, typer.Option(help="Let the rows sum to one again when tokens are hidden.")
     ] = False,
-    array: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which array, where a file holds several.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="Which text of a batch, from 0.")] = None,
+    array: Annotated[str | None, own("NAME", "Which array, where a file holds several.")] = None,
+    batch: Annotated[int | None, own("N", "Which text of a batch, from 0.")] = None,
     *,
     settings: Settings,
     view: View,

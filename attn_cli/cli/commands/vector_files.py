@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from attn_cli.cli.options import Source, argument, takes
+from attn_cli.cli.options import Source, argument, own, takes
 from attn_cli.cli.ready_vectors import prepare_index
 from attn_cli.cli.text_table import aligned
 from attn_cli.errors import UsageError
@@ -24,9 +22,7 @@ USUAL = ("king", "coffee", "fox")
 
 def import_(
     file: Annotated[str, argument("FILE", "A file of word vectors, in any format.")],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="The name.  [default: the file's own]")
-    ] = None,
+    name: Annotated[str | None, own("NAME", "The name.  [default: the file's own]")] = None,
 ) -> None:
     """Give a file of word vectors a name, and make it quick.
 
@@ -88,14 +84,9 @@ def remove(
 
 
 def export(
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to: .txt, .vec, .bin or .safetensors."),
-    ],
+    output: Annotated[str, own("FILE", "Where to: .txt, .vec, .bin or .safetensors.", "--output", "-o")],
     source: Source = None,
-    words: Annotated[
-        int | None, typer.Option("--words", metavar="N", help="Only the first N words.  [default: all]")
-    ] = None,
+    words: Annotated[int | None, own("N", "Only the first N words.  [default: all]")] = None,
 ) -> None:
     """Write word vectors as text, binary or a table.
 
@@ -173,9 +164,7 @@ def _catalogue() -> str:
 @takes(TrainSettings)
 def train(
     corpora: Annotated[list[str], argument("CORPUS...", "Text files, a sentence a line: plain, .gz or .xz.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the vectors go (.safetensors).")
-    ],
+    output: Annotated[str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o")],
     *,
     settings: TrainSettings,
 ) -> None:
