@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attn_cli.errors import UsageError
 from attn_cli.io.console import put_plain
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
@@ -23,15 +23,8 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-BLOCK_FORMS = (
-    "table",
-    "json",
-    "jsonl",
-    "markdown",
-    "latex",
-    "html",
-    "svg",
-)  # blocks of any kind, or a record
+# Blocks of any kind, or a record.
+BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 
 
 def choose_format(view: View, settings: Settings | None = None) -> View:

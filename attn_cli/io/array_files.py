@@ -194,15 +194,6 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
 
     from attn_cli.io.compressed import GROWTH_COUNTS_FROM, MOST_GROWTH
 
-    unsound = (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        OSError,
-        ValueError,
-    )
     packed = file.seek(0, 2)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -223,7 +214,7 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
                     key = item.filename.removesuffix(".npy")
                     arrays[key] = _npy(member, item.file_size, f"{name}: array {visible(key)!r}")
             return arrays
-    except unsound as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError) as error:
         if isinstance(error, AttnError):
             raise
         raise InputError(f"{name} is not a sound .npz file: {visible(str(error))[:200]}.") from None

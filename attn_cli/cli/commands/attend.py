@@ -8,8 +8,14 @@ import typer
 
 from attn_cli.cli.deliver import BLOCK_FORMS, choose_format, deliver_blocks, deliver_json, show, with_width
 from attn_cli.cli.options import Context, Texts, argument, own, takes
-from attn_cli.cli.read_text import ONE_STANDARD_INPUT, NoText, one_text, read_text, text_and_context
-from attn_cli.cli.ready_vectors import attending
+from attn_cli.cli.read_text import (
+    ONE_STANDARD_INPUT,
+    NoText,
+    attending,
+    one_text,
+    read_text,
+    text_and_context,
+)
 from attn_cli.errors import UsageError
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

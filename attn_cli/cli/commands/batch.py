@@ -14,13 +14,12 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output
 from attn_cli.cli.options import argument, own, takes
-from attn_cli.cli.read_text import NoText
-from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.read_text import NoText, prepare_index
 from attn_cli.errors import FileError, InputError, UsageError, as_record
 from attn_cli.io.console import put_plain
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

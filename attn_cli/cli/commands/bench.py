@@ -13,7 +13,7 @@ from attn_cli.cli.options import offers, own, takes
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, deliver, deliver_blocks, deliver_json, with_width
 from attn_cli.cli.options import Context, Texts, own, takes
-from attn_cli.cli.read_text import NoText, text_and_context
-from attn_cli.cli.ready_vectors import attending, prepare_index
+from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.near_names import did_you_mean

@@ -13,7 +13,7 @@ from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 

@@ -10,7 +10,7 @@ import typer
 from attn_cli.cli.deliver import choose_format, deliver, deliver_json, show, terminal_for
 from attn_cli.cli.options import argument, takes
 from attn_cli.cli.origins import prefer_given
-from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View

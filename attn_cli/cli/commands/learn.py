@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
 from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own, takes
-from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.learn.settings import TrainSettings

@@ -9,8 +9,7 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
 from attn_cli.cli.options import argument, offers, own, takes
-from attn_cli.cli.read_text import NoText, read_text
-from attn_cli.cli.ready_vectors import attending
+from attn_cli.cli.read_text import NoText, attending, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.output import View

@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.options import Source, argument, own, takes
-from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.cli.text_table import aligned
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.vectors.train_settings import TrainSettings
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
 from attn_cli.cli.options import SETTINGS, Output, RecordFormat, Source, Vectors, argument, option
-from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.cli.text_table import aligned
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
