@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +16,6 @@ from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from attn_cli.io.terminal import Terminal
     from attn_cli.render.blocks import Block
     from attn_cli.settings.settings import Settings
@@ -159,13 +159,20 @@ def _deliver_npy(trace: Trace, view: View) -> None:
 
 def deliver(text: str, view: View) -> None:
     """Write text to the view's file, all or nothing, or to standard output."""
+    with writer(view) as write:
+        write(text)
+
+
+@contextmanager
+def writer(view: View) -> Iterator[Callable[[str], object]]:
+    """Give the function that writes text: to standard output at once, or to a file that holds all or nothing."""
     if to_standard_output(view):
-        put_plain(text)
+        yield put_plain
         return
     from attn_cli.io.files import written
 
     with written(str(view.output)) as stream:
-        stream.write(text.encode("utf-8", "backslashreplace"))
+        yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))
 
 
 def deliver_json(record: dict[str, object], view: View) -> None:

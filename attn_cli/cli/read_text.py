@@ -48,7 +48,7 @@ def read_text(text: str | None, command: str) -> str:
 
 
 class NoText(UsageError):
-    """There is no text, and none is piped in: the command's help is shown."""
+    """There is no text (for show: no file), and none is piped in: the command's help is shown."""
 
     def __init__(self, command: str) -> None:
         arguments = {
@@ -56,15 +56,10 @@ class NoText(UsageError):
             "lookup": "colour brand=Porche color=black",
             "cross": '"she" "likes coffee"',
             "compare": '"She likes coffee" --vary score=scaled,dot',
+            "show": "FILE",
         }
-        super().__init__("There is no text.", f"Try: attn {command} {arguments.get(command, ONE_TEXT)}")
-
-
-class NoFile(NoText):
-    """There is no file, and none is piped in: the command's help is shown."""
-
-    def __init__(self, command: str) -> None:
-        UsageError.__init__(self, "There is no file.", f"Try: attn {command} FILE")
+        what = "file" if command == "show" else "text"
+        super().__init__(f"There is no {what}.", f"Try: attn {command} {arguments.get(command, ONE_TEXT)}")
 
 
 _piped: tuple[object, bytes] | None = None

@@ -10,7 +10,7 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, show
 from attn_cli.cli.options import argument, own, takes
-from attn_cli.cli.read_text import NoFile, piped_in
+from attn_cli.cli.read_text import NoText, piped_in
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.output import View
@@ -95,7 +95,7 @@ def _read(file: str | None) -> tuple[bytes, str]:
     if file is not None and file != "-":
         return read_bytes(file, MOST_BYTES), visible(as_utf8(file))
     if sys.stdin is None or (file is None and sys.stdin.isatty()):
-        raise NoFile("show")
+        raise NoText("show")
     data = piped_in(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
