@@ -11,17 +11,21 @@ from attn_cli.settings.declare import typed_only
 class TrainSettings:
     """How a model is trained. None means the default for one layer, or for several; `with_defaults` fills it in."""
 
-    relations: str | None = typed_only(None, "The heads to learn, between commas.", "NAMES", "all")
-    layers: int = typed_only(1, "Layers; more than one needs PyTorch (attn-cli[learn]).")
-    heads: int = typed_only(8, "Heads in each layer below the last.")
-    epochs: int | None = typed_only(None, "Passes over the sentences.", unset="12, with several layers 18")
+    relations: str | None = typed_only(
+        None, "The heads to learn, between commas.", metavar="NAMES", unset="all"
+    )
+    layers: int = typed_only(1, "Layers; more than one needs PyTorch (attn-cli[learn]).", (1, 50))
+    heads: int = typed_only(8, "Heads in each layer below the last.", (1, 64))
+    epochs: int | None = typed_only(
+        None, "Passes over the sentences.", (1, 10_000), unset="12, with several layers 18"
+    )
     rate: float | None = typed_only(None, "Step size.", unset="0.003, with several layers 0.0015")
-    dim: int = typed_only(32, "Numbers in a query of the last layer, d_k.")
-    reach: int = typed_only(12, "Longer distances count as this one.")
-    width: int = typed_only(128, "Numbers per word between several layers.")
-    wide: int = typed_only(320, "Hidden units of each word's own network, with several layers.")
-    seed: int = typed_only(0, "Seed; the same gives the same model.")
-    threads: int = typed_only(1, "Threads for several layers; the last digits depend on it.")
+    dim: int = typed_only(32, "Numbers in a query of the last layer, d_k.", (1, 1024))
+    reach: int = typed_only(12, "Longer distances count as this one.", (1, 1000))
+    width: int = typed_only(128, "Numbers per word between several layers.", (1, 4096))
+    wide: int = typed_only(320, "Hidden units of each word's own network, with several layers.", (1, 16384))
+    seed: int = typed_only(0, "Seed; the same gives the same model.", (0, 2**31 - 1))
+    threads: int = typed_only(1, "Threads for several layers; the last digits depend on it.", (1, 256))
     # These have no option.
     dropout: float = 0.2
     endings: int = 600

@@ -21,6 +21,7 @@ from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.trainer import LONGEST, Trainer
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.model_file import read_model, write_model
+from attn_cli.settings.declare import check
 from attn_cli.vectors.lookup import open_table
 
 
@@ -107,14 +108,7 @@ def _check(settings: TrainSettings, output: str, files: Sequence[str]) -> list[s
     """Raise before the training what would only fail after it; return the heads to learn."""
     for path in files:
         regular(path)
-    limits = {
-        "layers": 50, "heads": 64, "epochs": 10_000, "seed": 2**31 - 1, "dim": 1024, "reach": 1000, "width": 4096,
-        "wide": 16384, "threads": 256,
-    }  # fmt: skip
-    for name, most in limits.items():
-        value, least = getattr(settings, name), int(name != "seed")
-        if not least <= value <= most:
-            raise UsageError(f"--{name} cannot be {value}.", f"Give {least} to {most:,}.", f"--{name}")
+    check(settings)
     if settings.rate is None or not 0 < settings.rate <= 1:
         raise UsageError(f"--rate cannot be {settings.rate}.", "Give a number above 0, up to 1.", "--rate")
     if settings.layers > 1 and settings.width % settings.heads:

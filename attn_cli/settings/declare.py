@@ -99,10 +99,17 @@ def _choose(value: str, names: Sequence[str]) -> str:
     return f"Choose {', '.join(names)}{f'; did you mean {near}?' if near else '.'}"
 
 
-def typed_only(default: T, help: str, metavar: str | None = None, unset: str = "") -> T:
+def typed_only(
+    default: T,
+    help: str,
+    bounds: tuple[int, int] | None = None,
+    metavar: str | None = None,
+    unset: str = "",
+) -> T:
     """Return the field of an option of one command alone, which no variable and no file sets."""
-    one = Setting("Options", help, metavar=metavar, unset=unset, has_variable=False, in_files=False)
-    return one.field(default)
+    hint = f"Give {bounds[0]} to {bounds[1]:,}." if bounds else ""
+    about = Setting("Options", help, "", metavar, bounds=bounds, hint=hint, unset=unset)
+    return about._replace(has_variable=False, in_files=False).field(default)
 
 
 @cache

@@ -16,6 +16,7 @@ from attn_cli.errors import InputError, MissingExtra, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, unpacked_lines, written
 from attn_cli.io.progress import Stage, StageReport
+from attn_cli.settings.declare import check
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.store.table import write_table
 from attn_cli.vectors.train_settings import TrainSettings
@@ -139,12 +140,7 @@ def train_file(
 
 def _check(settings: TrainSettings, output: str) -> None:
     """Refuse before hours of work what could only fail after them."""
-    least = {"dim": 1, "window": 1, "negative": 1, "epochs": 1, "words": 1, "min_count": 1, "workers": 1}
-    for name, smallest in (least | {"remove": 0, "seed": 0}).items():
-        value = getattr(settings, name)
-        if not smallest <= value < 2**31:
-            option = "--" + name.replace("_", "-")
-            raise UsageError(f"{option} cannot be {value}.", f"Give {smallest} to {2**31 - 1:,}.", option)
+    check(settings)
     if settings.remove >= settings.dim:
         raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
     if not (0 < settings.length < 1e4 and 0 <= settings.sample <= 1):
