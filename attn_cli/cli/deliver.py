@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -54,11 +54,12 @@ def choose_format(view: View, settings: Settings | None = None) -> View:
     return replace(view, format=chosen or "table")
 
 
-def choose_form(view: View, command: str, forms: Sequence[str] = BLOCK_FORMS) -> View:
-    """Return the view with its format, one of the few that the command has."""
+def choose_form(view: View, command: str) -> View:
+    """Return the view with its format, one of BLOCK_FORMS."""
     view = choose_format(view)
-    if view.format not in forms:
-        raise UsageError(f"{command} has no {view.format} form.", f"Use -f {', '.join(forms)}.", "--format")
+    if view.format not in BLOCK_FORMS:
+        hint = f"Use -f {', '.join(BLOCK_FORMS)}."
+        raise UsageError(f"{command} has no {view.format} form.", hint, "--format")
     return view
 
 
@@ -180,6 +181,14 @@ def deliver_json(record: dict[str, object], view: View) -> None:
     from attn_cli.render.data.json import dumps
 
     deliver(dumps(record, view.format == "jsonl", not terminal_for(view).unicode), view)
+
+
+def deliver_record(kind: str, record: Mapping[str, object], view: View, text: Callable[[], str]) -> None:
+    """Write a small record as JSON, or as the text of its table."""
+    if view.format == "table":
+        deliver(text(), view)
+    else:
+        deliver_json({"schema": "attn/1", "kind": kind, **record}, view)
 
 
 def deliver_blocks(blocks: Iterable[Block], view: View) -> None:

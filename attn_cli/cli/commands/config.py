@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
+from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
 from attn_cli.cli.options import SETTINGS, Output, RecordFormat, argument, single_command, takes
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, blamed, origin, user_config
 from attn_cli.errors import SettingError, UsageError
@@ -66,16 +66,14 @@ def config(
     settings = _in_force(root, command)
     files = [_config_file(path, commands) for path in (HERE, user_config()) if path is not None]
     unknown = _unknown_variables(root)
-    if view.format == "table":
-        width = terminal_for(view).width or 10_000
-        deliver("".join(f"{line}\n" for line in _screen(settings, files, unknown, command, width)), view)
-        return
     record = {
+        "command": command,
         "settings": [one._asdict() for one in settings],
         "files": [one._asdict() for one in files],
         "unknown_variables": [{"name": name, "meant": near} for name, near in unknown],
     }
-    deliver_json({"schema": "attn/1", "kind": "config", "command": command, **record}, view)
+    lines = _screen(settings, files, unknown, command, terminal_for(view).width or 10_000)
+    deliver_record("config", record, view, lambda: "".join(f"{line}\n" for line in lines))
 
 
 # What is in force

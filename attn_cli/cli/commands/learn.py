@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
+from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
 from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own, takes
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
@@ -53,14 +53,11 @@ def score(
         scores = measure(stack, table, sentences, bar)
     if not scores:
         raise InputError(f"{stack.name} has no head that bears a relation's name.")
-    if view.format != "table":
-        record = {"schema": "attn/1", "kind": "score", "model": stack.name, "treebank": treebank}
-        heads = [one._asdict() for one in scores]
-        deliver_json({**record, "sentences": len(sentences), "heads": heads}, view)
-        return
-    terminal = terminal_for(view)
+    heads = [one._asdict() for one in scores]
+    record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences), "heads": heads}
     source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-    deliver(terminal.paint(draw([*_screen(scores), Say(visible(source))], view, terminal)), view)
+    terminal, blocks = terminal_for(view), [*_screen(scores), Say(visible(source))]
+    deliver_record("score", record, view, lambda: terminal.paint(draw(blocks, view, terminal)))
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:

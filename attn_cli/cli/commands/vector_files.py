@@ -31,10 +31,6 @@ def import_(
 
     Example: attn vectors import glove.6B.50d.txt --name glove
     """
-    _import(file, name)
-
-
-def _import(file: str, name: str | None) -> None:
     from attn_cli.io.console import say
     from attn_cli.io.plural import count
     from attn_cli.vectors.import_file import import_file
@@ -145,7 +141,7 @@ def download(
         say(f"attn: {name} is there already: {visible(path)}.")
         return
     say(f"attn: {'there already' if was_there else 'downloaded'}: {visible(path)}.")
-    _import(path, name)
+    import_(path, name)
 
 
 def _catalogue() -> str:
