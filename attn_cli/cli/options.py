@@ -5,7 +5,7 @@ no settings stand here too.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -33,9 +33,9 @@ def argument(metavar: str, help: str, *values: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=offers(*values))
 
 
-def own(metavar: str, help: str, *names: str) -> Any:
+def own(metavar: str, help: str, *names: str, values: Sequence[str] = ()) -> Any:
     """Return Typer's description of a command's own option; without `names` it bears its parameter's."""
-    return typer.Option(*names, metavar=metavar, help=help)
+    return typer.Option(*names, metavar=metavar, help=help, autocompletion=offers(*values))
 
 
 def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:

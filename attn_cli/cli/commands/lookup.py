@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
-from attn_cli.cli.options import argument, offers, own, takes
+from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import NoText, attending, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
@@ -41,12 +39,12 @@ def lookup(
     ] = None,
     own_projection: Annotated[
         str | None,
-        typer.Option(
+        own(
+            "NAME|FILE",
+            "W_q and W_k: identity, random, or a file.  [default: identity]",
             "--projection",
             "-p",
-            metavar="NAME|FILE",
-            help="W_q and W_k: identity, random, or a file.  [default: identity]",
-            autocompletion=offers("identity", "random"),
+            values=("identity", "random"),
         ),
     ] = None,
     *,
