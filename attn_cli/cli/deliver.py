@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
+LEAST_ROOM = 20  # characters of the last column of a table of text
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 # Blocks of any kind, or a record.
 BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
@@ -197,3 +198,32 @@ def deliver_blocks(blocks: Iterable[Block], view: View) -> None:
 
     terminal = terminal_for(view)
     deliver(render_blocks(blocks, replace(view, width=terminal.width), terminal), view)
+
+
+def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = (), width: int | None = None) -> str:
+    """Return rows as lines of columns, two spaces apart; those numbered in `right` are right-aligned.
+
+    Where the lines would be wider than `width`, the last column shows the ends of its texts, as of paths.
+
+    >>> print(aligned([("word", "n"), ("cat", "12")], right=(1,)), end="")
+    word   n
+    cat   12
+    """
+    table = [[visible(cell) for cell in row] for row in rows]
+    if not table:
+        return ""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    room = widths[-1]
+    if width is not None:
+        room = max(LEAST_ROOM, width - sum(widths[:-1]) - 2 * len(widths[:-1]))
+    lines = []
+    for *cells, last in table:
+        if len(last) > room:
+            last = f"…{last[1 - room :]}"
+        cells.append(last)
+        padded = [
+            cell.rjust(size) if n in right else cell.ljust(size)
+            for n, (cell, size) in enumerate(zip(cells, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip() + "\n")
+    return "".join(lines)

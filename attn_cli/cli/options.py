@@ -6,8 +6,8 @@ no settings stand here too.
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Annotated, Any, Literal, NamedTuple
+from functools import partial, wraps
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 Function = Callable[..., None]
+Taking = partial[Function]  # makes the function of a command with its options
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 
 
@@ -53,48 +54,6 @@ def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
     )
 
 
-class Taking(NamedTuple):
-    """A command's function, and the records of settings that it takes as options."""
-
-    function: Function
-    records: tuple[type, ...]
-    without: tuple[str, ...]
-    typed: bool
-
-    def command(self) -> Function:
-        """Return the function as Typer reads it, with a parameter for each option.
-
-        It is made when it is asked for, because score functions and mask rules can be added to a running program.
-        """
-        own = inspect.signature(self.function, eval_str=True).parameters.values()
-        parameters = [one for one in own if one.name not in ("settings", "view")]
-        added = {
-            record: [one for name, one in declared(record).items() if name not in self.without]
-            for record in self.records
-        }
-        for record, settings in added.items():
-            has_variable = not (self.typed and record is Settings)
-            for one in settings:
-                kind: Any = Literal.__getitem__(one.names()) if one.names() else one.type
-                kind = kind | None if one.default is None else kind
-                about = Annotated[kind, option(one, "", has_variable)]
-                keyword = inspect.Parameter.KEYWORD_ONLY
-                parameters.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=about))
-
-        @wraps(self.function)
-        def run(**values: Any) -> None:
-            if values.get("query") is not None:
-                values["query"] = as_utf8(values["query"])
-            for record, settings in added.items():
-                made = record(**{one.name: values.pop(one.name) for one in settings})
-                values["view" if record is View else "settings"] = made
-            self.function(**values)
-
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
-
-
 def takes(*records: type, without: tuple[str, ...] = (), typed: bool = False) -> Callable[[Function], Taking]:
     """Let a command take the options of Settings, of View, or of both, and receive them as those records.
 
@@ -102,13 +61,48 @@ def takes(*records: type, without: tuple[str, ...] = (), typed: bool = False) ->
     named in `without` are not offered, and keep their defaults. With `typed`, no variable and no configuration file
     changes what is computed. Another record of declared settings may stand in the place of Settings.
     """
-    return lambda function: Taking(function, records, without, typed)
+    return lambda function: partial(_with_options, function, records, without, typed)
+
+
+def _with_options(
+    function: Function, records: tuple[type, ...], without: tuple[str, ...], typed: bool
+) -> Function:
+    """Return a command's function as Typer reads it, with a parameter for each option.
+
+    It is made when it is asked for, because score functions and mask rules can be added to a running program.
+    """
+    own = inspect.signature(function, eval_str=True).parameters.values()
+    parameters = [one for one in own if one.name not in ("settings", "view")]
+    added = {
+        record: [one for name, one in declared(record).items() if name not in without] for record in records
+    }
+    for record, settings in added.items():
+        has_variable = not (typed and record is Settings)
+        for one in settings:
+            kind: Any = Literal.__getitem__(one.names()) if one.names() else one.type
+            kind = kind | None if one.default is None else kind
+            about = Annotated[kind, option(one, "", has_variable)]
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=about))
+
+    @wraps(function)
+    def run(**values: Any) -> None:
+        if values.get("query") is not None:
+            values["query"] = as_utf8(values["query"])
+        for record, settings in added.items():
+            made = record(**{one.name: values.pop(one.name) for one in settings})
+            values["view" if record is View else "settings"] = made
+        function(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def single_command(name: str, function: Function | Taking) -> Any:
     """Return the command that Typer makes of a function."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command(name, cls=Command)(function.command() if isinstance(function, Taking) else function)
+    app.command(name, cls=Command)(function() if isinstance(function, partial) else function)
     return typer.main.get_command(app)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
+from attn_cli.cli.deliver import aligned
 from attn_cli.cli.options import Source, argument, own, takes
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.cli.text_table import aligned
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress

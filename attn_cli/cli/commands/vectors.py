@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
+from attn_cli.cli.deliver import aligned, deliver_record, record_view, terminal_for
 from attn_cli.cli.options import SETTINGS, Output, RecordFormat, Source, Vectors, argument, option
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.cli.text_table import aligned
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
