@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any
 
-from attn_cli.errors import USAGE, AttnError, ConfigError, InputError, UsageError, WriteError, as_record
+from attn_cli.errors import USAGE, AttnError, ConfigError, InputError, UsageError, WriteError
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
@@ -24,18 +24,17 @@ def report(error: BaseException, args: list[str]) -> int:
     if exit_code is not None and (exit_code or sys.stdout is not None):
         return int(exit_code)
     known = _known(error)
-    message = known.message
-    if message.startswith("standard input"):  # the name of what was read begins the sentence
-        message = "S" + message[1:]
-    if len(message) > LONGEST:
-        message = f"{message[: LONGEST // 2]}...{message[-LONGEST // 3 :]}"
+    if known.message.startswith("standard input"):  # the name of what was read begins the sentence
+        known.message = "S" + known.message[1:]
+    if len(known.message) > LONGEST:
+        known.message = f"{known.message[: LONGEST // 2]}...{known.message[-LONGEST // 3 :]}"
     line, _, more = known.hint.partition("\n")
     if more and sys.stderr is not None and sys.stderr.isatty():
         say(f"{more}\n")  # help is for a person who watches; a script gets the one line
     if _wants_json(args):
-        say(json.dumps(as_record(known.code, message, line, known.line)))
+        say(json.dumps(known.as_record()))
     else:
-        say(f"attn: {message}" + (f" {line}" if line else ""))
+        say(f"attn: {known.message}" + (f" {line}" if line else ""))
     return known.code
 
 

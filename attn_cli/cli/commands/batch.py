@@ -15,7 +15,7 @@ import typer
 from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output, writer
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import NoText, prepare_index
-from attn_cli.errors import FileError, InputError, UsageError, as_record
+from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.io.progress import Progress
@@ -199,8 +199,7 @@ def _answers(
             error.line = number
             if not keep_going:
                 raise
-            record = as_record(error.code, error.message, error.hint, number)
-            yield dumps(record, True, not terminal.unicode), True
+            yield dumps(error.as_record(), True, not terminal.unicode), True
 
 
 def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
