@@ -50,7 +50,7 @@ def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
         envvar=one.variable if has_variable else None,
         show_envvar=bool(help),
         autocompletion=offers(*one.completions()) if one.metavar else None,
-        rich_help_panel=None if help else one.group,
+        rich_help_panel=None if help else one.group or None,
     )
 
 

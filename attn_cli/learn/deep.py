@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Tensor = Any  # PyTorch is not there when types are checked
 
-    from attn_cli.learn.settings import TrainSettings
+    from attn_cli.settings.training import ModelTraining
 
     Floats = NDArray[np.floating]
 
@@ -43,7 +43,7 @@ class Deep:
     """The parameters of a stack of layers, and how they learn."""
 
     def __init__(
-        self, vectors: Floats, features: int, heads: Sequence[str], settings: TrainSettings, tags: int,
+        self, vectors: Floats, features: int, heads: Sequence[str], settings: ModelTraining, tags: int,
         relations: int,
     ) -> None:  # fmt: skip
         self.torch = torch = pytorch()

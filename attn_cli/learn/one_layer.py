@@ -19,7 +19,7 @@ from attn_cli.learn.relations import RELATIONS, balances
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.learn.settings import TrainSettings
+    from attn_cli.settings.training import ModelTraining
 
     Floats = NDArray[np.floating]
 
@@ -30,7 +30,7 @@ SURE = 16.0  # the score of a known distance
 class OneLayer:
     """The parameters of h heads, W (d, h, d_k), R (h, distances, d_k), and how they learn."""
 
-    def __init__(self, vectors: Floats, features: int, heads: Sequence[str], settings: TrainSettings) -> None:
+    def __init__(self, vectors: Floats, features: int, heads: Sequence[str], settings: ModelTraining) -> None:
         draw = np.random.default_rng([settings.seed, 1])
         d, h, d_k = vectors.shape[1], len(heads), settings.dim
         self.vectors = vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ from attn_cli.io.progress import StageReport
 from attn_cli.learn.deep import pytorch
 from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.score import Score, score
-from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.trainer import LONGEST, Trainer
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.declare import check
+from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
 
 
@@ -44,14 +44,15 @@ class Trained(NamedTuple):
 
 
 def train_file(
-    treebanks: Sequence[str], output: str, dev: str | None, embedding: str, settings: TrainSettings,
+    treebanks: Sequence[str], output: str, dev: str | None, embedding: str, settings: ModelTraining,
     report: StageReport, report_epoch: Callable[[Epoch], None],
 ) -> Trained:  # fmt: skip
     """Learn a model from treebanks and write it to `output`, all or nothing.
 
     An interrupt ends the training; the model of the last whole pass is written.
     """
-    settings = settings.with_defaults()
+    relations = ",".join(RELATIONS) if settings.relations is None else settings.relations
+    settings = replace(settings.with_defaults(), relations=relations)
     heads = _check(settings, output, [*treebanks, *([dev] if dev else [])])
     table = open_table(embedding)
     sentences = [s for path in treebanks for s in read_treebank(path) if len(s.words) <= LONGEST]
@@ -104,13 +105,11 @@ def train_file(
     return Trained(output, os.path.getsize(output), done, scores, interrupted)
 
 
-def _check(settings: TrainSettings, output: str, files: Sequence[str]) -> list[str]:
+def _check(settings: ModelTraining, output: str, files: Sequence[str]) -> list[str]:
     """Raise before the training what would only fail after it; return the heads to learn."""
     for path in files:
         regular(path)
     check(settings)
-    if settings.rate is None or not 0 < settings.rate <= 1:
-        raise UsageError(f"--rate cannot be {settings.rate}.", "Give a number above 0, up to 1.", "--rate")
     if settings.layers > 1 and settings.width % settings.heads:
         raise UsageError(
             f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",

@@ -11,8 +11,8 @@ from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import UNKNOWN, Batch, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.deep import Deep
 from attn_cli.learn.one_layer import OneLayer
-from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.treebank import Sentence
+from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
@@ -33,7 +33,7 @@ class Trainer:
         heads: list[str],
         sentences: list[Sentence],
         dev: list[Sentence],
-        settings: TrainSettings,
+        settings: ModelTraining,
     ) -> None:
         self.settings = settings = settings.with_defaults()
         self.draw = np.random.default_rng([settings.seed, 0])

@@ -1,7 +1,7 @@
 """How a setting is declared: type, default, choices, range and help in one place, which everything else reads.
 
-Each field of Settings and View is made by `Setting.field`. Command line, ATTN_* variables, attn.toml, JSON files,
-checks and the reference page read `declared(Settings)`.
+Each field of Settings, View and the settings of training is made by `Setting.field`. Command line, ATTN_* variables,
+attn.toml, JSON files, checks and the reference page read `declared(Settings)`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ Value: TypeAlias = bool | int | float | str
 Names: TypeAlias = Sequence[str] | Callable[[], Sequence[str]]
 
 TYPES: dict[str, type[Value]] = {"str": str, "int": int, "float": float, "bool": bool}
-METAVARS = {int: "N", float: "F"}
 TEXT, VECTORS, ATTENTION, SHOWN, OUTPUT = "Text", "Vectors", "Attention", "What is shown", "Output"
 
 
@@ -99,22 +98,9 @@ def _choose(value: str, names: Sequence[str]) -> str:
     return f"Choose {', '.join(names)}{f'; did you mean {near}?' if near else '.'}"
 
 
-def typed_only(
-    default: T,
-    help: str,
-    bounds: tuple[int, int] | None = None,
-    metavar: str | None = None,
-    unset: str = "",
-) -> T:
-    """Return the field of an option of one command alone, which no variable and no file sets."""
-    hint = f"Give {bounds[0]} to {bounds[1]:,}." if bounds else ""
-    about = Setting("Options", help, "", metavar, bounds=bounds, hint=hint, unset=unset)
-    return about._replace(has_variable=False, in_files=False).field(default)
-
-
 @cache
 def declared(record: type) -> dict[str, Setting]:
-    """Return the settings that a dataclass declares, by name; a field that is none is left out.
+    """Return the settings that a dataclass declares, by name.
 
     >>> from attn_cli.settings.settings import Settings
     >>> declared(Settings)["pad_side"].names()
@@ -124,9 +110,9 @@ def declared(record: type) -> dict[str, Setting]:
     for one in dataclasses.fields(record):
         about: Setting | None = one.metadata.get("setting")
         if about is None:
-            continue
+            continue  # the library alone sets it
         kind = TYPES[str(one.type).partition(" ")[0]]
-        metavar = about.metavar or METAVARS.get(kind)
+        metavar = about.metavar or ("N" if kind is int else None)
         found[one.name] = about._replace(name=one.name, type=kind, default=one.default, metavar=metavar)
     return found
 

@@ -17,9 +17,9 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, unpacked_lines, written
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.settings.declare import check
+from attn_cli.settings.training import VectorTraining
 from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.store.table import write_table
-from attn_cli.vectors.train_settings import TrainSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class Corpus:
 
 
 def fit(
-    paths: Sequence[Path], settings: TrainSettings, report: StageReport
+    paths: Sequence[Path], settings: VectorTraining, report: StageReport
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Learn vectors (n, dim) for the most frequent lower-cased words of the texts, most frequent first.
 
@@ -121,7 +121,7 @@ def finish(vectors: NDArray[np.float32], remove: int, length: float) -> NDArray[
 
 
 def train_file(
-    corpora: Sequence[str], output: str, settings: TrainSettings, report: StageReport
+    corpora: Sequence[str], output: str, settings: VectorTraining, report: StageReport
 ) -> dict[str, int | str]:
     """Train on the texts and write the table to `output`, all or nothing; return what was written."""
     paths = [regular(path) for path in corpora]
@@ -138,7 +138,7 @@ def train_file(
     return {"file": output, "words": len(words), "dim": settings.dim, "bytes": os.path.getsize(output)}
 
 
-def _check(settings: TrainSettings, output: str) -> None:
+def _check(settings: VectorTraining, output: str) -> None:
     """Refuse before hours of work what could only fail after them."""
     check(settings)
     if settings.remove >= settings.dim:

@@ -12,7 +12,6 @@ from attn_cli.errors import SettingError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
-from attn_cli.learn.settings import TrainSettings as ModelSettings
 from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
 from attn_cli.pipeline.from_text import trace_self
@@ -21,10 +20,10 @@ from attn_cli.render.palette import NAMES
 from attn_cli.settings.declare import declared
 from attn_cli.settings.output import FORMATS, PALETTES, View
 from attn_cli.settings.settings import HEADS, Settings
+from attn_cli.settings.training import ModelTraining, VectorTraining
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.nearest import nearest
 from attn_cli.vectors.store.table import bundled
-from attn_cli.vectors.train_settings import TrainSettings as VectorSettings
 from tests.shell import here
 
 SETTINGS = declared(Settings) | declared(View)
@@ -109,18 +108,22 @@ def test_help_shows_the_settings_by_group():
     assert [line for line in shown.splitlines() if line in headings] == headings
 
 
-@pytest.mark.parametrize(("name", "record"), [("vectors", VectorSettings), ("learn", ModelSettings)])
-def test_training_by_command_and_by_library_have_the_same_defaults(name, record):
-    options = {option.name: option.default for option in command(name).get_command(None, "train").params}
-    for field in declared(record).values():
-        assert options[field.name] == field.default
-
-
-def test_the_help_names_the_defaults_that_depend_on_the_number_of_layers():
+def test_the_help_names_the_defaults_that_depend_on_the_number_of_layers(at):
+    said = " ".join(here("learn", "train", "--help").out.split())
     for name in ("epochs", "rate"):
-        said = f"[default: {declared(ModelSettings)[name].unset}]"
-        one, several = (getattr(ModelSettings(layers=layers).with_defaults(), name) for layers in (1, 2))
+        one, several = (getattr(ModelTraining(layers=layers).with_defaults(), name) for layers in (1, 2))
         assert f"[default: {one}, with several layers {several}]" in said
+
+
+@pytest.mark.parametrize("kind", [VectorTraining, ModelTraining])
+def test_training_offers_every_declared_setting_and_refuses_what_lies_outside_its_bounds(kind):
+    offered = here("vectors" if kind is VectorTraining else "learn", "train", "--help").out
+    for name, one in declared(kind).items():
+        assert f"{one.option} " in offered, name
+        if one.bounds is not None:
+            for value in (one.bounds[0] - 1, one.bounds[1] + 1):
+                with pytest.raises(SettingError, match=name):
+                    one.check(value)
 
 
 def test_the_heads_that_are_offered_are_those_of_the_default_model_and_of_the_relations():

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import CreateError, FileError, InputError, UsageError
+from attn_cli.settings.training import VectorTraining as TrainSettings
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.nearest import nearest
-from attn_cli.vectors.train import TrainSettings, finish, fit, train_file
+from attn_cli.vectors.train import finish, fit, train_file
 from tests.shell import COMMAND, attn, surroundings
 
 with warnings.catch_warnings():

@@ -10,7 +10,7 @@ from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own, t
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.learn.settings import TrainSettings
+from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score
@@ -77,14 +77,14 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
     yield Say("precision: of the strongest links that go to another word, the share that are right.")
 
 
-@takes(TrainSettings)
+@takes(ModelTraining)
 def train(
     treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
     output: Annotated[str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o")],
     dev: Annotated[str | None, own("TREEBANK", "Sentences held back: accuracy is measured on them.")] = None,
     embedding: Vectors = None,
     *,
-    settings: TrainSettings,
+    settings: ModelTraining,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies).
 

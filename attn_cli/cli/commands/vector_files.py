@@ -11,7 +11,7 @@ from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
-from attn_cli.vectors.train_settings import TrainSettings
+from attn_cli.settings.training import VectorTraining
 
 if TYPE_CHECKING:
     from attn_cli.vectors.store.protocol import Vectors as WordVectors
@@ -157,12 +157,12 @@ def _catalogue() -> str:
     return aligned(rows, (1, 2, 3))
 
 
-@takes(TrainSettings)
+@takes(VectorTraining)
 def train(
     corpora: Annotated[list[str], argument("CORPUS...", "Text files, a sentence a line: plain, .gz or .xz.")],
     output: Annotated[str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o")],
     *,
-    settings: TrainSettings,
+    settings: VectorTraining,
 ) -> None:
     """Train word vectors on running text.
 
