@@ -47,7 +47,8 @@ def compute(
     Example: attn compute matrices.json --score dot
     """
     view = choose_format(view, settings)
-    given = _given(files or (["-"] if _piped() else []))
+    is_piped = sys.stdin is not None and not sys.stdin.isatty()
+    given = _given(files or (["-"] if is_piped else []))
     settings = prefer_given(
         context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
     )
@@ -56,10 +57,6 @@ def compute(
     with Progress("Attending") as progress:
         trace = trace_matrices("compute", given, settings, progress)
     show(trace, view)
-
-
-def _piped() -> bool:
-    return sys.stdin is not None and not sys.stdin.isatty()
 
 
 def _given(files: list[str]) -> Given:
