@@ -6,8 +6,7 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import repeat
 
 from attn_cli.bench.records import Case, Measured
@@ -24,7 +23,10 @@ def race(case: Case, ours: Side, theirs: Side, pairs: int, report: Report = lamb
     Both must have been called before. `report` gets the part that is done, 0 to 1.
     """
     sides = (ours, theirs)
-    with _no_garbage_collection():
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()  # it would slow one side and not the other
+    try:
         once = [_seconds(side, 1) for side in sides]
         is_quick = once[0][0] + once[1][0] < QUICK
         numbers = [1, 1]
@@ -38,6 +40,9 @@ def race(case: Case, ours: Side, theirs: Side, pairs: int, report: Report = lamb
             for which in (0, 1) if n % 2 == 0 else (1, 0):
                 samples[which].append(_seconds(sides[which], numbers[which]))
             report((n + 1) / rounds)
+    finally:
+        if was_on:
+            gc.enable()
     (wall, cpu), (their_wall, their_cpu) = (list(zip(*side, strict=True)) for side in samples)
     ratios = [one / other for one, other in zip(wall, their_wall, strict=True)]
     cpu_ratio = None
@@ -66,16 +71,3 @@ def _seconds(side: Side, number: int) -> tuple[float, float]:
     for _ in repeat(None, number):
         side()
     return (time.perf_counter() - wall) / number, (time.process_time() - cpu) / number
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Turn garbage collection off: it would slow one side and not the other."""
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

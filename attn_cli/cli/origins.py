@@ -136,16 +136,14 @@ def _file_values(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
     """Return the files' defaults for a command: of the options that have a variable."""
     from attn_cli.settings.config_file import FileValue, FileValues, in_force  # most users have no such file
 
-    first = ctx
-    while first.parent is not None and first.parent.parent is not None:
-        first = first.parent
+    command_name = ctx.command_path.split(" ")[1]  # of a verb, its noun
     root = ctx.find_root()
     options = {str(option.name): option for option in command.params if option.envvar}
     formats = getattr(getattr(options.get("format"), "type", None), "choices", ())
     for_others = set(FORMATS) - set(formats)  # asked for in general, and meant for other commands
 
     def read() -> dict[str, FileValue]:
-        found = in_force(paths, first.info_name, root.command.list_commands(root))
+        found = in_force(paths, command_name, root.command.list_commands(root))
         if "format" in found and found["format"].value in for_others:
             del found["format"]
         return found
