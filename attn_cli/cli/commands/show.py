@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.trace.trace import Trace
 
 # Settings of how weights are computed; these are given.
 COMPUTED = (
@@ -84,7 +81,16 @@ def show_(
         context = typed_tokens(context_tokens, "--context-tokens", batch)
         saved = labelled(saved, None, context, "--context-tokens holds")
     trace = trace_weights("show", saved, settings, Shaping(join_pieces, hide_special, renormalize))
-    _deliver(trace, view)
+    if not trace.is_scored and (view.format or "").startswith("code:"):
+        raise UsageError(
+            f"-f {view.format} needs queries, keys and values; {trace.embedding.name} holds weights alone.",
+            "attn self ... -f json --steps holds them.",
+            "--format",
+        )
+    if not trace.is_scored and view.steps:
+        note = "There are no steps to show: the weights came ready."
+        trace, view = replace(trace, notes=(*trace.notes, note)), replace(view, steps=False)
+    show(trace, view)
 
 
 def _read(file: str | None) -> tuple[bytes, str]:
@@ -100,17 +106,3 @@ def _read(file: str | None) -> tuple[bytes, str]:
     if len(data) > MOST_BYTES:
         raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
     return data, "standard input"
-
-
-def _deliver(trace: Trace, view: View) -> None:
-    """Show the trace; what needs the steps that made the weights is refused, or said not to be there."""
-    if not trace.is_scored and (view.format or "").startswith("code:"):
-        raise UsageError(
-            f"-f {view.format} needs queries, keys and values; {trace.embedding.name} holds weights alone.",
-            "attn self ... -f json --steps holds them.",
-            "--format",
-        )
-    if not trace.is_scored and view.steps:
-        note = "There are no steps to show: the weights came ready."
-        trace, view = replace(trace, notes=(*trace.notes, note)), replace(view, steps=False)
-    show(trace, view)
