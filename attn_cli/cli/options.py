@@ -1,7 +1,7 @@
 """Options for Typer, made of the settings that settings/settings.py and settings/output.py declare.
 
-`takes(Settings, View)` gives a command all of them. Options and arguments that several commands share and that are
-no settings stand here too.
+A command whose parameters are `settings: Settings` and `view: View` has all of them. Options and arguments that several
+commands share and that are no settings stand here too.
 """
 
 import inspect
@@ -19,6 +19,7 @@ from attn_cli.settings.settings import Settings
 
 Function = Callable[..., None]
 Taking = partial[Function]  # makes the function of a command with its options
+RECORDS = ("settings", "view")  # parameters that stand for the options that their classes declare
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 
 
@@ -54,30 +55,28 @@ def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
     )
 
 
-def takes(*records: type, without: tuple[str, ...] = (), typed: bool = False) -> Callable[[Function], Taking]:
-    """Let a command take the options of Settings, of View, or of both, and receive them as those records.
+def without(*names: str, typed: bool = False) -> Callable[[Function], Taking]:
+    """Let a command take the options of its records of settings without these, which keep their defaults.
 
-    The command's own parameters come first; it gets `settings` and `view` as keyword arguments. The options
-    named in `without` are not offered, and keep their defaults. With `typed`, no variable and no configuration file
-    changes what is computed. Another record of declared settings may stand in the place of Settings.
+    With `typed`, no variable and no configuration file changes what is computed.
     """
-    return lambda function: partial(_with_options, function, records, without, typed)
+    return lambda function: partial(_with_options, function, names, typed)
 
 
-def _with_options(
-    function: Function, records: tuple[type, ...], without: tuple[str, ...], typed: bool
-) -> Function:
-    """Return a command's function as Typer reads it, with a parameter for each option.
+def _with_options(function: Function, left_out: tuple[str, ...] = (), typed: bool = False) -> Function:
+    """Return a command's function as Typer reads it: with options in the place of its records of settings.
 
     It is made when it is asked for, because score functions and mask rules can be added to a running program.
     """
-    own = inspect.signature(function, eval_str=True).parameters.values()
-    parameters = [one for one in own if one.name not in ("settings", "view")]
+    given = inspect.signature(function, eval_str=True).parameters
+    records: dict[str, Any] = {name: one.annotation for name, one in given.items() if name in RECORDS}
+    parameters = [one for name, one in given.items() if name not in records]
     added = {
-        record: [one for name, one in declared(record).items() if name not in without] for record in records
+        name: [one for one in declared(record).values() if one.name not in left_out]
+        for name, record in records.items()
     }
-    for record, settings in added.items():
-        has_variable = not (typed and record is Settings)
+    for name, settings in added.items():
+        has_variable = not (typed and name == "settings")
         for one in settings:
             kind: Any = Literal.__getitem__(one.names()) if one.names() else one.type
             kind = kind | None if one.default is None else kind
@@ -89,9 +88,8 @@ def _with_options(
     def run(**values: Any) -> None:
         if values.get("query") is not None:
             values["query"] = as_utf8(values["query"])
-        for record, settings in added.items():
-            made = record(**{one.name: values.pop(one.name) for one in settings})
-            values["view" if record is View else "settings"] = made
+        for name, settings in added.items():
+            values[name] = records[name](**{one.name: values.pop(one.name) for one in settings})
         function(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -102,7 +100,7 @@ def _with_options(
 def single_command(name: str, function: Function | Taking) -> Any:
     """Return the command that Typer makes of a function."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command(name, cls=Command)(function() if isinstance(function, partial) else function)
+    app.command(name, cls=Command)(function() if isinstance(function, partial) else _with_options(function))
     return typer.main.get_command(app)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.cli.deliver import BLOCK_FORMS, choose_format, deliver_blocks, deliver_json, show, with_width
-from attn_cli.cli.options import Context, Texts, argument, own, takes
+from attn_cli.cli.options import Context, Texts, argument, own
 from attn_cli.cli.read_text import (
     ONE_STANDARD_INPUT,
     NoText,
@@ -30,7 +30,6 @@ Part = Annotated[
 ]
 
 
-@takes(Settings, View)
 def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
     """Self-attention: every word of a text looks at every word.
 
@@ -41,7 +40,6 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
     _attend("self", texts, part, settings, view)
 
 
-@takes(Settings, View)
 def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
     """Masked self-attention: a word looks only at itself and back.
 
@@ -52,7 +50,6 @@ def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: 
     _attend("masked", texts, part, settings, view)
 
 
-@takes(Settings, View)
 def cross(
     texts: Annotated[
         list[str] | None,
@@ -74,7 +71,6 @@ def cross(
     _attend("cross", texts, part, settings, view)
 
 
-@takes(Settings, View)
 def explain(
     texts: Texts = None,
     context: Context = None,

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output, writer
-from attn_cli.cli.options import argument, own, takes
+from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import NoText, prepare_index
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
@@ -32,7 +32,7 @@ UTF_8 = b"\xef\xbb\xbf"
 PROBE = "x"  # a text that fails where every text would
 
 
-@takes(Settings, View, without=("format", "tidy", "precision", "color", "palette", "width"))
+@without("format", "tidy", "precision", "color", "palette", "width")
 def batch(
     file: Annotated[
         str | None, argument("[FILE]", "A text a line: plain, .gz or .xz; - is standard input.")

@@ -9,7 +9,7 @@ import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
 from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, to_standard_output
-from attn_cli.cli.options import own, takes
+from attn_cli.cli.options import own, without
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
@@ -20,7 +20,7 @@ PAIRS, MOST_PAIRS, MOST_THREADS = 7, 1000, 64
 MOST_TOKENS = 8192  # beyond, the textbook's matrices take gigabytes
 
 
-@takes(View, without=("tidy", "steps", "precision", "palette"))
+@without("tidy", "steps", "precision", "palette")
 def bench(
     everything: Annotated[
         bool, typer.Option("--all", help="Everything, 100,000 tokens too: a quarter of an hour.")

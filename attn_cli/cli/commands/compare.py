@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver, deliver_blocks, deliver_json, with_width
-from attn_cli.cli.options import Context, Texts, own, takes
+from attn_cli.cli.options import Context, Texts, own, without
 from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 
 
-@takes(Settings, View, without=("tidy",))
+@without("tidy")
 def compare(
     context: typer.Context,
     texts: Texts = None,

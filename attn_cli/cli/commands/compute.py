@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, show
-from attn_cli.cli.options import argument, takes
+from attn_cli.cli.options import argument, without
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
@@ -24,7 +24,7 @@ LABELS = ("tokens", "context_tokens")
 OF_TEXT = ("tokenizer", "keep_punctuation", "embedding", "dim", "oov", "layer")
 
 
-@takes(Settings, View, without=OF_TEXT)
+@without(*OF_TEXT)
 def compute(
     context: typer.Context,
     files: Annotated[

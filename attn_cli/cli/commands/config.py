@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
-from attn_cli.cli.options import SETTINGS, Output, RecordFormat, argument, single_command, takes
+from attn_cli.cli.options import SETTINGS, Output, RecordFormat, argument, single_command, without
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, blamed, origin, user_config
 from attn_cli.errors import SettingError, UsageError
 from attn_cli.io.escape import visible
@@ -79,7 +79,7 @@ def config(
 # What is in force
 
 
-@takes(Settings, View, without=("output",))
+@without("output")
 def _all_settings(*, settings: Settings, view: View) -> None:
     """Take every setting, and check its value."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
-from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own, takes
+from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
@@ -77,7 +77,6 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
     yield Say("precision: of the strongest links that go to another word, the share that are right.")
 
 
-@takes(ModelTraining)
 def train(
     treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
     output: Annotated[str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o")],

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
-from attn_cli.cli.options import argument, own, takes
+from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import NoText, attending, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOT_OFFERED = ("projection", "layer", "query", "full", "pad", "pad_side", "positions")
 
 
-@takes(Settings, View, without=NOT_OFFERED)
+@without(*NOT_OFFERED)
 def lookup(
     words: Annotated[
         list[str] | None,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, show
-from attn_cli.cli.options import argument, own, takes
+from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import NoText, piped_in
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
@@ -23,7 +23,7 @@ COMPUTED = (
 )
 
 
-@takes(Settings, View, without=COMPUTED)
+@without(*COMPUTED)
 def show_(
     file: Annotated[
         str | None,

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import aligned
-from attn_cli.cli.options import Source, argument, own, takes
+from attn_cli.cli.options import Source, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
@@ -157,7 +157,6 @@ def _catalogue() -> str:
     return aligned(rows, (1, 2, 3))
 
 
-@takes(VectorTraining)
 def train(
     corpora: Annotated[list[str], argument("CORPUS...", "Text files, a sentence a line: plain, .gz or .xz.")],
     output: Annotated[str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o")],
