@@ -96,8 +96,8 @@ def prepare_index(embedding: str | None, others: str = "") -> None:
     if looks_like_file(str(embedding)) and _is_small(str(embedding)):
         return
     from attn_cli.io.console import say
-    from attn_cli.vectors.import_file import keep_index
     from attn_cli.vectors.lookup import open_table
+    from attn_cli.vectors.names import keep_index
 
     with Progress("Indexing") as progress:
         note = keep_index(open_table(str(embedding), others), progress)

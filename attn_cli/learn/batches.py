@@ -17,7 +17,7 @@ from attn_cli.vectors.store.table import as_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import Vectors
 
 UNKNOWN = -1
 SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import MissingExtra
-from attn_cli.learn.batches import NONE, UNKNOWN, Batch
-from attn_cli.learn.one_layer import distance_heads, initial_biases
+from attn_cli.learn.batches import NONE, UNKNOWN, Batch, Vocabulary
+from attn_cli.learn.one_layer import Learner, loss_and_gradient, set_distances
 from attn_cli.learn.relations import balances
 from attn_cli.models.encoder import NEARLY_ZERO
 
@@ -39,28 +39,27 @@ def pytorch() -> Any:
     return torch
 
 
-class Deep:
+class Deep(Learner):
     """The parameters of a stack of layers, and how they learn."""
 
-    def __init__(
-        self, vectors: Floats, features: int, heads: Sequence[str], settings: ModelTraining, tags: int,
-        relations: int,
-    ) -> None:  # fmt: skip
+    def __init__(self, words: Vocabulary, vectors: Floats, settings: ModelTraining) -> None:
         self.torch = torch = pytorch()
         torch.manual_seed(settings.seed)
         torch.set_num_threads(settings.threads)
         torch.use_deterministic_algorithms(True)
         self.settings = settings
-        self.balance = torch.tensor(balances(heads, settings.balance or 0))
+        self.balance = np.array(balances(words.heads, settings.balance or 0), vectors.dtype)
         self.vectors = torch.from_numpy(vectors)
-        self.features = features
-        self.parameters = self._initial(vectors, heads)
+        self.features = len(words.names)
+        self.tensors = self._initial(vectors, words.heads)
+        # The same memory, as NumPy sees it.
+        super().__init__({name: one.numpy() for name, one in self.tensors.items()}, settings.layers)
         self.auxiliary = {
-            **self._linear("tag.W", "tag.b", settings.width, tags),
-            **self._linear("kind.W", "kind.b", settings.width, relations),
+            **self._linear("tag.W", "tag.b", settings.width, len(words.tags)),
+            **self._linear("kind.W", "kind.b", settings.width, len(words.kinds)),
             **self._linear("word.W", "word.b", settings.width, vectors.shape[1]),
         }
-        self.learned = [*self.parameters.values(), *self.auxiliary.values()]
+        self.learned = [*self.tensors.values(), *self.auxiliary.values()]
         for parameter in self.learned:
             parameter.requires_grad_()
         self.optimizer = torch.optim.AdamW(self.learned, betas=BETAS, weight_decay=WEIGHT_DECAY)
@@ -84,11 +83,7 @@ class Deep:
                 p[f"{layer}.shift_{k}"] = torch.zeros(width)
         last = settings.layers - 1
         p |= self._attention(last, len(heads), d_k)
-        p[f"{last}.b"] = torch.from_numpy(initial_biases(heads, d_k, settings.reach).astype(vectors.dtype))
-        for h in distance_heads(heads):  # as in one layer: zero content stays zero
-            for W in (f"{last}.W_q", f"{last}.W_k"):
-                p[W][:, h * d_k : (h + 1) * d_k] = 0
-            p[f"{last}.R"][h] = 0
+        set_distances(p, last, heads, d_k, settings.reach)
         return p
 
     def _normal(self, *shape: int, size: float) -> Tensor:
@@ -109,7 +104,7 @@ class Deep:
 
     def hidden(self, batch: Batch, training: bool) -> Tensor:
         """Return the last layer's input, (b, n, width)."""
-        torch, p = self.torch, self.parameters
+        torch, p = self.torch, self.tensors
         words = torch.from_numpy(batch.words)
         start = p["start"] * (torch.arange(self.features + 1) < self.features)[:, None]
         X = self.vectors[words] + torch.nn.functional.embedding(torch.from_numpy(batch.features), start).sum(
@@ -117,12 +112,12 @@ class Deep:
         )
         X = X @ p["in.W"] + p["in.b"]
         is_word = torch.from_numpy(batch.is_word)
-        for layer in range(self.settings.layers - 1):
+        for layer in range(self.layers - 1):
             X = self._encoder(X, layer, is_word, training)
         return X
 
     def _encoder(self, X: Tensor, layer: int, is_word: Tensor, training: bool) -> Tensor:
-        p, width = self.parameters, X.shape[2:]
+        p, width = self.tensors, X.shape[2:]
 
         def normed(X: Tensor, k: int) -> Tensor:
             gain, shift = p[f"{layer}.gain_{k}"], p[f"{layer}.shift_{k}"]
@@ -139,7 +134,7 @@ class Deep:
 
     def _scores(self, X: Tensor, layer: int, is_word: Tensor) -> Tensor:
         """Return (q.k + q.r + b) / sqrt(d_k), (b, h, n, n), very low in the padding."""
-        torch, p = self.torch, self.parameters
+        torch, p = self.torch, self.tensors
         heads, n, reach = len(p[f"{layer}.b"]), X.shape[1], self.settings.reach
         Q, K = (self._split(X @ p[f"{layer}.W_{m}"] + p[f"{layer}.b_{m}"], heads) for m in "qk")
         away = (torch.arange(n) - torch.arange(n)[:, None]).clamp(-reach, reach) + reach
@@ -160,7 +155,7 @@ class Deep:
         with torch.no_grad():
             X = self.hidden(batch, training=False)
             is_word = torch.from_numpy(batch.is_word)
-            found: Floats = self._scores(X, self.settings.layers - 1, is_word).softmax(-1).numpy()
+            found: Floats = self._scores(X, self.layers - 1, is_word).softmax(-1).numpy()
         return found
 
     def rows(self, batch: Batch) -> Floats:
@@ -173,18 +168,22 @@ class Deep:
         """Take one gradient step, and return the loss before it."""
         torch = self.torch
         X = self.hidden(batch, training=True)
-        loss = self._loss(self._scores(X, self.settings.layers - 1, torch.from_numpy(batch.is_word)), batch)
-        auxiliary = self._classification_loss(X, "tag", batch.tags)
-        auxiliary = auxiliary + self._classification_loss(X, "kind", batch.relations)
-        total = loss + AUXILIARY * auxiliary
-        total = total + AUXILIARY * self._reconstruction_loss(X, batch)
+        scores = self._scores(X, self.layers - 1, torch.from_numpy(batch.is_word))
+        A = scores.detach().softmax(-1).numpy()
+        loss, dz = loss_and_gradient(A, batch, self.settings.blend, self.balance)
+        helping = self._reconstruction_loss(X, batch)
+        for name, wanted in (("tag", batch.tags), ("kind", batch.relations)):
+            made = X @ self.auxiliary[f"{name}.W"] + self.auxiliary[f"{name}.b"]
+            right = torch.from_numpy(wanted).flatten()
+            found = torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
+            helping = helping + found
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
-        total.backward()
+        torch.autograd.backward([scores, AUXILIARY * helping], [torch.from_numpy(dz), None])
         torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)
         self.optimizer.step()
-        return float(loss.detach())
+        return loss
 
     def _reconstruction_loss(self, X: Tensor, batch: Batch) -> Tensor:
         """Return the share of its word's vector, 0 to 1, that a row no longer gives: outputs should mean words."""
@@ -193,52 +192,3 @@ class Deep:
         wanted = self.vectors[torch.from_numpy(batch.words)][known]
         found = X[known] @ self.auxiliary["word.W"] + self.auxiliary["word.b"]
         return ((found - wanted) ** 2).sum() / (wanted**2).sum().clamp(min=1e-9)
-
-    def _classification_loss(self, X: Tensor, name: str, wanted: NDArray[np.intp]) -> Tensor:
-        made = X @ self.auxiliary[f"{name}.W"] + self.auxiliary[f"{name}.b"]
-        right = self.torch.from_numpy(wanted).flatten()
-        return self.torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
-
-    def _loss(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Return what `one_layer.loss_and_gradient` returns as its loss."""
-        torch, blend = self.torch, self.settings.blend
-        log_A = scores.log_softmax(-1)
-        T, has_link = torch.from_numpy(batch.targets), torch.from_numpy(batch.has_link)
-        found = torch.where(T > 0, log_A.exp(), 0).sum(3).clamp(min=1e-9).log()
-        surprise = -((1 - blend) * (T * log_A.clamp(min=-46)).sum(3) + blend * found)
-        without = torch.from_numpy(batch.is_word)[:, None] & ~has_link
-        with_link, rest = has_link.sum((0, 2)), without.sum((0, 2))
-        share = self.balance * (with_link / rest.clamp(min=1)).clamp(max=1)
-        counts = has_link + without * share[:, None]
-        importance = torch.from_numpy(batch.importance) / counts.sum((0, 2)).clamp(min=1e-9)
-        return (surprise * counts * importance[:, None]).sum()
-
-    def copy(self) -> dict[str, Floats]:
-        """Return the parameters as they are now."""
-        return {name: value.detach().numpy().copy() for name, value in self.parameters.items()}
-
-    def restore(self, copied: dict[str, Floats]) -> None:
-        """Restore copied parameters."""
-        with self.torch.no_grad():
-            for name, value in copied.items():
-                self.parameters[name].copy_(self.torch.from_numpy(value))
-
-    def arrays(self) -> dict[str, Floats]:
-        """Return the layers' arrays as a model's file names them."""
-        named = {}
-        for name, parameter in self.parameters.items():
-            value = parameter.detach().numpy().copy()
-            layer, _, key = name.partition(".")
-            if layer.isdigit() and key in ("W_q", "W_k", "W_v"):
-                heads = len(self.parameters[f"{layer}.b"])
-                value = value.reshape(len(value), heads, -1).transpose(1, 0, 2)
-            elif layer.isdigit() and key in ("b_q", "b_k", "b_v"):
-                value = value.reshape(len(self.parameters[f"{layer}.b"]), -1)
-            if name != "start":
-                named[name] = value
-        return named
-
-    def start(self) -> Floats:
-        """Return the features' vectors, (features, d)."""
-        found: Floats = self.parameters["start"].detach().numpy()[:-1].copy()
-        return found

@@ -9,11 +9,11 @@ dL/dz = A - T. The rest is the chain rule through matrix products.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.learn.batches import UNKNOWN, Batch
+from attn_cli.learn.batches import UNKNOWN, Batch, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances
 
 if TYPE_CHECKING:
@@ -24,37 +24,68 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating]
 
 MASKED = -1e9
+KEEP, KEEP_SQUARE = 0.9, 0.98  # of Adam's means, at each step
 SURE = 16.0  # the score of a known distance
 
 
-class OneLayer:
-    """The parameters of h heads, W (d, h, d_k), R (h, distances, d_k), and how they learn."""
+class Learner:
+    """Parameters that are learned, named as a model's file names them; `layers` counts the layers.
 
-    def __init__(self, vectors: Floats, features: int, heads: Sequence[str], settings: ModelTraining) -> None:
+    Each projection is one matrix, (d, h d_k), with the columns of one head after the other.
+    """
+
+    def __init__(self, parameters: dict[str, Floats], layers: int) -> None:
+        self.parameters = parameters
+        self.layers = layers
+
+    def copy(self) -> dict[str, Floats]:
+        """Return the parameters as they are now."""
+        return {name: value.copy() for name, value in self.parameters.items()}
+
+    def restore(self, copied: dict[str, Floats]) -> None:
+        """Restore copied parameters."""
+        for name, value in copied.items():
+            self.parameters[name][...] = value
+
+    def arrays(self) -> dict[str, Floats]:
+        """Return the arrays of a model's file: projections head by head, and the features' vectors."""
+        arrays = self.copy()
+        arrays["start.vectors"] = arrays.pop("start")[:-1]
+        for layer in range(self.layers):
+            for name in {f"{layer}.{part}_{m}" for part in "Wb" for m in "qkv"} & set(arrays):
+                value = arrays[name]
+                by_head = value.reshape(*value.shape[:-1], len(arrays[f"{layer}.b"]), -1)
+                arrays[name] = np.moveaxis(by_head, -2, 0)
+        return arrays
+
+
+class OneLayer(Learner):
+    """The parameters of h heads, W (d, h d_k), R (h, distances, d_k), and how they learn."""
+
+    def __init__(self, words: Vocabulary, vectors: Floats, settings: ModelTraining) -> None:
         draw = np.random.default_rng([settings.seed, 1])
-        d, h, d_k = vectors.shape[1], len(heads), settings.dim
+        d, h, d_k = vectors.shape[1], len(words.heads), settings.dim
         self.vectors = vectors
         self.reach = reach = settings.reach
         self.blend = settings.blend
-        self.balance = np.array(balances(heads, settings.balance or 0), vectors.dtype)
+        self.balance = np.array(balances(words.heads, settings.balance or 0), vectors.dtype)
 
         def small(*shape: int, size: float) -> Floats:
             return (draw.standard_normal(shape) * size).astype(vectors.dtype)
 
-        self.parameters: dict[str, Floats] = {
-            "W_q": small(d, h, d_k, size=d**-0.5),
-            "b_q": np.zeros((h, d_k), vectors.dtype),
-            "W_k": small(d, h, d_k, size=d**-0.5),
-            "b_k": np.zeros((h, d_k), vectors.dtype),
-            "R": small(h, 2 * reach + 1, d_k, size=0.1),
-            "b": initial_biases(heads, d_k, reach).astype(vectors.dtype),
-            "start": small(features + 1, d, size=0.2),
+        parameters: dict[str, Floats] = {
+            "0.W_q": small(d, h * d_k, size=d**-0.5),
+            "0.b_q": np.zeros(h * d_k, vectors.dtype),
+            "0.W_k": small(d, h * d_k, size=d**-0.5),
+            "0.b_k": np.zeros(h * d_k, vectors.dtype),
+            "0.R": small(h, 2 * reach + 1, d_k, size=0.1),
+            "0.b": np.zeros((h, 2 * reach + 1), vectors.dtype),
+            "start": small(len(words.names) + 1, d, size=0.2),
         }
-        self.parameters["start"][features] = 0
-        for head in distance_heads(heads):  # a distance needs no words: zero content stays zero
-            self.parameters["W_q"][:, head] = self.parameters["W_k"][:, head] = 0
-            self.parameters["R"][head] = 0
-        self.adam = Adam(self.parameters)
+        parameters["start"][-1] = 0
+        set_distances(parameters, 0, words.heads, d_k, reach)
+        super().__init__(parameters, 1)
+        self.adam = Adam(parameters)
 
     def inputs(self, batch: Batch) -> Floats:
         """Return X (b, n, d): word vectors; for a word without one, the sum of its features' vectors."""
@@ -71,9 +102,9 @@ class OneLayer:
         p = self.parameters
         X = self.inputs(batch)
         n = X.shape[1]
-        Q, K = (_by_head(X, p[f"W_{m}"], p[f"b_{m}"]) for m in "qk")
+        Q, K = (_by_head(X, p[f"0.W_{m}"], p[f"0.b_{m}"], len(p["0.b"])) for m in "qk")
         away = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -self.reach, self.reach) + self.reach
-        by_distance = Q @ p["R"].swapaxes(1, 2) + p["b"][:, np.newaxis]
+        by_distance = Q @ p["0.R"].swapaxes(1, 2) + p["0.b"][:, np.newaxis]
         z = Q @ K.swapaxes(2, 3)
         z += np.take_along_axis(by_distance, np.broadcast_to(away, z.shape), axis=3)
         z *= Q.shape[3] ** -0.5
@@ -89,25 +120,25 @@ class OneLayer:
         A, X, Q, K, away = self._forward(batch)
         loss, dz = loss_and_gradient(A, batch, self.blend, self.balance)
         dz *= Q.shape[3] ** -0.5
-        heads, distances = p["b"].shape
+        heads, distances = p["0.b"].shape
         b, _, n, _ = A.shape
         # The sum of dz over the keys at each distance from a row: a product with one-hot distances.
         one_hot = (away[:, :, np.newaxis] == np.arange(distances)).astype(A.dtype)
         rows = dz.transpose(2, 0, 1, 3).reshape(n, b * heads, n)
         by_distance = (rows @ one_hot).reshape(n, b, heads, distances).transpose(1, 2, 0, 3)
-        dQ = dz @ K + by_distance @ p["R"]
+        dQ = dz @ K + by_distance @ p["0.R"]
         dK = dz.swapaxes(2, 3) @ Q
         flat = by_distance.transpose(1, 3, 0, 2).reshape(heads, distances, b * n)
         gradients = {
-            "R": flat @ Q.transpose(1, 0, 2, 3).reshape(heads, b * n, -1),
-            "b": by_distance.sum(axis=(0, 2)),
+            "0.R": flat @ Q.transpose(1, 0, 2, 3).reshape(heads, b * n, -1),
+            "0.b": by_distance.sum(axis=(0, 2)),
         }
         dX = np.zeros_like(X)
         for name, dM in (("q", dQ), ("k", dK)):
             columns = dM.transpose(0, 2, 1, 3).reshape(b * n, -1)
-            gradients[f"W_{name}"] = (X.reshape(b * n, -1).T @ columns).reshape(p[f"W_{name}"].shape)
-            gradients[f"b_{name}"] = columns.sum(axis=0).reshape(heads, -1)
-            dX += (columns @ p[f"W_{name}"].reshape(X.shape[2], -1).T).reshape(X.shape)
+            gradients[f"0.W_{name}"] = X.reshape(b * n, -1).T @ columns
+            gradients[f"0.b_{name}"] = columns.sum(axis=0)
+            dX += (columns @ p[f"0.W_{name}"].T).reshape(X.shape)
         unknown = (batch.words == UNKNOWN) & batch.is_word
         gradients["start"] = np.zeros_like(p["start"])
         places = batch.features[unknown]
@@ -125,49 +156,26 @@ class OneLayer:
         self.adam.step(gradients, rate)
         return loss
 
-    def copy(self) -> dict[str, Floats]:
-        """Return the parameters as they are now."""
-        return {name: value.copy() for name, value in self.parameters.items()}
 
-    def restore(self, copied: dict[str, Floats]) -> None:
-        """Restore copied parameters."""
-        for name, value in copied.items():
-            self.parameters[name][...] = value
+def set_distances(parameters: dict[str, Any], last: int, heads: Sequence[str], d_k: int, reach: int) -> None:
+    """Set the heads that are a distance to that distance, and to the word itself where no word is there.
 
-    def arrays(self) -> dict[str, Floats]:
-        """Return the layer's arrays as a model's file names them."""
-        p = self.parameters
-        named = {f"0.W_{m}": p[f"W_{m}"].transpose(1, 0, 2) for m in "qk"}
-        named |= {f"0.{name}": p[name] for name in ("b_q", "b_k", "R", "b")}
-        return named
-
-    def start(self) -> Floats:
-        """Return the features' vectors, (features, d)."""
-        return self.parameters["start"][:-1]
-
-
-def initial_biases(heads: Sequence[str], d_k: int, reach: int) -> Floats:
-    """Return the initial b (h, distances): zeros, except for heads that are a distance.
-
-    They look at that distance, and at the word itself where no word is there.
+    They need no words: what they see of them is zero, and stays zero.
     """
-    b = np.zeros((len(heads), 2 * reach + 1))
-    for h in distance_heads(heads):
-        b[h, reach] = SURE / 2 * d_k**0.5
-        b[h, reach + (RELATIONS[heads[h]].distance or 0)] = SURE * d_k**0.5
-    return b
+    for h, name in enumerate(heads):
+        if (distance := RELATIONS[name].distance) is not None:
+            parameters[f"{last}.b"][h, reach] = SURE / 2 * d_k**0.5
+            parameters[f"{last}.b"][h, reach + distance] = SURE * d_k**0.5
+            for W in (f"{last}.W_q", f"{last}.W_k"):
+                parameters[W][:, h * d_k : (h + 1) * d_k] = 0
+            parameters[f"{last}.R"][h] = 0
 
 
-def distance_heads(heads: Sequence[str]) -> list[int]:
-    """Return the numbers of the heads that are just a distance."""
-    return [h for h, name in enumerate(heads) if RELATIONS[name].distance is not None]
-
-
-def _by_head(X: Floats, W: Floats, b: Floats) -> Floats:
+def _by_head(X: Floats, W: Floats, b: Floats, heads: int) -> Floats:
     """Return X W + b for each head, (b, h, n, d_k)."""
     size, n, d = X.shape
-    made = X.reshape(size * n, d) @ W.reshape(d, -1) + b.reshape(-1)
-    return made.reshape(size, n, *b.shape).transpose(0, 2, 1, 3)
+    made = X.reshape(size * n, d) @ W + b
+    return made.reshape(size, n, heads, -1).transpose(0, 2, 1, 3)
 
 
 def loss_and_gradient(A: Floats, batch: Batch, blend: float, balance: Floats | float) -> tuple[float, Floats]:
@@ -199,14 +207,12 @@ class Adam:
         self.square = {name: np.zeros_like(value) for name, value in parameters.items()}
         self.steps = 0
 
-    def step(
-        self, gradients: dict[str, Floats], rate: float, keep: float = 0.9, keep_square: float = 0.98
-    ) -> None:
+    def step(self, gradients: dict[str, Floats], rate: float) -> None:
         """Move every parameter once."""
         self.steps += 1
         for name, gradient in gradients.items():
             mean, square = self.mean[name], self.square[name]
-            mean += (1 - keep) * (gradient - mean)
-            square += (1 - keep_square) * (gradient * gradient - square)
-            size = np.sqrt(square / (1 - keep_square**self.steps)) + 1e-8
-            self.parameters[name] -= rate / (1 - keep**self.steps) * mean / size
+            mean += (1 - KEEP) * (gradient - mean)
+            square += (1 - KEEP_SQUARE) * (gradient * gradient - square)
+            size = np.sqrt(square / (1 - KEEP_SQUARE**self.steps)) + 1e-8
+            self.parameters[name] -= rate / (1 - KEEP**self.steps) * mean / size

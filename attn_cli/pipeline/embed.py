@@ -25,7 +25,7 @@ from attn_cli.vectors.store.table import OnProgress, no_progress
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import OpenVectors, Vectors
 
 RANDOM_DIM = 4
 PAD = "<pad>"
@@ -107,7 +107,7 @@ class Shared(NamedTuple):
 
 def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
-    from attn_cli.vectors.store.memo import VectorMemo  # one text looks each word up once
+    from attn_cli.vectors.store.vectors import VectorMemo  # one text looks each word up once
 
     settings = settings_for_positions(settings)
     stack = load_model(settings)
@@ -128,7 +128,7 @@ def settings_for_positions(settings: Settings) -> Settings:
     return settings
 
 
-def _table(settings: Settings) -> Vectors:
+def _table(settings: Settings) -> OpenVectors:
     return open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
 
 

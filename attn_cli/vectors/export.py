@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -14,28 +14,21 @@ from attn_cli.io.files import creatable, written
 from attn_cli.vectors.store.table import OnProgress, Rows, no_progress, write_table
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 TEXT, BINARY, TABLE = (".txt", ".vec"), (".bin",), (".safetensors",)
 SUFFIXES = (*TEXT, *BINARY, *TABLE)
 WHITE = b" \t\n\r\x0b\x0c"
 
 
-class ExportResult(NamedTuple):
-    """What was written."""
-
-    file: str
-    words: int
-    bytes: int
-
-
 def export(
-    vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
-) -> ExportResult:
-    """Write the vectors (the first `most` words, or all) to a file, all or nothing; its suffix is the format.
+    vectors: OpenVectors, output: str, most: int | None = None, report: OnProgress = no_progress
+) -> tuple[int, int]:
+    """Write the vectors (the first `most` words, or all) to a file, all or nothing; return its words and bytes.
 
-    .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens quickest. Numbers
-    are float32. A word with a space in it, which would be read back as two, is refused in text and binary.
+    Its suffix is the format: .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens
+    quickest. Numbers are float32. A word with a space in it, which would be read back as two, is refused in text and
+    binary.
     """
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
@@ -56,10 +49,10 @@ def export(
                 _refuse_white(rows.words, vectors.name)
                 stream.write(_lines(rows) if suffix in TEXT else _records(rows))
         size = stream.tell()
-    return ExportResult(output, count, size)
+    return count, size
 
 
-def _first(vectors: Vectors, count: int, report: OnProgress) -> Iterator[Rows]:
+def _first(vectors: OpenVectors, count: int, report: OnProgress) -> Iterator[Rows]:
     for words, matrix in vectors.rows(report):
         kept = min(count, len(words))
         with np.errstate(over="ignore"):
@@ -102,7 +95,7 @@ def _records(rows: Rows) -> bytes:
     return b"".join(word + b" " + numbers[at * size : (at + 1) * size] for at, word in enumerate(rows.words))
 
 
-def _table(stream: IO[bytes], parts: Iterator[Rows], vectors: Vectors) -> None:
+def _table(stream: IO[bytes], parts: Iterator[Rows], vectors: OpenVectors) -> None:
     words: list[bytes] = []
     matrices = []
     for rows in parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import normalize
 from zlib import crc32
 
@@ -17,7 +17,8 @@ from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progre
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.models.encoder import Start
+    from attn_cli.vectors.store.vectors import OpenVectors, Vectors
 
 
 class Embedded(NamedTuple):
@@ -29,16 +30,15 @@ class Embedded(NamedTuple):
     replaced: dict[str, str]
 
 
-def open_table(embedding: str, others: str = "") -> Vectors:
+def open_table(embedding: str, others: str = "") -> OpenVectors:
     """Return the bundled vectors, or those in a file or under a name; content tells the format.
 
     `others` are further names that the caller takes, for help with a mistake.
     """
     if embedding == BUNDLED:
         return bundled()
-    from attn_cli.vectors.formats.detect import (
-        open_file,  # only those who give vectors of their own pay for it
-    )
+    # Only those who give vectors of their own pay for it.
+    from attn_cli.vectors.formats.detect import open_file
 
     path = path_for(embedding, others)
     return open_file(path, None if path == embedding else visible(embedding))
@@ -48,18 +48,16 @@ def path_for(embedding: str, others: str = "") -> str:
     """Return the file that is meant: one with a slash or a known suffix, one under a name, or one that is there."""
     if looks_like_file(embedding):
         return embedding
+    from attn_cli.io.near_names import did_you_mean
     from attn_cli.vectors.names import all_names, path_of
 
     named = path_of(embedding)
     if named is not None or os.path.exists(embedding):
         return named or embedding
-    import difflib  # only for help with a mistake
-
-    near = difflib.get_close_matches(embedding, [BUNDLED, *all_names()], 1)
-    meant = f"Did you mean {near[0]}? " if near else ""
+    near = did_you_mean(embedding, [BUNDLED, *all_names()])
     raise UsageError(
         f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}.",
-        f"{meant}Choose word2vec, {others}a file, or a name that attn vectors list shows.",
+        f"{near}Choose word2vec, {others}a file, or a name that attn vectors list shows.",
         "--embedding",
     )
 
@@ -73,17 +71,6 @@ def random_vectors(tokens: Sequence[str], dim: int, seed: int) -> Embedded:
     """Return a random vector for each token."""
     drawn = {token: random_vector(token, dim, seed) for token in tokens}
     return Embedded(np.array([drawn[token] for token in tokens]), tuple(range(len(tokens))), (), {})
-
-
-class Start(Protocol):
-    """What a learned model adds to a word's vector for its spelling: to all words', or to unknown ones' only."""
-
-    @property
-    def always(self) -> bool:
-        """Whether known words get it too."""
-
-    def of(self, word: str) -> Array:
-        """Return what is added, (d,)."""
 
 
 def embed(
@@ -108,7 +95,7 @@ def embed(
     unknown = [token for token in distinct if token not in known]
     replaced: dict[str, str] = {}
     if unknown and oov in ("error", "nearest"):
-        from attn_cli.vectors.suggest import closest, did_you_mean  # only unknown words need it
+        from attn_cli.vectors.nearest import closest, did_you_mean  # only unknown words need it
 
         if oov == "error":
             raise InputError(
@@ -122,8 +109,8 @@ def embed(
         }
         unknown = [token for token in unknown if token not in replaced]
     for token in unknown:
-        own = oov == "model" and start is not None
-        known[token] = start.of(token) if own and start else _stand_in(token, table, oov, seed)
+        own = start if oov == "model" else None
+        known[token] = own.of(token) if own else _stand_in(token, table, oov, seed)
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
     return Embedded(X, tuple(kept), tuple(unknown), replaced)

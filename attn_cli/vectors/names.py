@@ -1,23 +1,33 @@
-"""The names of sets of word vectors: bundled, imported, downloaded. An imported name is a small JSON file."""
+"""Names of sets of word vectors, bundled, imported or downloaded; files imported: named, indexed if large, unpacked.
+
+An imported name is a small JSON file.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import AttnError, FileError, InputError, UsageError
+from attn_cli.errors import AttnError, CreateError, FileError, InputError, UsageError, WriteError
+from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
-from attn_cli.io.files import written
+from attn_cli.io.files import SUFFIXES, looks_like_file, written
 from attn_cli.vectors.download import catalogue as gensim_data
-from attn_cli.vectors.formats.detect import open_file
-from attn_cli.vectors.formats.on_disk import FileVectors
+from attn_cli.vectors.formats.detect import open_file, start_of
+from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.table import BUNDLED, bundled
+from attn_cli.vectors.store.source_file import SourceFile
+from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progress
+from attn_cli.vectors.store.word_index import index_in_memory
+
+if TYPE_CHECKING:
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 LARGEST = 1 << 16
 UNPACKED = ".vectors"
+TAKEN = (BUNDLED, "random")
 
 
 class Record(NamedTuple):
@@ -69,16 +79,111 @@ def read_record(name: str) -> Record | None:
     return Record(kept["path"], words, dim)
 
 
-def store(name: str, record: Record) -> None:
+def _store(name: str, record: Record) -> None:
     """Store a file's name; CreateError or WriteError where that is not possible."""
-    folder = folder_of_names()
+    folder = _usable_folder()
     with written(os.path.join(folder, f"{name}.json")) as stream:
         stream.write(json.dumps({**record._asdict(), "path": os.path.realpath(record.path)}).encode())
 
 
-def folder_of_names() -> str:
+def _usable_folder() -> str:
     """Return the folder of names, made where it is missing; CreateError where that is not possible."""
     return cache.usable_folder(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
+
+
+def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
+    """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
+
+    Where it cannot be kept, the sentence says why; a packed file can have none.
+    """
+    if not isinstance(vectors, FileVectors):
+        return ""
+    if vectors.form.packed:
+        again = f"attn vectors import {vectors.form.source.quoted()}"
+        return f"{vectors.name} is packed, so each use unpacks it; {again} does so once."
+    if vectors.index is not None or vectors.form.source.size < INDEXED_FROM:
+        return ""
+    try:
+        cache.check_usable()
+        encoded = vectors.encoded_index(report)
+        vectors.index = index = index_in_memory(encoded)
+        cache.keep_index(vectors.form.source, encoded)
+    except (CreateError, WriteError) as error:
+        return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
+    doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
+    return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
+
+
+def import_file(
+    path: str, name: str | None = None, report: OnProgress = no_progress
+) -> tuple[str, OpenVectors, list[str]]:
+    """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
+
+    Return the name, the vectors, and sentences on what the user may not expect. The name is changed last: after an
+    error it stands for the same file as before.
+    """
+    source = SourceFile.at(path)
+    name = _checked(_stem(path) if name is None else name, given=name is not None)
+    with source.opened() as file:
+        packed = packing(file.read(6))
+    target = _unpacked(source, packed, name, report) if packed else path
+    vectors = open_file(target, name)
+    told = keep_index(vectors, report)
+    before = None
+    with contextlib.suppress(AttnError):
+        record = read_record(name)
+        before = record.path if record else None
+    _store(name, Record(target, vectors.n_words, vectors.dim))
+    unpacked = os.path.realpath(str(_path(name, UNPACKED)))
+    if before == unpacked != os.path.realpath(target) and os.path.exists(unpacked):
+        os.unlink(unpacked)  # nothing else knows of it
+        cache.forget_index(unpacked)
+    notes = [f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes."] if packed else []
+    if before is not None and before != os.path.realpath(target):
+        notes.append(f"{name} stood for {visible(before)} before.")
+    if told.startswith("No index"):
+        notes.append(told)
+    return name, vectors, notes
+
+
+def _stem(path: str) -> str:
+    """Return a file's name without the suffixes that tell its format."""
+    stem, suffix = os.path.splitext(os.path.basename(path))
+    while suffix.lower() in SUFFIXES:
+        stem, suffix = os.path.splitext(stem)
+    return stem + suffix
+
+
+def _checked(name: str, given: bool) -> str:
+    if gensim_data.is_name(name) and name not in TAKEN and not looks_like_file(name):
+        return name
+    reason = "is taken" if name in TAKEN else "cannot be the name of imported vectors"
+    rule = ": letters from A to z, digits, - _ . + and no file's suffix."
+    raise UsageError(
+        f"{visible(name[:60])!r} {reason}.",
+        ("Choose another" if given else "Choose one with --name") + rule,
+        "--name",
+    )
+
+
+def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> str:
+    """Unpack a file beside the user's data, all or nothing, and return where; it is read through before it counts."""
+    start_of(source, packed)  # refuses what is neither text nor binary
+    folder = _usable_folder()
+    target = os.path.join(folder, f"{name}{UNPACKED}")
+    beside = os.path.join(folder, f".{name}.{os.getpid()}.part")
+    try:
+        with source.opened() as file, written(beside) as stream:
+            for piece in pieces(file, packed, source.name):
+                stream.write(piece)
+                report(file.tell() / max(1, source.size))
+        open_file(beside, source.name).describe()  # read through
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    return target
 
 
 def remove(name: str) -> list[str]:
@@ -92,8 +197,7 @@ def remove(name: str) -> list[str]:
             else "See attn vectors list."
         )
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    unpacked = path.removesuffix(".json") + UNPACKED
-    paths: list[str | None] = [unpacked, path]
+    paths = [_path(name, UNPACKED), path]
     with contextlib.suppress(AttnError):
         record = read_record(name)
         paths.append(cache.index_path(record.path) if record else None)
@@ -150,6 +254,6 @@ def _listed(name: str, source: str) -> ListEntry:
     )
 
 
-def _path(name: str) -> str | None:
+def _path(name: str, suffix: str = ".json") -> str | None:
     folder = cache.data_folder()
-    return None if folder is None else os.path.join(folder, f"{name}.json")
+    return None if folder is None else os.path.join(folder, name + suffix)

@@ -69,21 +69,10 @@ def fit(
     Phrases"). One worker and one seed give the same vectors on the same kind of processor.
     """
     Word2Vec = _word2vec()
-
     corpus = Corpus(paths, report, settings.epochs)
-    model = Word2Vec(
-        vector_size=settings.dim,
-        window=settings.window,
-        sg=1,
-        hs=0,
-        negative=settings.negative,
-        sample=settings.sample,
-        min_count=settings.min_count,
-        max_final_vocab=settings.words,
-        seed=settings.seed,
-        workers=settings.workers,
-        epochs=settings.epochs,
-    )
+    same = ("window", "negative", "sample", "min_count", "seed", "workers", "epochs")
+    more = {name: getattr(settings, name) for name in same}
+    model = Word2Vec(vector_size=settings.dim, max_final_vocab=settings.words, sg=1, hs=0, **more)
     try:
         model.build_vocab(corpus)
     except RuntimeError:

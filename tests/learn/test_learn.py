@@ -13,8 +13,7 @@ from attn_cli.learn.batches import SHAPES, UNKNOWN, Batch, Vocabulary, batches, 
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
 from attn_cli.learn.relations import RELATIONS, balances
 from attn_cli.learn.score import head_weights
-from attn_cli.learn.train import train_file
-from attn_cli.learn.trainer import Trainer
+from attn_cli.learn.train import Trainer, train_file
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.models.word_shape import features
 from attn_cli.settings.training import ModelTraining as TrainSettings
@@ -63,7 +62,7 @@ def lessons(heads=HEADS, dim=3, lines=LINES):
 def learner(words, blend=0.5, balance=0.3, seed=0, reach=2, d_k=2):
     """One layer in float64, every parameter drawn at random."""
     settings = TrainSettings(dim=d_k, reach=reach, blend=blend, balance=balance, seed=seed)
-    made = OneLayer(words.matrix().astype(np.float64), len(words.names), words.heads, settings)
+    made = OneLayer(words, words.matrix().astype(np.float64), settings)
     draw = np.random.default_rng([seed, 7])
     for value in made.parameters.values():
         value[...] = draw.standard_normal(value.shape) * 0.7
@@ -126,12 +125,13 @@ def test_weights_loss_and_every_slope_are_those_of_pytorch(blend, balance, torch
                     for i in range(size)
                 ]
             )
-            Q, K = (X @ p[f"W_{m}"][:, head] + p[f"b_{m}"][head] for m in "qk")
+            own = slice(head * d_k, (head + 1) * d_k)
+            Q, K = ((X @ p[f"0.W_{m}"] + p[f"0.b_{m}"])[:, own] for m in "qk")
             z = torch.stack(
                 [
                     torch.stack(
                         [
-                            (Q[i] @ (K[j] + p["R"][head, away]) + p["b"][head, away]) / d_k**0.5
+                            (Q[i] @ (K[j] + p["0.R"][head, away]) + p["0.b"][head, away]) / d_k**0.5
                             for j in range(size)
                             if (away := max(-3, min(3, j - i)) + 3) >= 0
                         ]
@@ -234,7 +234,7 @@ def test_adam_moves_as_pytorchs_does(torch):
         slopes = {
             name: draw.standard_normal(v.shape) * 10.0 ** draw.integers(-6, 3) for name, v in ours.items()
         }
-        adam.step(slopes, rate, 0.9, 0.98)
+        adam.step(slopes, rate)
         for group in other.param_groups:
             group["lr"] = rate
         for name, slope in slopes.items():
@@ -261,7 +261,7 @@ def test_a_step_goes_down_and_restoring_goes_back():
 def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     words, batch = lessons(("previous", "next"))
     settings = TrainSettings(dim=4, reach=3, blend=0.5, balance=0.3)
-    made = OneLayer(words.matrix(), len(words.names), words.heads, settings)
+    made = OneLayer(words, words.matrix(), settings)
     A = made.weights(batch)
     n = int(batch.is_word[2].sum())
     assert A[2, 0, range(1, n), range(n - 1)].min() > 0.9
@@ -501,11 +501,11 @@ def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
 
     words, batch = lessons(tuple(RELATIONS))
     settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
+    deep = Deep(words, words.matrix(), settings)
     exact = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
-    wanted, _ = loss_and_gradient(deep.weights(exact), exact, settings.blend, deep.balance.numpy())
+    wanted, _ = loss_and_gradient(deep.weights(exact), exact, settings.blend, deep.balance)
     assert deep.learn(exact, 0.001) == pytest.approx(wanted, rel=1e-5)
 
 
@@ -514,7 +514,7 @@ def test_several_layers_learn_too(torch, little):
 
     words, batch = lessons()
     settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words.matrix(), len(words.names), HEADS, settings, len(words.tags), len(words.kinds))
+    deep = Deep(words, words.matrix(), settings)
     batch = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
@@ -916,7 +916,7 @@ def test_the_helping_tasks_are_learned_beside_the_heads(torch, little):
 
     words, batch = lessons(tuple(RELATIONS))
     settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words.matrix(), len(words.names), words.heads, settings, len(words.tags), len(words.kinds))
+    deep = Deep(words, words.matrix(), settings)
     deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
     for name in ("tag.b", "kind.b", "word.b"):
         assert deep.auxiliary[name].detach().numpy().any(), name

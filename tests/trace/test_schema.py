@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import jsonschema_rs
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from attn_cli import Settings, errors, trace_self
 from attn_cli.cli.app import main
@@ -26,7 +27,8 @@ Record = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
-VALIDATOR = Draft202012Validator(SCHEMA)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)  # says what is wrong
+FITS = jsonschema_rs.validator_for(SCHEMA).is_valid  # a hundred times as fast
 DEFS = SCHEMA["$defs"]
 STEP_KEYS = ["q", *DEFS["head"]["dependentRequired"]["q"]]
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -58,7 +60,7 @@ def read(text: str) -> Record:
 
 
 def complaints(record: object) -> list[str]:
-    return [error.message for error in VALIDATOR.iter_errors(record)]
+    return [] if FITS(record) else [error.message for error in VALIDATOR.iter_errors(record)]
 
 
 @pytest.fixture(autouse=True)
@@ -717,7 +719,7 @@ def test_any_text_becomes_a_record_that_fits_or_is_refused(text: str, tokenizer:
 
 
 def test_the_schema_is_a_schema() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
 def test_every_key_of_the_schema_is_described() -> None:
@@ -818,7 +820,7 @@ def test_every_required_key_is_missed_and_an_added_one_is_not(
     whole = short(good(which, capsys))
     assert complaints(whole) == []
     for key in whole.keys() - {"acts"}:
-        assert complaints({k: v for k, v in whole.items() if k != key}), f"{key} is not missed"
+        assert not FITS({k: v for k, v in whole.items() if k != key}), f"{key} is not missed"
     assert complaints({**whole, "added_later": {"anything": [1]}}) == []
     nested = [("heads", 0), ("summary", 0), ("embedding",), ("projection",), ("error",)]
     nested += [("examples", 0), ("neighbours", 0), ("learned",), ("output_words", 0, 0)]
@@ -837,7 +839,7 @@ def test_every_required_key_is_missed_and_an_added_one_is_not(
             continue
         for key in list(inner):
             kept = inner.pop(key)
-            assert complaints(changed), f"{path} {key} is not missed"
+            assert not FITS(changed), f"{path} {key} is not missed"
             inner[key] = kept
         inner["added_later"] = 1
         assert complaints(changed) == []
@@ -1000,7 +1002,7 @@ def test_a_wrong_record_is_rejected(
 ) -> None:
     record = copy.deepcopy(kept.setdefault(which, good(which, capsys)))
     change(record)
-    assert complaints(record)
+    assert not FITS(record)
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
@@ -1015,4 +1017,4 @@ def test_what_is_not_a_number_is_not_json(name: str, capsys: pytest.CaptureFixtu
 
 def test_a_record_of_another_kind_of_object_is_rejected() -> None:
     wrong: list[object] = [{}, [], None, "attn/1", {"schema": "attn/1"}, {"schema": "attn/1", "kind": "self"}]
-    assert all(complaints(record) for record in wrong)
+    assert not any(FITS(record) for record in wrong)

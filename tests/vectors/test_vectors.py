@@ -10,7 +10,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError
 from attn_cli.vectors.lookup import embed, look_up, open_table, random_vector, random_vectors
 from attn_cli.vectors.nearest import nearest
-from attn_cli.vectors.store.table import Table, bundled, read_table, write_table
+from attn_cli.vectors.store.table import Table, bundled, write_table
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_table_with_more_or_fewer_words_than_vectors_is_refused(tmp_path):
         with path.open("wb") as stream:
             write_table(stream, words, np.eye(2, dtype="<f4"), {})
         with pytest.raises(InputError, match="2 vectors"):
-            read_table(str(path))
+            open_table(str(path))
 
 
 def test_bundled_vectors_are_of_one_length_finite_and_of_distinct_lower_case_words():

@@ -14,7 +14,7 @@ from attn_cli.io.progress import Progress
 from attn_cli.settings.training import VectorTraining
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.protocol import Vectors as WordVectors
+    from attn_cli.vectors.store.vectors import Vectors as WordVectors
 
 
 USUAL = ("king", "coffee", "fox")
@@ -33,21 +33,17 @@ def import_(
     """
     from attn_cli.io.console import say
     from attn_cli.io.plural import count
-    from attn_cli.vectors.import_file import import_file
+    from attn_cli.vectors.names import import_file
 
     with Progress("Importing") as progress:
-        made = import_file(file, name, progress)
-    doubled = made.vectors.about.get("doubled")
+        imported, vectors, notes = import_file(file, name, progress)
+    for note in notes:
+        say(f"attn: {note}")
+    doubled = vectors.about.get("doubled")
     counted = f"; {int(doubled):,} doubled, the first of each counts" if doubled else ""
-    if made.path != file:
-        say(f"attn: unpacked to {visible(made.path)}, {os.path.getsize(made.path):,} bytes.")
-    if made.before is not None:
-        say(f"attn: {made.name} stood for {visible(made.before)} before.")
-    if made.note:
-        say(f"attn: {made.note}")
-    size = f"{count(made.vectors.n_words, 'word', 'words')} of {count(made.vectors.dim, 'number', 'numbers')}"
-    say(f"attn: imported {made.name}: {size}{counted}.")
-    say(f"attn: try: attn vectors nearest {_some_word(made.vectors)} -e {made.name}")
+    size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
+    say(f"attn: imported {imported}: {size}{counted}.")
+    say(f"attn: try: attn vectors nearest {_some_word(vectors)} -e {imported}")
 
 
 def _some_word(vectors: WordVectors) -> str:
@@ -106,8 +102,8 @@ def export(
             "--output",
         )
     with Progress("Exporting") as progress:
-        made = write(open_table(source), output, words, progress)
-    say(f"attn: wrote {visible(made.file)}: {count(made.words, 'word', 'words')}, {made.bytes:,} bytes.")
+        n, size = write(open_table(source), output, words, progress)
+    say(f"attn: wrote {visible(output)}: {count(n, 'word', 'words')}, {size:,} bytes.")
 
 
 def download(

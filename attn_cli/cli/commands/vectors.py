@@ -15,7 +15,7 @@ from attn_cli.io.progress import Progress
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
-    from attn_cli.vectors.store.protocol import Vectors as WordVectors
+    from attn_cli.vectors.store.vectors import Vectors as WordVectors
 
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
 Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
@@ -80,8 +80,8 @@ def nearest(
     """
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import look_up, look_up_all
+    from attn_cli.vectors.nearest import closest, did_you_mean
     from attn_cli.vectors.nearest import nearest as find
-    from attn_cli.vectors.suggest import closest, did_you_mean
 
     view, table = _opened(embedding, format, output, top, precision)
     with Progress("Searching") as progress:
@@ -120,7 +120,7 @@ def analogy(
     """
     from attn_cli.vectors.lookup import look_up_all
     from attn_cli.vectors.nearest import analogy as find
-    from attn_cli.vectors.suggest import did_you_mean
+    from attn_cli.vectors.nearest import did_you_mean
 
     view, table = _opened(embedding, format, output, top, precision)
     words = (a, b, c)

@@ -8,7 +8,9 @@ takes a folder NAME for a finished download; the next call resumes what is in NA
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,9 +73,9 @@ def _ensure(package: Package, report: Callable[[float], None], say: Callable[[st
         if _is_right(path, package):
             return path
         say(f"{package.name} is there, but is not what the index announces: it is downloaded anew.")
-    with _creating(folder()):
+    with _storing(folder(), CreateError):
         folder().mkdir(parents=True, exist_ok=True)
-    with _lock(package.name, say), _writing(path):
+    with _lock(package.name, say), _storing(path, WriteError):
         if not (path.is_file() and _is_right(path, package)):  # another process may have fetched it meanwhile
             _fetch_package(package, report)
     return path
@@ -87,8 +89,6 @@ def _is_right(path: Path, package: Package) -> bool:
 
 
 def _md5(path: Path) -> str:
-    import hashlib
-
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
@@ -98,19 +98,21 @@ def _md5(path: Path) -> str:
 
 def _fetch_package(package: Package, report: Callable[[float], None]) -> None:
     """Fetch a package's files beside its folder, and move them there when all are right."""
-    import shutil
-
     base = f"{addresses()[1]}/{package.name}"
     stage = folder() / f"{package.name}~part"
-    with _creating(stage):
+    with _storing(stage, CreateError):
         stage.mkdir(exist_ok=True)
+    before = 0  # bytes of the parts that are there
+
+    def arrived(have: int, announced: int) -> None:
+        whole = package.bytes or announced * len(package.parts)
+        report(min(1.0, (before + have) / max(1, whole)))
+
     try:
         _check_space(package, stage)
         _fetch_reader(f"{base}/__init__.py", stage)
-        before = 0
         for part, checksum in zip(package.parts, package.checksums, strict=True):
-            progress = _progress(package, before, report)
-            _fetch(f"{base}/{part}", checksum, package.bytes, stage / part, progress)
+            _fetch(f"{base}/{part}", checksum, package.bytes, stage / part, arrived)
             before += (stage / part).stat().st_size
         if len(package.parts) > 1:
             with (stage / package.file).open("wb") as joined:
@@ -122,19 +124,6 @@ def _fetch_package(package: Package, report: Callable[[float], None]) -> None:
         if not any(path.stat().st_size for path in stage.glob(f"{package.file}*")):
             shutil.rmtree(stage, ignore_errors=True)
         raise
-
-
-def _progress(package: Package, before: int, report: Callable[[float], None]) -> Callable[[int, int], None]:
-    """Return a function that reports the package's share, given how much of a part has arrived and is announced.
-
-    `before` are the bytes of the parts before it.
-    """
-
-    def arrived(have: int, announced: int) -> None:
-        whole = package.bytes or announced * len(package.parts)
-        report(min(1.0, (before + have) / max(1, whole)))
-
-    return arrived
 
 
 def _fetch_reader(url: str, stage: Path) -> None:
@@ -211,8 +200,6 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
 
 def _check_space(package: Package, stage: Path) -> None:
     """Raise WriteError if the disk has no room for a package: one in parts needs it twice, to be joined."""
-    import shutil
-
     if package.bytes is None:
         return
     there = sum((stage / part).stat().st_size for part in package.parts if (stage / part).exists())
@@ -227,8 +214,6 @@ def _check_space(package: Package, stage: Path) -> None:
 
 def _publish(package: Package, stage: Path) -> None:
     """Move a package to its place, at once: a rename is the last thing that can fail."""
-    import shutil
-
     data, reader, home = stage / package.file, stage / "__init__.py", folder() / package.name
     for path in stage.iterdir():
         if path not in (data, reader):
@@ -254,7 +239,7 @@ def _lock(name: str, say: Callable[[str], None]) -> Iterator[None]:
         return
     path = folder() / f"{name}~lock"
     while True:
-        with _creating(path):
+        with _storing(path, CreateError):
             lock = path.open("ab")
         with lock:
             try:
@@ -277,20 +262,17 @@ def _lock(name: str, say: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _creating(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        hint = "Set GENSIM_DATA_DIR to a folder that can be written to."
-        raise CreateError(f"Cannot create {visible(str(path))}: {error.strerror}.", hint) from None
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _storing(path: Path, failure: type[CreateError] | type[WriteError]) -> Iterator[None]:
+    """Say what could not be stored, and what to do, where the system refuses it."""
+    verb, hint = (
+        ("create", "Set GENSIM_DATA_DIR to a folder that can be written to.")
+        if failure is CreateError
+        else ("write", "What has arrived is kept: try again when it can be written.")
+    )
     try:
         yield
     except AttnError:
         raise  # some of them are OSErrors too
     except OSError as error:
-        hint = "What has arrived is kept: try again when it can be written."
-        raise WriteError(f"Cannot write {visible(str(path))}: {error.strerror or error}.", hint) from None
+        reason = error.strerror or error
+        raise failure(f"Cannot {verb} {visible(str(path))}: {reason}.", hint) from None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_files import is_safetensors, npy_header, read_npz, safetensors_entries
+from attn_cli.io.array_files import is_safetensors, read_npz, safetensors_entries
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
@@ -17,23 +18,60 @@ from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.text_lines import is_number
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.store.source_file import FileRows, SourceFile, read_exactly
-from attn_cli.vectors.store.table import Table, as_bytes, read_table, table_of
+from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
+from attn_cli.vectors.store.table import SAFETENSORS, Table, as_bytes, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 ENOUGH = 1 << 18
-# The first bytes of the formats in unsupported.py, except tar's.
-FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
 PICKLE, PROTOCOLS = b"\x80", (b"\2", b"\3", b"\4", b"\5")
 ZIP, NPY = b"PK\x03\x04", b"\x93NUMPY"
 
+WORDS_BESIDE = "and put the words, one a line, into vectors.words."
+UNTORCH = (
+    "Convert it: python -c \"import numpy, torch; numpy.save('vectors.npy', torch.load({path}, "
+    f"weights_only=True)['NAME'].numpy())\" with the NAME of its embedding, {WORDS_BESIDE}"
+)
+FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")  # the first bytes of FOREIGN, except tar's
+# Formats that attn does not read: how they start, what they are called, and the way round; {path} is the file.
+FOREIGN = (
+    (
+        rb"\xba\x16\x4f\x2f",
+        "a fastText model (.bin)",
+        'Convert it: python -c "from gensim.models.fasttext import load_facebook_vectors as f; '
+        "f({path}).save_word2vec_format('vectors.bin', binary=True)\"",
+    ),
+    (
+        rb"SQLite format 3\0",
+        "an SQLite database, as Magnitude's files are",
+        "Take the vectors that it was made from, or write its rows out as text: a word and its numbers a line.",
+    ),
+    (
+        rb"GGUF.\0\0\0",
+        "a GGUF model",
+        f"Take its token embeddings out with the gguf package, numpy.save them as vectors.npy, {WORDS_BESIDE}",
+    ),
+    (rb"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", "a PyTorch file", UNTORCH),
+    (rb"PK\x03\x04.{26}[^\0]*(?:data\.pkl|byteorder)", "a PyTorch file", UNTORCH),
+    (
+        rb"\x89HDF\r\n",
+        "an HDF5 file",
+        f"Take the matrix out with h5py, numpy.save it as vectors.npy, {WORDS_BESIDE}",
+    ),
+    (rb"BZh[1-9]1AY&SY", "packed with bzip2", "Unpack it: bunzip2 -k {path}"),
+    (rb"(?:\x28\xb5\x2f\xfd)", "packed with zstd", "Unpack it: unzstd {path}"),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first."),
+    (rb"Rar!\x1a\x07", "a RAR archive", "Unpack it first."),
+    (rb".{257}ustar", "a tar archive", "Unpack it: tar -xf {path}"),
+    (rb"\xff\xfe|\xfe\xff", "UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8 {path}"),
+)
 
-def open_file(path: str, name: str | None = None) -> Vectors:
+
+def open_file(path: str, name: str | None = None) -> OpenVectors:
     """Return the vectors in a file; its first bytes tell the format, not its suffix."""
     source = SourceFile.at(path, name)
     with source.opened() as file:
@@ -41,21 +79,32 @@ def open_file(path: str, name: str | None = None) -> Vectors:
     if not start:
         raise InputError(f"{source.name} is empty.", "Type a word and its numbers on each line.")
     if start[0] in FOREIGN_STARTS or start[257:262] == b"ustar":
-        from attn_cli.vectors.formats.unsupported import refuse_foreign  # rarely needed
-
-        refuse_foreign(source, start)
+        _refuse_foreign(source, start)
     if is_safetensors(start[:9]):
         return _safetensors(source)
     if start.startswith(NPY):
-        return _npy(source)
+        return table_of(source.name, _words_beside(source), npy_rows(source), {"format": "npy"}, source.size)
     if start.startswith(ZIP):
         return _npz(source, start)
     if start[:1] == PICKLE and start[1:2] in PROTOCOLS:
-        return _pickled(source)
+        from attn_cli.vectors.formats.gensim_pickle import read_gensim  # only gensim's own files need it
+
+        return read_gensim(source)
     return _lines(source, packing(start))
 
 
-def _lines(source: SourceFile, packed: str) -> Vectors:
+def _refuse_foreign(source: SourceFile, start: bytes) -> None:
+    """Raise InputError for a format that attn recognises and does not read."""
+    for pattern, form, hint in FOREIGN:
+        if re.match(pattern, start, re.DOTALL):
+            # Inside Python that stands inside the shell's quotes, or for the shell itself.
+            path = visible(repr(source.path)) if '"' in hint else source.quoted()
+            raise InputError(
+                f"{source.name} is {form}: attn does not read that.", hint.replace("{path}", path)
+            )
+
+
+def _lines(source: SourceFile, packed: str) -> OpenVectors:
     """Return the vectors of a text or a word2vec binary, packed or not."""
     start, is_all = start_of(source, packed)
     if _is_binary(start):
@@ -76,7 +125,7 @@ def _lines(source: SourceFile, packed: str) -> Vectors:
         ) from None
 
 
-def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vectors:
+def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> OpenVectors:
     """Return the vectors of a text; of a small one every row is checked, and all are held in memory."""
     form = text_format(source, packed, start, is_all)
     if not is_all:
@@ -141,33 +190,23 @@ def _is_binary(start: bytes) -> bool:
 
 
 def _safetensors(source: SourceFile) -> Table:
+    """Return a table that `attn vectors train` or `export` wrote, or a bare matrix with a list of words beside it."""
     with source.opened() as file:
-        entries, _ = safetensors_entries(file, source.name)
-    matrices = [key for key, entry in entries.items() if len(entry.shape) == 2]
-    if "words" in entries or len(matrices) != 1 or _word_list(source) is None:
-        return read_table(source.path, source.name)
-    entry = entries[matrices[0]]
-    rows = FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
-    return table_of(source.name, _words_beside(source), rows, {"format": "safetensors"}, source.size)
-
-
-def _npy(source: SourceFile) -> Table:
-    return table_of(source.name, _words_beside(source), npy_rows(source), {"format": "npy"}, source.size)
-
-
-def npy_rows(source: SourceFile) -> FileRows | Array:
-    """Return the matrix of a .npy file, its rows unread; one in columns is read whole."""
-    with source.opened() as file:
-        shape, is_fortran, dtype = npy_header(file, source.size, source.name)
-        offset = file.tell()
-        if len(shape) != 2 or not 0 < min(shape) <= max(shape) <= source.size:
-            raise InputError(f"{source.name} holds an array of shape {shape}, not a row for each word.")
-        if offset + shape[0] * shape[1] * dtype.itemsize > source.size:
-            raise InputError(f"{source.name} is cut off: its header claims the shape {shape}.")
-        if is_fortran:
-            data = read_exactly(file, offset, source.size - offset, source.name)
-            return np.frombuffer(data, dtype, shape[0] * shape[1]).reshape(shape, order="F")
-    return FileRows(source, offset, dtype, (shape[0], shape[1]))
+        entries, about = safetensors_entries(file, source.name)
+        words, vectors = entries.get("words"), entries.get("vectors")
+        matrices = [entry for entry in entries.values() if len(entry.shape) == 2]
+        if words is None and len(matrices) == 1 and _word_list(source) is not None:
+            listed, vectors, about = _words_beside(source), matrices[0], {}
+        elif words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
+            raise InputError(
+                f"{source.name} is not a table of word vectors: it needs the arrays vectors and words.",
+                "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md.",
+            )
+        else:
+            listed = read_exactly(file, words.offset, words.size, source.name).split(b"\n")
+            about.pop("doubled", None)
+    rows = FileRows(source, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
+    return table_of(source.name, listed, rows, {**about, **SAFETENSORS}, source.size)
 
 
 def _npz(source: SourceFile, start: bytes) -> Table:
@@ -192,21 +231,6 @@ def _word_array(array: Array, name: str) -> list[bytes]:
         if codes.max() > sys.maxunicode:  # NumPy does not look, and makes text that is none
             raise InputError(f"{name}: its list of words holds what is no text.")
     return [as_bytes(word) if isinstance(word, str) else bytes(word) for word in array.tolist()]
-
-
-def _pickled(source: SourceFile) -> Table:
-    from attn_cli.vectors.formats.gensim_pickle import read_gensim  # only gensim's own files need it
-
-    found = read_gensim(source.path)
-    about = {"format": "gensim", **found.about}
-    matrix: Array | FileRows | None = found.matrix
-    size = source.size
-    if found.matrix_path is not None:
-        beside = SourceFile.at(found.matrix_path)
-        matrix, size = npy_rows(beside), size + beside.size
-    if matrix is None:
-        raise InputError(f"{source.name} holds no vectors.")
-    return table_of(source.name, found.words, matrix, about, size)
 
 
 def _word_list(source: SourceFile) -> str | None:

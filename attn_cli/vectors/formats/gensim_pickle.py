@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import AttnError, FileError, InputError
-from attn_cli.io.array_files import read_npy
+from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
-from attn_cli.io.files import regular
 from attn_cli.vectors.formats.fasttext_ngrams import BLOCK, with_ngrams
-from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, ByteRange, Name, StandIn, safe_unpickle
-from attn_cli.vectors.store.table import LONGEST_WORD
+from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
+from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
+from attn_cli.vectors.store.table import Table, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -23,81 +21,34 @@ if TYPE_CHECKING:
 LARGEST = 8 << 30  # bytes of a file
 
 
-class GensimVectors(NamedTuple):
-    """Word vectors as gensim saved them.
+def read_gensim(source: SourceFile) -> Table:
+    """Return the vectors of a .kv or .model file that gensim wrote, running nothing that it holds.
 
-    `words` are UTF-8, in the order of the rows. The vectors are `matrix` (words, dim), often a view of the
-    file's bytes, or lie in the .npy file `matrix_path`; one of the two is None.
+    The matrix is a view of the file's bytes, or lies in a .npy file beside it. Raises InputError where the file holds
+    code, is damaged or has no word vectors, and FileError where it or a file beside it cannot be read.
     """
-
-    words: list[bytes]
-    matrix_path: str | None
-    matrix: Array | None
-    about: dict[str, str]
-
-
-def is_gensim(start: bytes) -> bool:
-    """Tell by its first bytes whether a file is a pickle of protocol 2 to 5."""
-    return len(start) > 1 and start[0] == 0x80 and 2 <= start[1] <= 5
-
-
-def read_gensim(path: str | Path) -> GensimVectors:
-    """Read a .kv or .model file that gensim wrote, running nothing that it holds.
-
-    Raises InputError where the file holds code, is damaged or has no word vectors, and FileError where it
-    or a file that belongs beside it cannot be read.
-    """
-    name = visible(str(path))
     try:
-        return _read(path, name)
-    except AttnError:
-        raise
+        return _read(source)
     except MemoryError:
-        raise InputError(f"{name} is larger than the memory that is free.", SAVE_AGAIN) from None
-    except OSError as error:
-        raise FileError(f"Cannot read {name}: {error.strerror}.") from None
+        raise InputError(f"{source.name} is larger than the memory that is free.", SAVE_AGAIN) from None
 
 
-def _read(path: str | Path, name: str) -> GensimVectors:
-    data = _whole(path, name)
-    made = safe_unpickle(data, name)
-    fields, prefix = _fields(made), str(path)
+def _read(source: SourceFile) -> Table:
+    if source.size > LARGEST:
+        size = f"{source.size:,} bytes is above the limit of {LARGEST:,}"
+        raise FileError(f"Cannot read {source.name}: {size}.", SAVE_AGAIN)
+    with source.opened() as file:
+        data = read_exactly(file, 0, source.size, source.name)
+    made = safe_unpickle(data, source.name)
+    fields, prefix = _fields(made), source.path
     if isinstance(fields.get("wv"), StandIn):  # a model holds its vectors as an object of their own
-        fields, prefix = _fields(fields["wv"]), f"{path}.wv"
-    saved = _SavedObject(fields, prefix, name, data)
+        fields, prefix = _fields(fields["wv"]), f"{prefix}.wv"
+    saved = _SavedObject(fields, prefix, source.name, data)
     words = _words(saved)
-    matrix_path, matrix = _vectors(saved, words)
-    if matrix is not None and len(matrix) != len(words):
-        raise InputError(f"{name} has {len(words):,} words but {len(matrix):,} vectors.", SAVE_AGAIN)
-    return GensimVectors(words, matrix_path, matrix, {"class": _class_of(made)})
-
-
-# The file
-
-
-def _whole(path: str | Path, name: str) -> bytes:
-    """Return the bytes of a pickle: read, not mapped, because a mapped file that shrinks kills the process."""
-    with regular(path).open("rb") as file:
-        before = os.fstat(file.fileno())
-        if before.st_size > LARGEST:
-            size = f"{before.st_size:,} bytes is above the limit of {LARGEST:,}"
-            raise FileError(f"Cannot read {name}: {size}.", SAVE_AGAIN)
-        _check_start(file.read(3), name)
-        file.seek(0)
-        data = file.read(before.st_size)
-        after = os.fstat(file.fileno())
-    same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-    if not same or len(data) != before.st_size:
-        raise InputError(f"{name} changed while it was read.", "Read it again when it is finished.")
-    return data
-
-
-def _check_start(start: bytes, name: str) -> None:
-    if is_gensim(start):
-        return
-    if start[:2] == b"\x1f\x8b" or start == b"BZh":
-        raise InputError(f"{name} is compressed, which attn does not unpack.", SAVE_AGAIN)
-    raise InputError(f"{name}, byte 0: this is not the start of a file that gensim saved.", SAVE_AGAIN)
+    matrix = _vectors(saved, words)
+    beside = matrix.source.size if isinstance(matrix, FileRows) else 0
+    about = {"format": "gensim", "class": _class_of(made)}
+    return table_of(source.name, words, matrix, about, source.size + beside)
 
 
 # What the objects hold
@@ -150,14 +101,7 @@ def _words(saved: _SavedObject) -> list[bytes]:
     # The same word can stand in a list a million times and in the file once: count before they are copied.
     if sum(map(len, words)) + _BYTES_OF_A_WORD * len(words) > len(saved.data):
         raise InputError(f"{name}: its list of words repeats them and is larger than the file.", SAVE_AGAIN)
-    found = [word.encode("utf-8", "surrogatepass") for word in words]
-    longest = max(found, key=len)
-    if len(longest) > LONGEST_WORD:
-        row = found.index(longest)
-        raise InputError(
-            f"{name}: word {row:,} has {len(longest):,} bytes; the most is {LONGEST_WORD:,}.", SAVE_AGAIN
-        )
-    return found
+    return [word.encode("utf-8", "surrogatepass") for word in words]
 
 
 def _key(word: object, row: int, name: str) -> str:
@@ -172,16 +116,21 @@ def _key(word: object, row: int, name: str) -> str:
     raise InputError(f"{name}: word {row:,} is neither text nor a whole number.", SAVE_AGAIN)
 
 
-def _vectors(saved: _SavedObject, words: list[bytes]) -> tuple[str | None, Array | None]:
-    """Return the path of the vectors' own file, or the vectors."""
+def _vectors(saved: _SavedObject, words: list[bytes]) -> Array | FileRows:
+    """Return the vectors, or where they lie in a file of their own."""
     for field in _VECTORS:
-        if saved.fields.get(field) is not None:
-            return None, _array(saved.fields[field], saved)
-        if _apart(saved, field):
-            return _beside(saved, field), None
+        if (found := _numbers(saved, field)) is not None:
+            return found
     if "vectors_vocab" in saved.fields or _apart(saved, "vectors_vocab"):
-        return None, _composed(saved, words)
+        return _composed(saved, words)
     raise InputError(f"{saved.name} holds words but no vectors.", SAVE_AGAIN)
+
+
+def _numbers(saved: _SavedObject, field: str) -> Array | FileRows | None:
+    """Return an array, or where it lies in a file of its own; None if there is none of that name."""
+    if saved.fields.get(field) is not None:
+        return _array(saved.fields[field], saved)
+    return npy_rows(SourceFile.at(_beside(saved, field))) if _apart(saved, field) else None
 
 
 def _apart(saved: _SavedObject, field: str) -> bool:
@@ -193,15 +142,13 @@ def _apart(saved: _SavedObject, field: str) -> bool:
 def _beside(saved: _SavedObject, field: str) -> str:
     """Return the path of the file that holds the array `field`."""
     path = f"{saved.prefix}.{field}.npy"
-    shown = visible(path)
     if os.path.isfile(path):
-        regular(path)
         return path
     for packed in ("", ".gz", ".bz2"):
         if os.path.isfile(other := f"{saved.prefix}{packed}.{field}.npz"):
             raise InputError(f"{visible(other)} is compressed, which attn does not unpack.", SAVE_AGAIN)
     raise FileError(
-        f"{shown} is missing: it holds the vectors of {saved.name} and belongs beside it.",
+        f"{visible(path)} is missing: it holds the vectors of {saved.name} and belongs beside it.",
         "gensim saves both together: copy both, and rename neither.",
     )
 
@@ -252,8 +199,8 @@ def _dtype(made: object) -> np.dtype[np.floating] | None:
 
 def _raw(held: object, data: bytes) -> bytes | memoryview | None:
     """Return an array's bytes, which protocol 2 and Python 2 write as text of one character a byte."""
-    if isinstance(held, ByteRange):
-        return memoryview(data)[held.start : held.stop]
+    if isinstance(held, slice):
+        return memoryview(data)[held]
     if isinstance(held, StandIn) and held.name == "_codecs.encode":
         held = held.args[0] if isinstance(held.args, tuple) and held.args else None
     if isinstance(held, str):
@@ -289,7 +236,7 @@ def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
     if grams.shape != (bucket, own.shape[1]) or bucket >= 1 << 32:
         raise InputError(f"{saved.name}: its n-grams' vectors do not fit its words'.", SAVE_AGAIN)
     letters = sum(map(len, words))
-    work = letters * min(most, LONGEST_WORD) * (own.shape[1] + _HASHING)
+    work = letters * most * (own.shape[1] + _HASHING)
     if work > (letters + own.nbytes + grams.nbytes) * _MOST_WORK + BLOCK:
         raise InputError(f"{saved.name}: its words have too many n-grams.", SAVE_AGAIN)
     with np.errstate(all="ignore"):  # whoever uses a vector checks that it is finite
@@ -297,9 +244,7 @@ def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
 
 
 def _own_array(saved: _SavedObject, field: str) -> Array:
-    if field in saved.fields or not _apart(saved, field):
-        return _array(saved.fields.get(field), saved)
-    array = read_npy(path := _beside(saved, field))
-    if array.ndim != 2 or array.dtype.kind != "f" or array.size == 0:
-        raise InputError(f"{visible(path)} is not an array (rows, numbers) of decimal numbers.", SAVE_AGAIN)
-    return array
+    rows = _numbers(saved, field)
+    if rows is None or rows.dtype.kind != "f":
+        raise InputError(f"{saved.name}: its {field} are no sound array of decimal numbers.", SAVE_AGAIN)
+    return rows[:]

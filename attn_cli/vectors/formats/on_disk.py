@@ -19,7 +19,7 @@ from attn_cli.vectors.store.table import (
     fingerprint_rows,
     no_progress,
 )
-from attn_cli.vectors.store.word_index import Entries, Index, StaleIndex, build, hash_list, index_in_memory
+from attn_cli.vectors.store.word_index import Index, StaleIndex, build, hash_words, index_in_memory
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
@@ -35,18 +35,8 @@ class FileVectors:
 
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
         self.form = form
-        self.name = name or form.source.name
+        self.name, self.dim = name or form.source.name, form.dim
         self.index: Index | None = None if form.packed else cache.index_of(form.source, form.kind)
-
-    @property
-    def dim(self) -> int:
-        """How many numbers a vector has."""
-        return self.form.dim
-
-    @property
-    def wants_index(self) -> bool:
-        """Whether an index would be of use: the file is large, is not packed, and has none."""
-        return self.index is None and not self.form.packed and self.form.source.size >= INDEXED_FROM
 
     @property
     def n_words(self) -> int:
@@ -66,18 +56,13 @@ class FileVectors:
         if self.index is None and not self.form.packed and self.form.source.size < INDEXED_FROM:
             self.indexed()
         with self.form.source.opened() as file:
-            found = self._find(file, wanted, report)
-        return {wanted[word]: vector for word, vector in found.items()}
-
-    def _find(self, file: IO[bytes], wanted: dict[bytes, str], report: OnProgress) -> dict[bytes, Array]:
-        if self.index is None or self.form.packed:
-            return self.search(file, wanted, report)
-        try:
-            found = {word: self._at(file, self.index, word) for word in wanted}
-        except StaleIndex:
-            self._drop_index()
-            return self.search(file, wanted, report)
-        return {word: vector for word, vector in found.items() if vector is not None}
+            if self.index is not None and not self.form.packed:
+                try:
+                    places = {word: self._at(file, self.index, raw) for raw, word in wanted.items()}
+                    return {word: vector for word, vector in places.items() if vector is not None}
+                except StaleIndex:
+                    self._drop_index()
+            return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
 
     def search(
         self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress
@@ -124,14 +109,14 @@ class FileVectors:
             return b"" if form.packed else form.word_at(file, offset)
 
         with form.source.opened() as file:
-            parts = (Entries(hash_list(words), offsets) for offsets, words, _ in form.words(file, report))
+            parts = ((hash_words(words), offsets) for offsets, words, _ in form.words(file, report))
             return build(parts, word_at, cache.identity(form.source, form.kind))
 
-    def rows(self, report: OnProgress = no_progress, dtype: type[np.floating] = np.float32) -> Iterator[Rows]:
+    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self._repeats()
         with self.form.source.opened() as file:
-            for offsets, words, matrix in self.form.rows(file, dtype):
+            for offsets, words, matrix in self.form.rows(file, np.float32):
                 rows = _without(repeats, offsets, Rows(words, matrix))
                 if rows.words:
                     yield rows

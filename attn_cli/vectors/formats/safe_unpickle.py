@@ -47,18 +47,11 @@ _BYTES_TO_A_LIST = 5
 _LISTS_AT_LEAST = 1000
 
 
-class ByteRange(NamedTuple):
-    """Where long bytes stand in the file: they are not copied."""
-
-    start: int
-    stop: int
-
-
 class _Program(NamedTuple):
-    """A pickle without calls, and the byte ranges that it refers to by number."""
+    """A pickle without calls, and where the long bytes stand in the file that it refers to by number."""
 
     code: bytearray
-    parts: list[ByteRange]
+    parts: list[slice]
 
 
 def _plain(highest: int) -> re.Pattern[bytes]:
@@ -126,7 +119,7 @@ def _long(data: bytes, at: int, program: _Program, name: str) -> int:
         program.code.extend(memoryview(data)[at : start + length])
     else:
         program.code.extend(b"J" + struct.pack("<i", len(program.parts)) + b"Q")  # BININT, BINPERSID
-        program.parts.append(ByteRange(start, start + length))
+        program.parts.append(slice(start, start + length))
     return start + length
 
 
@@ -215,8 +208,8 @@ class _SafeUnpickler(pickle.Unpickler):
             raise InputError(f"{self._name} holds code: {full}.", NEVER_RUN)
         return known
 
-    def persistent_load(self, pid: object) -> ByteRange | StandIn:
-        """Return the byte range of that number, or a stand-in for a call."""
+    def persistent_load(self, pid: object) -> slice | StandIn:
+        """Return where the bytes of that number stand, or a stand-in for a call."""
         if isinstance(pid, int):
             return self._parts[pid]
         if isinstance(pid, tuple) and isinstance(pid[0], Name):

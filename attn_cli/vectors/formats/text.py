@@ -15,23 +15,21 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.compressed import pieces
+from attn_cli.io.escape import visible
 from attn_cli.vectors.formats.text_lines import (
     BLANK,
     BOM,
     fields_of,
     first_rows,
+    is_number,
     is_plain,
     measured,
-    numbers_of,
     parsed_block,
-    word_of,
 )
 from attn_cli.vectors.store.source_file import SourceFile, read_exactly
 from attn_cli.vectors.store.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from attn_cli.io.array_types import Array, Ints
 
 LONGEST_LINE = 1 << 22
@@ -51,11 +49,6 @@ class TextFormat(NamedTuple):
     def kind(self) -> str:
         """What people call it."""
         return "text" if self.claimed is None else "word2vec text"
-
-    @property
-    def claim(self) -> str:
-        """Who said how many numbers a word has."""
-        return "" if self.claimed is None else " by line 1"
 
     def blocks(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield (offset, whole lines) until the end; every line ends in a newline."""
@@ -118,7 +111,10 @@ class TextFormat(NamedTuple):
         """
         data = np.frombuffer(block, np.uint8)
         ends = np.flatnonzero(data == 10)
-        marks = _marks(data, block)
+        is_mark = data == 32
+        if b"\t" in block:
+            is_mark |= data == 9
+        marks = np.flatnonzero(is_mark)
         each = self.dim + (block[int(ends[0]) - 1 : int(ends[0])] == b" ")
         if len(marks) == each * len(ends) and is_plain(data, len(ends)):
             starts, rows = _starts(ends), marks.reshape(len(ends), each)
@@ -169,15 +165,36 @@ class TextFormat(NamedTuple):
                 yield np.array([at for at, _ in lines]), [word for word, _ in read], matrix
 
     def word(self, line: bytes, offset: int) -> bytes:
-        """Return the word of a line, which stands at `offset`."""
+        """Return the word of a line, which stands at `offset`: what is left of its numbers; it may hold spaces."""
         fields = fields_of(line)
-        if len(fields) == self.dim + 1 and len(fields[0]) <= LONGEST_WORD:
+        spare = len(fields) - self.dim
+        if spare == 1 and len(fields[0]) <= LONGEST_WORD:
             return fields[0]
-        return word_of(line, fields, self.dim, lambda: self.where(offset), self.claim)
+        if spare < 1 or any(map(is_number, fields[1:spare])):
+            numbers = sum(map(is_number, fields[1:]))
+            claim = "" if self.claimed is None else " by line 1"
+            raise InputError(
+                f"{self.where(offset)}: {numbers} number{'s' * (numbers != 1)}; {self.dim} were expected{claim}.",
+                "Give every word equally many numbers.",
+            )
+        word = line.rstrip(BLANK).replace(b"\t", b" ").lstrip(b" ")
+        for _ in range(self.dim):
+            word = word[: word.rindex(b" ")].rstrip(b" ")
+        if len(word) > LONGEST_WORD:
+            size = f"a word of {len(word):,} bytes; {LONGEST_WORD:,} are the limit"
+            raise InputError(f"{self.where(offset)}: {size}.")
+        return word
 
     def vector(self, line: bytes, offset: int) -> Array:
         """Return the numbers of a line, float64 (dim,); NaN and infinity are numbers here."""
-        return np.array(numbers_of(fields_of(line)[-self.dim :], lambda: self.where(offset)))
+        fields = fields_of(line)[-self.dim :]
+        for field in fields:
+            if not is_number(field):
+                raise InputError(
+                    f"{self.where(offset)}: {visible(field[:40].decode('utf-8', 'replace'))!r} is not a number.",
+                    "Write numbers as 0.25, with a point.",
+                )
+        return np.array([float(field) for field in fields])
 
     def where(self, offset: int) -> str:
         """Return file and line of an offset, for an error."""
@@ -229,14 +246,6 @@ def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
 def _starts(ends: Ints) -> Ints:
     """Return where lines start, from where they end."""
     return np.concatenate([np.zeros(1, np.intp), ends[:-1] + 1])
-
-
-def _marks(data: NDArray[np.uint8], block: bytes) -> Ints:
-    """Return where spaces and tabs stand."""
-    is_mark = data == 32
-    if b"\t" in block:
-        is_mark |= data == 9
-    return np.flatnonzero(is_mark)
 
 
 def _may_hold(block: bytes, wanted: set[bytes]) -> bool:

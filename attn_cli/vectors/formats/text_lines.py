@@ -5,7 +5,7 @@ Fields are parted by spaces and tabs, and by nothing else that looks like space:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -16,7 +16,6 @@ from attn_cli.vectors.store.table import LONGEST_WORD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
 
 MOST_NUMBERS = 100_000
 FIRST_ROWS = 100
@@ -32,13 +31,8 @@ def fields_of(line: bytes) -> list[bytes]:
 
 def first_rows(lines: list[bytes]) -> list[Row]:
     """Return the first lines that are not blank, as fields, with their numbers."""
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if line.strip(BLANK):
-            rows.append((number, fields_of(line)))
-            if len(rows) == FIRST_ROWS:
-                break
-    return rows
+    filled = ((number, fields_of(line)) for number, line in enumerate(lines, 1) if line.strip(BLANK))
+    return list(islice(filled, FIRST_ROWS))
 
 
 def measured(rows: list[Row], name: str, is_all: bool) -> tuple[int | None, int]:
@@ -139,23 +133,6 @@ def parsed_block(
     return words, np.ascontiguousarray(rows["numbers"])
 
 
-def word_of(line: bytes, fields: list[bytes], dim: int, where: Callable[[], str], claim: str) -> bytes:
-    """Return the word of a line whose word may hold spaces: what is left of the last `dim` fields."""
-    spare = len(fields) - dim
-    if spare < 1 or (spare > 1 and any(is_number(field) for field in fields[1:spare])):
-        numbers = sum(map(is_number, fields[1:]))
-        raise InputError(
-            f"{where()}: {numbers} number{'s' * (numbers != 1)}; {dim} were expected{claim}.",
-            "Give every word equally many numbers.",
-        )
-    word = line.rstrip(BLANK).replace(b"\t", b" ").lstrip(b" ")
-    for _ in range(dim):
-        word = word[: word.rindex(b" ")].rstrip(b" ")
-    if len(word) > LONGEST_WORD:
-        raise InputError(f"{where()}: a word of {len(word):,} bytes; {LONGEST_WORD:,} are the limit.")
-    return word
-
-
 def is_number(field: bytes, underscore: bool = False) -> bool:
     """Tell whether a field is a number; with `underscore` also one that only Python writes, as 1_0 or 0x5."""
     try:
@@ -163,12 +140,3 @@ def is_number(field: bytes, underscore: bool = False) -> bool:
     except ValueError:
         return field[:2].lower() == b"0x" and underscore
     return underscore or b"_" not in field
-
-
-def numbers_of(fields: list[bytes], where: Callable[[], str]) -> list[float]:
-    """Return the fields as numbers; NaN and infinity are numbers here. InputError where one is no number."""
-    for field in fields:
-        if not is_number(field):
-            shown = visible(field[:40].decode("utf-8", "replace"))
-            raise InputError(f"{where()}: {shown!r} is not a number.", "Write numbers as 0.25, with a point.")
-    return [float(field) for field in fields]

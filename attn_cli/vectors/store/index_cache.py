@@ -14,7 +14,7 @@ from attn_cli.errors import CreateError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import written
 from attn_cli.vectors.store.source_file import SourceFile
-from attn_cli.vectors.store.word_index import Index, StaleIndex, read_index, word_hash
+from attn_cli.vectors.store.word_index import Index, StaleIndex, word_hash
 
 ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
@@ -77,8 +77,8 @@ def index_of(source: SourceFile, kind: str) -> Index | None:
     path = index_path(source.path)
     try:
         stored = _IndexFile(path) if path else None
-        index = read_index(stored.read, stored.size) if stored else None
-    except (StaleIndex, OSError):
+        index = Index(stored.read, stored.size) if stored else None
+    except (StaleIndex, OSError, ValueError, KeyError, TypeError):  # a damaged one fails in many ways
         return None
     wanted = identity(source, kind)
     return index if index and {key: index.about.get(key) for key in wanted} == wanted else None

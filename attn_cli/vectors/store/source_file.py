@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError
+from attn_cli.io.array_files import npy_header
 from attn_cli.io.escape import visible
 from attn_cli.io.files import check_regular
 
@@ -122,3 +123,18 @@ class FileRows:
         width = self.shape[1] * self.dtype.itemsize
         data = read_exactly(file, self.offset + start * width, count * width, self.source.name)
         return np.frombuffer(data, self.dtype).reshape(count, self.shape[1])
+
+
+def npy_rows(source: SourceFile) -> FileRows | Array:
+    """Return the matrix of a .npy file, its rows unread; one in columns is read whole."""
+    with source.opened() as file:
+        shape, is_fortran, dtype = npy_header(file, source.size, source.name)
+        offset = file.tell()
+        if len(shape) != 2 or not 0 < min(shape) <= max(shape) <= source.size:
+            raise InputError(f"{source.name} holds an array of shape {shape}, not a row for each word.")
+        if offset + shape[0] * shape[1] * dtype.itemsize > source.size:
+            raise InputError(f"{source.name} is cut off: its header claims the shape {shape}.")
+        if is_fortran:
+            data = read_exactly(file, offset, source.size - offset, source.name)
+            return np.frombuffer(data, dtype, shape[0] * shape[1]).reshape(shape, order="F")
+    return FileRows(source, offset, dtype, (shape[0], shape[1]))

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_files import read_safetensors, safetensors_entries, write_safetensors
+from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.io.array_types import Array, Ints
-    from attn_cli.vectors.store.protocol import Vectors
     from attn_cli.vectors.store.source_file import FileRows
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
@@ -177,7 +177,7 @@ class Table(NamedTuple):
 
 
 def description(
-    vectors: Vectors, dtype: str, size: int, settings: object, about: dict[str, str]
+    vectors: OpenVectors, dtype: str, size: int, settings: object, about: dict[str, str]
 ) -> dict[str, object]:
     """Return what `attn vectors info` says of word vectors; `size` is the bytes of their files."""
     return {
@@ -241,36 +241,10 @@ def table_of(
     return _table("file", name, b"\n".join(words), matrix, about, size)
 
 
-def read_table(path: str, name: str | None = None) -> Table:
-    """Read a table that `attn vectors train` or `export` wrote: safetensors with `vectors` and `words`.
-
-    The words are read; of the vectors only the rows that are asked for.
-    """
-    from attn_cli.vectors.store.source_file import (  # the bundled table does without
-        FileRows,
-        SourceFile,
-        read_exactly,
-    )
-
-    source = SourceFile.at(path, name)
-    with source.opened() as file:
-        entries, about = safetensors_entries(file, source.name)
-        words, vectors = entries.get("words"), entries.get("vectors")
-        if words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
-            raise InputError(
-                f"{source.name} is not a table of word vectors: it needs the arrays vectors and words.",
-                "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md.",
-            )
-        block = read_exactly(file, words.offset, words.size, source.name)
-    rows = FileRows(source, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
-    about = {key: value for key, value in about.items() if key != "doubled"}
-    return table_of(source.name, block.split(b"\n"), rows, {**about, **SAFETENSORS}, source.size)
-
-
 def write_table(
     stream: IO[bytes], words: Sequence[str | bytes], matrix: Array, about: dict[str, str]
 ) -> None:
-    """Write words, vectors and metadata as read_table reads them."""
+    """Write a table: safetensors with the arrays `vectors` and `words`, one a line, and metadata."""
     block = b"\n".join(word if isinstance(word, bytes) else word.encode() for word in words)
     arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
     write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})

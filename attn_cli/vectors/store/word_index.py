@@ -13,7 +13,7 @@ import struct
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -33,13 +33,6 @@ class StaleIndex(Exception):
     """The index is damaged, or is of another file, another time, another version."""
 
 
-class Entries(NamedTuple):
-    """The hashes and file offsets of some words, in the file's order."""
-
-    hashes: NDArray[np.uint64]
-    offsets: NDArray[np.int64]
-
-
 def word_hash(word: bytes) -> int:
     """Return a word's hash, FNV-1a of its bytes."""
     h = BASIS
@@ -48,12 +41,12 @@ def word_hash(word: bytes) -> int:
     return h
 
 
-def hash_words(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> NDArray[np.uint64]:
-    """Return the hashes of the words at these starts in `data`, with these lengths."""
+def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
+    """Return the words' hashes."""
+    data = np.frombuffer(b"".join(words), np.uint8)
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
     order = np.argsort(-lengths)
-    at, left = starts[order], len(order)
+    at, left = (np.cumsum(lengths) - lengths)[order], len(order)
     shrinking = lengths[order]
     h = np.full(len(order), BASIS, np.uint64)
     for length in range(int(shrinking[0]) if left else 0):
@@ -62,12 +55,6 @@ def hash_words(
     hashes = np.empty_like(h)
     hashes[order] = h
     return hashes
-
-
-def hash_list(words: list[bytes]) -> NDArray[np.uint64]:
-    """Return the hashes of a list of words."""
-    lengths = np.fromiter(map(len, words), np.int64, len(words))
-    return hash_words(np.frombuffer(b"".join(words), np.uint8), np.cumsum(lengths) - lengths, lengths)
 
 
 class Index:
@@ -124,24 +111,23 @@ class Index:
         return np.frombuffer(data, np.int64)
 
 
-def read_index(read: Callable[[int, int], bytes], size: int) -> Index:
-    """Return an index of `size` bytes; StaleIndex if it is damaged."""
-    try:
-        return Index(read, size)
-    except (ValueError, KeyError, TypeError, struct.error, RecursionError) as error:
-        raise StaleIndex(str(error)) from None
-
-
 def index_in_memory(encoded: bytes) -> Index:
     """Return an index that was just built."""
     return Index(lambda offset, count: encoded[offset : offset + count], len(encoded))
 
 
-def build(parts: Iterable[Entries], word_at: Callable[[int], bytes], about: dict[str, str]) -> bytes:
-    """Return the encoded index of a file's words; `word_at` returns the word at an offset, to find repeated ones."""
+def build(
+    parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.intp]]],
+    word_at: Callable[[int], bytes],
+    about: dict[str, str],
+) -> bytes:
+    """Return the encoded index of a file's words, given the hashes and the offsets of some after the other.
+
+    `word_at` returns the word at an offset, to find repeated ones.
+    """
     collected = list(parts)
-    hashes = np.concatenate([part.hashes for part in collected] or [np.empty(0, np.uint64)])
-    offsets = np.concatenate([part.offsets for part in collected] or [np.empty(0, np.int64)])
+    hashes = np.concatenate([np.empty(0, np.uint64), *(some for some, _ in collected)])
+    offsets = np.concatenate([np.empty(0, np.int64), *(some for _, some in collected)])
     del collected
     order = np.argsort(hashes)
     hashes, repeated = hashes[order], np.empty(0, np.int64)

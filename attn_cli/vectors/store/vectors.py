@@ -1,15 +1,19 @@
-"""A cache of looked-up vectors: many texts use the same words again."""
+"""Word vectors of every kind, and a cache of looked-up ones: many texts use the same words again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
-from attn_cli.vectors.store.table import OnProgress, Rows, no_progress
+from attn_cli.vectors.store.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.protocol import Vectors
+    from attn_cli.vectors.formats.on_disk import FileVectors
+    from attn_cli.vectors.store.table import Table
+
+OpenVectors: TypeAlias = "Table | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
+Vectors: TypeAlias = "Table | FileVectors | VectorMemo"
 
 MOST_BYTES = 1 << 24
 LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
@@ -19,16 +23,12 @@ LONGEST = 64  # letters; longer words are rarely repeated
 class VectorMemo:
     """The vectors of `table`, with a cache of at most MOST_BYTES that is emptied when it is full."""
 
-    def __init__(self, table: Vectors) -> None:
+    def __init__(self, table: OpenVectors) -> None:
         self.table = table
         self.most = MOST_BYTES // max(LEAST_BYTES, 8 * table.dim)
         self.known: dict[str, Array | None] = {}
         self.source, self.name, self.dim, self.length = table.source, table.name, table.dim, table.length
-
-    @property
-    def n_words(self) -> int:
-        """How many words have a vector; doubled ones count once."""
-        return self.table.n_words
+        self.rows, self.word_blocks, self.fingerprint = table.rows, table.word_blocks, table.fingerprint
 
     @property
     def about(self) -> dict[str, str]:
@@ -48,19 +48,3 @@ class VectorMemo:
             kept = [word for word in missing if len(word) <= LONGEST]
             self.known |= {word: fresh.get(word) for word in kept[: self.most]}
         return {word: vector for word, vector in found.items() if vector is not None}
-
-    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
-        """Yield all words and vectors, some after the other, in order."""
-        return self.table.rows(report)
-
-    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
-        """Yield all words, some after the other, in order."""
-        return self.table.word_blocks(report)
-
-    def fingerprint(self) -> str:
-        """Return what tells these vectors from others."""
-        return self.table.fingerprint()
-
-    def describe(self) -> dict[str, object]:
-        """Return what is known of them."""
-        return self.table.describe()
