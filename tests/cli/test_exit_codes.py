@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.shell import Ran, attn, here, shell, surroundings, terminal
+from tests.thorough import often
 
 ERROR = {
     "type": "object",
@@ -808,7 +809,7 @@ def test_any_mix_of_options_ends_with_a_result_or_with_one_line(at):
     Path("p.json").write_bytes(_weights(W_o=BODY, b_q=[1, 2, 3, 4]))
     draw = random.Random(0)
     codes = set()
-    for _ in range(400):
+    for _ in range(often(400)):
         command = draw.choice(["self", "masked", "cross", "explain", "example"])
         texts = ["coffee"] if command == "example" else draw.sample(TEXTS, 2 if command == "cross" else 1)
         chosen = draw.sample(sorted(CHOICES), draw.randint(0, 7))

@@ -26,6 +26,7 @@ from attn_cli.render import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from tests.shell import SGR, Ran, attn, here, terminal
+from tests.thorough import often
 
 CONTROLS = [f"a{chr(code)}b" for code in (*range(1, 0x20), *range(0x7F, 0xA0))]
 UNSEEN = [
@@ -439,7 +440,7 @@ def words() -> st.SearchStrategy[list[str]]:
     return st.lists(st.text(letters, min_size=1, max_size=10), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=often(150), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(
     tokens=words(),
     width=st.sampled_from([20, 24, 40, 80, None]),
@@ -466,7 +467,7 @@ def test_any_tokens_are_inert_fit_and_can_be_written(tokens, width, colors, enco
     assert record["query_tokens"] == tokens
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=often(150), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(tokens=words())
 @example(["\\", "|", "`"])
 @example(["\\\\|", "a\nb"])

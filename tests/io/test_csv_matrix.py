@@ -12,6 +12,7 @@ from attn_cli.inputs.matrices import given_from, read_given, read_record
 from attn_cli.io.csv_matrix import read_csv, read_sheet
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render.data.csv import delimited
+from tests.thorough import often
 
 NUMBERS = [[0.1, -2.0, 3.5], [40.0, 0.5, -0.25]]
 SHEETS = {
@@ -109,7 +110,7 @@ def test_a_file_that_is_not_there_is_a_file_error(at):
 def test_any_text_is_a_matrix_or_is_refused(file):
     draw = random.Random(7)
     alphabet = '0123456789.,;-e"\n\t a' + string.ascii_letters[:3] + "é\x00'"
-    for _ in range(3000):
+    for _ in range(often(3000)):
         text = "".join(draw.choices(alphabet, k=draw.randint(0, 25)))
         try:
             matrix, rows, columns = read_csv(file("m.csv", text))

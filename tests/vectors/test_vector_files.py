@@ -29,6 +29,7 @@ from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.table import as_bytes
 from attn_cli.vectors.store.word_index import PAGE, build, hash_words, index_in_memory, word_hash
 from tests.shell import here
+from tests.thorough import often
 
 WORDS = ["the", "fox", "naïve", "👍🏽", "jumped", "New", "newer", "a"]
 MATRIX = np.random.default_rng(7).standard_normal((len(WORDS), 5)).astype(np.float32)
@@ -345,7 +346,7 @@ def test_every_damaged_byte_of_an_index_is_noticed_or_harmless(file, own):
     sound = kept.read_bytes()
     wanted = vectors.find(["fox", "filling20000", "filling39999"])
     draw = np.random.default_rng(0)
-    places = [*range(60), *draw.integers(0, len(sound), 60).tolist()]
+    places = [*range(60), *draw.integers(0, len(sound), often(60)).tolist()]
     for place in places:
         kept.write_bytes(
             sound[:place] + bytes([sound[place] ^ (1 << int(draw.integers(8)))]) + sound[place + 1 :]

@@ -26,6 +26,7 @@ from tests import latex
 from tests.cli.test_hostile import TOKENS
 from tests.latex import BEYOND, FOX, HOSTILE, LATIN, SIXTY
 from tests.shell import attn, here
+from tests.thorough import often
 
 FORMATS = ["latex", "html", "svg"]
 PAGES = ["html", "svg"]
@@ -368,7 +369,7 @@ def test_a_hostile_token_is_text_on_a_page(format):
     assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= set(TAGS.split())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=often(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4))
 @example(['"><script>', "</title>", "]]>", "\ud800"])
 @example(["&#0;", "\x00", "\ufffe", "\U000e0001"])

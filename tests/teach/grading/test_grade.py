@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from attn_cli.errors import InputError
 from attn_cli.teach.grading.submission import read_submission, submission_from
 from tests.shell import here, shell
+from tests.thorough import often
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -557,7 +558,7 @@ def test_damaged_files_are_judged_or_refused_and_never_a_bug():
         here("example", "coffee", "--heads", "2", "--head", "all", "--steps", "-f", "json").out
     )
     plain = json.loads((SHIPPED / "coffee.json").read_text()) | {"mask": "causal", "heads": 2}
-    for _ in range(150):
+    for _ in range(often(150)):
         save("right.json", **damaged(draw.choice([whole, plain]), draw))
         save("a.json", **draw.choice([whole, damaged(whole, draw)]))
         assert check("a.json").code in (0, 1, 2, 65)
