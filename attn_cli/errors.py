@@ -36,6 +36,12 @@ class AttnError(Exception):
         hint, _, _ = self.hint.partition("\n")
         return f"{self.message} {hint}".rstrip()
 
+    def as_record(self) -> dict[str, object]:
+        """Return the error as the JSON of schema attn/1."""
+        hint, _, _ = self.hint.partition("\n")
+        error = {"code": self.code, "message": self.message, "hint": hint or None, "line": self.line}
+        return {"schema": "attn/1", "error": error}
+
 
 class UsageError(AttnError, ValueError):
     """Wrong usage; `option` names the option whose value was refused, as `--heads`."""
@@ -117,9 +123,3 @@ class NotFinite(InputError):
     def among(self, rows: Sequence[int]) -> NotFinite:
         """Return the error of a block of rows that are, in the whole, `rows`."""
         return NotFinite(None if self.query is None else rows[self.query], self.key)
-
-
-def as_record(code: int, message: str, hint: str = "", line: int | None = None) -> dict[str, object]:
-    """Return an error as the JSON of schema attn/1; `line` is that of the input, where lines are read."""
-    error = {"code": code, "message": message, "hint": hint.partition("\n")[0] or None, "line": line}
-    return {"schema": "attn/1", "error": error}

@@ -25,23 +25,12 @@ class Case(NamedTuple):
     when: When = "always"
 
 
-class Timing(NamedTuple):
-    """Seconds of one call on each side (medians), and their ratio pair by pair: median and quartiles.
-
-    `cpu_ratio` is the same median in processor time, which a busy neighbour disturbs less; None where the
-    clock is too coarse.
-    """
-
-    ours: float
-    theirs: float
-    ratio: float
-    quartiles: tuple[float, float]
-    cpu_ratio: float | None
-    pairs: int
-
-
 class Measured(NamedTuple):
-    """The result of a case: a Timing in seconds, or the same in bytes; a smaller ratio is better for attn."""
+    """The result of a case: what a call takes on each side (medians), and their ratio, the smaller the better.
+
+    The ratio is that of pairs: its median and quartiles. `cpu_ratio` is the same median in processor time, which a
+    busy neighbour disturbs less; None where the clock is too coarse.
+    """
 
     case: Case
     unit: Unit

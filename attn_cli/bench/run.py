@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from subprocess import CalledProcessError
 
-from attn_cli.bench.cases import (
-    BESIDE,
-    BYTES_A_TOKEN,
-    EXPLICIT,
-    FIXED_BYTES,
-    FUSED,
-    LINEAR,
-    ONE_THREAD,
-    RETURNED,
-)
+from attn_cli.bench.cases import BESIDE, BYTES_A_TOKEN, EXPLICIT, FIXED_BYTES, FUSED, ONE_THREAD, RETURNED
 from attn_cli.bench.machine import fastest_pytorch, pytorch
 from attn_cli.bench.memory import peak_in_child
 from attn_cli.bench.records import Case, Measured, Missing
@@ -75,7 +66,7 @@ def _measured(
         if sides.check is not None:
             sides.check()
         with sides.around():
-            return Measured(case, "seconds", *race(sides.ours, sides.theirs, pairs, report))
+            return race(case, sides.ours, sides.theirs, pairs, report)
 
 
 def _memory(case: Case) -> Measured | Missing:
@@ -84,10 +75,8 @@ def _memory(case: Case) -> Measured | Missing:
         ours = peak_in_child(case)
     except (OSError, CalledProcessError, ValueError):
         return Missing(case, "The peak of a process could not be read.")
-    theirs = {
-        RETURNED: case.heads * case.tokens**2 * FLOAT32,
-        LINEAR: case.tokens * BYTES_A_TOKEN + FIXED_BYTES,
-    }[case.against]
+    returned = case.heads * case.tokens**2 * FLOAT32
+    theirs = returned if case.against == RETURNED else case.tokens * BYTES_A_TOKEN + FIXED_BYTES
     ratio = ours / theirs
     return Measured(case, "bytes", ours, theirs, ratio, (ratio, ratio), None, 1)
 

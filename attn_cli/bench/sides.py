@@ -1,6 +1,7 @@
 """The two sides of a race: attn and its opponent, each at its fastest, on the same numbers.
 
-A side is a function without arguments. Q, K and V are (heads, n, d) float32, (n, d) where there is one head.
+Their answers are compared before anything is timed: a fast wrong answer is worth nothing. A side is a function
+without arguments. Q, K and V are (heads, n, d) float32, (n, d) where there is one head.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.bench.agree import agree, links_agree
 from attn_cli.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
 from attn_cli.bench.machine import pytorch
 from attn_cli.bench.records import Case
@@ -22,9 +22,13 @@ from attn_cli.bench.timing import Side
 from attn_cli.core.attend import attend, strongest_links
 from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, TILE, WHOLE, WIDE
 from attn_cli.core.tiles import quickest
+from attn_cli.errors import AttnError
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
+
+RELATIVE, ABSOLUTE, NEAR_ZERO = 1e-4, 2e-5, 1e-8
+ROWS = 256  # of an answer compared at a time, and of the queries whose links are checked
 
 
 class Sides(NamedTuple):
@@ -100,7 +104,7 @@ def fused(case: Case, threads: int) -> Sides:
 def output_only(case: Case, threads: int) -> Sides:
     """Return the strongest links of each row, and attn's output alone."""
     mine, output = ours(case, threads), ours(case._replace(job="output"), threads)
-    return Sides(mine, output, lambda: links_agree(*numbers(case)))
+    return Sides(mine, output, lambda: _links_agree(*numbers(case)))
 
 
 def one_thread(case: Case, threads: int) -> Sides:
@@ -159,6 +163,46 @@ def _tile(case: Case, itemsize: int) -> tuple[int, int]:
 
 def _checked(mine: Side, theirs: Side) -> Sides:
     return Sides(mine, theirs, lambda: agree(mine(), theirs()))
+
+
+def agree(mine: object, theirs: object) -> None:
+    """Raise AttnError unless two answers are the same: (weights, output), (None, output), or an output.
+
+    Where one side gives no weights, only the outputs are compared. The relative tolerance is 1e-4, for float32; an
+    output, which sums numbers of both signs, has an absolute one of 2e-5 too.
+    """
+    (*weights, output), (*their_weights, their_output) = _parts(mine), _parts(theirs)
+    both = zip(weights, their_weights, strict=False)
+    if not _close(output, their_output, ABSOLUTE) or not all(_close(a, b, NEAR_ZERO) for a, b in both):
+        raise AttnError(
+            "Two ways to compute attention disagree here, so nothing was timed.",
+            "Please report it with what attn bench says of this machine.",
+        )
+
+
+def _links_agree(Q: Array, K: Array, V: Array) -> None:
+    """Raise AttnError unless the strongest links of some rows are those of their whole weights."""
+    links, output = strongest_links(Q[:ROWS], K, V, TOP)
+    weights, right = attend(Q[:ROWS], K, V)
+    assert weights is not None
+    order = np.argsort(-weights, axis=1, kind="stable")[:, :TOP]
+    agree((links.weights, output), (np.take_along_axis(weights, order, axis=1), right))
+    agree((links.weights, output), (np.take_along_axis(weights, links.keys, axis=1), right))
+
+
+def _parts(answer: object) -> list[Array]:
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    return [np.asarray(part) for part in parts if part is not None]
+
+
+def _close(one: Array, other: Array, absolute: float) -> bool:
+    """Tell whether two arrays of equal size are close; some rows at a time, to save memory."""
+    width = one.shape[-1]
+    if one.size != other.size or width != other.shape[-1]:
+        return False
+    a, b = one.reshape(-1, width), other.reshape(-1, width)
+    starts = range(0, len(a), ROWS)
+    return all(np.allclose(a[i : i + ROWS], b[i : i + ROWS], RELATIVE, absolute) for i in starts)
 
 
 RACES: dict[str, Callable[[Case, int], Sides]] = {

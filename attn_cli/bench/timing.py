@@ -6,11 +6,10 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import repeat
 
-from attn_cli.bench.records import Timing
+from attn_cli.bench.records import Case, Measured
 from attn_cli.io.progress import Report
 
 Side = Callable[[], object]
@@ -18,13 +17,16 @@ SAMPLE = 0.02  # seconds; a shorter call is repeated for one sample
 QUICK, MORE = 0.1, 3  # a pair that takes fewer seconds is measured so many times as often
 
 
-def race(ours: Side, theirs: Side, pairs: int, report: Report | None = None) -> Timing:
+def race(case: Case, ours: Side, theirs: Side, pairs: int, report: Report = lambda done: None) -> Measured:
     """Time both sides in at least `pairs` rounds, which begin with each side in turn, and compare round by round.
 
     Both must have been called before. `report` gets the part that is done, 0 to 1.
     """
     sides = (ours, theirs)
-    with _no_garbage_collection():
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()  # it would slow one side and not the other
+    try:
         once = [_seconds(side, 1) for side in sides]
         is_quick = once[0][0] + once[1][0] < QUICK
         numbers = [1, 1]
@@ -37,8 +39,10 @@ def race(ours: Side, theirs: Side, pairs: int, report: Report | None = None) -> 
         for n in range(len(samples[0]), rounds):
             for which in (0, 1) if n % 2 == 0 else (1, 0):
                 samples[which].append(_seconds(sides[which], numbers[which]))
-            if report is not None:
-                report((n + 1) / rounds)
+            report((n + 1) / rounds)
+    finally:
+        if was_on:
+            gc.enable()
     (wall, cpu), (their_wall, their_cpu) = (list(zip(*side, strict=True)) for side in samples)
     ratios = [one / other for one, other in zip(wall, their_wall, strict=True)]
     cpu_ratio = None
@@ -46,7 +50,7 @@ def race(ours: Side, theirs: Side, pairs: int, report: Report | None = None) -> 
         cpu_ratio = statistics.median(one / other for one, other in zip(cpu, their_cpu, strict=True))
     ratio = statistics.median(ratios)
     medians = statistics.median(wall), statistics.median(their_wall)
-    return Timing(*medians, ratio, quartiles(ratios), cpu_ratio, rounds)
+    return Measured(case, "seconds", *medians, ratio, quartiles(ratios), cpu_ratio, rounds)
 
 
 def quartiles(values: list[float]) -> tuple[float, float]:
@@ -67,16 +71,3 @@ def _seconds(side: Side, number: int) -> tuple[float, float]:
     for _ in repeat(None, number):
         side()
     return (time.perf_counter() - wall) / number, (time.process_time() - cpu) / number
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Turn garbage collection off: it would slow one side and not the other."""
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import attn_cli
 
-# name: (module under attn_cli.cli.commands, attribute: a function, or a Typer app for a noun with verbs)
-COMMANDS = {
+# name: (module under attn_cli.cli.commands, function); a noun has its help and its verbs
+COMMANDS: dict[str, tuple[str, Any]] = {
     "explain": ("attend", "explain"),
     "self": ("attend", "self_"),
     "masked": ("attend", "masked"),
@@ -22,8 +22,26 @@ COMMANDS = {
     "compare": ("compare", "compare"),
     "show": ("show", "show_"),
     "example": ("example", "example"),
-    "vectors": ("vectors", "app"),
-    "learn": ("learn", "app"),
+    "vectors": (
+        "Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"
+        "Example: attn vectors nearest colour",
+        {
+            "list": ("vectors", "list_"),
+            "info": ("vectors", "info"),
+            "nearest": ("vectors", "nearest"),
+            "analogy": ("vectors", "analogy"),
+            "import": ("vector_files", "import_"),
+            "remove": ("vector_files", "remove"),
+            "export": ("vector_files", "export"),
+            "download": ("vector_files", "download"),
+            "train": ("vector_files", "train"),
+        },
+    ),
+    "learn": (
+        "Learned attention: train a model on a treebank, score it.\n\n"
+        "Example: attn learn score roles en_ewt-ud-dev.conllu",
+        {"score": ("learn", "score"), "train": ("learn", "train")},
+    ),
     "batch": ("batch", "batch"),
     "bench": ("bench", "bench"),
     "config": ("config", "config"),
@@ -73,36 +91,35 @@ def _run(args: list[str]) -> int:
     return 0
 
 
-def _commands() -> Any:
-    """Return the list above as a Typer group; the class is made here because Typer is loaded late."""
-    import typer
+def _group(listed: dict[str, tuple[str, Any]]) -> Any:
+    """Return the class of a group of commands; it is made here because Typer is loaded late."""
     from typer.core import TyperGroup
 
-    class Commands(TyperGroup):
-        """The list above as a group that imports a command when it is named."""
+    class Group(TyperGroup):
+        """A group that imports a command when it is named."""
 
         def list_commands(self, ctx: Any) -> list[str]:
-            return list(COMMANDS)
+            return list(listed)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if cmd_name not in COMMANDS:
-                return None if ctx.resilient_parsing else _unknown(cmd_name)
+            if cmd_name not in listed:
+                return None if listed is not COMMANDS or ctx.resilient_parsing else _unknown(cmd_name)
+            where, what = listed[cmd_name]
+            if isinstance(what, dict):
+                verbs: Any = dict.fromkeys(what)
+                return _group(what)(name=cmd_name, help=where, commands=verbs, rich_markup_mode=None)
             from attn_cli.cli.options import single_command
 
-            module, attribute = COMMANDS[cmd_name]
-            found = getattr(import_module(f"attn_cli.cli.commands.{module}"), attribute)
-            return typer.main.get_command(
-                found if isinstance(found, typer.Typer) else single_command(cmd_name, found)
-            )
+            return single_command(cmd_name, getattr(import_module(f"attn_cli.cli.commands.{where}"), what))
 
-    return Commands
+    return Group
 
 
 def _app() -> Any:
     import typer
 
     app = typer.Typer(
-        cls=_commands(),
+        cls=_group(COMMANDS),
         name="attn",
         help="See attention: every step, every number, from a shell.",
         epilog=EPILOG,

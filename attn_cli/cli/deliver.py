@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.io.console import put_plain
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from attn_cli.io.terminal import Terminal
     from attn_cli.render.blocks import Block
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
+LEAST_ROOM = 20  # characters of the last column of a table of text
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-BLOCK_FORMS = (
-    "table",
-    "json",
-    "jsonl",
-    "markdown",
-    "latex",
-    "html",
-    "svg",
-)  # blocks of any kind, or a record
+# Blocks of any kind, or a record.
+BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 
 
 def choose_format(view: View, settings: Settings | None = None) -> View:
@@ -61,11 +55,12 @@ def choose_format(view: View, settings: Settings | None = None) -> View:
     return replace(view, format=chosen or "table")
 
 
-def choose_form(view: View, command: str, forms: Sequence[str] = BLOCK_FORMS) -> View:
-    """Return the view with its format, one of the few that the command has."""
+def choose_form(view: View, command: str) -> View:
+    """Return the view with its format, one of BLOCK_FORMS."""
     view = choose_format(view)
-    if view.format not in forms:
-        raise UsageError(f"{command} has no {view.format} form.", f"Use -f {', '.join(forms)}.", "--format")
+    if view.format not in BLOCK_FORMS:
+        hint = f"Use -f {', '.join(BLOCK_FORMS)}."
+        raise UsageError(f"{command} has no {view.format} form.", hint, "--format")
     return view
 
 
@@ -166,13 +161,20 @@ def _deliver_npy(trace: Trace, view: View) -> None:
 
 def deliver(text: str, view: View) -> None:
     """Write text to the view's file, all or nothing, or to standard output."""
+    with writer(view) as write:
+        write(text)
+
+
+@contextmanager
+def writer(view: View) -> Iterator[Callable[[str], object]]:
+    """Give the function that writes text: to standard output at once, or to a file that holds all or nothing."""
     if to_standard_output(view):
-        put_plain(text)
+        yield put_plain
         return
     from attn_cli.io.files import written
 
     with written(str(view.output)) as stream:
-        stream.write(text.encode("utf-8", "backslashreplace"))
+        yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))
 
 
 def deliver_json(record: dict[str, object], view: View) -> None:
@@ -182,9 +184,46 @@ def deliver_json(record: dict[str, object], view: View) -> None:
     deliver(dumps(record, view.format == "jsonl", not terminal_for(view).unicode), view)
 
 
+def deliver_record(kind: str, record: Mapping[str, object], view: View, text: Callable[[], str]) -> None:
+    """Write a small record as JSON, or as the text of its table."""
+    if view.format == "table":
+        deliver(text(), view)
+    else:
+        deliver_json({"schema": "attn/1", "kind": kind, **record}, view)
+
+
 def deliver_blocks(blocks: Iterable[Block], view: View) -> None:
     """Write blocks in the view's format."""
     from attn_cli.render import render_blocks
 
     terminal = terminal_for(view)
     deliver(render_blocks(blocks, replace(view, width=terminal.width), terminal), view)
+
+
+def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = (), width: int | None = None) -> str:
+    """Return rows as lines of columns, two spaces apart; those numbered in `right` are right-aligned.
+
+    Where the lines would be wider than `width`, the last column shows the ends of its texts, as of paths.
+
+    >>> print(aligned([("word", "n"), ("cat", "12")], right=(1,)), end="")
+    word   n
+    cat   12
+    """
+    table = [[visible(cell) for cell in row] for row in rows]
+    if not table:
+        return ""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    room = widths[-1]
+    if width is not None:
+        room = max(LEAST_ROOM, width - sum(widths[:-1]) - 2 * len(widths[:-1]))
+    lines = []
+    for *cells, last in table:
+        if len(last) > room:
+            last = f"…{last[1 - room :]}"
+        cells.append(last)
+        padded = [
+            cell.rjust(size) if n in right else cell.ljust(size)
+            for n, (cell, size) in enumerate(zip(cells, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip() + "\n")
+    return "".join(lines)

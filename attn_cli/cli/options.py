@@ -1,13 +1,13 @@
 """Options for Typer, made of the settings that settings/settings.py and settings/output.py declare.
 
-`takes(Settings, View)` gives a command all of them. Options and arguments that several commands share and that are
-no settings stand here too.
+A command whose parameters are `settings: Settings` and `view: View` has all of them. Options and arguments that several
+commands share and that are no settings stand here too.
 """
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,13 +18,26 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 Function = Callable[..., None]
-KEYWORDS = ("settings", "view")  # by which a command receives its records
+Taking = partial[Function]  # makes the function of a command with its options
+RECORDS = ("settings", "view")  # parameters that stand for the options that their classes declare
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 
 
-def offers(*values: str) -> Callable[[str], list[str]]:
+def offers(*values: str) -> Callable[[str], list[str]] | None:
     """Return a completion function that offers these values; the shell itself completes file names."""
-    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+    return (
+        (lambda incomplete: [value for value in values if value.startswith(incomplete)]) if values else None
+    )
+
+
+def argument(metavar: str, help: str, *values: str) -> Any:
+    """Return Typer's description of an argument; the shell offers `values`."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=offers(*values))
+
+
+def own(metavar: str, help: str, *names: str, values: Sequence[str] = ()) -> Any:
+    """Return Typer's description of a command's own option; without `names` it bears its parameter's."""
+    return typer.Option(*names, metavar=metavar, help=help, autocompletion=offers(*values))
 
 
 def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
@@ -37,92 +50,66 @@ def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
         metavar=one.metavar,
         envvar=one.variable if has_variable else None,
         show_envvar=bool(help),
-        autocompletion=offers(*one.completions()) if one.metavar and one.completions() else None,
+        autocompletion=offers(*one.completions()) if one.metavar else None,
         rich_help_panel=None if help else one.group or None,
     )
 
 
-def _annotation(one: Setting, has_variable: bool) -> Any:
-    names = one.names()
-    kind: Any = Literal.__getitem__(names) if names else one.type
-    return Annotated[kind | None if one.default is None else kind, option(one, "", has_variable)]
+def without(*names: str, typed: bool = False) -> Callable[[Function], Taking]:
+    """Let a command take the options of its records of settings without these, which keep their defaults.
 
-
-class Taking(NamedTuple):
-    """A command's function, and the records of settings that it takes as options."""
-
-    function: Function
-    records: tuple[type, ...]
-    without: tuple[str, ...]
-    typed: bool
-
-    def command(self) -> Function:
-        """Return the function as Typer reads it, with a parameter for each option.
-
-        It is made when it is asked for, because score functions and mask rules can be added to a running program.
-        """
-        own = [
-            parameter
-            for parameter in inspect.signature(self.function, eval_str=True).parameters.values()
-            if parameter.name not in KEYWORDS
-        ]
-        added = {
-            record: [one for name, one in declared(record).items() if name not in self.without]
-            for record in self.records
-        }
-        parameters = own + [
-            inspect.Parameter(
-                one.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=one.default,
-                annotation=_annotation(one, not (self.typed and record is Settings)),
-            )
-            for record, settings in added.items()
-            for one in settings
-        ]
-
-        @wraps(self.function)
-        def run(**values: Any) -> None:
-            if values.get("query") is not None:
-                values["query"] = as_utf8(values["query"])
-            for record, settings in added.items():
-                values[KEYWORDS[record is View]] = record(
-                    **{one.name: values.pop(one.name) for one in settings}
-                )
-            self.function(**values)
-
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
-
-
-def takes(*records: type, without: tuple[str, ...] = (), typed: bool = False) -> Callable[[Function], Taking]:
-    """Let a command take the options of settings, of View, or of both, and receive them as those records.
-
-    The command's own parameters come first; it gets `settings` and `view` as keyword arguments. The options
-    named in `without` are not offered, and keep their defaults. With `typed`, no variable and no configuration file
-    changes what is computed.
+    With `typed`, no variable and no configuration file changes what is computed.
     """
-    return lambda function: Taking(function, records, without, typed)
+    return lambda function: partial(_with_options, function, names, typed)
 
 
-def single_command(name: str, function: Function | Taking) -> typer.Typer:
-    """Return the Typer app of one command."""
+def _with_options(function: Function, left_out: tuple[str, ...] = (), typed: bool = False) -> Function:
+    """Return a command's function as Typer reads it: with options in the place of its records of settings.
+
+    It is made when it is asked for, because score functions and mask rules can be added to a running program.
+    """
+    given = inspect.signature(function, eval_str=True).parameters
+    records: dict[str, Any] = {name: one.annotation for name, one in given.items() if name in RECORDS}
+    parameters = [one for name, one in given.items() if name not in records]
+    added = {
+        name: [one for one in declared(record).values() if one.name not in left_out]
+        for name, record in records.items()
+    }
+    for name, settings in added.items():
+        has_variable = not (typed and name == "settings")
+        for one in settings:
+            kind: Any = Literal.__getitem__(one.names()) if one.names() else one.type
+            kind = kind | None if one.default is None else kind
+            about = Annotated[kind, option(one, "", has_variable)]
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=about))
+
+    @wraps(function)
+    def run(**values: Any) -> None:
+        if values.get("query") is not None:
+            values["query"] = as_utf8(values["query"])
+        for name, settings in added.items():
+            values[name] = records[name](**{one.name: values.pop(one.name) for one in settings})
+        function(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def single_command(name: str, function: Function | Taking) -> Any:
+    """Return the command that Typer makes of a function."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command(name, cls=Command)(function.command() if isinstance(function, Taking) else function)
-    return app
+    app.command(name, cls=Command)(function() if isinstance(function, partial) else _with_options(function))
+    return typer.main.get_command(app)
 
 
-Texts = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TEXT", help="The text, in quotes; - is standard input.", show_default=False),
-]
-Context = Annotated[
-    str | None, typer.Option("--context", metavar="TEXT", help="Keys and values come from this second text.")
-]
+Texts = Annotated[list[str] | None, argument("TEXT", "The text, in quotes; - is standard input.")]
+Context = Annotated[str | None, own("TEXT", "Keys and values come from this second text.", "--context")]
 
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."
+Source = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
 Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
 RecordFormat = Annotated[
     Literal["table", "json", "jsonl"] | None, option(SETTINGS["format"], "Output format.  [default: table]")

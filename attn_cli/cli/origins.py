@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
-from attn_cli.settings.output import is_json
+from attn_cli.settings.output import FORMATS, is_json
 from attn_cli.settings.settings import Settings
 
 HERE = "attn.toml"
@@ -134,15 +134,21 @@ def prefer_given(ctx: Any, settings: Settings, **given: object) -> Settings:
 
 def _file_values(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
     """Return the files' defaults for a command: of the options that have a variable."""
-    from attn_cli.settings.config_file import FileValues  # most users have no such file
+    from attn_cli.settings.config_file import FileValue, FileValues, in_force  # most users have no such file
 
-    first = ctx
-    while first.parent is not None and first.parent.parent is not None:
-        first = first.parent
+    command_name = ctx.command_path.split(" ")[1]  # of a verb, its noun
     root = ctx.find_root()
     options = {str(option.name): option for option in command.params if option.envvar}
     formats = getattr(getattr(options.get("format"), "type", None), "choices", ())
-    return FileValues(paths, first.info_name, root.command.list_commands(root), options, formats)
+    for_others = set(FORMATS) - set(formats)  # asked for in general, and meant for other commands
+
+    def read() -> dict[str, FileValue]:
+        found = in_force(paths, command_name, root.command.list_commands(root))
+        if "format" in found and found["format"].value in for_others:
+            del found["format"]
+        return found
+
+    return FileValues(options, read)
 
 
 def _name_settings(ctx: Any) -> None:

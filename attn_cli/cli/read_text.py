@@ -1,12 +1,15 @@
-"""The text of a command: its argument, or standard input."""
+"""What a command reads before it computes: its text, and the index of a large file of vectors."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
+from attn_cli.io.progress import Progress
 
 ONE_STANDARD_INPUT = ("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
 ONE_TEXT = '"She likes coffee"'
@@ -45,7 +48,7 @@ def read_text(text: str | None, command: str) -> str:
 
 
 class NoText(UsageError):
-    """There is no text, and none is piped in: the command's help is shown."""
+    """There is no text (for show: no file), and none is piped in: the command's help is shown."""
 
     def __init__(self, command: str) -> None:
         arguments = {
@@ -53,15 +56,10 @@ class NoText(UsageError):
             "lookup": "colour brand=Porche color=black",
             "cross": '"she" "likes coffee"',
             "compare": '"She likes coffee" --vary score=scaled,dot',
+            "show": "FILE",
         }
-        super().__init__("There is no text.", f"Try: attn {command} {arguments.get(command, ONE_TEXT)}")
-
-
-class NoFile(NoText):
-    """There is no file, and none is piped in: the command's help is shown."""
-
-    def __init__(self, command: str) -> None:
-        UsageError.__init__(self, "There is no file.", f"Try: attn {command} FILE")
+        what = "file" if command == "show" else "text"
+        super().__init__(f"There is no {what}.", f"Try: attn {command} {arguments.get(command, ONE_TEXT)}")
 
 
 _piped: tuple[object, bytes] | None = None
@@ -76,3 +74,42 @@ def piped_in(most: int = -1) -> bytes:
         except OSError as error:
             raise InputError(f"Cannot read standard input: {error.strerror}.") from None
     return _piped[1]
+
+
+@contextmanager
+def attending(embedding: str | None, label: str = "Attending") -> Iterator[Progress]:
+    """Show the progress of attention over these vectors, after their index is built."""
+    prepare_index(embedding, "random, ")
+    with Progress(label) as progress:
+        yield progress
+
+
+def prepare_index(embedding: str | None, others: str = "") -> None:
+    """Build the index of a large file of vectors at its first use, and say so on standard error.
+
+    `others` are further names that the command takes, for the message of an unknown one.
+    """
+    if embedding in (None, "word2vec", "random"):
+        return  # the usual case pays for nothing
+    from attn_cli.io.files import looks_like_file
+
+    if looks_like_file(str(embedding)) and _is_small(str(embedding)):
+        return
+    from attn_cli.io.console import say
+    from attn_cli.vectors.lookup import open_table
+    from attn_cli.vectors.names import keep_index
+
+    with Progress("Indexing") as progress:
+        note = keep_index(open_table(str(embedding), others), progress)
+    if note:
+        say(f"attn: {note}")
+
+
+def _is_small(path: str) -> bool:
+    from attn_cli.io.compressed import packing
+    from attn_cli.io.files import first_bytes
+    from attn_cli.vectors.formats.on_disk import INDEXED_FROM
+
+    if not os.path.isfile(path) or os.path.getsize(path) >= INDEXED_FROM:
+        return False
+    return not packing(first_bytes(path))

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any
 
-from attn_cli.errors import BUG, CANNOT_WRITE, CONFIG, INPUT, USAGE, AttnError, ConfigError, as_record
+from attn_cli.errors import USAGE, AttnError, ConfigError, InputError, UsageError, WriteError
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
@@ -20,72 +20,62 @@ def report(error: BaseException, args: list[str]) -> int:
     """Say what went wrong on standard error and return the exit code."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else USAGE
-    code, message, hint = _describe(error)
-    if not message:
-        return code
-    if len(message) > LONGEST:
-        message = f"{message[: LONGEST // 2]}...{message[-LONGEST // 3 :]}"
-    line, _, more = hint.partition("\n")
+    exit_code = getattr(error, "exit_code", None) if type(error).__name__ == "Exit" else None
+    if exit_code is not None and (exit_code or sys.stdout is not None):
+        return int(exit_code)
+    known = _known(error)
+    if known.message.startswith("standard input"):  # the name of what was read begins the sentence
+        known.message = "S" + known.message[1:]
+    if len(known.message) > LONGEST:
+        known.message = f"{known.message[: LONGEST // 2]}...{known.message[-LONGEST // 3 :]}"
+    line, _, more = known.hint.partition("\n")
     if more and sys.stderr is not None and sys.stderr.isatty():
         say(f"{more}\n")  # help is for a person who watches; a script gets the one line
     if _wants_json(args):
-        number = error.line if isinstance(error, AttnError) else None
-        say(json.dumps(as_record(code, message, line, number)))
-        return code
-    say(f"attn: {message}" + (f" {line}" if line else ""))
-    return code
+        say(json.dumps(known.as_record()))
+    else:
+        say(f"attn: {known.message}" + (f" {line}" if line else ""))
+    return known.code
 
 
-def _describe(error: BaseException) -> tuple[int, str, str]:
-    """Return (exit code, message, hint) of any error."""
+def _known(error: BaseException) -> AttnError:
+    """Return any error as one of ours."""
     if isinstance(error, AttnError):
-        is_first = error.message.startswith("standard input")  # the name of what was read begins the sentence
-        return error.code, ("S" + error.message[1:] if is_first else error.message), error.hint
-    if type(error).__name__ == "Exit" and hasattr(error, "exit_code"):
-        if sys.stdout is None and not error.exit_code:  # help was asked for, and cannot be printed
-            return CANNOT_WRITE, "Standard output is closed.", ""
-        return int(error.exit_code), "", ""
+        return error
+    if type(error).__name__ == "Exit":  # help was asked for, and cannot be printed
+        return WriteError("Standard output is closed.")
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return _usage(error)
     if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
-        return CANNOT_WRITE, f"Cannot write to standard output: {error.strerror or error}.", ""
+        return WriteError(f"Cannot write to standard output: {error.strerror or error}.")
     if isinstance(error, MemoryError):
-        return (
-            INPUT,
-            "There is not enough memory for this.",
-            "Try a shorter text or fewer numbers a word; --full takes the most.",
-        )
+        hint = "Try a shorter text or fewer numbers a word; --full takes the most."
+        return InputError("There is not enough memory for this.", hint)
     if isinstance(error, RecursionError):
-        return INPUT, "The input is nested too deeply.", ""
+        return InputError("The input is nested too deeply.")
     text = visible(f"{type(error).__name__}: {error}"[:200])
-    return (
-        BUG,
-        f"A bug in attn: {text} ({_where(error)}).",
-        "Please report it with the command that you typed.",
-    )
+    hint = "Please report it with the command that you typed."
+    return AttnError(f"A bug in attn: {text} ({_where(error)}).", hint)
 
 
-def _usage(error: Any) -> tuple[int, str, str]:
-    """Describe a mistake that Typer found: an unknown option, a value that does not fit."""
+def _usage(error: Any) -> AttnError:
+    """Return a mistake that Typer found: an unknown option, a value that does not fit."""
     message = visible(" ".join(str(error.format_message()).split())).rstrip(".") + "."
     message = message.replace("?.", "?")
     message = re.sub(r" Recognized values: .*", " Give 1 or 0.", message)
     context = getattr(error, "ctx", None)
     parameter = getattr(error, "param", None)
-    path = context.command_path if context is not None else "attn"
     if parameter is not None and context is not None:
         from attn_cli.cli.origins import VARIABLE, origin, place
 
         if where := place(context, parameter.name):
             is_variable = origin(context, parameter.name) == VARIABLE
-            return (
-                CONFIG,
-                f"{where}: {message}",
-                f"Change or unset {where}." if is_variable else "Change that line.",
-            )
-    if message.startswith("Missing command"):
-        return USAGE, message, f"See {path} --help.\n" + (context.get_help() if context is not None else "")
-    return USAGE, message, f"See {path} --help."
+            hint = f"Change or unset {where}." if is_variable else "Change that line."
+            return ConfigError(f"{where}: {message}", hint)
+    hint = f"See {context.command_path if context is not None else 'attn'} --help."
+    if message.startswith("Missing command") and context is not None:
+        hint += "\n" + context.get_help()
+    return UsageError(message, hint)
 
 
 def _wants_json(args: list[str]) -> bool:

@@ -104,12 +104,11 @@ def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], d
         raise InputError(f"{name}, byte 8: the header is not a JSON object.")
     metadata = header.pop("__metadata__", {})
     entries = {}
-    taken: list[tuple[int, int]] = []
+    begin = 8 + length
     for key, described in header.items():
-        start_at, stop, dtype, shape = _entry(described, f"{name}: array {visible(key)!r}", size - 8 - length)
-        taken.append((start_at, stop))
-        entries[key] = Entry(8 + length + start_at, dtype, shape)
-    edges = sorted([(0, 0), *taken, (size - 8 - length, size - 8 - length)])
+        entries[key] = _entry(described, f"{name}: array {visible(key)!r}", begin, size - begin)
+    taken = [(entry.offset, entry.offset + entry.size) for entry in entries.values()]
+    edges = sorted([(begin, begin), *taken, (size, size)])
     if any(stop != start for (_, stop), (start, _) in pairwise(edges)):
         raise InputError(f"{name}: its arrays overlap, or leave bytes over.")
     return entries, metadata if isinstance(metadata, dict) else {}
@@ -127,7 +126,7 @@ def is_safetensors(start: bytes) -> bool:
     return start[4:9] == b"\0\0\0\0{"
 
 
-def _entry(entry: object, where: str, available: int) -> tuple[int, int, np.dtype[Any], tuple[int, ...]]:
+def _entry(entry: object, where: str, begin: int, available: int) -> Entry:
     malformed = InputError(f"{where} has a malformed header entry.")
     if not isinstance(entry, dict):
         raise malformed
@@ -146,7 +145,7 @@ def _entry(entry: object, where: str, available: int) -> tuple[int, int, np.dtyp
         raise InputError(
             f"{where} claims bytes {start:,} to {stop:,}, which do not fit its shape or the file."
         )
-    return start, stop, dtype, tuple(shape)
+    return Entry(begin + start, dtype, tuple(shape))
 
 
 def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, str]) -> None:
@@ -194,15 +193,6 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
 
     from attn_cli.io.compressed import GROWTH_COUNTS_FROM, MOST_GROWTH
 
-    unsound = (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        OSError,
-        ValueError,
-    )
     packed = file.seek(0, 2)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -223,22 +213,17 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
                     key = item.filename.removesuffix(".npy")
                     arrays[key] = _npy(member, item.file_size, f"{name}: array {visible(key)!r}")
             return arrays
-    except unsound as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError) as error:
         if isinstance(error, AttnError):
             raise
         raise InputError(f"{name} is not a sound .npz file: {visible(str(error))[:200]}.") from None
 
 
-class NpyHeader(NamedTuple):
-    """What a .npy file says of its array."""
+def npy_header(stream: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, whether columns come first, and the type of the array in a .npy file of `size` bytes.
 
-    shape: tuple[int, ...]
-    is_fortran: bool
-    dtype: np.dtype[Any]
-
-
-def npy_header(stream: IO[bytes], size: int, where: str) -> NpyHeader:
-    """Return the header of a .npy file of `size` bytes; InputError if its array is unsound or does not fit in."""
+    Raises InputError if the array is unsound or does not fit in.
+    """
     import warnings
 
     try:
@@ -246,10 +231,9 @@ def npy_header(stream: IO[bytes], size: int, where: str) -> NpyHeader:
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python 2's headers, which are read
-            header = NpyHeader(*read[version](stream))
+            shape, is_fortran, dtype = read[version](stream)
     except Exception:  # a header is parsed as Python's literals, and a bad one fails in a dozen ways
         raise InputError(f"{where} is not a sound .npy file.") from None
-    shape, _, dtype = header
     if dtype.hasobject:
         raise InputError(f"{where} holds Python objects, which could run code.", "Save plain numbers.")
     if dtype.kind == "f" and dtype.itemsize > 8:
@@ -262,7 +246,7 @@ def npy_header(stream: IO[bytes], size: int, where: str) -> NpyHeader:
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > size:
         raise _too_little(where, claimed, size)
-    return header
+    return shape, is_fortran, dtype
 
 
 def _too_little(where: str, claimed: int, size: int) -> InputError:

@@ -61,15 +61,9 @@ def check_regular(path: str | Path) -> None:
         raise FileError(f"Cannot read {name}: permission denied.", "Check its permissions.")
 
 
-def first_bytes(path: str | Path, count: int = 9) -> bytes:
+def first_bytes(path: str | Path) -> bytes:
     """Return the first bytes of a regular file: what tells its format."""
-    try:
-        with regular(path).open("rb") as file:
-            return file.read(count)
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+    return _read(regular(path), 9)
 
 
 def read_bytes(path: str | Path, limit: int = 1 << 28) -> bytes:
@@ -78,8 +72,13 @@ def read_bytes(path: str | Path, limit: int = 1 << 28) -> bytes:
     size = path.stat().st_size
     if size > limit:
         raise FileError(f"Cannot read {visible(str(path))}: {size:,} bytes is above the limit of {limit:,}.")
+    return _read(path, -1)
+
+
+def _read(path: Path, count: int) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(count)
     except OSError as error:
         raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
 

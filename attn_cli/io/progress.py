@@ -1,9 +1,13 @@
-"""What long work reports while it runs."""
+"""What long work reports while it runs, and the bar on standard error that shows it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
+
+BAR = 30  # cells of a progress bar
+STEP = 50  # a count is shown after so many
 
 
 class Stage(NamedTuple):
@@ -18,3 +22,42 @@ class Stage(NamedTuple):
 
 Report = Callable[[float], None]  # gets the part that is done, 0 to 1
 StageReport = Callable[[Stage], None]
+
+
+class Progress:
+    """A bar on standard error that says how much is done; silent where it is no terminal."""
+
+    def __init__(self, label: str, is_seen: bool = True) -> None:
+        self.label = label
+        self.watched = is_seen and sys.stderr is not None and sys.stderr.isatty()
+        self.line = ""
+        self.said = -1
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.line:
+            self._show("")  # the line is removed, whatever happened
+
+    def __call__(self, done: float) -> None:
+        """Show the part that is done, 0 to 1."""
+        percent = int(100 * done)
+        if self.watched and percent != self.said:
+            self.said = percent
+            self._show(f"{self.label} {self._bar(done)} {percent:3d} %" if percent < 100 else "")
+
+    def count(self, done: int, what: str) -> None:
+        """Show how many are done, where the total is not known."""
+        if self.watched and done % STEP == 0:
+            self._show(f"{self.label} {done:,} {what}")
+
+    def _show(self, line: str) -> None:
+        sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
+        self.line = line
+        sys.stderr.flush()
+
+    def _bar(self, done: float) -> str:
+        full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."
+        cells = int(BAR * min(1.0, done))
+        return full * cells + empty * (BAR - cells)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from attn_cli.errors import ConfigError, FileError
@@ -19,7 +20,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
 from attn_cli.io.near_names import did_you_mean, near_name
 from attn_cli.settings.declare import Value, declared
-from attn_cli.settings.output import FORMATS, View
+from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 LARGEST = 1 << 16  # bytes
@@ -92,30 +93,14 @@ def in_force(paths: Sequence[str], command: str, commands: Collection[str] | Non
 class FileValues:
     """What files set for one command, read when the first value is asked for: help asks for none."""
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        command: str,
-        commands: Collection[str],
-        names: Container[str],
-        formats: Collection[str],
-    ) -> None:
-        """`names` are the settings that the command takes from files, `formats` those that it can write."""
-        self.paths = paths
-        self.command = command
-        self.commands = commands
+    def __init__(self, names: Container[str], read: Callable[[], Mapping[str, FileValue]]) -> None:
+        """`names` are the settings that the command takes from files, which `read` reads."""
         self.names = names
-        self.other_formats = set(FORMATS) - set(formats)  # asked for in general, and meant for other commands
-        self.found: dict[str, FileValue] | None = None
+        self.read = cache(read)
 
     def origin(self, name: str) -> FileValue | None:
         """Return the value that is set for a setting, and its place."""
-        if name not in self.names:
-            return None
-        if self.found is None:
-            self.found = in_force(self.paths, self.command, self.commands)
-        found = self.found.get(name)
-        return None if found is None or (name == "format" and found.value in self.other_formats) else found
+        return self.read().get(name) if name in self.names else None
 
     def get(self, name: str) -> Value | None:
         """Return the value that is set for a setting."""

@@ -1,14 +1,14 @@
 """How a setting is declared: type, default, choices, range and help in one place, which everything else reads.
 
-The fields of Settings, of View and of the settings of training are made by `setting`. Command line, ATTN_* variables,
+Each field of Settings, View and the settings of training is made by `Setting.field`. Command line, ATTN_* variables,
 attn.toml, JSON files, checks and the reference page read `declared(Settings)`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field, fields
 from functools import cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -29,20 +29,22 @@ class Setting(NamedTuple):
 
     group: str  # the heading above its option in --help
     help: str | Callable[[], str]
-    short: str  # the option's one-letter form
-    metavar: (
-        str | None
-    )  # what stands for the value in --help where there are no choices; N for a whole number
-    choices: Names  # all values there are
-    examples: Names  # some of the values there are, for completion
-    bounds: tuple[float, float] | None  # of a number, both included
-    hint: str  # what to give instead of a value out of range
-    unset: str  # what None stands for, in words
-    has_variable: bool  # whether ATTN_* sets it
-    in_files: bool  # whether attn.toml sets it
+    short: str = ""  # the option's one-letter form
+    metavar: str | None = None  # what stands for the value in --help where there are no choices
+    choices: Names = ()  # all values there are
+    examples: Names = ()  # some of the values there are, for completion
+    bounds: tuple[float, float] | None = None  # of a number, both included
+    hint: str = ""  # what to give instead of a value out of range
+    unset: str = ""  # what None stands for, in words
+    has_variable: bool = True  # whether ATTN_* sets it
+    in_files: bool = True  # whether attn.toml sets it
     name: str = ""
     type: type[Value] = str
     default: object = None
+
+    def field(self, default: T) -> T:
+        """Return the field of a dataclass that this setting declares."""
+        return dataclasses.field(default=default, metadata={"setting": self})
 
     @property
     def option(self) -> str:
@@ -96,28 +98,6 @@ def _choose(value: str, names: Sequence[str]) -> str:
     return f"Choose {', '.join(names)}{f'; did you mean {near}?' if near else '.'}"
 
 
-def setting(
-    default: T,
-    group: str,
-    help: str | Callable[[], str],
-    *,
-    short: str = "",
-    metavar: str | None = None,
-    choices: Names = (),
-    examples: Names = (),
-    bounds: tuple[float, float] | None = None,
-    hint: str = "",
-    unset: str = "",
-    has_variable: bool = True,
-    in_files: bool = True,
-) -> T:
-    """Declare a field of Settings or View; Setting says what each argument is."""
-    about = Setting(
-        group, help, short, metavar, choices, examples, bounds, hint, unset, has_variable, in_files
-    )
-    return field(default=default, metadata={"setting": about})
-
-
 @cache
 def declared(record: type) -> dict[str, Setting]:
     """Return the settings that a dataclass declares, by name.
@@ -127,7 +107,7 @@ def declared(record: type) -> dict[str, Setting]:
     ('right', 'left')
     """
     found = {}
-    for one in fields(record):
+    for one in dataclasses.fields(record):
         about: Setting | None = one.metadata.get("setting")
         if about is None:
             continue  # the library alone sets it

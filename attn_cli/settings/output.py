@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attn_cli.settings.declare import OUTPUT, check, setting
+from attn_cli.settings.declare import OUTPUT, Setting, check
 
 FORMATS = (
     *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),
@@ -19,31 +19,31 @@ NARROWEST, WIDEST = 20, 10_000  # columns
 class View:
     """How to show a result; None leaves the choice to attn."""
 
-    format: str | None = setting(None, OUTPUT, "Output format.", short="-f", choices=FORMATS, unset="table")
-    output: str | None = setting(
-        None,
+    format: str | None = Setting(OUTPUT, "Output format.", short="-f", choices=FORMATS, unset="table").field(
+        None
+    )
+    output: str | None = Setting(
         OUTPUT,
         "Write to FILE; its suffix chooses the format.",
         short="-o",
         metavar="FILE",
         has_variable=False,
         in_files=False,  # a forgotten attn.toml must never make attn write a file
-    )
-    tidy: bool = setting(False, OUTPUT, "Rows of query,key,weight instead of a matrix (csv and tsv).")
-    steps: bool = setting(False, OUTPUT, "Every step's matrices too.")
-    precision: int | None = setting(
-        None, OUTPUT, "Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits"
-    )
-    color: str = setting("auto", OUTPUT, "When to use colour.", choices=("auto", "always", "never"))
-    palette: str | None = setting(
-        None,
+    ).field(None)
+    tidy: bool = Setting(OUTPUT, "Rows of query,key,weight instead of a matrix (csv and tsv).").field(False)
+    steps: bool = Setting(OUTPUT, "Every step's matrices too.").field(False)
+    precision: int | None = Setting(
+        OUTPUT, "Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits"
+    ).field(None)
+    color: str = Setting(OUTPUT, "When to use colour.", choices=("auto", "always", "never")).field("auto")
+    palette: str | None = Setting(
         OUTPUT,
         "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.",
         choices=PALETTES,
-    )
-    width: int | None = setting(
-        None, OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
-    )
+    ).field(None)
+    width: int | None = Setting(
+        OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
+    ).field(None)
 
     def __post_init__(self) -> None:
         check(self)

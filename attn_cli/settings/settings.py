@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attn_cli.core.mask_rules import mask_forms
 from attn_cli.core.scores import SCORES
-from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, setting
+from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, Setting, check
 
 # Heads of the default model; a model's file says what its own are.
 HEADS = (
@@ -30,124 +30,116 @@ class Settings:
     attn_cli.errors.SettingError: score cannot be 'dto'. Choose scaled, dot, cosine; did you mean dot?
     """
 
-    tokenizer: str = setting(
-        "words",
+    tokenizer: str = Setting(
         TEXT,
         "How to split the text: English words, at spaces only, or characters.",
         choices=("words", "whitespace", "characters"),
-    )
-    keep_punctuation: bool = setting(False, TEXT, "Keep punctuation (tokenizer words only).")
-    embedding: str | None = setting(
-        None,
+    ).field("words")
+    keep_punctuation: bool = Setting(TEXT, "Keep punctuation (tokenizer words only).").field(False)
+    embedding: str | None = Setting(
         VECTORS,
         "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",
         short="-e",
         metavar="NAME|FILE",
         examples=("word2vec", "random"),
         unset="word2vec",
+    ).field(None)
+    dim: int | None = Setting(VECTORS, "Numbers in a random vector.", bounds=(1, 100_000), unset="4").field(
+        None
     )
-    dim: int | None = setting(None, VECTORS, "Numbers in a random vector.", bounds=(1, 100_000), unset="4")
-    seed: int = setting(0, VECTORS, "Seed of everything random.", bounds=(0, 2**63 - 1))
-    oov: str | None = setting(
-        None,
+    seed: int = Setting(VECTORS, "Seed of everything random.", bounds=(0, 2**63 - 1)).field(0)
+    oov: str | None = Setting(
         VECTORS,
         "A token without a vector gets the learned model's own, zeros, a random one or that of the closest "
         "spelling, is skipped, or is an error.",
         choices=("model", "zero", "random", "nearest", "skip", "error"),
         unset="model with a learned projection, else zero",
-    )
-    projection: str | None = setting(
-        None,
+    ).field(None)
+    projection: str | None = Setting(
         ATTENTION,
         "W_q, W_k, W_v: roles or roles-deep (learned), identity, random, or a file.",
         short="-p",
         metavar="NAME|FILE",
         examples=("roles", "roles-deep", "identity", "random"),
         unset="roles with word2vec, random with random vectors, else identity",
-    )
-    heads: int | None = setting(
-        None, ATTENTION, "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
-    )
-    layer: int | None = setting(
-        None,
+    ).field(None)
+    heads: int | None = Setting(
+        ATTENTION, "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
+    ).field(None)
+    layer: int | None = Setting(
         ATTENTION,
         "Layer of a learned model, 0 nearest the words.",
         bounds=(0, 100_000),
         unset="the last",
-    )
-    head: str | None = setting(
-        None,
+    ).field(None)
+    head: str | None = Setting(
         ATTENTION,
         "Which head to show: its name or number, mean, or all.",
         metavar="NAME",
         examples=HEADS,
         unset="relations, or the first",
-    )
-    layout: str | None = setting(
-        None,
+    ).field(None)
+    layout: str | None = Setting(
         ATTENTION,
         "Layout of weights from files: in-out is x W, out-in W x.",
         choices=("in-out", "out-in"),
         unset="in-out",
+    ).field(None)
+    score: str | None = Setting(ATTENTION, _score_help, choices=lambda: tuple(SCORES), unset="scaled").field(
+        None
     )
-    score: str | None = setting(None, ATTENTION, _score_help, choices=lambda: tuple(SCORES), unset="scaled")
-    temperature: float = setting(
-        1.0,
+    temperature: float = Setting(
         ATTENTION,
         "Divide scores by T > 0 before the softmax.",
         short="-t",
         metavar="T",
         bounds=(1e-6, math.inf),
         hint="Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens.",
-    )
-    mask: str | None = setting(
-        None,
+    ).field(1.0)
+    mask: str | None = Setting(
         ATTENTION,
         lambda: f"{', '.join(mask_forms())}, or a file.",
         metavar="NAME|FILE",
         examples=lambda: [form.replace(":N", ":1") for form in mask_forms()],
         unset="causal in masked, else none",
-    )
-    mask_true: str | None = setting(
-        None, ATTENTION, "What True means in a mask file; required with one.", choices=("allowed", "blocked")
-    )
-    pad: int | None = setting(
-        None, ATTENTION, "Add N padding tokens, which no token may attend to.", bounds=(1, 10_000)
-    )
-    pad_side: str = setting(
-        "right", ATTENTION, "Where padding goes: after the text, or before it.", choices=("right", "left")
-    )
-    positions: str | None = setting(
-        None,
+    ).field(None)
+    mask_true: str | None = Setting(
+        ATTENTION, "What True means in a mask file; required with one.", choices=("allowed", "blocked")
+    ).field(None)
+    pad: int | None = Setting(
+        ATTENTION, "Add N padding tokens, which no token may attend to.", bounds=(1, 10_000)
+    ).field(None)
+    pad_side: str = Setting(
+        ATTENTION, "Where padding goes: after the text, or before it.", choices=("right", "left")
+    ).field("right")
+    positions: str | None = Setting(
         VECTORS,
         "What is added to X for each token's position.",
         choices=("none", "sinusoidal"),
         unset="none",
-    )
-    round: int | None = setting(
-        None, ATTENTION, "Round the inputs (vectors and weights) to N digits, then compute.", bounds=(0, 4)
-    )
-    query: str | None = setting(
-        None,
+    ).field(None)
+    round: int | None = Setting(
+        ATTENTION, "Round the inputs (vectors and weights) to N digits, then compute.", bounds=(0, 4)
+    ).field(None)
+    query: str | None = Setting(
         SHOWN,
         "Only this token's rows (or the row of this number), by hand.",
         short="-q",
         metavar="TOKEN",
         in_files=False,
-    )
-    top: int | None = setting(
-        None, SHOWN, "Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000)
-    )
-    full: bool = setting(False, SHOWN, "Keep the whole matrix, even above a million weights.")
-    dtype: str = setting(
-        "float64",
+    ).field(None)
+    top: int | None = Setting(
+        SHOWN, "Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000)
+    ).field(None)
+    full: bool = Setting(SHOWN, "Keep the whole matrix, even above a million weights.").field(False)
+    dtype: str = Setting(
         ATTENTION,
         "Number type to compute with; float32 is faster and takes half the memory.",
         choices=("float64", "float32"),
-    )
-    threads: int | None = setting(
-        None, ATTENTION, "Threads for large work, at most.", bounds=(1, 1024), unset="one per processor"
-    )
+    ).field("float64")
+    threads: int | None = Setting(
+        ATTENTION, "Threads for large work, at most.", bounds=(1, 1024), unset="one per processor"
+    ).field(None)
 
     def __post_init__(self) -> None:
         check(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from attn_cli.settings.declare import T, setting
+from attn_cli.settings.declare import Setting, T
 
 MOST = 2**31 - 1
 
@@ -13,15 +13,15 @@ MOST = 2**31 - 1
 def _number(default: T, help: str, most: int = MOST, least: int = 1, unset: str = "") -> T:
     """Declare a whole number from `least` to `most`."""
     hint = f"Give {least} to {most:,}."
-    return setting(default, "", help, bounds=(least, most), hint=hint, unset=unset, has_variable=False)
+    about = Setting("", help, bounds=(least, most), hint=hint, unset=unset, has_variable=False)
+    return about.field(default)
 
 
 def _other(default: T, help: str, metavar: str, unset: str = "", hint: str = "") -> T:
     """Declare names or a decimal number; one with a `hint` lies above 0, up to 1."""
     bounds = (math.ulp(0), 1) if hint else None
-    return setting(
-        default, "", help, metavar=metavar, bounds=bounds, hint=hint, unset=unset, has_variable=False
-    )
+    about = Setting("", help, metavar=metavar, bounds=bounds, hint=hint, unset=unset, has_variable=False)
+    return about.field(default)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ def tokenize(text: str, tokenizer: str = "words", keep_punctuation: bool = False
     if tokenizer == "whitespace":
         return Tokens(tuple(filter(None, _SPACES.split(text))), ())
     if tokenizer == "characters":
-        return Tokens(tuple(_characters(text)), ())
+        from wcwidth import iter_graphemes  # only this tokenizer needs the tables of grapheme clusters
+
+        return Tokens(tuple(one for one in iter_graphemes(text) if _SPACES.fullmatch(one) is None), ())
     return _words(text, keep_punctuation)
 
 
@@ -93,10 +95,3 @@ def _shadow(char: str) -> str:
         return _MARK
     builds_emoji = "\U0001f1e6" <= char <= "\U0001f1ff" or "\U0001f3fb" <= char <= "\U0001f3ff"
     return _SYMBOL if not builds_emoji and (kind[0] == "S" or kind in ("Co", "Cn")) else char
-
-
-def _characters(text: str) -> list[str]:
-    # Only this tokenizer needs the tables of grapheme clusters.
-    from wcwidth import iter_graphemes
-
-    return [cluster for cluster in iter_graphemes(text) if _SPACES.fullmatch(cluster) is None]

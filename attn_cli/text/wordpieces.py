@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -118,26 +119,22 @@ def _name(found: str | None, pieces: Sequence[str]) -> str:
     if found == "wordpiece":
         return pieces[0] + "".join(piece[2:] for piece in pieces[1:])
     if found == "byte-level":
-        data = bytes(_BYTES[char] for char in raw) if all(char in _BYTES for char in raw) else None
+        if not all(char in _BYTES for char in raw):
+            return raw
+        data = bytes(_BYTES[char] for char in raw)
     elif found == "sentencepiece":
         data = b"".join(_piece_bytes(piece) for piece in pieces)
     else:
         return raw.strip() or raw.replace(" ", "␣")
-    return _decoded(data) or raw
+    with suppress(UnicodeDecodeError):
+        return data.decode("utf-8").strip() or raw
+    return raw
 
 
 def _piece_bytes(piece: str) -> bytes:
     byte = _BYTE.fullmatch(piece)
     spaced = piece.replace("▁", " ")
     return bytes([int(byte[1], 16)]) if byte else spaced.encode("utf-8", "surrogatepass")
-
-
-def _decoded(data: bytes | None) -> str:
-    """Return bytes as stripped text; an empty one where they are not UTF-8."""
-    try:
-        return "" if data is None else data.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        return ""
 
 
 def join(weights: Array, queries: Sequence[Word], keys: Sequence[Word]) -> Array:

@@ -413,8 +413,8 @@ def test_memory_does_not_grow_with_the_lines(at):
             gc.collect()
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
-            for answer in batch._answers(source, "self", settings, view, False):
-                assert not answer.is_refused and len(answer.text) > 3000
+            for text, is_refused in batch._answers(source, "self", settings, view, False):
+                assert not is_refused and len(text) > 3000
             peak = tracemalloc.get_traced_memory()[1] - before
         gc.collect()
         return peak, tracemalloc.get_traced_memory()[0] - before

@@ -11,11 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.bench import cases, run, sides, timing
-from attn_cli.bench.agree import agree
 from attn_cli.bench.machine import machine, pytorch
 from attn_cli.bench.memory import peak_in_child
 from attn_cli.bench.records import Case, Machine, Measured, Missing
-from attn_cli.bench.sides import Sides
+from attn_cli.bench.sides import Sides, agree
 from attn_cli.errors import AttnError
 from attn_cli.io.terminal import Terminal
 from attn_cli.render import render_blocks
@@ -39,7 +38,7 @@ def validator() -> Draft202012Validator:
 
 
 def test_what_takes_twice_as_long_has_a_ratio_near_two():
-    timed = timing.race(lambda: time.sleep(0.02), lambda: time.sleep(0.01), 2)
+    timed = timing.race(TINY, lambda: time.sleep(0.02), lambda: time.sleep(0.01), 2)
     assert 1.5 < timed.ratio < 2.6
     assert timed.quartiles[0] <= timed.ratio <= timed.quartiles[1]
     assert timed.ours > timed.theirs
@@ -53,7 +52,7 @@ def test_each_side_begins_in_turn_and_a_long_pair_is_not_measured_twice():
         calls.append(name)
         time.sleep(timing.QUICK * 0.6)
 
-    timed = timing.race(lambda: side("a"), lambda: side("b"), 3)
+    timed = timing.race(TINY, lambda: side("a"), lambda: side("b"), 3)
     assert "".join(calls) == "abbaab"
     assert timed.pairs == 3
 
@@ -64,14 +63,14 @@ def test_a_short_call_is_made_many_times_for_one_figure():
     def side(which: int) -> None:
         counts[which] += 1
 
-    timed = timing.race(lambda: side(0), lambda: side(1), 1)
+    timed = timing.race(TINY, lambda: side(0), lambda: side(1), 1)
     assert min(counts) > 1000 * timed.pairs
 
 
 def test_nobody_looks_for_garbage_meanwhile_and_again_afterwards():
     seen = []
     assert gc.isenabled()
-    timing.race(lambda: seen.append(gc.isenabled()), lambda: None, 1)
+    timing.race(TINY, lambda: seen.append(gc.isenabled()), lambda: None, 1)
     assert not any(seen) and gc.isenabled()
 
 

@@ -115,10 +115,10 @@ def test_training_follows_no_file():
     root = typer.main.get_command(cli._app())
     with root.make_context("attn", ["learn", "train"]) as context:
         learn = root.get_command(context, "learn")
-        taken = {option.name for option in learn.commands["train"].params if option.envvar}
+        taken = {option.name for option in learn.get_command(None, "train").params if option.envvar}
         vectors = root.get_command(context, "vectors")
         assert taken == {"embedding"}
-        assert not {option.name for option in vectors.commands["train"].params if option.envvar}
+        assert not {option.name for option in vectors.get_command(None, "train").params if option.envvar}
 
 
 def test_a_suffix_that_was_typed_beats_a_format_in_a_file(place):

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.cli.deliver import BLOCK_FORMS, choose_format, deliver_blocks, deliver_json, show, with_width
-from attn_cli.cli.options import Context, Texts, takes
-from attn_cli.cli.read_text import ONE_STANDARD_INPUT, NoText, one_text, read_text, text_and_context
-from attn_cli.cli.ready_vectors import attending
+from attn_cli.cli.options import Context, Texts, argument, own
+from attn_cli.cli.read_text import (
+    ONE_STANDARD_INPUT,
+    NoText,
+    attending,
+    one_text,
+    read_text,
+    text_and_context,
+)
 from attn_cli.errors import UsageError
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -24,7 +30,6 @@ Part = Annotated[
 ]
 
 
-@takes(Settings, View)
 def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
     """Self-attention: every word of a text looks at every word.
 
@@ -32,16 +37,9 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
 
     Example: attn self "The cat sat on the mat"
     """
-    view = _choose_format(view, part, settings)
-    text = one_text(texts, "self")
-    from attn_cli.pipeline.from_text import trace_self  # NumPy is loaded once there is something to compute
-
-    with attending(settings.embedding) as progress:
-        trace = trace_self(text, settings, progress)
-    _show(trace, view, part)
+    _attend("self", texts, part, settings, view)
 
 
-@takes(Settings, View)
 def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
     """Masked self-attention: a word looks only at itself and back.
 
@@ -49,23 +47,14 @@ def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: 
 
     Example: attn masked "The cat sat on the mat"
     """
-    view = _choose_format(view, part, settings)
-    text = one_text(texts, "masked")
-    from attn_cli.pipeline.from_text import trace_masked
-
-    with attending(settings.embedding) as progress:
-        trace = trace_masked(text, settings, progress)
-    _show(trace, view, part)
+    _attend("masked", texts, part, settings, view)
 
 
-@takes(Settings, View)
 def cross(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[TEXT] CONTEXT",
-            help="Queries come from TEXT, keys and values from CONTEXT; - is standard input.",
-            show_default=False,
+        argument(
+            "[TEXT] CONTEXT", "Queries come from TEXT, keys and values from CONTEXT; - is standard input."
         ),
     ] = None,
     part: Part = None,
@@ -79,37 +68,14 @@ def cross(
 
     Example: attn cross "she" "likes coffee"
     """
-    view = _choose_format(view, part, settings)
-    texts = texts or []
-    if len(texts) > 2:
-        raise UsageError(
-            f"{len(texts)} texts were given where two are wanted: put quotes round each.",
-            'Try: attn cross "she" "likes coffee"',
-        )
-    if texts.count("-") > 1 or (len(texts) == 1 and texts[0] == "-"):
-        raise UsageError(*ONE_STANDARD_INPUT)
-    given, context = texts if len(texts) == 2 else (None, texts[0] if texts else None)
-    if context is None:
-        raise NoText("cross")
-    text = read_text(given, "cross")
-    from attn_cli.pipeline.from_text import trace_cross
-
-    second = read_text(context, "cross")
-    with attending(settings.embedding) as progress:
-        trace = trace_cross(text, second, settings, progress)
-    _show(trace, view, part)
+    _attend("cross", texts, part, settings, view)
 
 
-@takes(Settings, View)
 def explain(
     texts: Texts = None,
     context: Context = None,
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="STEPS", help="Only these steps, such as scores,weights.")
-    ] = None,
-    start: Annotated[
-        str | None, typer.Option("--from", metavar="STEP", help="From this step on, such as softmax.")
-    ] = None,
+    only: Annotated[str | None, own("STEPS", "Only these steps, such as scores,weights.")] = None,
+    start: Annotated[str | None, own("STEP", "From this step on, such as softmax.", "--from")] = None,
     pause: Annotated[
         bool, typer.Option("--pause", help="Wait for a key before each part; q stops. Nothing is cleared.")
     ] = False,
@@ -143,8 +109,8 @@ def explain(
     show(trace, view, parts, pause)
 
 
-def _choose_format(view: View, part: str | None, settings: Settings) -> View:
-    """Return the view with its format, one that the part has."""
+def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Settings, view: View) -> None:
+    """Compute attention of one text, or of a text and its context, and write it or the part that is asked for."""
     from attn_cli.render import SCREENS
 
     view = choose_format(view, settings)
@@ -154,11 +120,11 @@ def _choose_format(view: View, part: str | None, settings: Settings) -> View:
             "Use table, markdown, latex, html, svg or json.",
             "--format",
         )
-    return view
+    read = _two_texts(texts or []) if kind == "cross" else [one_text(texts, kind)]
+    from attn_cli.pipeline import from_text  # NumPy is loaded once there is something to compute
 
-
-def _show(trace: Trace, view: View, part: str | None) -> None:
-    """Write the trace, or the part of it that is asked for."""
+    with attending(settings.embedding) as progress:
+        trace: Trace = getattr(from_text, f"trace_{kind}")(*read, settings, progress)
     if part is None:
         show(trace, view)
         return
@@ -168,3 +134,17 @@ def _show(trace: Trace, view: View, part: str | None) -> None:
         deliver_json(trace.to_dict(view.steps) | {"mask_views": mask_views(trace)}, view)
     else:
         deliver_blocks(mask_lab(trace, with_width(view)), view)
+
+
+def _two_texts(texts: list[str]) -> list[str]:
+    """Return TEXT, which may be standard input, and CONTEXT."""
+    if len(texts) > 2:
+        raise UsageError(
+            f"{len(texts)} texts were given where two are wanted: put quotes round each.",
+            'Try: attn cross "she" "likes coffee"',
+        )
+    if texts.count("-") > 1 or texts == ["-"]:
+        raise UsageError(*ONE_STANDARD_INPUT)
+    if not texts:
+        raise NoText("cross")
+    return [read_text(text, "cross") for text in (texts if len(texts) == 2 else (None, *texts))]

@@ -12,15 +12,13 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output
-from attn_cli.cli.options import takes
-from attn_cli.cli.read_text import NoText
-from attn_cli.cli.ready_vectors import prepare_index
-from attn_cli.errors import FileError, InputError, UsageError, as_record
-from attn_cli.io.console import put_plain
+from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output, writer
+from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.read_text import NoText, prepare_index
+from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -34,15 +32,10 @@ UTF_8 = b"\xef\xbb\xbf"
 PROBE = "x"  # a text that fails where every text would
 
 
-@takes(Settings, View, without=("format", "tidy", "precision", "color", "palette", "width"))
+@without("format", "tidy", "precision", "color", "palette", "width")
 def batch(
     file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="A text a line: plain, .gz or .xz; - is standard input.",
-            show_default=False,
-        ),
+        str | None, argument("[FILE]", "A text a line: plain, .gz or .xz; - is standard input.")
     ] = None,
     kind: Annotated[
         Literal["self", "masked", "cross"],
@@ -51,9 +44,7 @@ def batch(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Write an error object for a bad line, and go on.")
     ] = False,
-    written_as: Annotated[
-        str | None, typer.Option("--format", "-f", metavar="jsonl", help="JSON Lines, the one format.")
-    ] = None,
+    written_as: Annotated[str | None, own("jsonl", "JSON Lines, the one format.", "--format", "-f")] = None,
     *,
     settings: Settings,
     view: View,
@@ -71,12 +62,11 @@ def batch(
     with _opened(file) as source:
         prepare_index(settings.embedding, "random, ")
         answers = _answers(source, kind, settings, view, keep_going)
-        with Progress("Attending", is_seen) as progress, _writer(view) as write:
+        with Progress("Attending", is_seen) as progress, writer(view) as write:
             total = refused = 0
-            for answer in answers:
-                write(answer.text)
-                total += 1
-                refused += answer.is_refused
+            for total, (answer, is_refused) in enumerate(answers, 1):
+                write(answer)
+                refused += is_refused
                 if source.size:
                     progress(min(1.0, source.raw.tell() / source.size))
                 else:
@@ -188,15 +178,13 @@ def _read(source: Source) -> bytes:
 # The answers
 
 
-class Answer(NamedTuple):
-    """A line of the output: a record, or the error object of a line that was refused."""
+def _answers(
+    source: Source, kind: str, settings: Settings, view: View, keep_going: bool
+) -> Iterator[tuple[str, bool]]:
+    """Yield each line's record, or its error object, and whether it was refused.
 
-    text: str
-    is_refused: bool
-
-
-def _answers(source: Source, kind: str, settings: Settings, view: View, keep_going: bool) -> Iterator[Answer]:
-    """Yield one answer per line; raise the error of a refused line, with its number, unless `keep_going`."""
+    Raise the error of a refused line, with its number, unless `keep_going`.
+    """
     from attn_cli.render import render
     from attn_cli.render.data.json import dumps
 
@@ -204,15 +192,14 @@ def _answers(source: Source, kind: str, settings: Settings, view: View, keep_goi
     compute = _computing(kind, settings)
     for number, text in enumerate(_lines(source), 1):
         try:
-            yield Answer(render(compute(text), view, terminal), False)
+            yield render(compute(text), view, terminal), False
         except (InputError, UsageError) as error:
             if isinstance(error, UsageError) and error.option != "--query":
                 raise  # it would be wrong for every line
             error.line = number
             if not keep_going:
                 raise
-            record = as_record(error.code, error.message, error.hint, number)
-            yield Answer(dumps(record, True, not terminal.unicode), True)
+            yield dumps(error.as_record(), True, not terminal.unicode), True
 
 
 def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
@@ -247,15 +234,3 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     usual = replace(settings, query=None, oov=oov, mask=None if of_each else settings.mask)
     trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=shared)
     return compute
-
-
-@contextmanager
-def _writer(view: View) -> Iterator[Callable[[str], object]]:
-    """Give the function that writes a line: to standard output at once, or to a file that holds all or nothing."""
-    if to_standard_output(view):
-        yield put_plain
-        return
-    from attn_cli.io.files import written
-
-    with written(str(view.output)) as stream:
-        yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))

@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
 from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, to_standard_output
-from attn_cli.cli.options import offers, takes
+from attn_cli.cli.options import own, without
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
-
-if TYPE_CHECKING:
-    from attn_cli.bench.records import Case, Measured, Missing
 
 PAIRS, MOST_PAIRS, MOST_THREADS = 7, 1000, 64
 MOST_TOKENS = 8192  # beyond, the textbook's matrices take gigabytes
 
 
-@takes(View, without=("tidy", "steps", "precision", "palette"))
+@without("tidy", "steps", "precision", "palette")
 def bench(
     everything: Annotated[
         bool, typer.Option("--all", help="Everything, 100,000 tokens too: a quarter of an hour.")
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="PART",
-            help=f"One part, all of it: {', '.join(GROUPS)}; may be given again.",
-            autocompletion=offers(*GROUPS),
-        ),
+        own("PART", f"One part, all of it: {', '.join(GROUPS)}; may be given again.", values=GROUPS),
     ] = None,
-    pairs: Annotated[
-        int, typer.Option("--pairs", metavar="N", help="Pairs of calls for each ratio, at least.")
-    ] = PAIRS,
-    threads: Annotated[
-        int, typer.Option("--threads", metavar="N", help="Threads for attn and for PyTorch.")
-    ] = 1,
-    tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="N", help="Measure at N tokens, up to 8,192, instead.")
-    ] = None,
+    pairs: Annotated[int, own("N", "Pairs of calls for each ratio, at least.")] = PAIRS,
+    threads: Annotated[int, own("N", "Threads for attn and for PyTorch.")] = 1,
+    tokens: Annotated[int | None, own("N", "Measure at N tokens, up to 8,192, instead.")] = None,
     *,
     view: View,
 ) -> None:
@@ -59,11 +45,17 @@ def bench(
     view = choose_form(view, "bench")
     _check(only or [], pairs, threads, tokens, view)
     os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
-    from attn_cli.bench.machine import pytorch
+    from attn_cli.bench.machine import machine, pytorch
+    from attn_cli.bench.run import measure, until_interrupted
+    from attn_cli.bench.sides import RACES
+    from attn_cli.render.screen.beside_rich_table import drawing
+    from attn_cli.render.views import benchmark
 
     has_torch = pytorch() is not None
     cases = chosen(has_torch, only or [], everything, tokens, threads)
-    rows, is_whole = _measured(cases, pairs, threads)
+    with Progress("Measuring") as progress:
+        races = {**RACES, RICH: drawing}
+        rows, is_whole = until_interrupted(measure(cases, pairs, threads, progress, races))
     asides = []
     if not is_whole:
         asides.append("Interrupted: the other rows are missing.")
@@ -71,7 +63,10 @@ def bench(
         asides.append("With PyTorch installed (pip install torch), attn is measured beside it too.")
     if len(cases) < len(chosen(has_torch, everything=True)) and not only and tokens is None:
         asides.append("attn bench --all measures the rest: 100,000 tokens, in a quarter of an hour.")
-    _deliver(rows, threads, is_whole, asides, view)
+    if view.format in ("json", "jsonl"):
+        deliver_json(benchmark.record(machine(), rows, threads, is_whole), view)
+    else:
+        deliver_blocks(benchmark.bench(machine(), rows, threads, asides), view)
     if not is_whole:
         raise KeyboardInterrupt
 
@@ -92,25 +87,3 @@ def _check(only: list[str], pairs: int, threads: int, tokens: int | None, view: 
             )
     if not to_standard_output(view):
         creatable(str(view.output))
-
-
-def _measured(cases: list[Case], pairs: int, threads: int) -> tuple[list[Measured | Missing], bool]:
-    from attn_cli.bench.run import measure, until_interrupted
-    from attn_cli.bench.sides import RACES
-    from attn_cli.render.screen.beside_rich_table import drawing
-
-    with Progress("Measuring") as progress:
-        return until_interrupted(measure(cases, pairs, threads, progress, {**RACES, RICH: drawing}))
-
-
-def _deliver(
-    rows: list[Measured | Missing], threads: int, is_whole: bool, asides: list[str], view: View
-) -> None:
-    from attn_cli.bench.machine import machine
-    from attn_cli.render.views.benchmark import bench as blocks
-    from attn_cli.render.views.benchmark import record
-
-    if view.format in ("json", "jsonl"):
-        deliver_json(record(machine(), rows, threads, is_whole), view)
-    else:
-        deliver_blocks(blocks(machine(), rows, threads, asides), view)

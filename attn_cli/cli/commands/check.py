@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_form, deliver, deliver_blocks, deliver_json, terminal_for
-from attn_cli.cli.options import takes
+from attn_cli.cli.options import argument, own, without
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.output import View
@@ -26,15 +26,10 @@ WITHOUT = (
 MOST_NAMED = 5
 
 
-@takes(Settings, View, without=WITHOUT, typed=True)  # a verdict must not depend on who runs the check
+@without(*WITHOUT, typed=True)  # a verdict must not depend on who runs the check
 def check(
     files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="Answers: JSON, .npz, .safetensors, or a .csv named after its matrix.",
-            show_default=False,
-        ),
+        list[str], argument("FILE...", "Answers: JSON, .npz, .safetensors, or a .csv named after its matrix.")
     ],
     expect: Annotated[
         str,
@@ -45,9 +40,7 @@ def check(
             show_default=False,
         ),
     ],
-    tol: Annotated[
-        float, typer.Option("--tol", metavar="F", help="Largest difference that still counts as equal.")
-    ] = 0.001,
+    tol: Annotated[float, own("F", "Largest difference that still counts as equal.")] = 0.001,
     *,
     settings: Settings,
     view: View,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver, deliver_blocks, deliver_json, with_width
-from attn_cli.cli.options import Context, Texts, takes
-from attn_cli.cli.read_text import NoText, text_and_context
-from attn_cli.cli.ready_vectors import attending, prepare_index
+from attn_cli.cli.options import Context, Texts, own, without
+from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.near_names import did_you_mean
@@ -23,16 +22,14 @@ if TYPE_CHECKING:
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 
 
-@takes(Settings, View, without=("tidy",))
+@without("tidy")
 def compare(
     context: typer.Context,
     texts: Texts = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(
-            "--vary",
-            metavar="OPTION=A,B[,C]",
-            help="The option to vary, and two or three values of it; default is its own default.",
+        own(
+            "OPTION=A,B[,C]", "The option to vary, and two or three values of it; default is its own default."
         ),
     ] = None,
     second: Context = None,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, show
-from attn_cli.cli.options import takes
+from attn_cli.cli.options import argument, without
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -24,16 +24,15 @@ LABELS = ("tokens", "context_tokens")
 OF_TEXT = ("tokenizer", "keep_punctuation", "embedding", "dim", "oov", "layer")
 
 
-@takes(Settings, View, without=OF_TEXT)
+@without(*OF_TEXT)
 def compute(
     context: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="FILE...",
-            help="JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
+        argument(
+            "FILE...",
+            "JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
             "(Q.csv K.csv V.csv). - is JSON on standard input.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -48,7 +47,8 @@ def compute(
     Example: attn compute matrices.json --score dot
     """
     view = choose_format(view, settings)
-    given = _given(files or (["-"] if _piped() else []))
+    is_piped = sys.stdin is not None and not sys.stdin.isatty()
+    given = _given(files or (["-"] if is_piped else []))
     settings = prefer_given(
         context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
     )
@@ -57,10 +57,6 @@ def compute(
     with Progress("Attending") as progress:
         trace = trace_matrices("compute", given, settings, progress)
     show(trace, view)
-
-
-def _piped() -> bool:
-    return sys.stdin is not None and not sys.stdin.isatty()
 
 
 def _given(files: list[str]) -> Given:

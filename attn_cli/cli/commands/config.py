@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
-from attn_cli.cli.options import SETTINGS, Output, RecordFormat, single_command, takes
+from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
+from attn_cli.cli.options import SETTINGS, Output, RecordFormat, argument, single_command, without
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, blamed, origin, user_config
 from attn_cli.errors import SettingError, UsageError
 from attn_cli.io.escape import visible
@@ -43,10 +43,7 @@ class ConfigFile(NamedTuple):
 
 def config(
     context: typer.Context,
-    command: Annotated[
-        str | None,
-        typer.Argument(metavar="[COMMAND]", help="What holds for this command.", show_default=False),
-    ] = None,
+    command: Annotated[str | None, argument("[COMMAND]", "What holds for this command.")] = None,
     format: RecordFormat = None,
     output: Output = None,
 ) -> None:
@@ -69,29 +66,27 @@ def config(
     settings = _in_force(root, command)
     files = [_config_file(path, commands) for path in (HERE, user_config()) if path is not None]
     unknown = _unknown_variables(root)
-    if view.format == "table":
-        width = terminal_for(view).width or 10_000
-        deliver("".join(f"{line}\n" for line in _screen(settings, files, unknown, command, width)), view)
-        return
     record = {
+        "command": command,
         "settings": [one._asdict() for one in settings],
         "files": [one._asdict() for one in files],
         "unknown_variables": [{"name": name, "meant": near} for name, near in unknown],
     }
-    deliver_json({"schema": "attn/1", "kind": "config", "command": command, **record}, view)
+    lines = _screen(settings, files, unknown, command, terminal_for(view).width or 10_000)
+    deliver_record("config", record, view, lambda: "".join(f"{line}\n" for line in lines))
 
 
 # What is in force
 
 
-@takes(Settings, View, without=("output",))
+@without("output")
 def _all_settings(*, settings: Settings, view: View) -> None:
     """Take every setting, and check its value."""
 
 
 def _in_force(root: Any, command: str | None) -> list[InForce]:
     """Return each setting of a command, or of all commands, as a run without options has it."""
-    every: Any = typer.main.get_command(single_command("config", _all_settings))
+    every: Any = single_command("config", _all_settings)
     ctx = every.make_context(command or "", [], parent=root)
     try:
         for name, setting in SETTINGS.items():
@@ -121,7 +116,7 @@ def _setting(ctx: Any, option: Any) -> InForce:
 def _parameters(root: Any, command: str) -> list[Any]:
     """Return the parameters of a command, or of all verbs of a noun."""
     found = root.command.get_command(root, command)
-    verbs = getattr(found, "commands", {}).values()
+    verbs = [found.get_command(root, verb) for verb in getattr(found, "commands", ())]
     return [option for one in (found, *verbs) for option in one.params]
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import choose_format, deliver, deliver_json, show, terminal_for
-from attn_cli.cli.options import offers, takes
+from attn_cli.cli.deliver import choose_format, deliver_record, show, terminal_for
+from attn_cli.cli.options import argument
 from attn_cli.cli.origins import prefer_given
-from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
@@ -22,17 +22,10 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 
-@takes(Settings, View)
 def example(
     context: typer.Context,
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="Which one; without it, they are listed.",
-            show_default=False,
-            autocompletion=offers(*EXAMPLES),
-        ),
+        str | None, argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES)
     ] = None,
     *,
     settings: Settings,
@@ -87,15 +80,11 @@ def _list(view: View) -> None:
 
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
-    about = {name: load(name).about for name in EXAMPLES}
-    if view.format != "table":
-        examples = [{"name": name, "about": text} for name, text in about.items()]
-        deliver_json({"schema": "attn/1", "kind": "examples", "examples": examples}, view)
-        return
+    examples = [{"name": name, "about": load(name).about} for name in EXAMPLES]
     terminal = terminal_for(view)
-    lines = [
+    lines = (
         line
-        for name, text in about.items()
-        for line in wrapped(f"{name:<16} {text}", terminal.width, hanging=17)
-    ]
-    deliver(terminal.paint(lines), view)
+        for one in examples
+        for line in wrapped(f"{one['name']:<16} {one['about']}", terminal.width, hanging=17)
+    )
+    deliver_record("examples", {"examples": examples}, view, lambda: terminal.paint(lines))

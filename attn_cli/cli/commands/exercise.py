@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.cli.deliver import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
+from attn_cli.cli.options import own
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
@@ -15,39 +16,30 @@ from attn_cli.settings.output import View
 if TYPE_CHECKING:
     from attn_cli.teach.exercises import Exercise
 
-# Narrower than the options of the same names elsewhere. No ATTN_* variable reaches them: whoever types the command
-# that stands on a sheet gets that sheet.
-Dim = Annotated[
-    int, typer.Option("--dim", metavar="D", help="Numbers in a word, a query, a key and a value: 2, 3 or 4.")
-]
-Words = Annotated[int, typer.Option("--words", metavar="N", help="Words in the sentence: 2, 3 or 4.")]
-Mask = Annotated[Literal["none", "causal"], typer.Option("--mask", help="Whether words look back only.")]
-Score = Annotated[
-    Literal["scaled", "dot"], typer.Option("--score", help="scaled is q.k / sqrt(d), dot is q.k.")
-]
-Format = Annotated[
-    Literal["markdown", "latex", "json", "jsonl"] | None,
-    typer.Option("--format", "-f", help="What to print.  [default: markdown]"),
-]
-Folder = Annotated[
-    str | None,
-    typer.Option("--output", "-o", metavar="DIR", help="Write the sheet, its key and their data into DIR."),
-]
 ENDINGS = (".md", ".markdown", ".tex", ".json", ".jsonl", ".txt", ".pdf", ".html")
 
 
+# These options are narrower than those of the same names elsewhere. No ATTN_* variable reaches them: whoever types the
+# command that stands on a sheet gets that sheet.
 def exercise(
-    seed: Annotated[int, typer.Option(metavar="N", help="Which exercise: another one for every seed.")] = 0,
-    dim: Dim = 2,
-    words: Words = 3,
-    mask: Mask = "none",
-    score: Score = "scaled",
+    seed: Annotated[int, own("N", "Which exercise: another one for every seed.")] = 0,
+    dim: Annotated[int, own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.")] = 2,
+    words: Annotated[int, own("N", "Words in the sentence: 2, 3 or 4.")] = 3,
+    mask: Annotated[Literal["none", "causal"], typer.Option(help="Whether words look back only.")] = "none",
+    score: Annotated[
+        Literal["scaled", "dot"], typer.Option(help="scaled is q.k / sqrt(d), dot is q.k.")
+    ] = "scaled",
     key: Annotated[
         bool, typer.Option("--key", help="Print the key in place of the worksheet (json holds both).")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
-    format: Format = None,
-    output: Folder = None,
+    format: Annotated[
+        Literal["markdown", "latex", "json", "jsonl"] | None,
+        typer.Option("--format", "-f", help="What to print.  [default: markdown]"),
+    ] = None,
+    output: Annotated[
+        str | None, own("DIR", "Write the sheet, its key and their data into DIR.", "--output", "-o")
+    ] = None,
 ) -> None:
     """A worksheet to do by hand, and its key.
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
-from attn_cli.cli.options import Output, RecordFormat, Vectors, takes
-from attn_cli.cli.origins import Command
-from attn_cli.cli.ready_vectors import prepare_index
+from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
+from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.settings.training import ModelTraining
@@ -19,23 +16,12 @@ if TYPE_CHECKING:
     from attn_cli.learn.score import Score
     from attn_cli.render.blocks import Block
 
-app = typer.Typer(
-    help="Learned attention: train a model on a treebank, score it.\n\n"
-    "Example: attn learn score roles en_ewt-ud-dev.conllu",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=False,
-)
+TREEBANK = "CoNLL-U: plain, .gz or .xz."
 
 
-@app.command(cls=Command)
 def score(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="roles, roles-deep, or a file.", show_default=False)
-    ],
-    treebank: Annotated[
-        str, typer.Argument(metavar="TREEBANK", help="CoNLL-U: plain, .gz or .xz.", show_default=False)
-    ],
+    model: Annotated[str, argument("MODEL", "roles, roles-deep, or a file.")],
+    treebank: Annotated[str, argument("TREEBANK", TREEBANK)],
     embedding: Vectors = None,
     format: RecordFormat = None,
     output: Output = None,
@@ -67,14 +53,11 @@ def score(
         scores = measure(stack, table, sentences, bar)
     if not scores:
         raise InputError(f"{stack.name} has no head that bears a relation's name.")
-    if view.format != "table":
-        record = {"schema": "attn/1", "kind": "score", "model": stack.name, "treebank": treebank}
-        heads = [one._asdict() for one in scores]
-        deliver_json({**record, "sentences": len(sentences), "heads": heads}, view)
-        return
-    terminal = terminal_for(view)
+    heads = [one._asdict() for one in scores]
+    record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences), "heads": heads}
     source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-    deliver(terminal.paint(draw([*_screen(scores), Say(visible(source))], view, terminal)), view)
+    terminal, blocks = terminal_for(view), [*_screen(scores), Say(visible(source))]
+    deliver_record("score", record, view, lambda: terminal.paint(draw(blocks, view, terminal)))
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
@@ -94,18 +77,10 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
     yield Say("precision: of the strongest links that go to another word, the share that are right.")
 
 
-@takes(ModelTraining)
 def train(
-    treebanks: Annotated[
-        list[str], typer.Argument(metavar="TREEBANK...", help="CoNLL-U: plain, .gz or .xz.")
-    ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes (.safetensors).")
-    ],
-    dev: Annotated[
-        str | None,
-        typer.Option("--dev", metavar="TREEBANK", help="Sentences held back: accuracy is measured on them."),
-    ] = None,
+    treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
+    output: Annotated[str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o")],
+    dev: Annotated[str | None, own("TREEBANK", "Sentences held back: accuracy is measured on them.")] = None,
     embedding: Vectors = None,
     *,
     settings: ModelTraining,
@@ -140,6 +115,3 @@ def train(
     say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")
     if made.interrupted:
         raise KeyboardInterrupt
-
-
-app.command("train", cls=Command)(train.command())

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
-from attn_cli.cli.options import offers, takes
-from attn_cli.cli.read_text import NoText, read_text
-from attn_cli.cli.ready_vectors import attending
+from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.read_text import NoText, attending, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.output import View
@@ -29,28 +26,25 @@ if TYPE_CHECKING:
 NOT_OFFERED = ("projection", "layer", "query", "full", "pad", "pad_side", "positions")
 
 
-@takes(Settings, View, without=NOT_OFFERED)
+@without(*NOT_OFFERED)
 def lookup(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[QUERY] KEY=VALUE...",
-            help="What to look for, and the dictionary; - as QUERY is standard input.",
-            show_default=False,
+        argument(
+            "[QUERY] KEY=VALUE...", "What to look for, and the dictionary; - as QUERY is standard input."
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FILE", help="More pairs, from a JSON object of keys and values."),
+        str | None, own("FILE", "More pairs, from a JSON object of keys and values.", "--from")
     ] = None,
     own_projection: Annotated[
         str | None,
-        typer.Option(
+        own(
+            "NAME|FILE",
+            "W_q and W_k: identity, random, or a file.  [default: identity]",
             "--projection",
             "-p",
-            metavar="NAME|FILE",
-            help="W_q and W_k: identity, random, or a file.  [default: identity]",
-            autocompletion=offers("identity", "random"),
+            values=("identity", "random"),
         ),
     ] = None,
     *,

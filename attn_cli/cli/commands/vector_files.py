@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from attn_cli.cli.options import SOURCES, takes
-from attn_cli.cli.ready_vectors import prepare_index
-from attn_cli.cli.text_table import aligned
+from attn_cli.cli.deliver import aligned
+from attn_cli.cli.options import Source, argument, own
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 from attn_cli.settings.training import VectorTraining
 
 if TYPE_CHECKING:
@@ -23,12 +21,8 @@ USUAL = ("king", "coffee", "fox")
 
 
 def import_(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file of word vectors, in any format.", show_default=False)
-    ],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="The name.  [default: the file's own]")
-    ] = None,
+    file: Annotated[str, argument("FILE", "A file of word vectors, in any format.")],
+    name: Annotated[str | None, own("NAME", "The name.  [default: the file's own]")] = None,
 ) -> None:
     """Give a file of word vectors a name, and make it quick.
 
@@ -37,10 +31,6 @@ def import_(
 
     Example: attn vectors import glove.6B.50d.txt --name glove
     """
-    _import(file, name)
-
-
-def _import(file: str, name: str | None) -> None:
     from attn_cli.io.console import say
     from attn_cli.io.plural import count
     from attn_cli.vectors.names import import_file
@@ -70,7 +60,7 @@ def _some_word(vectors: WordVectors) -> str:
 
 
 def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An imported name.", show_default=False)],
+    name: Annotated[str, argument("NAME", "An imported name.")],
 ) -> None:
     """Forget an imported name.
 
@@ -86,16 +76,9 @@ def remove(
 
 
 def export(
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to: .txt, .vec, .bin or .safetensors."),
-    ],
-    source: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)
-    ] = None,
-    words: Annotated[
-        int | None, typer.Option("--words", metavar="N", help="Only the first N words.  [default: all]")
-    ] = None,
+    output: Annotated[str, own("FILE", "Where to: .txt, .vec, .bin or .safetensors.", "--output", "-o")],
+    source: Source = None,
+    words: Annotated[int | None, own("N", "Only the first N words.  [default: all]")] = None,
 ) -> None:
     """Write word vectors as text, binary or a table.
 
@@ -125,10 +108,7 @@ def export(
 
 def download(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]", help="A set of gensim-data; without one, all are listed.", show_default=False
-        ),
+        str | None, argument("[NAME]", "A set of gensim-data; without one, all are listed.")
     ] = None,
 ) -> None:
     """Download pretrained vectors of gensim-data, and import them.
@@ -157,7 +137,7 @@ def download(
         say(f"attn: {name} is there already: {visible(path)}.")
         return
     say(f"attn: {'there already' if was_there else 'downloaded'}: {visible(path)}.")
-    _import(path, name)
+    import_(path, name)
 
 
 def _catalogue() -> str:
@@ -173,15 +153,9 @@ def _catalogue() -> str:
     return aligned(rows, (1, 2, 3))
 
 
-@takes(VectorTraining)
 def train(
-    corpora: Annotated[
-        list[str],
-        typer.Argument(metavar="CORPUS...", help="Text files, a sentence a line: plain, .gz or .xz."),
-    ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the vectors go (.safetensors).")
-    ],
+    corpora: Annotated[list[str], argument("CORPUS...", "Text files, a sentence a line: plain, .gz or .xz.")],
+    output: Annotated[str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o")],
     *,
     settings: VectorTraining,
 ) -> None:
@@ -198,5 +172,5 @@ def train(
     with TrainingBar() as bar:
         made = train_file(corpora, output, settings, bar)
     say(
-        f"attn: wrote {made['file']}: {made['words']:,} words of {settings.dim} numbers, {made['bytes']:,} bytes."
+        f"attn: wrote {made['file']}: {made['words']:,} words of {made['dim']} numbers, {made['bytes']:,} bytes."
     )

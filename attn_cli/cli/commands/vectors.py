@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from attn_cli.cli.commands import vector_files
-from attn_cli.cli.deliver import deliver, deliver_json, record_view, terminal_for
-from attn_cli.cli.options import SETTINGS, SOURCES, Output, RecordFormat, Vectors, option
-from attn_cli.cli.origins import Command
-from attn_cli.cli.ready_vectors import prepare_index
-from attn_cli.cli.text_table import aligned
+from attn_cli.cli.deliver import aligned, deliver_record, record_view, terminal_for
+from attn_cli.cli.options import SETTINGS, Output, RecordFormat, Source, Vectors, argument, option
+from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress_bar import Progress
+from attn_cli.io.progress import Progress
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
+    from attn_cli.vectors.store.vectors import Vectors as WordVectors
 
-app = typer.Typer(
-    help="Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"
-    "Example: attn vectors nearest colour",
-    rich_markup_mode=None,
-    add_completion=False,
-    no_args_is_help=False,
-)
-
-Source = Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help=SOURCES, show_default=False)]
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
 Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
 
 
-@app.command("list", cls=Command)
 def list_(format: RecordFormat = None, output: Output = None) -> None:
     """The sets of word vectors that have a name.
 
@@ -46,19 +32,15 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
 
     view = record_view(format, output)
     listed = listing()
-    if view.format != "table":
-        records = [one._asdict() for one in listed]
-        deliver_json({"schema": "attn/1", "kind": "vectors-list", "vectors": records}, view)
-        return
     rows = [("name", "words", "dim", "format", "file")]
     for one in listed:
         count, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
         path = "comes with attn" if one.source == "bundled" else one.path or ""
         rows.append((one.name, count, dim, one.format.partition(":")[0], path))
-    deliver(aligned(rows, (1, 2), terminal_for(view).width), view)
+    record = {"vectors": [one._asdict() for one in listed]}
+    deliver_record("vectors-list", record, view, lambda: aligned(rows, (1, 2), terminal_for(view).width))
 
 
-@app.command(cls=Command)
 def info(source: Source = None, format: RecordFormat = None, output: Output = None) -> None:
     """What is known of a set of word vectors.
 
@@ -69,24 +51,21 @@ def info(source: Source = None, format: RecordFormat = None, output: Output = No
     view = record_view(format, output)
     prepare_index(source)
     about = open_table(source or "word2vec").describe()
-    if view.format != "table":
-        deliver_json({"schema": "attn/1", "kind": "vectors", **about}, view)
-        return
-    noted = about.pop("about")
-    lines = [(key, value) for key, value in about.items() if value is not None]
+    deliver_record("vectors", about, view, lambda: _described(about, terminal_for(view).width or 10_000))
+
+
+def _described(about: dict[str, object], width: int) -> str:
+    lines = [(key, value) for key, value in about.items() if value is not None and key != "about"]
+    noted = about["about"]
     lines += list(noted.items()) if isinstance(noted, dict) else []
-    width = terminal_for(view).width or 10_000
     wrapped = (
         wrap(visible(f"{key:<12} {_plain(value)}"), width, subsequent_indent=" " * 13) for key, value in lines
     )
-    deliver("".join(line + "\n" for part in wrapped for line in part), view)
+    return "".join(line + "\n" for part in wrapped for line in part)
 
 
-@app.command(cls=Command)
 def nearest(
-    word: Annotated[
-        str, typer.Argument(metavar="WORD", help="The word whose neighbours are wanted.", show_default=False)
-    ],
+    word: Annotated[str, argument("WORD", "The word whose neighbours are wanted.")],
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
@@ -100,13 +79,11 @@ def nearest(
     Example: attn vectors nearest colour
     """
     from attn_cli.io.console import say
-    from attn_cli.vectors.lookup import look_up, look_up_all, open_table
+    from attn_cli.vectors.lookup import look_up, look_up_all
     from attn_cli.vectors.nearest import closest, did_you_mean
     from attn_cli.vectors.nearest import nearest as find
 
-    view = _view(format, output, top, precision)
-    prepare_index(embedding)
-    table = open_table(embedding or "word2vec")
+    view, table = _opened(embedding, format, output, top, precision)
     with Progress("Searching") as progress:
         found = look_up_all([word], table, progress).get(word)
         near = {} if found else closest([word], table, progress)
@@ -121,15 +98,14 @@ def nearest(
     form, vector = found
     with Progress("Searching") as progress:
         neighbours = find(table, vector, top, [form], progress)
-    record = {"schema": "attn/1", "kind": "nearest", "word": word, "found": form, "embedding": table.name}
-    _answer(record, neighbours, view, precision)
+    record = {"word": word, "found": form, "embedding": table.name}
+    _answer("nearest", record, neighbours, view, precision)
 
 
-@app.command(cls=Command)
 def analogy(
-    a: Annotated[str, typer.Argument(metavar="A", help="As A is ...", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="... to B, ...", show_default=False)],
-    c: Annotated[str, typer.Argument(metavar="C", help="... so is C to what?", show_default=False)],
+    a: Annotated[str, argument("A", "As A is ...")],
+    b: Annotated[str, argument("B", "... to B, ...")],
+    c: Annotated[str, argument("C", "... so is C to what?")],
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
@@ -142,13 +118,11 @@ def analogy(
 
     Example: attn vectors analogy man king woman
     """
-    from attn_cli.vectors.lookup import look_up_all, open_table
+    from attn_cli.vectors.lookup import look_up_all
     from attn_cli.vectors.nearest import analogy as find
     from attn_cli.vectors.nearest import did_you_mean
 
-    view = _view(format, output, top, precision)
-    prepare_index(embedding)
-    table = open_table(embedding or "word2vec")
+    view, table = _opened(embedding, format, output, top, precision)
     words = (a, b, c)
     with Progress("Searching") as progress:
         found = look_up_all(words, table, progress)
@@ -160,34 +134,32 @@ def analogy(
     known = [found[word][0] for word in words]
     with Progress("Searching") as progress:
         answers = find(table, known, [found[word][1] for word in words], top, progress)
-    record = {"schema": "attn/1", "kind": "analogy", "words": words, "found": known, "embedding": table.name}
-    _answer(record, answers, view, precision)
+    record = {"words": words, "found": known, "embedding": table.name}
+    _answer("analogy", record, answers, view, precision)
 
 
-def _view(format: str | None, output: str | None, top: int, precision: int) -> View:
+def _opened(
+    embedding: str | None, format: str | None, output: str | None, top: int, precision: int
+) -> tuple[View, WordVectors]:
+    from attn_cli.vectors.lookup import open_table
+
     SETTINGS["top"].check(top)
     SETTINGS["precision"].check(precision)
-    return record_view(format, output)
+    view = record_view(format, output)
+    prepare_index(embedding)
+    return view, open_table(embedding or "word2vec")
 
 
 def _answer(
-    record: Mapping[str, object], neighbours: Iterable[tuple[str, float]], view: View, precision: int
+    kind: str,
+    asked: Mapping[str, object],
+    neighbours: Sequence[tuple[str, float]],
+    view: View,
+    precision: int,
 ) -> None:
-    if view.format == "table":
-        deliver(aligned([(near, f"{cosine:.{precision}f}") for near, cosine in neighbours]), view)
-        return
+    rows = [(near, f"{cosine:.{precision}f}") for near, cosine in neighbours]
     listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
-    deliver_json({**record, "neighbours": listed}, view)
-
-
-for verb in (
-    vector_files.import_,
-    vector_files.remove,
-    vector_files.export,
-    vector_files.download,
-):
-    app.command(verb.__name__.rstrip("_"), cls=Command)(verb)
-app.command("train", cls=Command)(vector_files.train.command())
+    deliver_record(kind, {**asked, "neighbours": listed}, view, lambda: aligned(rows))
 
 
 def _plain(value: object) -> str:

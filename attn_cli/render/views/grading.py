@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import AttnError, as_record
+from attn_cli.errors import AttnError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Block, Columns, Heading, Say
@@ -218,5 +218,5 @@ def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, ob
         "head": None if error else verdict.head,
         "tolerance": tolerance,
         "notes": list(right.notes),
-        "error": None if error is None else as_record(error.code, error.message, error.hint)["error"],
+        "error": None if error is None else error.as_record()["error"],
     }
