@@ -92,7 +92,7 @@ def number(value: float) -> str:
 
 def strings(name: str, values: Sequence[str]) -> list[str]:
     """Return the assignment of a list of tokens."""
-    return _flat(name, ("[", "]"), [piece for value in values for piece in _pieces(string(value))])
+    return vector(name, [piece for value in values for piece in _pieces(string(value))])
 
 
 def _pieces(literal: str) -> list[str]:
@@ -112,22 +112,13 @@ def _pieces(literal: str) -> list[str]:
     return [*pieces, mark + piece + mark + ","]
 
 
-def int_list(name: str, numbers: Sequence[int]) -> list[str]:
-    """Return the assignment of a list of whole numbers."""
-    return _flat(name, ("[", "]"), [f"{n}," for n in numbers])
-
-
-def vector(name: str, array: Array | Bools, around: tuple[str, str]) -> list[str]:
-    """Return the assignment of a row of numbers; `around` is as for `matrix`."""
-    return _flat(name, (f"{around[0]}[", f"]{around[1]}"), [number(x) + "," for x in array.tolist()])
-
-
-def _flat(name: str, brackets: tuple[str, str], items: Sequence[str]) -> list[str]:
-    opener, closer = brackets
-    line = f"{name} = {opener}{' '.join(items)[:-1]}{closer}"
+def vector(name: str, items: Sequence[str], around: tuple[str, str] = ("", "")) -> list[str]:
+    """Return the assignment of a list of items, each with its comma; `around` is as for `matrix`."""
+    opener, closer = around
+    line = f"{name} = {opener}[{' '.join(items)[:-1]}]{closer}"
     if cells(line) <= LINE:
         return [line]
-    return [f"{name} = {opener}", *_filled(items, "    "), f"{closer}  # fmt: skip"]
+    return [f"{name} = {opener}[", *_filled(items, "    "), f"]{closer}  # fmt: skip"]
 
 
 def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Sequence[str]) -> list[str]:
@@ -137,7 +128,7 @@ def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Seq
     filled, below their labels.
     """
     opener, closer = around
-    rows = [[_cell(x) + "," for x in row] for row in array.tolist()]
+    rows = [[number(x) + "," for x in row] for row in array.tolist()]
     texts = [f"        [{' '.join(row)[:-1]}]," for row in rows]
     marks = [f"  # {label}" if label else "" for label in labels]
     if max(map(cells, texts)) > LINE:
@@ -154,10 +145,6 @@ def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Seq
     if closer == ")":
         return [f"{name} = {opener}", "    [", *lines, "    ]", f"){end}"]
     return [f"{name} = {opener}", "    [", *lines, "    ],", f"    {closer[2:-1]},", f"){end}"]
-
-
-def _cell(value: float | bool) -> str:
-    return str(value) if isinstance(value, bool) else number(value)
 
 
 def _filled(items: Sequence[str], indent: str) -> list[str]:

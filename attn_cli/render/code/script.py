@@ -9,20 +9,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
-from attn_cli.render.code.arrays import joins_heads
-from attn_cli.render.code.frameworks import FRAMEWORKS, Framework
+from attn_cli.render.code.frameworks import FRAMEWORKS, Framework, has_layer
 from attn_cli.render.code.literals import (
     LINE,
     comment_lines,
-    int_list,
     matrix,
+    number,
     row_label,
     safe_name,
     strings,
     vector,
 )
-from attn_cli.render.code.plan import ScriptPlan, plan_script
-from attn_cli.render.code.softmax import has_layer
+from attn_cli.render.code.plan import ScriptPlan, joins_heads, plan_script
 from attn_cli.render.code.steps import steps
 from attn_cli.render.views.wording import d_k, title
 from attn_cli.trace.trace import Trace
@@ -146,9 +144,11 @@ def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
         about = f"{one.about} {framework.polarity}" if one.name == "mask" else one.about
         around = framework.bools if one.array.dtype == bool else framework.array
         rows = labels[one.rows] or [""] * len(one.array)
-        is_row = one.array.ndim == 1
-        lines = vector(one.name, one.array, around) if is_row else matrix(one.name, one.array, around, rows)
-        block += [*comment_lines(about), *lines]
+        block += comment_lines(about)
+        if one.array.ndim == 1:
+            block += vector(one.name, [number(x) + "," for x in one.array.tolist()], around)
+        else:
+            block += matrix(one.name, one.array, around, rows)
     yield block
 
 
@@ -157,7 +157,7 @@ def _printing(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
     trace = plan.trace
     keys = "tokens" if plan.one_text else "keys"
     if trace.asked:
-        yield ["# The rows that were asked for.", *int_list("rows", trace.listed)]
+        yield ["# The rows that were asked for.", *vector("rows", [f"{i}," for i in trace.listed])]
     yield from _printers(plan, framework)
     mask = "" if trace.mask is None else ", mask"
     of_weights = "links" if trace.settings.top is not None else "show"
