@@ -57,15 +57,6 @@ def weight(digits: int) -> Format:
     return Format(f"%.{digits}f", bare=digits > 0)
 
 
-def marked(false: str, true: str) -> Format:
-    """Return the format of 0 and 1 as two marks.
-
-    >>> marked("F", "T").row([0.0, 1.0])
-    ['F', 'T']
-    """
-    return Format("", marks=(false, true))
-
-
 def signed(form: Format) -> Format:
     """Return the format with a sign before every number but zero.
 
@@ -100,15 +91,6 @@ def scientific(digits: int) -> Format:
     '1.29e+06'
     """
     return Format(f"%.{digits}e")
-
-
-def significant(digits: int) -> Format:
-    """Return the format of any number with that many significant digits.
-
-    >>> significant(2).row([0.0, 0.000481, 0.7])
-    ['0', '0.00048', '0.7']
-    """
-    return Format(f"%.{digits}g")
 
 
 def share(weight: float) -> str:

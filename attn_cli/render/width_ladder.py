@@ -15,13 +15,11 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.render.numbers import (
     Format,
     fitting,
-    marked,
     number,
     percent,
     scientific,
     share,
     signed,
-    significant,
     weight,
 )
 from attn_cli.render.palette import SHADES
@@ -63,7 +61,7 @@ NUMBERED = "Columns are numbered as the rows are."
 def rungs(block: Matrix) -> tuple[Rung, ...]:
     """Return the rungs for a matrix, the most exact first; fixed digits are the only rung."""
     if block.marks is not None:
-        loose = Rung("", marked(*block.marks))
+        loose = Rung("", Format("", marks=block.marks))
         return (loose, loose._replace(gap=0)) if max(map(len, block.marks)) == 1 else (loose,)
     if block.is_difference:
         if block.digits is not None:
@@ -97,6 +95,7 @@ class Drawn(NamedTuple):
     width: int
     gap: int
     texts: list[list[str]]
+    shade: Ints
 
     @property
     def margin(self) -> str:
@@ -109,13 +108,13 @@ def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
     if rung.format is None:
         ramp = rung.ramp or bars(terminal)
         marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
-        return Drawn(rung, rung.block, 0, [[marks[place] for place in row] for row in shade.tolist()])
+        return Drawn(rung, rung.block, 0, [[marks[place] for place in row] for row in shade.tolist()], shade)
     texts = [rung.format.row(row) for row in values.tolist()]
     if np.isnan(values).any():
         widths = [max([len(text) for text in row if not text.endswith("nan")], default=1) for row in texts]
     else:
         widths = [len(max(row, key=len)) for row in texts]
-    return Drawn(rung, max(widths, default=1), rung.gap, texts)
+    return Drawn(rung, max(widths, default=1), rung.gap, texts, shade)
 
 
 def bar_numbers(block: Bars, precision: int | None) -> list[str]:
@@ -181,4 +180,4 @@ def map_scale(block: Maps) -> Scale:
 
 def map_format(block: Maps) -> Format:
     """Return the format of a map's numbers: the mean of a block may be far smaller than a weight."""
-    return weight(3) if block.column_numbers is None else significant(2)
+    return weight(3) if block.column_numbers is None else Format("%.2g")

@@ -11,7 +11,7 @@ import pytest
 from attn_cli import Settings
 from attn_cli.errors import InputError, UsageError
 from attn_cli.render.numbers import percent, signed, weight
-from attn_cli.render.palette import diverging
+from attn_cli.render.palette import shades
 from attn_cli.render.screen.text import cells
 from attn_cli.teach.compare import VARIED, compare, written
 from tests.shell import here, plain
@@ -346,7 +346,7 @@ def test_a_difference_has_its_sign_but_for_zero():
 @pytest.mark.parametrize("palette", ["viridis", "blues"])
 @pytest.mark.parametrize("colors", [16, 256, 1 << 24])
 def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by_lightness(palette, colors):
-    styles = diverging(palette, colors)
+    styles = shades(palette, colors, is_difference=True)
     assert len(styles) == 64
     middle = [styles[n].bgcolor.get_truecolor() for n in (31, 32)]
     for color in middle:

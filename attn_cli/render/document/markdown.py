@@ -82,8 +82,8 @@ def _lines(block: Block, view: View) -> Iterator[str]:
                 yield from _matrix(matrix.fixed(view.precision))
         case Columns(header, rows):
             yield from table(header, rows)
-        case Links(rows, none):
-            yield from _links(rows, none)
+        case Links():
+            yield from _links(block)
         case Bars(title, items, _):
             digits = 3 if view.precision is None else view.precision
             shown = [(name, "masked" if value is None else f"{value:.{digits}f}") for name, value in items]
@@ -102,10 +102,10 @@ def _matrix(block: Matrix) -> Iterator[str]:
         yield from (f"… {prose(block.more)}", "")
 
 
-def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> Iterator[str]:
-    most = max([1, *(len(links) for _, links in rows)])
+def _links(block: Links) -> Iterator[str]:
+    most = max([1, *(len(links) for _, links in block.rows)])
     filled = []
-    for query, links in rows:
-        cells = [f"{key} {weight}" for key, weight in links] or [none]
+    for query, links in block.rows:
+        cells = [f"{key} {weight}" for key, weight in links] or [block.none]
         filled.append([query, *cells, *["–"] * (most - len(cells))])
     yield from table(["query", *(f"{n + 1}." for n in range(most))], filled)

@@ -9,7 +9,7 @@ from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Maps, Matrix
-from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
+from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import Grid, shade_line
 from attn_cli.render.screen.text import cells, cut, labels, masked_mark, padded, wrapped
 from attn_cli.render.width_ladder import NUMBERED, bars, map_scale, shading
@@ -32,7 +32,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
         yield from _matrices(block, view, terminal)
         return
     across = max(1, (layout.width - layout.edge) // (layout.wide + GAP))
-    styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else [None] * SHADES
+    styles = styles_on(terminal, view.palette)
     for start in range(0, len(block.names), across):
         yield []
         yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)
