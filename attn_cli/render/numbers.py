@@ -44,6 +44,9 @@ class Format(NamedTuple):
         return _unsigned_zero(text) if text[1] == "." and text[0] in "+-" else text[:-1].rstrip(".")
 
 
+PERCENT = Format("%.0f", factor=100.0)  # a weight in whole percent, without the sign
+
+
 def _unsigned_zero(text: str) -> str:
     return text[1:] if text[0] in "+-" and not text.strip("+-0.e") else text
 
@@ -60,19 +63,10 @@ def weight(digits: int) -> Format:
 def signed(form: Format) -> Format:
     """Return the format with a sign before every number but zero.
 
-    >>> signed(weight(3)).row([0.0121, -0.104, 0.00001]), signed(percent()).row([0.052, -0.2, 0.0])
+    >>> signed(weight(3)).row([0.0121, -0.104, 0.00001]), signed(PERCENT).row([0.052, -0.2, 0.0])
     (['+.012', '-.104', '.000'], ['+5', '-20', '0'])
     """
     return form._replace(template=form.template.replace("%", "%+", 1))
-
-
-def percent() -> Format:
-    """Return the format of a weight in whole percent, without the sign.
-
-    >>> percent()(0.0512)
-    '5'
-    """
-    return Format("%.0f", factor=100.0)
 
 
 def number(digits: int) -> Format:

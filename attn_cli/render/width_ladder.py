@@ -12,21 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.numbers import (
-    Format,
-    fitting,
-    number,
-    percent,
-    scientific,
-    share,
-    signed,
-    weight,
-)
+from attn_cli.render.blocks import Bars, Maps, Matrix
+from attn_cli.render.numbers import PERCENT, Format, fitting, number, scientific, share, signed, weight
 from attn_cli.render.palette import SHADES
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
-    from attn_cli.render.blocks import Bars, Maps, Matrix
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
@@ -47,7 +38,7 @@ BLOCKS = (Rung("heat blocks of two cells", None, 2), Rung("heat blocks of one ce
 WEIGHTS = (
     Rung("", weight(3)),
     Rung("two digits", weight(2)),
-    Rung("weights in whole percent", percent()),
+    Rung("weights in whole percent", PERCENT),
     *BLOCKS,
 )
 DIFFERENCES = (
@@ -162,20 +153,15 @@ class Scale(NamedTuple):
     has_masked: bool
 
 
-def scale(block: Matrix) -> Scale:
-    """Return the legend of a matrix's shades."""
+def scale(block: Matrix | Maps) -> Scale:
+    """Return the legend of the shades of a matrix, or of small maps."""
     masked = np.isnan(block.values)
-    if masked.all():
-        return Scale("", "", bool(masked.any()))
-    low, high = exact(block._replace(digits=None)).row(shade_range(block))
+    low = high = ""
+    if isinstance(block, Maps):
+        low, high = map_format(block).row([block.least, block.largest])
+    elif not masked.all():
+        low, high = exact(block._replace(digits=None)).row(shade_range(block))
     return Scale(low, high, bool(masked.any()))
-
-
-def map_scale(block: Maps) -> Scale:
-    """Return the legend of the shades of small maps."""
-    has_masked = any(bool(np.isnan(values).any()) for values in block.values)
-    low, high = map_format(block).row([block.least, block.largest])
-    return Scale(low, high, has_masked)
 
 
 def map_format(block: Maps) -> Format:

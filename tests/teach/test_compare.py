@@ -10,7 +10,7 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.errors import InputError, UsageError
-from attn_cli.render.numbers import percent, signed, weight
+from attn_cli.render.numbers import PERCENT, signed, weight
 from attn_cli.render.palette import shades
 from attn_cli.render.screen.text import cells
 from attn_cli.teach.compare import VARIED, compare, written
@@ -340,7 +340,7 @@ def test_a_difference_has_its_sign_but_for_zero():
     assert signed(weight(3)).row([0.5, -0.25, 0.0, -1e-9, 1.0, -1.0]) == [
         *("+.500", "-.250", ".000", ".000", "+1.00", "-1.00")
     ]
-    assert signed(percent()).row([0.5, -0.25, 0.001]) == ["+50", "-25", "0"]
+    assert signed(PERCENT).row([0.5, -0.25, 0.001]) == ["+50", "-25", "0"]
 
 
 @pytest.mark.parametrize("palette", ["viridis", "blues"])

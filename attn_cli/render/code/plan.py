@@ -72,7 +72,7 @@ def plan_script(trace: Trace) -> ScriptPlan:
     """Return how to recompute a trace; raise UsageError if no script can, or only one too long to read."""
     is_one = trace.settings.head not in ("all", "mean") and not joins_heads(trace)
     heads = (trace.shown,) if is_one else trace.heads
-    _check_tokens(trace)
+    _check_size(max(len(trace.query_tokens), len(trace.key_tokens)), MOST_TOKENS, "tokens")
     queries_and_keys = [M for head in heads for M in (head.q, head.k) if M is not None]
     if trace.condensed or len(queries_and_keys) < 2 * len(heads):
         raise UsageError(
@@ -90,7 +90,10 @@ def plan_script(trace: Trace) -> ScriptPlan:
     if joins_heads(trace) and trace.W_o is not None:
         arrays.append(InputArray("W_o", trace.W_o, "What joins_heads the heads' outputs."))
         arrays += [] if trace.b_o is None else [InputArray("b_o", trace.b_o)]
-    _check_size(trace, sum(one.array.size for one in arrays), len(heads))
+    many = f" and {len(heads)} heads" if len(heads) > 1 else ""
+    here = f" Here are {count(len(trace.key_tokens), 'key', 'keys')}{many}."
+    fewer = "one head (--head NAME), " if many and not joins_heads(trace) else ""
+    _check_size(sum(one.array.size for one in arrays), MOST_NUMBERS, "numbers", here, fewer)
     sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys]).astype(np.float64)
     return ScriptPlan(
         trace=trace,
@@ -105,23 +108,10 @@ def plan_script(trace: Trace) -> ScriptPlan:
     )
 
 
-def _check_tokens(trace: Trace) -> None:
-    n = max(len(trace.query_tokens), len(trace.key_tokens))
-    if n > MOST_TOKENS:
+def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -> None:
+    if n > most:
         raise UsageError(
-            f"A script of {n:,} tokens would be too long to read; it holds at most {MOST_TOKENS}.",
-            "Give a shorter text, or use -f json --steps.",
-            "--format",
-        )
-
-
-def _check_size(trace: Trace, numbers: int, heads: int) -> None:
-    if numbers > MOST_NUMBERS:
-        fewer = "one head (--head NAME), " if heads > 1 and not joins_heads(trace) else ""
-        many = f" and {heads} heads" if heads > 1 else ""
-        raise UsageError(
-            f"A script of {numbers:,} numbers would be too long to read; it holds at most {MOST_NUMBERS:,}. "
-            f"Here are {count(len(trace.key_tokens), 'key', 'keys')}{many}.",
+            f"A script of {n:,} {what} would be too long to read; it holds at most {most:,}.{here}",
             f"Give a shorter text, {fewer}or use -f json --steps.",
             "--format",
         )

@@ -11,7 +11,7 @@ from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Headin
 from attn_cli.render.document import page_tables as pages
 from attn_cli.render.palette import DARK, PAPER, RGB, SHADES, ramp, strong, text_on
 from attn_cli.render.screen.text import LEFTWARD
-from attn_cli.render.width_ladder import Scale, bar_numbers, map_scale, scale, sharing_scale
+from attn_cli.render.width_ladder import Scale, bar_numbers, scale, sharing_scale
 from attn_cli.settings.output import View
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")
@@ -204,7 +204,7 @@ def _maps(block: Maps) -> Iterator[str]:
     yield "</div>"
     if columns := pages.map_columns(block):
         yield f"<p>{_text(columns)}</p>"
-    yield _legend(map_scale(block))
+    yield _legend(scale(block))
 
 
 def _columns(block: Columns) -> Iterator[str]:

@@ -9,7 +9,7 @@ from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Headin
 from attn_cli.render.document import page_tables as pages
 from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
 from attn_cli.render.palette import PAPER, RGB, SHADES, ramp, strong, text_on
-from attn_cli.render.width_ladder import Scale, bar_numbers, map_scale, scale, sharing_scale
+from attn_cli.render.width_ladder import Scale, bar_numbers, scale, sharing_scale
 from attn_cli.settings.output import View
 
 TALL = 36  # rows of a table that fit a page
@@ -203,7 +203,7 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
         yield rf"\attnfit{{{setting}\begin{{tabular}}[t]{{{spec}}}" f"\n{body}\n" r"\end{tabular}}\quad"
     columns = pages.map_columns(block)
     yield r"\par}" + (rf"{{\small {prose(columns)}\par}}" if columns else "")
-    yield _legend(map_scale(block), colours)
+    yield _legend(scale(block), colours)
 
 
 def _columns(block: Columns) -> Iterator[str]:

@@ -76,10 +76,9 @@ def _lines(block: Block, view: View) -> Iterator[str]:
                 rows = [[name, *row] for name, row in zip(sheet.rows, texts, strict=True)]
                 yield from table(["query\\key", *sheet.columns], rows)
         case Maps():
-            for name, values in zip(block.names, block.values, strict=True):
-                matrix = Matrix(block.rows, block.columns, values, is_weights=True)
+            for name, matrix in block.matrices():
                 yield from _lines(Heading(name, 3), view)
-                yield from _matrix(matrix.fixed(view.precision))
+                yield from _matrix(matrix._replace(corner="").fixed(view.precision))
         case Columns(header, rows):
             yield from table(header, rows)
         case Links():

@@ -150,13 +150,12 @@ def without_maps(blocks: Iterable[Block], view: View) -> Iterator[Block]:
         if not isinstance(block, Maps) or view.color != "never":
             yield block
             continue
-        for name, table, values in zip(block.names, map_tables(block), block.values, strict=True):
+        for (name, matrix), table in zip(block.matrices(), map_tables(block), strict=True):
             if name:
                 yield Heading(f"Head {name}")
-            if block.column_numbers is None:
-                yield Matrix(block.rows, block.columns, values, "query\\key", is_weights=True)
-            else:
-                yield Matrix(table.rows, table.columns, values, "query\\key")
+            if block.column_numbers is not None:
+                matrix = matrix._replace(rows=table.rows, columns=table.columns, is_weights=False)
+            yield matrix
 
 
 def map_tables(block: Maps) -> list[Table]:

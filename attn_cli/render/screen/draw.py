@@ -8,23 +8,11 @@ from collections.abc import Iterable, Iterator
 from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import (
-    Bars,
-    Beside,
-    Block,
-    Columns,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Say,
-)
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import fitting
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
-from attn_cli.render.screen.maps import draw_maps
-from attn_cli.render.screen.side_by_side import draw_beside
+from attn_cli.render.screen.side_by_side import draw_beside, draw_maps
 from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.render.width_ladder import bar_numbers, largest
 from attn_cli.settings.output import View

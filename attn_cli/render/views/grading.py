@@ -45,7 +45,7 @@ def one(verdict: Verdict, right: AnswerKey) -> Iterator[Block]:
     missing = [step for step in right.problem.steps if step not in (*given, *OPTIONAL)]
     if missing:
         yield Say(f"Not given: {listed(missing)}.", quiet=True)
-    yield from _closing(right)
+    yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
 
 
 def _step(step: StepResult) -> list[str]:
@@ -77,7 +77,7 @@ def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = N
             yield Say(f"{n}: {' or '.join(verdict.candidates)}; these numbers do not tell which.")
         if verdict.others:
             yield Say(f"{n}: {_others(verdict)}")
-    yield from _closing(right)
+    yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
 
 
 def _status(verdict: Verdict) -> str:
@@ -94,11 +94,6 @@ def _ends(name: str, width: int) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
 
 
-def _closing(right: AnswerKey) -> Iterator[Block]:
-    for note in right.notes:
-        yield Say(f"Note: {note}", quiet=True)
-
-
 def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     """Return the verdict on one answer in sentences."""
     if verdict.error is not None:
@@ -107,7 +102,11 @@ def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     others = [_others(verdict)] if verdict.others else []
     if first is None:
         return [f"Right: {listed([step.step for step in verdict.compared], 9)}.", *others]
-    unfinished = [_unfinished(step) for step in verdict.compared if step.is_unfinished]
+    unfinished = [
+        f"Of {step.cells} cells in {step.step}, {count(step.unfilled, 'cell is', 'cells are')} not filled in."
+        for step in verdict.compared
+        if step.is_unfinished
+    ]
     if first.is_unfinished:
         return [*unfinished, "What is filled in is right.", *others]
     found = [*unfinished, _difference(first, verdict, right)]
@@ -116,19 +115,11 @@ def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     if first.empty:
         found.append("This query may look at nothing, so its weights and its output are zeros.")
     if follows := listed([step.step for step in verdict.compared if step.status == "follows"]):
-        is_only = all(step.status != "differs" for step in verdict.compared if step is not first)
-        found.append(
-            f"The steps after it follow correctly: {follows}."
-            if is_only
-            else f"{follows}: this follows correctly from the steps given before."
-        )
+        if all(step.status != "differs" for step in verdict.compared if step is not first):
+            found.append(f"The steps after it follow correctly: {follows}.")
+        else:
+            found.append(f"{follows}: this follows correctly from the steps given before.")
     return [*found, *_guess(verdict), *others]
-
-
-def _unfinished(step: StepResult) -> str:
-    return (
-        f"Of {step.cells} cells in {step.step}, {count(step.unfilled, 'cell is', 'cells are')} not filled in."
-    )
 
 
 def _message(error: AttnError) -> str:

@@ -85,9 +85,8 @@ def formula(trace: Trace) -> str:
         return "weights as given"
     head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
     position = "" if head.position_scores is None else " + position"
-    if (
-        head.position_vectors is not None and trace.temperature != 1
-    ):  # learned: divided by the temperature too
+    # What was learned is divided by the temperature too.
+    if head.position_vectors is not None and trace.temperature != 1:
         return f"weights = softmax(({scores}{position}){temperature_divisor(trace)})"
     return f"weights = softmax({scores}{temperature_divisor(trace)}{position})"
 
@@ -211,8 +210,13 @@ def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     """Return how often a learned head is right, where it was measured."""
     if facts.accuracy is None or facts.baseline is None or facts.scored_on is None:
         return ["How often it is right was not measured."]
-    untested = _untested_conditions(trace)
-    if untested:
+    conditions = {
+        "across two texts": not trace.is_self,
+        "under a mask": trace.mask_name != "none",
+        f"with {trace.score} scores": trace.score != "scaled",
+        f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
+    }
+    if untested := [name for name, holds in conditions.items() if holds]:  # heads are scored without them
         return [f"How often it is right {' and '.join(untested)} was not measured."]
     sentences = [
         f"On held-out text ({visible(facts.scored_on.partition('.')[0])}), its strongest link is right for "
@@ -224,23 +228,10 @@ def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     return sentences
 
 
-def _untested_conditions(trace: Trace) -> list[str]:
-    """Return how this trace differs from those that heads are trained and scored on."""
-    differences = {
-        "across two texts": not trace.is_self,
-        "under a mask": trace.mask_name != "none",
-        f"with {trace.score} scores": trace.score != "scaled",
-        f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
-    }
-    return [name for name, differs in differences.items() if differs]
-
-
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
     """Yield what follows the numbers: settings, what the head was taught, dropped marks, and notes."""
     yield Say("; ".join(setting_parts(trace)) + ".", quiet=True)
-    for sentence in learned(trace)[:1] if with_learned else ():
-        yield Say(sentence, quiet=True)
-    for sentence in dropped(trace):
+    for sentence in [*(learned(trace)[:1] if with_learned else ()), *dropped(trace)]:
         yield Say(sentence, quiet=True)
     for note in trace.notes:
         yield Say(f"Note: {note}")

@@ -90,7 +90,7 @@ class Worksheet(NamedTuple):
     def table(self, name: str, formula: str, form: Format = WHOLE, across: bool = False) -> WorkTable:
         """Return a step's matrix as a table: blank, or in the key filled in; `across` has a column a word."""
         rows = rows_of(self.exercise.tokens, getattr(self.trace.shown, name), form if self.key else None)
-        columns = self.exercise.tokens if across else _numbered(self.exercise.dim)
+        columns = self.exercise.tokens if across else list(map(str, range(self.exercise.dim)))
         return WorkTable(self.title(name), formula, columns, rows)
 
 
@@ -102,10 +102,6 @@ def rows_of(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Ro
     ]
 
 
-def _numbered(n: int) -> list[str]:
-    return list(map(str, range(n)))
-
-
 def _given(exercise: Exercise) -> Iterator[Part]:
     kind = "masked self-attention" if exercise.mask != "none" else "self-attention"
     yield Say(
@@ -113,7 +109,7 @@ def _given(exercise: Exercise) -> Iterator[Part]:
         f"queries, columns are keys. Write rounded numbers with {DIGITS} digits after the point, the output with "
         f"{OUTPUT_DIGITS}."
     )
-    d = _numbered(exercise.dim)
+    d = list(map(str, range(exercise.dim)))
     given = [(exercise.tokens, "X", exercise.X), (d, "W_q", exercise.W_q)]
     given += [(d, "W_k", exercise.W_k), (d, "W_v", exercise.W_v)]
     yield Tables(
@@ -150,15 +146,10 @@ def _scores(worksheet: Worksheet) -> Iterator[Part]:
     if exercise.mask != "none":
         yield Heading(worksheet.title("masked_scores"))
         rule = "A word may look at itself and at words before it: cross out the other cells of `x`."
-        crossed_out = _crossed_out(exercise.tokens) if worksheet.key else ""
+        words = list(map(quoted, exercise.tokens))
+        later = [f"{word} to {', '.join(words[i:])}" for i, word in enumerate(words[:-1], 1)]
+        crossed_out = f" Crossed out: {'; '.join(later)}." if worksheet.key else ""
         yield Say(f"{rule} They have no `e^x`; their weights are 0.{crossed_out}")
-
-
-def _crossed_out(tokens: Sequence[str]) -> str:
-    later = [
-        f"{quoted(token)} to {', '.join(map(quoted, tokens[i:]))}" for i, token in enumerate(tokens[:-1], 1)
-    ]
-    return f" Crossed out: {'; '.join(later)}."
 
 
 def _softmax(worksheet: Worksheet) -> Iterator[Part]:
