@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import visible
 from attn_cli.render.screen.text import cells
+from attn_cli.render.views.wording import short
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
 LINE = 100
 LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins_heads
-LABEL = 24
 
 
 def string(text: str) -> str:
@@ -49,9 +49,9 @@ def _is_plain(text: str) -> bool:
 
 def row_label(token: str) -> str:
     """Return a token as the comment of a row: itself if it is a short word read left to right, else as a string."""
-    short = token if len(token) <= LABEL else f"{token[:16]}...{token[-4:]}"
     rightward = all(unicodedata.bidirectional(char) == "L" for char in token if char.isalpha())
-    return short if token.isalnum() and _is_plain(token) and rightward else ascii(short)
+    is_word = token.isalnum() and _is_plain(token) and rightward
+    return short(token) if is_word else ascii(short(token))
 
 
 def safe_name(name: str) -> str:

@@ -34,7 +34,8 @@ def script(trace: Trace, framework_name: str) -> str:
     return _spaced(
         [
             _docstring(plan, framework),
-            _imports(plan, framework),
+            # Of Keras, only the layer needs more than ops.
+            [line for line in framework.imports if line != "import keras" or has_layer(plan)],
             *_helper(plan, framework),
             *_data(plan, framework),
             *steps(plan, framework),
@@ -103,12 +104,6 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
     if trace.W_o is not None and not joins_heads(trace):
         rows, columns = trace.W_o.shape
         yield "left out", f"the layer's output: W_o has {rows} x {columns} numbers"
-
-
-def _imports(plan: ScriptPlan, framework: Framework) -> list[str]:
-    # Of Keras, only the layer needs more than ops.
-    idle = None if has_layer(plan) else "import keras"
-    return [line for line in framework.imports if line != idle]
 
 
 def _helper(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:

@@ -73,7 +73,14 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
         for top, end in spans(len(texts), tall)
         for start, stop in spans(len(block.columns), across)
     ]
-    return Layout(tables, turned, rung.format is None, _notes(rung, len(block.columns), across, block.more))
+    notes = []
+    if how := "shades without numbers" if rung.format is None else rung.name:
+        hint = "--precision 3 shows three digits, in several tables if need be; --width allows more."
+        notes.append(f"To fit: {how}. {hint}")
+    if across < len(block.columns):
+        notes.append(f"The columns stand in {len(spans(len(block.columns), across))} tables.")
+    notes += [f"… {block.more}"] if block.more else []
+    return Layout(tables, turned, rung.format is None, notes)
 
 
 def _fitted(block: Matrix, width: Width, room: float) -> Matrix:
@@ -126,17 +133,6 @@ def _table(
         block.sums[down],
         ", ".join(caption),
     )
-
-
-def _notes(rung: Rung, n: int, across: int, more: str) -> list[str]:
-    """Return what was done to fit, in sentences."""
-    notes = []
-    if how := "shades without numbers" if rung.format is None else rung.name:
-        hint = "--precision 3 shows three digits, in several tables if need be; --width allows more."
-        notes.append(f"To fit: {how}. {hint}")
-    if across < n:
-        notes.append(f"The columns stand in {len(spans(n, across))} tables.")
-    return [*notes, f"… {more}"] if more else notes
 
 
 def title(blocks: Iterable[Block]) -> str:

@@ -140,13 +140,9 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     styles = styles_on(terminal, view.palette)
     for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
         part = block.length(value)
-        bar = _bar(part, room, terminal)
+        bar = "#" * round(part * room)
+        if terminal.unicode:
+            eighths = round(part * room * 8)
+            bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
         numbered = Segment(f"  {padded(name, edge)} {padded_left(text, widest)}")
         yield [numbered, Segment(f" {bar}" if bar else "", styles[round(part * (SHADES - 1))])]
-
-
-def _bar(share: float, room: int, terminal: Terminal) -> str:
-    if not terminal.unicode:
-        return "#" * round(share * room)
-    eighths = round(share * room * 8)
-    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

@@ -101,7 +101,11 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
     for start in range(0, len(block.names), across):
         yield []
         yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)
-    yield from _legend(block, styles, terminal)
+    if block.column_numbers is None:
+        named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
+        is_square = list(block.rows) == list(block.columns)
+        yield from wrapped(NUMBERED if is_square else f"columns: {', '.join(named)}", terminal.width)
+    yield from shade_line(scale(block), bars(terminal), styles, terminal)
 
 
 class _Layout(NamedTuple):
@@ -164,12 +168,3 @@ def _numbers(block: Maps, cell: int) -> str:
         if j + wide <= len(block.column_numbers):
             line = f"{line:{j}}{block.column_numbers[j]}"
     return f"{line:{len(block.column_numbers)}}"
-
-
-def _legend(block: Maps, styles: Sequence[Style | None], terminal: Terminal) -> Iterator[Line]:
-    if block.column_numbers is None:
-        named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
-        is_square = list(block.rows) == list(block.columns)
-        text = NUMBERED if is_square else f"columns: {', '.join(named)}"
-        yield from wrapped(text, terminal.width)
-    yield from shade_line(scale(block), bars(terminal), styles, terminal)

@@ -130,7 +130,9 @@ def _moved(mover: Mover) -> str:
 def _sentences(comparison: Comparison) -> list[str]:
     """Return what changed, a sentence for each value after the first; where tokens differ, how they differ."""
     if not comparison.same_tokens:
-        return [_other_tokens(comparison), _entropies(comparison)]
+        pairs = zip(_names(comparison), comparison.entropy, strict=True)
+        parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
+        return [_other_tokens(comparison), f"The mean entropy of a row in bits is {', '.join(parts)}."]
     return [_sentence(comparison, change) for change in comparison.changes]
 
 
@@ -204,12 +206,6 @@ def _other_tokens(comparison: Comparison) -> str:
         if old == new and (first.query_tokens, first.key_tokens) != (trace.query_tokens, trace.key_tokens):
             differences.append(f"{label} has them in another order")
     return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(differences)}."
-
-
-def _entropies(comparison: Comparison) -> str:
-    pairs = zip(_names(comparison), comparison.entropy, strict=True)
-    parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
-    return f"The mean entropy of a row in bits is {', '.join(parts)}."
 
 
 def _ending(comparison: Comparison) -> Iterator[Block]:

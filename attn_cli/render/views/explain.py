@@ -22,7 +22,6 @@ from attn_cli.render.views.wording import (
     title,
 )
 from attn_cli.settings.output import View
-from attn_cli.trace.diagnostics import Diagnosis
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import Trace
@@ -112,7 +111,12 @@ def _sharpness(trace: Trace) -> Iterator[Block]:
         return
     diagnosed = list(zip(rows, trace.diagnoses(rows), strict=True))
     yield Heading("How sharp are the weights?")
-    lines = [_sharpness_of(trace, i, diagnosis) for i, diagnosis in diagnosed[:MOST_DIAGNOSED]]
+    lines = []
+    for i, found in diagnosed[:MOST_DIAGNOSED]:
+        cells, t = ["masked", "–", "–"], found.temperature_95
+        if found.entropy is not None and found.most is not None:
+            cells = [TWO(found.entropy), TWO(found.most), "–" if t is None else f"{t:.3g}"]
+        lines.append([short(trace.query_tokens[i]), *cells])
     yield Columns(["query", "entropy", "at most", "95 % at -t"], lines)
     if len(diagnosed) > MOST_DIAGNOSED:
         yield Say(f"{len(diagnosed) - MOST_DIAGNOSED:,} more rows: -q WORD shows one.", quiet=True)
@@ -123,21 +127,12 @@ def _sharpness(trace: Trace) -> Iterator[Block]:
     yield from map(Say, remarks(trace, diagnosed))
 
 
-def _sharpness_of(trace: Trace, i: int, diagnosis: Diagnosis) -> list[str]:
-    query, t = short(trace.query_tokens[i]), diagnosis.temperature_95
-    if diagnosis.entropy is None or diagnosis.most is None:
-        return [query, "masked", "–", "–"]
-    return [query, TWO(diagnosis.entropy), TWO(diagnosis.most), "–" if t is None else f"{t:.3g}"]
-
-
 def _who(trace: Trace, head: Head) -> Iterator[Block]:
     rows = trace.listed[:MOST_ROWS]
     items: list[tuple[str, float | None]] = []
     for i in rows:
-        j = _strongest_key(trace, head, i)
-        name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
-        name = "all alike" if _is_uniform(trace, head, i) else name
-        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.links.weights[i, 0])))
+        name = f"{short(trace.query_tokens[i])} -> {_looks_at(trace, head, i)}"
+        items.append((name, float(head.links.weights[i, 0])))
     yield Bars("", items, largest_weight(trace, rows))
     others = _strongest_others(trace, head, rows)
     if others:
@@ -164,16 +159,14 @@ def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[t
     return items if 2 * own > len(rows) else []
 
 
-def _strongest_key(trace: Trace, head: Head, i: int) -> int:
-    """Return query i's strongest key, preferring itself in a tie; -1 if it may look at nothing."""
-    links = links_of(head, i) or [(-1, 0.0)]
-    strongest, most = links[0]
-    return i if trace.is_self and dict(links).get(i, -1.0) >= most - 1e-12 else strongest
-
-
-def _is_uniform(trace: Trace, head: Head, i: int) -> bool:
-    """Return whether a query gives the same weight to every one of several allowed keys."""
-    if trace.mask is not None and trace.condensed:
-        return False
-    n = len(trace.key_tokens) if trace.mask is None else int(trace.mask[i].sum())
-    return n > 1 and abs(float(head.links.weights[i, 0]) * n - 1) < 1e-9
+def _looks_at(trace: Trace, head: Head, i: int) -> str:
+    """Return what query i looks at most, itself where it shares the first place; `all alike`, or `nothing`."""
+    links = links_of(head, i)
+    if not links:
+        return "nothing"
+    j, most = links[0]
+    if trace.mask is None or not trace.condensed:
+        n = len(trace.key_tokens) if trace.mask is None else int(trace.mask[i].sum())
+        if n > 1 and abs(most * n - 1) < 1e-9:
+            return "all alike"
+    return short(trace.key_tokens[i if trace.is_self and dict(links).get(i, -1.0) >= most - 1e-12 else j])

@@ -38,7 +38,11 @@ SHORTEST, LONGEST = 12, 32  # cells of a file's name
 def one(verdict: Verdict, right: AnswerKey) -> Iterator[Block]:
     """Yield the screen of one answer: every step, the first difference, and the likely mistake."""
     yield Heading(f"{verdict.file}: {'right' if verdict.ok else 'not right'}", 1)
-    rows = [_step(step) for step in verdict.compared]
+    rows = []
+    for step in verdict.compared:
+        largest = "-" if step.largest is None else plain(step.largest)
+        wrong = "all: the shape" if step.shapes else f"{step.wrong} of {step.cells}"
+        rows.append([step.step, step.status, largest, wrong])
     yield Columns(["step", "", "off by up to", "cells that differ"], rows)
     yield from map(Say, sentences(verdict, right))
     given = {step.step for step in verdict.compared}
@@ -46,12 +50,6 @@ def one(verdict: Verdict, right: AnswerKey) -> Iterator[Block]:
     if missing:
         yield Say(f"Not given: {listed(missing)}.", quiet=True)
     yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
-
-
-def _step(step: StepResult) -> list[str]:
-    largest = "-" if step.largest is None else plain(step.largest)
-    wrong = "all: the shape" if step.shapes else f"{step.wrong} of {step.cells}"
-    return [step.step, step.status, largest, wrong]
 
 
 def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = None) -> Iterator[Block]:
@@ -144,21 +142,15 @@ def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
     if first.shapes is not None:
         right_shape, shape = first.shapes
         return f"The first difference is in {first.step}: its shape is {shape}, and {right_shape} is right."
-    assert first.cell is not None
-    wanted, given = _distinct(first.expected, first.got, verdict.digits.get(first.step, FEWEST))
-    place = f"{first.step}, at {_place(first, right)}"
-    return f"The first difference is in {place}: {wanted} is right, {given} was given."
-
-
-def _distinct(expected: float | None, got: float | None, digits: int) -> tuple[str, str]:
-    """Return both numbers with as many digits as were given, or more if that tells them apart."""
     wanted = given = ""
-    for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):
-        wanted = "masked" if expected is None else _fixed(expected, n)
-        given = "no number" if got is None else _fixed(got, n)
+    digits = verdict.digits.get(first.step, FEWEST)
+    for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):  # as given, or more if that tells them apart
+        wanted = "masked" if first.expected is None else _fixed(first.expected, n)
+        given = "no number" if first.got is None else _fixed(first.got, n)
         if wanted != given:
             break
-    return wanted, given
+    place = f"{first.step}, at {_place(first, right)}"
+    return f"The first difference is in {place}: {wanted} is right, {given} was given."
 
 
 def _fixed(value: float, digits: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.long_summary import first_of_each, merged, spread, strongest_links
 from attn_cli.trace.trace import LongView, Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 NUMERIC = 10  # rows and columns of a map that is written as numbers
 WORDED = 60  # characters of a screen from which words fit beside a map
@@ -65,6 +61,8 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
     sizes = np.outer(np.diff(kept.query_edges), np.diff(kept.key_edges))
     values = np.where(kept.counts > 0, kept.counts / sizes, np.nan) if is_mask else kept.means
     is_roomy = view.width is None or view.width >= WORDED
+    known = values[~np.isnan(values)]
+    is_flat = is_mask or not known.size or known.max() - known.min() <= ALIKE * known.max()
     yield Maps(
         [""],
         [_word(trace.query_tokens, i) if is_roomy else "" for i in starts],
@@ -73,7 +71,7 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
         1.0 if is_mask else float(np.nanmax(values, initial=0.0)),
         starts,
         columns if len(columns) < len(trace.key_tokens) else None,
-        0.0 if is_mask else _least(values),
+        0.0 if is_flat else float(known.min()),
     )
     of = f"{_times(kept.query_edges, 'query', 'queries')} x {_times(kept.key_edges, 'key', 'keys')}"
     about = "" if (sizes == sizes[0, 0]).all() else "about "
@@ -95,14 +93,6 @@ def _size(trace: Trace, view: View) -> tuple[int, int]:
     across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
     # A character is twice as tall as it is wide. Where each row is one query, all are shown.
     return MAP if len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2), across
-
-
-def _least(means: Array) -> float:
-    """Return the value of the lightest shade: the least mean, or 0 where all are alike."""
-    known = means[~np.isnan(means)]
-    if not known.size or known.max() - known.min() <= ALIKE * known.max():
-        return 0.0
-    return float(known.min())
 
 
 def _times(edges: Sequence[int], one: str, many: str) -> str:

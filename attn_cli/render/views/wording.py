@@ -165,7 +165,13 @@ def projection(trace: Trace) -> str:
     """Return where W_q, W_k and W_v come from, and their layout."""
     about = trace.projection
     if trace.heads[0].W_q is None:
-        return "Q, K and V as given" if about.source == "given" else _given_values(trace)
+        if about.source == "given":
+            return "Q, K and V as given"
+        if about.source == "identity":
+            split = ", columns split" if len(trace.head_names) > 1 else ""
+            return f"Q and K are the vectors themselves{split}; V are the values"
+        seed = "" if about.seed is None else f", seed {about.seed}"
+        return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
     rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
         if len(trace.head_names) > 1:
@@ -176,16 +182,6 @@ def projection(trace: Trace) -> str:
     if about.source == "learned":
         return f"W: {about.name}, learned, layout in-out (x W)"
     return f"W: {about.name}, layout {about.layout} ({rule})"
-
-
-def _given_values(trace: Trace) -> str:
-    """Return where Q and K come from, where the values were given."""
-    about = trace.projection
-    if about.source == "identity":
-        split = ", columns split" if len(trace.head_names) > 1 else ""
-        return f"Q and K are the vectors themselves{split}; V are the values"
-    seed = "" if about.seed is None else f", seed {about.seed}"
-    return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
 
 
 def learned(trace: Trace) -> list[str]:

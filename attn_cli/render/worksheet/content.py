@@ -15,7 +15,6 @@ from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.numbers import Format, number
 from attn_cli.render.views.wording import quoted
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
-from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Row, Trace
 
@@ -190,6 +189,7 @@ def _one_row(exercise: Exercise, trace: Trace) -> Iterator[Heading | Say]:
     i = trace.focus[0]
     row, head = trace.row(i), trace.shown
     assert row is not None and head.q is not None and head.k is not None
+    assert head.v is not None and head.output is not None
     yield Heading(f"One row in full: {quoted(exercise.tokens[i])}")
     q = [_products(exercise.X[i], column) for column in zip(*exercise.W_q, strict=True)]
     yield Say(f"`q = [{', '.join(q)}] = [{', '.join(WHOLE.row(head.q[i].tolist()))}]`")
@@ -198,24 +198,6 @@ def _one_row(exercise: Exercise, trace: Trace) -> Iterator[Heading | Say]:
         yield Say(
             f"with {quoted(token)}: `q·k = {product} = {WHOLE(row.scores[j])}`{_power(exercise, row, j)}."
         )
-    yield from _weights_and_output(row, head)
-
-
-def _power(exercise: Exercise, row: Row, j: int) -> str:
-    """Return what scaling makes of key j's score, and e to its power."""
-    if not math.isfinite(row.masked[j]):
-        return ", crossed out"
-    power = score = WHOLE(row.scores[j])
-    scaled = ""
-    if exercise.score == "scaled":
-        power = ROUNDED(row.scaled[j])
-        scaled = f"; `x = {score} / √{exercise.dim} {_about(row.scaled[j])}`"
-    return f"{scaled}; `e^{power} {_about(row.exps[j])}`"
-
-
-def _weights_and_output(row: Row, head: Head) -> Iterator[Say]:
-    """Yield the sum of the row, its weights, and the values mixed by them."""
-    assert head.v is not None and head.output is not None
     kept = [j for j, score in enumerate(row.masked) if math.isfinite(score)]
     exps, total = ROUNDED.row([row.exps[j] for j in kept]), ROUNDED(row.total)
     if len(kept) > 1:
@@ -228,6 +210,18 @@ def _weights_and_output(row: Row, head: Head) -> Iterator[Say]:
         f"`{_products(weights, column, ROUNDED)} {_about(value, MIXED)}`" for column, value in columns
     ]
     yield Say(f"output: {', '.join(mixtures)}.")
+
+
+def _power(exercise: Exercise, row: Row, j: int) -> str:
+    """Return what scaling makes of key j's score, and e to its power."""
+    if not math.isfinite(row.masked[j]):
+        return ", crossed out"
+    power = score = WHOLE(row.scores[j])
+    scaled = ""
+    if exercise.score == "scaled":
+        power = ROUNDED(row.scaled[j])
+        scaled = f"; `x = {score} / √{exercise.dim} {_about(row.scaled[j])}`"
+    return f"{scaled}; `e^{power} {_about(row.exps[j])}`"
 
 
 def _products(left: Sequence[float], right: Sequence[float], form: Format = WHOLE) -> str:

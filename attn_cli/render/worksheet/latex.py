@@ -30,15 +30,12 @@ def worksheet_latex(parts: Iterable[Part]) -> str:
     parts = list(parts)
     is_blank = any(isinstance(part, Question) and part.answer is None for part in parts)
     lines = [line for part in parts for line in _lines(part, is_blank)]
-    return "\n".join([_preamble(parts, is_blank), r"\begin{document}", *lines, r"\end{document}", ""])
-
-
-def _preamble(parts: Iterable[Part], is_blank: bool) -> str:
-    """Return the preamble, with cells of the size that keeps the worksheet on one page."""
+    # Cells are of the size that keeps the worksheet on one page.
     tables = [table for part in parts if isinstance(part, Tables) for table in part.tables]
     is_large = any(len(table.columns) > 4 for table in tables if not table.is_given)
     row = TIGHT if not is_blank else LARGE if is_large else ROOMY
-    return PREAMBLE.replace("STRUT", row).replace("WIDTH", "10mm" if is_large else "11mm") + HELPERS
+    preamble = PREAMBLE.replace("STRUT", row).replace("WIDTH", "10mm" if is_large else "11mm") + HELPERS
+    return "\n".join([preamble, r"\begin{document}", *lines, r"\end{document}", ""])
 
 
 def _lines(part: Part, is_blank: bool) -> Iterator[str]:
