@@ -34,7 +34,7 @@ class Rung(NamedTuple):
     gap: int = 1  # between columns of numbers
 
 
-BLOCKS = (Rung("heat blocks of two cells", None, 2), Rung("heat blocks of one cell", None, 1))
+BLOCKS = (Rung("heat blocks of two cells", None, 2, gap=0), Rung("heat blocks of one cell", None, 1, gap=0))
 WEIGHTS = (
     Rung("", weight(3)),
     Rung("two digits", weight(2)),
@@ -43,7 +43,7 @@ WEIGHTS = (
 )
 DIFFERENCES = (
     *(Rung(rung.name, signed(rung.format)) for rung in WEIGHTS if rung.format is not None),
-    Rung("^ is up, v is down, a dot is less than an eighth of the largest", None, 1, SIGNS),
+    Rung("^ is up, v is down, a dot is less than an eighth of the largest", None, 1, SIGNS, gap=0),
 )
 UNSEEN = 0.0005  # three digits show nothing of it
 NUMBERED = "Columns are numbered as the rows are."
@@ -84,28 +84,25 @@ class Drawn(NamedTuple):
 
     rung: Rung
     width: int
-    gap: int
     texts: list[list[str]]
     shade: Ints
-
-    @property
-    def margin(self) -> str:
-        """What stands between the row labels and the first cell besides the gap."""
-        return "" if self.gap else " "
+    margin: str  # what stands between the row labels and the first cell besides the gap
 
 
 def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
     """Write every number of `values` on this rung; a masked one (NaN) is written as nan and not shown."""
+    margin = "" if rung.gap else " "
     if rung.format is None:
         ramp = rung.ramp or bars(terminal)
         marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
-        return Drawn(rung, rung.block, 0, [[marks[place] for place in row] for row in shade.tolist()], shade)
+        texts = [[marks[place] for place in row] for row in shade.tolist()]
+        return Drawn(rung, rung.block, texts, shade, margin)
     texts = [rung.format.row(row) for row in values.tolist()]
     if np.isnan(values).any():
         widths = [max([len(text) for text in row if not text.endswith("nan")], default=1) for row in texts]
     else:
         widths = [len(max(row, key=len)) for row in texts]
-    return Drawn(rung, max(widths, default=1), rung.gap, texts, shade)
+    return Drawn(rung, max(widths, default=1), texts, shade, margin)
 
 
 def bar_numbers(block: Bars, precision: int | None) -> list[str]:

@@ -158,8 +158,7 @@ class Framework(NamedTuple):
     title: str
     imports: tuple[str, ...]
     library: str
-    array: tuple[str, str]  # what encloses a list of numbers
-    bools: tuple[str, str]  # and a list of booleans
+    array: str  # what makes an array of a list
     swap_last: str  # the last two axes
     split: str  # M's columns among the heads
     join: str
@@ -170,6 +169,7 @@ class Framework(NamedTuple):
     transpose: str = "{}.T"  # of a matrix
     take: Callable[[str, int], str] = lambda name, axis: f"{name}[{':, ' * axis}place]"  # rows along an axis
     to_list: str = "{}.tolist()"
+    dtypes: tuple[str, str] = ("", "")  # arguments after a list of numbers, and after one of booleans
 
 
 FRAMEWORKS = {
@@ -178,8 +178,7 @@ FRAMEWORKS = {
         title="NumPy",
         imports=("import numpy as np",),
         library="np",
-        array=("np.array(", ")"),
-        bools=("np.array(", ")"),
+        array="np.array",
         swap_last="{}.swapaxes(-1, -2)",
         split="np.split(M, heads, axis=1)",
         join="np.concatenate([*{}], axis=-1)",
@@ -198,8 +197,7 @@ FRAMEWORKS = {
             "torch.set_default_dtype(torch.float64)",
         ),
         library="torch",
-        array=("torch.tensor(", ")"),
-        bools=("torch.tensor(", ")"),
+        array="torch.tensor",
         swap_last="{}.mT",
         split="M.chunk(heads, dim=1)",
         join="torch.cat([*{}], dim=-1)",
@@ -216,8 +214,8 @@ FRAMEWORKS = {
             "from keras import ops",
         ),
         library="ops",
-        array=("ops.array(", ', dtype="float64")'),
-        bools=("ops.array(", ', dtype="bool")'),
+        array="ops.array",
+        dtypes=(', dtype="float64"', ', dtype="bool"'),
         swap_last="ops.swapaxes({}, -1, -2)",
         split="ops.split(M, heads, axis=1)",
         join="ops.concatenate([*{}], axis=-1)",

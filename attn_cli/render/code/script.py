@@ -107,18 +107,14 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
 
 
 def _helper(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
-    """Yield the helper function of the score, if it has one."""
     lines = score_named(plan.trace.score).lines[framework.name]
     if lines.helper:
-        start, *rest = lines.helper
-        yield [
-            start,
-            *(f"    {line}" for line in (rest[0], *(lines.careful if plan.is_extreme else ()), *rest[1:])),
-        ]
+        start, about, *rest = lines.helper
+        body = [about, *(lines.careful if plan.is_extreme else ()), *rest]
+        yield [start, *(f"    {line}" for line in body)]
 
 
 def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
-    """Yield the tokens and the arrays that the script starts from."""
     trace = plan.trace
     if plan.one_text:
         yield strings("tokens", trace.query_tokens)
@@ -137,7 +133,7 @@ def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
             yield block
             block = []
         about = f"{one.about} {framework.polarity}" if one.name == "mask" else one.about
-        around = framework.bools if one.array.dtype == bool else framework.array
+        around = (f"{framework.array}(", f"{framework.dtypes[one.array.dtype == bool]})")
         rows = labels[one.rows] or [""] * len(one.array)
         block += comment_lines(about)
         if one.array.ndim == 1:

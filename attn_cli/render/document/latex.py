@@ -174,7 +174,6 @@ def _hex(colour: RGB) -> str:
 
 
 def _legend(legend: Scale, colours: Sequence[RGB]) -> str:
-    """Return a line with the shades from the least value to the largest."""
     masked = r"\quad -- masked" if legend.has_masked else ""
     if legend.low == legend.high:
         text = f"All are {_number(legend.low)}." if legend.low else ""

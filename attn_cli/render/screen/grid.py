@@ -127,8 +127,8 @@ class Grid(NamedTuple):
         rows = self._row_names(numbered, terminal)
         columns = self.block.columns
         n = len(columns)
-        least = max(matrix.width, len(str(n - 1))) if numbered and matrix.gap else matrix.width
-        step = least + matrix.gap
+        least = max(matrix.width, len(str(n - 1))) if numbered and matrix.rung.gap else matrix.width
+        step = least + matrix.rung.gap
         edge = self._edge(rows)
         tail = self._tail() + len(matrix.margin)
         if edge + step + tail > room:
@@ -161,11 +161,15 @@ class Grid(NamedTuple):
     def _page(
         self, matrix: Drawn, page: _Page, styles: Sequence[Style | None], terminal: Terminal
     ) -> Iterator[Line]:
-        yield from self._head_lines(matrix, page)
+        tail, heads = self._tail(), _headers(matrix, page)
+        for n, header in enumerate(heads, 1):
+            corner, end = (self.block.corner, SUM) if n == len(heads) else ("", "")
+            end = padded_left(end, tail) if end and self.block.sums else ""
+            edge = padded(cut(corner, page.edge), page.edge) + matrix.margin
+            yield [Segment(edge), Segment(header, BOLD), Segment(end)]
         masked = masked_mark(terminal)
-        full = [width + matrix.gap for width in page.widths]
+        full = [width + matrix.rung.gap for width in page.widths]
         inked = [*styles, None]  # the last, -1, is a masked cell's
-        tail = self._tail()
         span = slice(page.start, page.stop)
         for i, name in enumerate(page.rows):
             places = matrix.shade[i, span].tolist()
@@ -177,14 +181,6 @@ class Grid(NamedTuple):
             if self.block.sums:
                 line.append(Segment(padded_left(self.block.sums[i], tail)))
             yield line
-
-    def _head_lines(self, matrix: Drawn, page: _Page) -> Iterator[Line]:
-        heads = _headers(matrix, page)
-        for i, header in enumerate(heads, 1):
-            last = i == len(heads)
-            edge = padded(cut(self.block.corner, page.edge) if last else "", page.edge) + matrix.margin
-            end = padded_left(SUM, self._tail()) if last and self.block.sums else ""
-            yield [Segment(edge), Segment(header, BOLD), Segment(end)]
 
     def _styles(self, matrix: Drawn, terminal: Terminal) -> Sequence[Style | None]:
         if not self.block.shaded:
@@ -234,7 +230,7 @@ def _headers(matrix: Drawn, page: _Page) -> list[str]:
     stacks = [_stacked(name, width, most) for name, width in zip(names, page.widths, strict=True)]
     height = max(map(len, stacks))
     columns = [
-        [" " * matrix.gap + padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
+        [" " * matrix.rung.gap + padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
         for stack, width in zip(stacks, page.widths, strict=True)
     ]
     return ["".join(pieces) for pieces in zip(*columns, strict=True)]
@@ -246,11 +242,11 @@ def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:
         return [matrix.width] * len(names)
     lengths = [cells(name) for name in names]
     widest = max(matrix.width, *lengths)
-    if (widest + matrix.gap) * len(names) <= room:
+    if (widest + matrix.rung.gap) * len(names) <= room:
         return [widest] * len(names)
     for most in range(LABEL, matrix.width, -1):
         widths = [max(matrix.width, min(length, most)) for length in lengths]
-        if sum(widths) + matrix.gap * len(widths) <= room:
+        if sum(widths) + matrix.rung.gap * len(widths) <= room:
             return widths
     return [matrix.width] * len(names)
 

@@ -135,7 +135,6 @@ def _layout(block: Maps, terminal: Terminal) -> _Layout | None:
 def _band(
     block: Maps, span: range, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
 ) -> Iterator[Line]:
-    """Yield the maps of one band, side by side."""
     ramp, masked = bars(terminal), masked_mark(terminal)
     cell, wide, spare = layout.cell, layout.wide, layout.wide - layout.cell * len(block.columns)
     names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]

@@ -35,6 +35,9 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield the matrices side by side, their difference where there are two, and what changed, in a sentence."""
     first = comparison.traces[0]
     labels = _names(comparison)
+    titles = [f"{_name(comparison)} {label}" for label in labels]
+    cells = len(first.listed) * len(first.key_tokens)
+    is_crowded = view.width is not None and view.precision is None and cells > MOST_CELLS
     common_size = f"; {size(first)}" if comparison.same_tokens else ""
     yield Heading(f"Compare {_name(comparison)}: {', '.join(labels[:-1])} and {labels[-1]}{common_size}", 1)
     formulas = [formula(trace) for trace in comparison.traces]
@@ -43,13 +46,13 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     else:
         yield from (Formula(text, f"{label}:") for label, text in zip(labels, formulas, strict=True))
     if not comparison.same_tokens:
-        for title, trace in zip(_titles(comparison), comparison.traces, strict=True):
+        for title, trace in zip(titles, comparison.traces, strict=True):
             yield Heading(title)
             yield _matrix(trace)
-    elif first.settings.top is not None or _is_crowded(comparison, view):
+    elif first.settings.top is not None or is_crowded:
         yield from _movers(comparison)
     else:
-        yield Beside(_titles(comparison), [_matrix(trace) for trace in comparison.traces])
+        yield Beside(titles, [_matrix(trace) for trace in comparison.traces])
         if len(labels) == 2:
             yield from _difference(comparison)
     yield Say("")
@@ -67,16 +70,6 @@ def _names(comparison: Comparison) -> list[str]:
     """Return the values for sentences and headings, shortened unless that would make two of them equal."""
     names = [short(label) for label in comparison.labels]
     return names if len(set(names)) == len(names) else list(comparison.labels)
-
-
-def _titles(comparison: Comparison) -> list[str]:
-    return [f"{_name(comparison)} {name}" for name in _names(comparison)]
-
-
-def _is_crowded(comparison: Comparison, view: View) -> bool:
-    first = comparison.traces[0]
-    cells = len(first.listed) * len(first.key_tokens)
-    return view.width is not None and view.precision is None and cells > MOST_CELLS
 
 
 def _matrix(trace: Trace) -> Matrix:
@@ -243,13 +236,15 @@ def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
     """Return the comparison as JSON of kind compare."""
     changes = [_change_record(comparison, change) for change in comparison.changes]
     is_pair = len(changes) == 1
+    rows = comparison.changes[0].difference.tolist() if is_pair else []
+    difference = [[None if math.isnan(x) else x for x in row] for row in rows]
     return {
         "schema": "attn/1",
         "kind": "compare",
         "option": comparison.option,
         "values": list(comparison.values),
         "records": [trace.to_dict(steps) for trace in comparison.traces],
-        "difference": _finite(comparison) if is_pair else None,
+        "difference": difference if is_pair else None,
         "entropy": list(comparison.entropy),
         "largest_mover": changes[0]["largest_mover"] if is_pair else None,
         "changes": changes,
@@ -263,13 +258,9 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
     mover = None
     if change.movers:
         most = change.movers[0]
-        mover = {
-            "query": trace.query_tokens[most.query],
-            "key": trace.key_tokens[most.key],
-            "cell": [rows[most.query], most.key],
-            "from": most.before,
-            "to": most.after,
-        }
+        query, key = trace.query_tokens[most.query], trace.key_tokens[most.key]
+        place = [rows[most.query], most.key]
+        mover = {"query": query, "key": key, "cell": place, "from": most.before, "to": most.after}
     return {
         "value": comparison.values[change.to],
         "largest_mover": mover,
@@ -277,12 +268,6 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
         "masked_only_before": change.only_before,
         "masked_only_after": change.only_after,
     }
-
-
-def _finite(comparison: Comparison) -> list[list[float | None]]:
-    """Return the difference of a pair, None where masked."""
-    rows = comparison.changes[0].difference.tolist()
-    return [[None if math.isnan(x) else x for x in row] for row in rows]
 
 
 def delimited_comparison(comparison: Comparison, separator: str) -> str:

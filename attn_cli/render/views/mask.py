@@ -118,7 +118,6 @@ def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
 
 
 def _rules(trace: Trace) -> list[str]:
-    """Return the mask's rules in words."""
     rule = trace.mask_name
     if trace.pad_keys:
         rule = "" if rule == "padding" else rule.removesuffix(", padding")
@@ -175,7 +174,6 @@ def _booleans(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools)
 
 
 def _before_and_after(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools) -> Iterator[Block]:
-    """Yield the scores before and after the mask, and the weights."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     assert head.scaled_scores is not None
     yield Heading("Before the softmax")
@@ -245,7 +243,6 @@ def _corners(trace: Trace, rows: list[int], columns: range) -> Iterator[Block]:
 
 
 def _causal(trace: Trace, name: str, rows: Sequence[int], columns: range) -> Matrix:
-    """Return these rows and columns of a causal mask."""
     mask = masks.named(name, len(trace.query_tokens), len(trace.key_tokens))
     assert mask is not None
     values = mask.rows(list(rows))[:, columns].astype(float)

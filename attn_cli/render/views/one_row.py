@@ -33,9 +33,8 @@ def one_row(trace: Trace, i: int, every_product: bool) -> Iterator[Block]:
 
     With `every_product` the products of every key are written out, else those of its strongest keys.
     """
-    head = trace.shown
-    is_mean = head.scores is None
-    head = trace.heads[0] if is_mean else head
+    is_mean = trace.shown.scores is None
+    head = trace.heads[0] if is_mean else trace.shown
     row = trace.row(i, head)
     query = quoted_at(trace.query_tokens, i)
     yield Heading(f"One row by hand: what does {query} look at?")
@@ -163,7 +162,6 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 
 
 def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
-    """Return the line of key j in the table."""
     is_masked = _is_masked(row, j)
     # In a large text, keys that are written alike are told apart by their places.
     line = [placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])]

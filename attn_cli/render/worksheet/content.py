@@ -25,7 +25,7 @@ WHOLE, ROUNDED, MIXED = number(0), number(DIGITS), number(OUTPUT_DIGITS)
 MASKED = "–"
 ROOT_DIGITS = 5  # of 1/√d: enough for three digits after the point of any score on these worksheets
 
-Rows = list[tuple[str, list[str]]]  # each a label and its cells, "" where a cell is to be filled in
+Rows = list[list[str]]  # each a label, then its cells, "" where one is to be filled in
 
 
 class WorkTable(NamedTuple):
@@ -96,9 +96,8 @@ class Worksheet(NamedTuple):
 def rows_of(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Rows:
     """Return the rows of a matrix with their labels, as text, or blank without a form."""
     rows = np.asarray(matrix).tolist()
-    return [
-        (label, form.row(row) if form else [""] * len(row)) for label, row in zip(labels, rows, strict=True)
-    ]
+    cells = [form.row(row) if form else [""] * len(row) for row in rows]
+    return [[label, *texts] for label, texts in zip(labels, cells, strict=True)]
 
 
 def _given(exercise: Exercise) -> Iterator[Part]:
@@ -122,7 +121,7 @@ def _projections(worksheet: Worksheet) -> Iterator[Part]:
     tables = [worksheet.table(name, f"{name.upper()} = X W_{name}") for name in "qkv"]
     column = [row[0] for row in exercise.W_q]
     result = WHOLE(sum(x * w for x, w in zip(exercise.X[0], column, strict=True)))
-    tables[0].rows[0][1][0] = result
+    tables[0].rows[0][1] = result
     yield Tables(tables)
     product = _products(exercise.X[0], column)
     yield Say(f"Example: the query of {quoted(exercise.tokens[0])} begins with `{product} = {result}`.")
@@ -180,7 +179,7 @@ def _masked(worksheet: Worksheet, rows: Sequence[Sequence[float]]) -> Rows:
     mask = worksheet.trace.mask
     if mask is not None and worksheet.key:
         for i, j in np.argwhere(~mask):
-            cells[i][1][j] = MASKED
+            cells[i][j + 1] = MASKED
     return cells
 
 

@@ -71,7 +71,7 @@ def _table(table: WorkTable) -> Iterator[str]:
 def _to_read(table: WorkTable, corner: str) -> Iterator[str]:
     yield rf"\begin{{tabular}}[t]{{@{{}}l*{{{len(table.columns)}}}{{r}}@{{}}}}"
     yield rf"\toprule {corner} & {' & '.join(map(_number, table.columns))} \\ \midrule"
-    for label, cells in table.rows:
+    for label, *cells in table.rows:
         yield rf"{_label(label)} & {' & '.join(map(_number, cells))} \\"
     yield r"\bottomrule"
     yield r"\end{tabular}"
@@ -83,7 +83,7 @@ def _to_write_in(table: WorkTable) -> Iterator[str]:
     yield rf"\begin{{tabular}}[t]{{@{{}}r@{{\ }}|*{{{n}}}{{@{{}}c@{{}}|}}}}"
     names = [rf"\multicolumn{{1}}{{@{{}}c@{{}}}}{{\small {_number(name)}}}" for name in table.columns]
     yield rf"\multicolumn{{1}}{{@{{}}r@{{\ }}}}{{}} & {' & '.join(names)} \\ {rule}"
-    for label, cells in table.rows:
+    for label, *cells in table.rows:
         filled = " & ".join(rf"\cell{{{_number(cell)}}}" for cell in cells)
         yield rf"{_label(label)} & {filled} \\ {rule}"
     yield r"\end{tabular}"
