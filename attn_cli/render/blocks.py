@@ -5,7 +5,7 @@ Blocks hold raw tokens; each writer escapes every string itself, in one place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -120,6 +120,12 @@ class Maps(NamedTuple):
     row_numbers: Sequence[int]
     column_numbers: Sequence[int] | None = None  # the keys' positions, where columns are blocks of keys
     least: float = 0.0  # shades run from here to the largest
+
+    def matrices(self) -> Iterator[tuple[str, Matrix]]:
+        """Yield each map's name, and its weights as a matrix."""
+        for name, values in zip(self.names, self.values, strict=True):
+            matrix = Matrix(self.rows, self.columns, values, "query\\key", is_weights=True, shaded=True)
+            yield name, matrix._replace(row_numbers=self.row_numbers)
 
 
 Block = Heading | Say | Formula | Matrix | Beside | Maps | Columns | Links | Bars

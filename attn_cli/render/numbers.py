@@ -44,6 +44,9 @@ class Format(NamedTuple):
         return _unsigned_zero(text) if text[1] == "." and text[0] in "+-" else text[:-1].rstrip(".")
 
 
+PERCENT = Format("%.0f", factor=100.0)  # a weight in whole percent, without the sign
+
+
 def _unsigned_zero(text: str) -> str:
     return text[1:] if text[0] in "+-" and not text.strip("+-0.e") else text
 
@@ -57,31 +60,13 @@ def weight(digits: int) -> Format:
     return Format(f"%.{digits}f", bare=digits > 0)
 
 
-def marked(false: str, true: str) -> Format:
-    """Return the format of 0 and 1 as two marks.
-
-    >>> marked("F", "T").row([0.0, 1.0])
-    ['F', 'T']
-    """
-    return Format("", marks=(false, true))
-
-
 def signed(form: Format) -> Format:
     """Return the format with a sign before every number but zero.
 
-    >>> signed(weight(3)).row([0.0121, -0.104, 0.00001]), signed(percent()).row([0.052, -0.2, 0.0])
+    >>> signed(weight(3)).row([0.0121, -0.104, 0.00001]), signed(PERCENT).row([0.052, -0.2, 0.0])
     (['+.012', '-.104', '.000'], ['+5', '-20', '0'])
     """
     return form._replace(template=form.template.replace("%", "%+", 1))
-
-
-def percent() -> Format:
-    """Return the format of a weight in whole percent, without the sign.
-
-    >>> percent()(0.0512)
-    '5'
-    """
-    return Format("%.0f", factor=100.0)
 
 
 def number(digits: int) -> Format:
@@ -100,15 +85,6 @@ def scientific(digits: int) -> Format:
     '1.29e+06'
     """
     return Format(f"%.{digits}e")
-
-
-def significant(digits: int) -> Format:
-    """Return the format of any number with that many significant digits.
-
-    >>> significant(2).row([0.0, 0.000481, 0.7])
-    ['0', '0.00048', '0.7']
-    """
-    return Format(f"%.{digits}g")
 
 
 def share(weight: float) -> str:

@@ -6,6 +6,7 @@ low end of a ramp is dark for dark backgrounds, and light for light ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rich.color import Color
@@ -22,64 +23,46 @@ LIGHT = {
     "blues": "f7fbff deebf7 c6dbef 9ecae1 6baed6 4292c6 2171b5 08519c 08306b",
     "greys": "ffffff f0f0f0 d9d9d9 bdbdbd 969696 737373 525252 252525 000000",
 }
-NAMES = (*DARK, *LIGHT)
+PAPER = "blues"  # for pages, unless another one is asked for
 # For differences: purple or blue below zero, orange above, which every kind of colour vision tells apart; zero is
 # the background. The light one is ColorBrewer's PuOr.
 DIVERGING_DARK = "9ecae1 4292c6 1d4e7a 262626 7a4310 d9822b fdd0a2"
 DIVERGING_LIGHT = "542788 998ec3 d8daeb f7f7f7 fee0b6 f1a340 b35806"
 # Sixteen colours have few steps of lightness that every scheme keeps in order: (background, foreground).
-_DARK_16 = ((0, 7), (4, 15), (6, 0), (2, 0), (3, 0), (15, 0))
-_LIGHT_16 = ((15, 0), (7, 0), (6, 0), (4, 15), (0, 15))
-_DIVERGING_DARK_16 = ((6, 0), (4, 15), (0, 7), (0, 7), (1, 15), (3, 0))
-_DIVERGING_LIGHT_16 = ((4, 15), (6, 0), (15, 0), (15, 0), (3, 0), (1, 15))
-
+_SIXTEEN = {  # by whether it is a difference, and whether the background is dark
+    (False, True): ((0, 7), (4, 15), (6, 0), (2, 0), (3, 0), (15, 0)),
+    (False, False): ((15, 0), (7, 0), (6, 0), (4, 15), (0, 15)),
+    (True, True): ((6, 0), (4, 15), (0, 7), (0, 7), (1, 15), (3, 0)),
+    (True, False): ((4, 15), (6, 0), (15, 0), (15, 0), (3, 0), (1, 15)),
+}
 BOLD = Style(bold=True)
 
 RGB = tuple[int, int, int]
 
 
-def page_ramp(palette: str | None) -> str:
-    """Return the ramp of a page: the one asked for, else one for white paper."""
-    return palette or "blues"
-
-
-def page_colours(palette: str | None, is_difference: bool = False) -> list[RGB]:
-    """Return SHADES colours for a page's cells; of a difference, from the most negative to the most positive."""
-    name = page_ramp(palette)
-    if not is_difference:
-        return ramp(name)
-    return _between(DIVERGING_DARK if name in DARK else DIVERGING_LIGHT)
-
-
-def ramp_name(palette: str | None, terminal: Terminal) -> str:
-    """Return the name of the ramp: the one asked for, else one that suits the background."""
-    return palette or ("viridis" if terminal.dark else "blues")
+def styles_on(
+    terminal: Terminal, palette: str | None, is_ink: bool = True, is_difference: bool = False
+) -> Sequence[Style | None]:
+    """Return SHADES styles for a terminal: inks or cells, None each where it has no colours."""
+    if not terminal.colors:
+        return [None] * SHADES
+    name = palette or ("viridis" if terminal.dark else "blues")
+    return inks(name, terminal.colors) if is_ink else shades(name, terminal.colors, is_difference)
 
 
 # Cached for each number of colours: a Style keeps the codes of the first terminal that it was drawn on.
 @lru_cache(maxsize=8)
-def shades(name: str, colors: int) -> tuple[Style, ...]:
-    """Return SHADES cell styles from the least value to the largest: a background and readable text on it."""
+def shades(name: str, colors: int, is_difference: bool = False) -> tuple[Style, ...]:
+    """Return SHADES cell styles, each a background and readable text on it; the order is that of `ramp`."""
     if colors == 16:
-        return _spread(_DARK_16 if name in DARK else _LIGHT_16)
-    return _on(ramp(name))
+        steps = _SIXTEEN[is_difference, name in DARK]
+        pairs = [(Color.from_ansi(text), Color.from_ansi(back)) for back, text in steps]
+    else:
+        pairs = [(Color.from_rgb(*text_on(rgb)), Color.from_rgb(*rgb)) for rgb in ramp(name, is_difference)]
+    return _spread([Style(color=text, bgcolor=back) for text, back in pairs])
 
 
-@lru_cache(maxsize=8)
-def diverging(name: str, colors: int) -> tuple[Style, ...]:
-    """Return SHADES cell styles from the most negative to the most positive, for the ramp's kind of background."""
-    is_dark = name in DARK
-    if colors == 16:
-        return _spread(_DIVERGING_DARK_16 if is_dark else _DIVERGING_LIGHT_16)
-    return _on(_between(DIVERGING_DARK if is_dark else DIVERGING_LIGHT))
-
-
-def _on(colors: list[RGB]) -> tuple[Style, ...]:
-    return tuple(Style(color=Color.from_rgb(*text_on(rgb)), bgcolor=Color.from_rgb(*rgb)) for rgb in colors)
-
-
-def _spread(steps: tuple[tuple[int, int], ...]) -> tuple[Style, ...]:
-    styles = [Style(color=Color.from_ansi(text), bgcolor=Color.from_ansi(back)) for back, text in steps]
+def _spread(styles: Sequence[Style]) -> tuple[Style, ...]:
     return tuple(styles[i * len(styles) // SHADES] for i in range(SHADES))
 
 
@@ -88,7 +71,7 @@ def inks(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES text styles for bars and blocks; the ramp's faint end is left out."""
     if colors == 16:
         order = (4, 6, 2, 3) if name in DARK else (6, 4, 0)
-        return tuple(Style(color=Color.from_ansi(order[i * len(order) // SHADES])) for i in range(SHADES))
+        return _spread([Style(color=Color.from_ansi(number)) for number in order])
     return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in strong(name))
 
 
@@ -99,12 +82,14 @@ def strong(name: str) -> list[RGB]:
     return [colors[skip + i * (SHADES - 1 - skip) // (SHADES - 1)] for i in range(SHADES)]
 
 
-def ramp(name: str) -> list[RGB]:
-    """Return SHADES colours (red, green, blue), linear between the ramp's anchors."""
-    return _between((DARK | LIGHT)[name])
+def ramp(name: str, is_difference: bool = False) -> list[RGB]:
+    """Return SHADES colours (red, green, blue) from the least value to the largest, linear between the anchors.
 
-
-def _between(codes: str) -> list[RGB]:
+    Those of a difference, from the most negative to the most positive, suit the ramp's kind of background.
+    """
+    codes = (DARK | LIGHT)[name]
+    if is_difference:
+        codes = DIVERGING_DARK if name in DARK else DIVERGING_LIGHT
     anchors = [bytes.fromhex(code) for code in codes.split()]
     colors = []
     for i in range(SHADES):

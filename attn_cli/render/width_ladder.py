@@ -12,23 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.numbers import (
-    Format,
-    fitting,
-    marked,
-    number,
-    percent,
-    scientific,
-    share,
-    signed,
-    significant,
-    weight,
-)
+from attn_cli.render.blocks import Bars, Maps, Matrix
+from attn_cli.render.numbers import PERCENT, Format, fitting, number, scientific, share, signed, weight
 from attn_cli.render.palette import SHADES
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
-    from attn_cli.render.blocks import Bars, Maps, Matrix
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
@@ -45,16 +34,16 @@ class Rung(NamedTuple):
     gap: int = 1  # between columns of numbers
 
 
-BLOCKS = (Rung("heat blocks of two cells", None, 2), Rung("heat blocks of one cell", None, 1))
+BLOCKS = (Rung("heat blocks of two cells", None, 2, gap=0), Rung("heat blocks of one cell", None, 1, gap=0))
 WEIGHTS = (
     Rung("", weight(3)),
     Rung("two digits", weight(2)),
-    Rung("weights in whole percent", percent()),
+    Rung("weights in whole percent", PERCENT),
     *BLOCKS,
 )
 DIFFERENCES = (
     *(Rung(rung.name, signed(rung.format)) for rung in WEIGHTS if rung.format is not None),
-    Rung("^ is up, v is down, a dot is less than an eighth of the largest", None, 1, SIGNS),
+    Rung("^ is up, v is down, a dot is less than an eighth of the largest", None, 1, SIGNS, gap=0),
 )
 UNSEEN = 0.0005  # three digits show nothing of it
 NUMBERED = "Columns are numbered as the rows are."
@@ -63,7 +52,7 @@ NUMBERED = "Columns are numbered as the rows are."
 def rungs(block: Matrix) -> tuple[Rung, ...]:
     """Return the rungs for a matrix, the most exact first; fixed digits are the only rung."""
     if block.marks is not None:
-        loose = Rung("", marked(*block.marks))
+        loose = Rung("", Format("", marks=block.marks))
         return (loose, loose._replace(gap=0)) if max(map(len, block.marks)) == 1 else (loose,)
     if block.is_difference:
         if block.digits is not None:
@@ -95,27 +84,25 @@ class Drawn(NamedTuple):
 
     rung: Rung
     width: int
-    gap: int
     texts: list[list[str]]
-
-    @property
-    def margin(self) -> str:
-        """What stands between the row labels and the first cell besides the gap."""
-        return "" if self.gap else " "
+    shade: Ints
+    margin: str  # what stands between the row labels and the first cell besides the gap
 
 
 def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
     """Write every number of `values` on this rung; a masked one (NaN) is written as nan and not shown."""
+    margin = "" if rung.gap else " "
     if rung.format is None:
         ramp = rung.ramp or bars(terminal)
         marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
-        return Drawn(rung, rung.block, 0, [[marks[place] for place in row] for row in shade.tolist()])
+        texts = [[marks[place] for place in row] for row in shade.tolist()]
+        return Drawn(rung, rung.block, texts, shade, margin)
     texts = [rung.format.row(row) for row in values.tolist()]
     if np.isnan(values).any():
         widths = [max([len(text) for text in row if not text.endswith("nan")], default=1) for row in texts]
     else:
         widths = [len(max(row, key=len)) for row in texts]
-    return Drawn(rung, max(widths, default=1), rung.gap, texts)
+    return Drawn(rung, max(widths, default=1), texts, shade, margin)
 
 
 def bar_numbers(block: Bars, precision: int | None) -> list[str]:
@@ -163,22 +150,17 @@ class Scale(NamedTuple):
     has_masked: bool
 
 
-def scale(block: Matrix) -> Scale:
-    """Return the legend of a matrix's shades."""
+def scale(block: Matrix | Maps) -> Scale:
+    """Return the legend of the shades of a matrix, or of small maps."""
     masked = np.isnan(block.values)
-    if masked.all():
-        return Scale("", "", bool(masked.any()))
-    low, high = exact(block._replace(digits=None)).row(shade_range(block))
+    low = high = ""
+    if isinstance(block, Maps):
+        low, high = map_format(block).row([block.least, block.largest])
+    elif not masked.all():
+        low, high = exact(block._replace(digits=None)).row(shade_range(block))
     return Scale(low, high, bool(masked.any()))
-
-
-def map_scale(block: Maps) -> Scale:
-    """Return the legend of the shades of small maps."""
-    has_masked = any(bool(np.isnan(values).any()) for values in block.values)
-    low, high = map_format(block).row([block.least, block.largest])
-    return Scale(low, high, has_masked)
 
 
 def map_format(block: Maps) -> Format:
     """Return the format of a map's numbers: the mean of a block may be far smaller than a weight."""
-    return weight(3) if block.column_numbers is None else significant(2)
+    return weight(3) if block.column_numbers is None else Format("%.2g")

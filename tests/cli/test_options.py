@@ -16,7 +16,7 @@ from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
 from attn_cli.pipeline.from_text import trace_self
 from attn_cli.render import SCREENS, SUFFIXES, render
-from attn_cli.render.palette import NAMES
+from attn_cli.render.palette import DARK, LIGHT
 from attn_cli.settings.declare import declared
 from attn_cli.settings.output import FORMATS, PALETTES, View
 from attn_cli.settings.settings import HEADS, Settings
@@ -84,7 +84,7 @@ def test_every_format_and_every_palette_is_drawn():
         if format != "npy":
             assert render(trace, View(format=format), Terminal())
     assert {*SCREENS, *SUFFIXES.values()} <= set(FORMATS)
-    assert set(PALETTES) == set(NAMES)
+    assert set(PALETTES) == {*DARK, *LIGHT}
 
 
 def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_everywhere(monkeypatch, at):

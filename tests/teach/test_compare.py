@@ -10,8 +10,8 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.errors import InputError, UsageError
-from attn_cli.render.numbers import percent, signed, weight
-from attn_cli.render.palette import diverging
+from attn_cli.render.numbers import PERCENT, signed, weight
+from attn_cli.render.palette import shades
 from attn_cli.render.screen.text import cells
 from attn_cli.teach.compare import VARIED, compare, written
 from tests.shell import here, plain
@@ -340,13 +340,13 @@ def test_a_difference_has_its_sign_but_for_zero():
     assert signed(weight(3)).row([0.5, -0.25, 0.0, -1e-9, 1.0, -1.0]) == [
         *("+.500", "-.250", ".000", ".000", "+1.00", "-1.00")
     ]
-    assert signed(percent()).row([0.5, -0.25, 0.001]) == ["+50", "-25", "0"]
+    assert signed(PERCENT).row([0.5, -0.25, 0.001]) == ["+50", "-25", "0"]
 
 
 @pytest.mark.parametrize("palette", ["viridis", "blues"])
 @pytest.mark.parametrize("colors", [16, 256, 1 << 24])
 def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by_lightness(palette, colors):
-    styles = diverging(palette, colors)
+    styles = shades(palette, colors, is_difference=True)
     assert len(styles) == 64
     middle = [styles[n].bgcolor.get_truecolor() for n in (31, 32)]
     for color in middle:

@@ -61,8 +61,7 @@ def compare(
 
 def _show(comparison: Comparison, view: View) -> None:
     from attn_cli.io.console import say
-    from attn_cli.render.data.comparison import delimited_comparison, record, talk_of
-    from attn_cli.render.views.comparison import screen_of
+    from attn_cli.render.views.comparison import delimited_comparison, record, screen_of, talk_of
 
     if view.format in ("json", "jsonl"):
         deliver_json(record(comparison, view.steps), view)

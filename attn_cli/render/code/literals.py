@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import visible
 from attn_cli.render.screen.text import cells
+from attn_cli.render.views.wording import short
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
 LINE = 100
 LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins_heads
-LABEL = 24
 
 
 def string(text: str) -> str:
@@ -49,9 +49,9 @@ def _is_plain(text: str) -> bool:
 
 def row_label(token: str) -> str:
     """Return a token as the comment of a row: itself if it is a short word read left to right, else as a string."""
-    short = token if len(token) <= LABEL else f"{token[:16]}...{token[-4:]}"
     rightward = all(unicodedata.bidirectional(char) == "L" for char in token if char.isalpha())
-    return short if token.isalnum() and _is_plain(token) and rightward else ascii(short)
+    is_word = token.isalnum() and _is_plain(token) and rightward
+    return short(token) if is_word else ascii(short(token))
 
 
 def safe_name(name: str) -> str:
@@ -92,7 +92,7 @@ def number(value: float) -> str:
 
 def strings(name: str, values: Sequence[str]) -> list[str]:
     """Return the assignment of a list of tokens."""
-    return _flat(name, ("[", "]"), [piece for value in values for piece in _pieces(string(value))])
+    return vector(name, [piece for value in values for piece in _pieces(string(value))])
 
 
 def _pieces(literal: str) -> list[str]:
@@ -112,22 +112,13 @@ def _pieces(literal: str) -> list[str]:
     return [*pieces, mark + piece + mark + ","]
 
 
-def int_list(name: str, numbers: Sequence[int]) -> list[str]:
-    """Return the assignment of a list of whole numbers."""
-    return _flat(name, ("[", "]"), [f"{n}," for n in numbers])
-
-
-def vector(name: str, array: Array | Bools, around: tuple[str, str]) -> list[str]:
-    """Return the assignment of a row of numbers; `around` is as for `matrix`."""
-    return _flat(name, (f"{around[0]}[", f"]{around[1]}"), [number(x) + "," for x in array.tolist()])
-
-
-def _flat(name: str, brackets: tuple[str, str], items: Sequence[str]) -> list[str]:
-    opener, closer = brackets
-    line = f"{name} = {opener}{' '.join(items)[:-1]}{closer}"
+def vector(name: str, items: Sequence[str], around: tuple[str, str] = ("", "")) -> list[str]:
+    """Return the assignment of a list of items, each with its comma; `around` is as for `matrix`."""
+    opener, closer = around
+    line = f"{name} = {opener}[{' '.join(items)[:-1]}]{closer}"
     if cells(line) <= LINE:
         return [line]
-    return [f"{name} = {opener}", *_filled(items, "    "), f"{closer}  # fmt: skip"]
+    return [f"{name} = {opener}[", *_filled(items, "    "), f"]{closer}  # fmt: skip"]
 
 
 def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Sequence[str]) -> list[str]:
@@ -137,7 +128,7 @@ def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Seq
     filled, below their labels.
     """
     opener, closer = around
-    rows = [[_cell(x) + "," for x in row] for row in array.tolist()]
+    rows = [[number(x) + "," for x in row] for row in array.tolist()]
     texts = [f"        [{' '.join(row)[:-1]}]," for row in rows]
     marks = [f"  # {label}" if label else "" for label in labels]
     if max(map(cells, texts)) > LINE:
@@ -154,10 +145,6 @@ def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Seq
     if closer == ")":
         return [f"{name} = {opener}", "    [", *lines, "    ]", f"){end}"]
     return [f"{name} = {opener}", "    [", *lines, "    ],", f"    {closer[2:-1]},", f"){end}"]
-
-
-def _cell(value: float | bool) -> str:
-    return str(value) if isinstance(value, bool) else number(value)
 
 
 def _filled(items: Sequence[str], indent: str) -> list[str]:

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import named
 from attn_cli.errors import UsageError
 from attn_cli.io.plural import count
-from attn_cli.render.code.arrays import (
-    HAND_SIZED,
-    InputArray,
-    equal,
-    has_one_x,
-    inputs,
-    joining,
-    joins_heads,
-    listed_mask,
-    positions,
-    vectors,
-)
+from attn_cli.render.code.literals import safe_name
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Bools
+
 MOST_TOKENS = 200
 MOST_NUMBERS = 20_000
+HAND_SIZED = 432  # numbers in W_q, W_k and W_v together, or in W_o, that a reader takes in: three of 12 x 12
 TINY, HUGE = 1e-9, 1e100  # beyond these, squares lose what they are made of
+
+
+class InputArray(NamedTuple):
+    """An array that the script starts from; `rows` are its rows' labels: tokens of a side, or distances."""
+
+    name: str
+    array: Array | Bools
+    about: str = ""  # the comment above it
+    rows: str = ""  # queries, keys, distances
 
 
 class ScriptPlan(NamedTuple):
@@ -39,8 +42,6 @@ class ScriptPlan(NamedTuple):
     heads: tuple[Head, ...]  # those to compute
     arrays: tuple[InputArray, ...]
     start: str  # X, identity, QKV
-    context: str  # what K and V are made of: X, or context
-    columns: tuple[int, int] | None  # of X, where one head of an identity projection takes a share
     shared_values: bool  # all heads have the same V
     reach: int | None  # of a learned position term
     rule: str | None  # the mask's name, where that says all
@@ -50,6 +51,11 @@ class ScriptPlan(NamedTuple):
     def has(self, name: str) -> bool:
         """Tell whether an array of that name is given."""
         return any(one.name == name for one in self.arrays)
+
+    @property
+    def has_position(self) -> bool:
+        """Whether the distance of query and key adds to the scores."""
+        return self.reach is not None or self.has("position_scores")
 
     @property
     def one_text(self) -> bool:
@@ -66,32 +72,34 @@ def plan_script(trace: Trace) -> ScriptPlan:
     """Return how to recompute a trace; raise UsageError if no script can, or only one too long to read."""
     is_one = trace.settings.head not in ("all", "mean") and not joins_heads(trace)
     heads = (trace.shown,) if is_one else trace.heads
-    _check_tokens(trace)
+    _check_size(max(len(trace.query_tokens), len(trace.key_tokens)), MOST_TOKENS, "tokens")
     queries_and_keys = [M for head in heads for M in (head.q, head.k) if M is not None]
     if trace.condensed or len(queries_and_keys) < 2 * len(heads):
         raise UsageError(
             "There are no queries and keys here to compute these weights from.", "Use -f json.", "--format"
         )
     start, rule = _start(trace, heads), _rule(trace)
-    shared = len(heads) > 1 and start == "QKV" and all(equal(head.v, heads[0].v) for head in heads)
+    shared = len(heads) > 1 and start == "QKV" and all(_equal(head.v, heads[0].v) for head in heads)
     biases = heads[0].position_biases
     furthest = max(len(trace.query_tokens), len(trace.key_tokens)) - 1
     reach = None if biases is None else min(len(biases) // 2, furthest)
-    arrays = (
-        *(vectors(trace, heads, shared) if start == "QKV" else inputs(trace, heads, start)),
-        *positions(heads, reach),
-        *listed_mask(trace, rule),
-        *joining(trace),
-    )
-    _check_size(trace, sum(one.array.size for one in arrays), len(heads))
+    arrays = [*(_vectors(trace, heads, shared) if start == "QKV" else _inputs(trace, heads, start))]
+    arrays += _positions(heads, reach)
+    if trace.mask is not None and rule is None:
+        arrays.append(InputArray("mask", trace.mask, "The mask.", "queries"))
+    if joins_heads(trace) and trace.W_o is not None:
+        arrays.append(InputArray("W_o", trace.W_o, "What joins_heads the heads' outputs."))
+        arrays += [] if trace.b_o is None else [InputArray("b_o", trace.b_o)]
+    many = f" and {len(heads)} heads" if len(heads) > 1 else ""
+    here = f" Here are {count(len(trace.key_tokens), 'key', 'keys')}{many}."
+    fewer = "one head (--head NAME), " if many and not joins_heads(trace) else ""
+    _check_size(sum(one.array.size for one in arrays), MOST_NUMBERS, "numbers", here, fewer)
     sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys]).astype(np.float64)
     return ScriptPlan(
         trace=trace,
         heads=heads,
-        arrays=arrays,
+        arrays=tuple(arrays),
         start=start,
-        context="X" if has_one_x(trace) else "context",
-        columns=_share(trace) if start == "identity" and len(heads) == 1 else None,
         shared_values=shared,
         reach=reach,
         rule=rule,
@@ -100,23 +108,10 @@ def plan_script(trace: Trace) -> ScriptPlan:
     )
 
 
-def _check_tokens(trace: Trace) -> None:
-    n = max(len(trace.query_tokens), len(trace.key_tokens))
-    if n > MOST_TOKENS:
+def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -> None:
+    if n > most:
         raise UsageError(
-            f"A script of {n:,} tokens would be too long to read; it holds at most {MOST_TOKENS}.",
-            "Give a shorter text, or use -f json --steps.",
-            "--format",
-        )
-
-
-def _check_size(trace: Trace, numbers: int, heads: int) -> None:
-    if numbers > MOST_NUMBERS:
-        fewer = "one head (--head NAME), " if heads > 1 and not joins_heads(trace) else ""
-        many = f" and {heads} heads" if heads > 1 else ""
-        raise UsageError(
-            f"A script of {numbers:,} numbers would be too long to read; it holds at most {MOST_NUMBERS:,}. "
-            f"Here are {count(len(trace.key_tokens), 'key', 'keys')}{many}.",
+            f"A script of {n:,} {what} would be too long to read; it holds at most {most:,}.{here}",
             f"Give a shorter text, {fewer}or use -f json --steps.",
             "--format",
         )
@@ -139,14 +134,105 @@ def _rule(trace: Trace) -> str | None:
         mask = named(trace.mask_name, len(trace.query_tokens), len(trace.key_tokens))
     except UsageError:
         return None
-    is_rule = mask is not None and trace.mask is not None and equal(mask.rows(trace.rows), trace.mask)
+    is_rule = mask is not None and trace.mask is not None and _equal(mask.rows(trace.rows), trace.mask)
     return trace.mask_name if is_rule else None
 
 
-def _share(trace: Trace) -> tuple[int, int] | None:
-    """Return which columns of X the shown head of an identity projection takes; None if all."""
-    if len(trace.head_names) == 1 or trace.shown.q is None:
-        return None
-    width = trace.shown.q.shape[1]
-    start = trace.head_names.index(trace.shown.name) * width
-    return start, start + width
+def joins_heads(trace: Trace) -> bool:
+    """Tell whether the heads' outputs are joined by a W_o small enough to be written out."""
+    return trace.W_o is not None and trace.W_o.size <= HAND_SIZED
+
+
+def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[InputArray]:
+    """Yield X, the context's vectors, and the weights and biases, those of several heads side by side."""
+    assert trace.x_query is not None and trace.x_key is not None
+    below = _below(trace)
+    text = "" if _has_one_x(trace) else " of the text"
+    yield InputArray("X", trace.x_query, f"A vector for each token{text}.{below and ' ' + below}", "queries")
+    if not _has_one_x(trace):
+        yield InputArray("context", trace.x_key, "A vector for each token of the context.", "keys")
+    if start == "identity":
+        return
+    axis = 1 if trace.projection.layout == "in-out" else 0
+    shape = "(in, out)" if axis else "(out, in)"
+    about = f"The weights, {shape}{_whose(trace, heads)}."
+    for name in ("W_q", "W_k", "W_v"):
+        yield InputArray(name, np.concatenate([getattr(head, name) for head in heads], axis=axis), about)
+        about = ""
+    about = "The biases."
+    for name in ("b_q", "b_k", "b_v"):
+        if getattr(heads[0], name) is not None:
+            yield InputArray(name, np.concatenate([getattr(head, name) for head in heads]), about)
+            about = ""
+
+
+def _vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[InputArray]:
+    """Yield Q, K and V, those of several heads side by side."""
+    about = _origin(trace, heads)
+    for name, field, rows in (("Q", "q", "queries"), ("K", "k", "keys"), ("V", "v", "keys")):
+        kept = heads[:1] if shared and name == "V" else heads
+        yield InputArray(name, np.concatenate([getattr(head, field) for head in kept], axis=1), about, rows)
+        about = ""
+
+
+def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
+    """Return where Q, K and V come from, and why they are written out."""
+    head = heads[0]
+    if head.W_q is None or head.W_v is None:
+        return f"Queries, keys and values, as given{_whose(trace, heads)}."
+    turned = "^T" if trace.projection.layout == "out-in" else ""
+    same = _equal(head.W_v, np.eye(len(head.W_v)))
+    other = "X" if _has_one_x(trace) else "context"
+    made = [
+        f"{letter.upper()} = {x} W_{letter}{turned}{'' if getattr(head, f'b_{letter}') is None else f' + b_{letter}'}"
+        for letter, x in (("q", "X"), ("k", other), ("v", other))
+    ]
+    if same and head.b_v is None:
+        made[2] = f"V = {other}"
+    rows, columns = head.W_q.shape
+    return (
+        f"Queries, keys and values{_whose(trace, heads)}: {', '.join(made)}. They are written out because W_q and W_k "
+        f"of {safe_name(trace.projection.name or 'the model')} have {rows} x {columns} numbers each. {_below(trace)}"
+    ).strip()
+
+
+def _below(trace: Trace) -> str:
+    """Return what X is where it is not the words' vectors themselves."""
+    layer = trace.projection.layer or 0
+    if not layer:
+        return ""
+    return f"X is what {'layer 0 makes' if layer == 1 else f'layers 0 to {layer - 1} make'} of the words."
+
+
+def _whose(trace: Trace, heads: tuple[Head, ...]) -> str:
+    if len(heads) > 1:
+        return f" of {len(heads)} heads side by side"
+    return f" of head {safe_name(trace.shown.name)}" if len(trace.head_names) > 1 else ""
+
+
+def _positions(heads: tuple[Head, ...], reach: int | None) -> Iterator[InputArray]:
+    """Yield what distances add: R and b for those that occur, or the scores that were given."""
+    head = heads[0]
+    if reach is not None and head.position_biases is not None:
+        middle = len(head.position_biases) // 2
+        kept = slice(middle - reach, middle + reach + 1)
+        R = [one.position_vectors[kept] for one in heads if one.position_vectors is not None]
+        b = [one.position_biases[kept] for one in heads if one.position_biases is not None]
+        about = "For each distance from query to key, a vector r and a number b."
+        yield InputArray("R", np.concatenate(R, axis=1), about, "distances")
+        yield InputArray("b", b[0] if len(heads) == 1 else np.stack(b, axis=1), rows="distances")
+    elif head.position_scores is not None:
+        about = "Position scores, as given: they are added to the scaled scores."
+        yield InputArray("position_scores", head.position_scores, about, "queries")
+
+
+def _has_one_x(trace: Trace) -> bool:
+    """Tell whether keys and values are made of the same X as the queries."""
+    return trace.query_tokens == trace.key_tokens and _equal(trace.x_query, trace.x_key)
+
+
+def _equal(one: Array | Bools | None, other: Array | Bools | None) -> bool:
+    """Tell whether two arrays are the same, or both are missing."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)

@@ -9,20 +9,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
-from attn_cli.render.code.arrays import joins_heads
-from attn_cli.render.code.frameworks import FRAMEWORKS, Framework
+from attn_cli.render.code.frameworks import FRAMEWORKS, Framework, has_layer
 from attn_cli.render.code.literals import (
     LINE,
     comment_lines,
-    int_list,
     matrix,
+    number,
     row_label,
     safe_name,
     strings,
     vector,
 )
-from attn_cli.render.code.plan import ScriptPlan, plan_script
-from attn_cli.render.code.softmax import has_layer
+from attn_cli.render.code.plan import ScriptPlan, joins_heads, plan_script
 from attn_cli.render.code.steps import steps
 from attn_cli.render.views.wording import d_k, title
 from attn_cli.trace.trace import Trace
@@ -36,7 +34,8 @@ def script(trace: Trace, framework_name: str) -> str:
     return _spaced(
         [
             _docstring(plan, framework),
-            _imports(plan, framework),
+            # Of Keras, only the layer needs more than ops.
+            [line for line in framework.imports if line != "import keras" or has_layer(plan)],
             *_helper(plan, framework),
             *_data(plan, framework),
             *steps(plan, framework),
@@ -107,25 +106,15 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
         yield "left out", f"the layer's output: W_o has {rows} x {columns} numbers"
 
 
-def _imports(plan: ScriptPlan, framework: Framework) -> list[str]:
-    # Of Keras, only the layer needs more than ops.
-    idle = None if has_layer(plan) else "import keras"
-    return [line for line in framework.imports if line != idle]
-
-
 def _helper(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
-    """Yield the helper function of the score, if it has one."""
     lines = score_named(plan.trace.score).lines[framework.name]
     if lines.helper:
-        start, *rest = lines.helper
-        yield [
-            start,
-            *(f"    {line}" for line in (rest[0], *(lines.careful if plan.is_extreme else ()), *rest[1:])),
-        ]
+        start, about, *rest = lines.helper
+        body = [about, *(lines.careful if plan.is_extreme else ()), *rest]
+        yield [start, *(f"    {line}" for line in body)]
 
 
 def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
-    """Yield the tokens and the arrays that the script starts from."""
     trace = plan.trace
     if plan.one_text:
         yield strings("tokens", trace.query_tokens)
@@ -144,11 +133,13 @@ def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
             yield block
             block = []
         about = f"{one.about} {framework.polarity}" if one.name == "mask" else one.about
-        around = framework.bools if one.array.dtype == bool else framework.array
+        around = (f"{framework.array}(", f"{framework.dtypes[one.array.dtype == bool]})")
         rows = labels[one.rows] or [""] * len(one.array)
-        is_row = one.array.ndim == 1
-        lines = vector(one.name, one.array, around) if is_row else matrix(one.name, one.array, around, rows)
-        block += [*comment_lines(about), *lines]
+        block += comment_lines(about)
+        if one.array.ndim == 1:
+            block += vector(one.name, [number(x) + "," for x in one.array.tolist()], around)
+        else:
+            block += matrix(one.name, one.array, around, rows)
     yield block
 
 
@@ -157,7 +148,7 @@ def _printing(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
     trace = plan.trace
     keys = "tokens" if plan.one_text else "keys"
     if trace.asked:
-        yield ["# The rows that were asked for.", *int_list("rows", trace.listed)]
+        yield ["# The rows that were asked for.", *vector("rows", [f"{i}," for i in trace.listed])]
     yield from _printers(plan, framework)
     mask = "" if trace.mask is None else ", mask"
     of_weights = "links" if trace.settings.top is not None else "show"

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from attn_cli.core.mask_rules import rule_named
 from attn_cli.core.scores import score_named
-from attn_cli.render.code.arrays import joins_heads
-from attn_cli.render.code.frameworks import Framework
+from attn_cli.render.code.frameworks import Framework, Names
 from attn_cli.render.code.literals import comment_lines, safe_name
-from attn_cli.render.code.plan import ScriptPlan
-from attn_cli.render.code.softmax import Names
+from attn_cli.render.code.plan import ScriptPlan, joins_heads
 
 Lines = Iterator[list[str]]
 
@@ -22,43 +20,38 @@ def steps(plan: ScriptPlan, framework: Framework) -> Lines:
     yield _scores(plan, framework, names)
     yield _scale(plan, framework)
     yield from _position(plan, framework)
-    yield from _masked(plan, framework, names)
+    yield from _masked(plan, framework)
     yield from framework.attend(plan, names)
     yield from _joined(plan, framework)
 
 
 def _names(plan: ScriptPlan, framework: Framework) -> Names:
     trace = plan.trace
-    score = score_named(trace.score)
-    queries, keys = score.lines[framework.name].operands
-    has_position = plan.reach is not None or plan.has("position_scores")
-    changed = has_position or trace.mask is not None
+    queries, keys = score_named(trace.score).lines[framework.name].operands
     return Names(
         queries=queries,
         keys=keys,
-        is_dot=score.as_dot is not None,
         factor="scale" if trace.temperature == 1 else "scale / temperature",
-        scores="masked_scores" if changed else "scaled_scores",
+        scores="masked_scores" if plan.has_position or trace.mask is not None else "scaled_scores",
         weights="head_weights" if plan.several else "weights",
         output="head_outputs" if plan.several else "output",
-        has_mask=trace.mask is not None,
-        has_position=has_position,
     )
 
 
 def _projected(plan: ScriptPlan, framework: Framework) -> Lines:
     """Yield Q, K and V from X, and the heads' shares of them."""
-    context = plan.context
+    trace, context = plan.trace, "context" if plan.has("context") else "X"
     if plan.start == "identity":
         about = "W_q, W_k and W_v are the identity: the vectors themselves are queries, keys and values."
         share = ""
-        if plan.columns is not None:
-            first, end = plan.columns
-            share = f"[:, {first}:{end}]"
-            about += f" Head {safe_name(plan.trace.shown.name)} takes columns {first} to {end - 1}."
+        if len(trace.head_names) > 1 and not plan.several and trace.shown.q is not None:
+            width = trace.shown.q.shape[1]
+            first = trace.head_names.index(trace.shown.name) * width
+            share = f"[:, {first}:{first + width}]"
+            about += f" Head {safe_name(trace.shown.name)} takes columns {first} to {first + width - 1}."
         yield [*comment_lines(about), f"Q, K, V = X{share}, {context}{share}, {context}{share}"]
     elif plan.start == "X":
-        turned = plan.trace.projection.layout == "out-in"
+        turned = trace.projection.layout == "out-in"
         rule = "W x for each row x, which is X W^T" if turned else "x W for each row x"
         lines = comment_lines(f"Queries, keys and values: {rule}.")
         for made, x in (("Q", "X"), ("K", context), ("V", context)):
@@ -135,11 +128,11 @@ def _position(plan: ScriptPlan, framework: Framework) -> Lines:
     ]
 
 
-def _masked(plan: ScriptPlan, framework: Framework, names: Names) -> Lines:
+def _masked(plan: ScriptPlan, framework: Framework) -> Lines:
     """Yield the sum of the scores where a query may look, and -inf elsewhere."""
-    total = "scaled_scores + position_scores" if names.has_position else "scaled_scores"
-    if not names.has_mask:
-        if names.has_position:
+    total = "scaled_scores + position_scores" if plan.has_position else "scaled_scores"
+    if plan.trace.mask is None:
+        if plan.has_position:
             yield [f"masked_scores = {total}  # no mask"]
         return
     rule = plan.rule

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.document import page_tables as pages
-from attn_cli.render.palette import DARK, RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
+from attn_cli.render.palette import DARK, PAPER, RGB, SHADES, ramp, strong, text_on
 from attn_cli.render.screen.text import LEFTWARD
-from attn_cli.render.width_ladder import Scale, bar_numbers, map_scale, scale, sharing_scale
+from attn_cli.render.width_ladder import Scale, bar_numbers, scale, sharing_scale
 from attn_cli.settings.output import View
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")
@@ -57,12 +57,11 @@ td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-
 
 def html(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as an HTML page; shades are classes of its own style sheet."""
-    name = page_ramp(view.palette)
+    name = view.palette or PAPER
     listed = list(blocks)
     body = [line for block in pages.without_maps(listed, view) for line in _lines(block, view)]
-    dark = name in DARK
-    page = {"scheme": "dark", "back": "#101418", "ink": "#eceff1"} if dark else {}
-    page = page or {"scheme": "light", "back": "#fff", "ink": "#111"}
+    look = ("dark", "#101418", "#eceff1") if name in DARK else ("light", "#fff", "#111")
+    page = dict(zip(("scheme", "back", "ink"), look, strict=True))
     text = "\n".join(body)
     return "\n".join(
         [
@@ -82,15 +81,13 @@ def html(blocks: Iterable[Block], view: View) -> str:
 def _shade_rules(text: str, name: str) -> str:
     """Return the rules of the shades that the page uses: `s` a cell's colours, `b` a bar's."""
     used = {(found[1], int(found[2])) for found in re.finditer(r'class="[a-z ]*\b([sdb])(\d+)"', text)}
-    colours = {"s": ramp(name), "d": page_colours(name, is_difference=True)}
-    bars = strong(name)
-    rules = [
-        f".{kind}{n} {{ background: {_hex(colours[kind][n])}; color: {_hex(text_on(colours[kind][n]))}; }}\n"
-        if kind in colours
-        else f".b{n} {{ background: {_hex(bars[n])}; }}\n"
-        for kind, n in sorted(used)
-    ]
-    return "".join(rules)
+    colours = {"s": ramp(name), "d": ramp(name, is_difference=True), "b": strong(name)}
+    rules = ""
+    for kind, n in sorted(used):
+        back = colours[kind][n]
+        ink = "" if kind == "b" else f" color: {_hex(text_on(back))};"
+        rules += f".{kind}{n} {{ background: {_hex(back)};{ink} }}\n"
+    return rules
 
 
 def _hex(colour: RGB) -> str:
@@ -125,10 +122,10 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield "</div>"
         case Maps():
             yield from _maps(block)
-        case Columns(header, rows):
-            yield from _table(header, rows)
-        case Links(rows, none):
-            yield from _links(rows, none)
+        case Columns():
+            yield from _columns(block)
+        case Links():
+            yield from _links(block)
         case Bars():
             yield from _bars(block, view)
 
@@ -201,29 +198,28 @@ def _maps(block: Maps) -> Iterator[str]:
         heads = _heads(table.columns if turned else (name[-1] for name in table.columns), turned)
         yield f"<table>{caption}<thead><tr><td></td>{heads}</tr></thead><tbody>"
         for name, texts, places in zip(table.rows, table.texts, table.shades, strict=True):
-            yield _row(
-                name, [_cell(text, place, True, "s") for text, place in zip(texts, places, strict=True)]
-            )
+            cells = [_cell(text, place, True, "s") for text, place in zip(texts, places, strict=True)]
+            yield _row(name, cells)
         yield "</tbody></table>"
     yield "</div>"
     if columns := pages.map_columns(block):
         yield f"<p>{_text(columns)}</p>"
-    yield _legend(map_scale(block))
+    yield _legend(scale(block))
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in header)
+def _columns(block: Columns) -> Iterator[str]:
+    heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in block.header)
     yield f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>'
-    yield from (_row(row[0], [f"<td>{_text(text)}</td>" for text in row[1:]]) for row in rows)
+    yield from (_row(row[0], [f"<td>{_text(text)}</td>" for text in row[1:]]) for row in block.rows)
     yield "</tbody></table></div>"
 
 
-def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> Iterator[str]:
-    most = max([1, *(len(links) for _, links in rows)])
+def _links(block: Links) -> Iterator[str]:
+    most = max([1, *(len(links) for _, links in block.rows)])
     yield '<div class="wide"><table><tbody>'
-    for query, links in rows:
+    for query, links in block.rows:
         cells = [f'<td class="text">{_label(key)}</td><td>{_text(weight)}</td>' for key, weight in links]
-        cells = cells or [f'<td class="text">{_text(none)}</td><td></td>']
+        cells = cells or [f'<td class="text">{_text(block.none)}</td><td></td>']
         yield _row(query, [*cells, *["<td></td><td></td>"] * (most - len(cells))])
     yield "</tbody></table></div>"
 

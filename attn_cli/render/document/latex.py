@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.document import page_tables as pages
 from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
-from attn_cli.render.palette import RGB, SHADES, page_colours, page_ramp, ramp, strong, text_on
-from attn_cli.render.width_ladder import Scale, bar_numbers, map_scale, scale, sharing_scale
+from attn_cli.render.palette import PAPER, RGB, SHADES, ramp, strong, text_on
+from attn_cli.render.width_ladder import Scale, bar_numbers, scale, sharing_scale
 from attn_cli.settings.output import View
 
 TALL = 36  # rows of a table that fit a page
@@ -77,8 +77,10 @@ def _lines(block: Block, view: View) -> Iterator[str]:
         case Say(text, quiet):
             if text:
                 yield rf"\attnaside{{{prose(text)}}}" if quiet else f"{prose(text)}\\par"
-        case Formula():
-            yield _formula(block)
+        case Formula(text, before, latex):
+            words = f"{prose(before)} " if before else ""
+            paper = rf"\qquad $\displaystyle {latex}$" if latex else ""
+            yield rf"{{\leftskip1em\relax {words}{arithmetic(text.strip())}{paper}\par}}\nobreak"
         case Matrix():
             yield from _matrix(block, view)
         case Beside(titles, parts):
@@ -95,21 +97,15 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield from _maps(block, view)
         case Columns():
             yield from _columns(block)
-        case Links(rows, none):
-            yield from _links(rows, none)
+        case Links():
+            yield from _links(block)
         case Bars():
             yield from _bars(block, view)
 
 
-def _formula(block: Formula) -> str:
-    before = f"{prose(block.before)} " if block.before else ""
-    paper = rf"\qquad $\displaystyle {block.latex}$" if block.latex else ""
-    return rf"{{\leftskip1em\relax {before}{arithmetic(block.text.strip())}{paper}\par}}\nobreak"
-
-
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
     layout = pages.laid_out(block, view, _width, TALL)
-    colours = page_colours(view.palette, block.is_difference) if pages.is_coloured(block, view) else None
+    colours = ramp(view.palette or PAPER, block.is_difference) if pages.is_coloured(block, view) else None
     for table in layout.tables:
         if table.caption:
             yield rf"{{\small {escape(table.caption.capitalize())}:\par}}\nobreak"
@@ -178,7 +174,6 @@ def _hex(colour: RGB) -> str:
 
 
 def _legend(legend: Scale, colours: Sequence[RGB]) -> str:
-    """Return a line with the shades from the least value to the largest."""
     masked = r"\quad -- masked" if legend.has_masked else ""
     if legend.low == legend.high:
         text = f"All are {_number(legend.low)}." if legend.low else ""
@@ -190,7 +185,7 @@ def _legend(legend: Scale, colours: Sequence[RGB]) -> str:
 
 def _maps(block: Maps, view: View) -> Iterator[str]:
     """Yield small maps that stand beside each other, as many as the line takes."""
-    colours = ramp(page_ramp(view.palette))
+    colours = ramp(view.palette or PAPER)
     yield r"{\lineskip8pt\lineskiplimit8pt"
     for table in pages.map_tables(block):
         heads = [rf"\tiny {name[-1]}" for name in table.columns]
@@ -199,16 +194,15 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
         title = rf"& \multicolumn{{{len(heads)}}}{{l@{{}}}}{{\bfseries {_label(table.caption)}}} \\"
         lines = [*([title] if table.caption else []), _row(["", *heads])]
         for name, places in zip(table.rows, table.shades, strict=True):
-            lines.append(
-                _row([rf"\scriptsize {_label(name)}", *(_cell("", place, True, colours) for place in places)])
-            )
+            cells = [_cell("", place, True, colours) for place in places]
+            lines.append(_row([rf"\scriptsize {_label(name)}", *cells]))
         body = "\n".join(lines)
         spec = rf"r@{{\enspace}}{'c' * len(heads)}"
         setting = r"\scriptsize\setlength{\tabcolsep}{0pt}"
         yield rf"\attnfit{{{setting}\begin{{tabular}}[t]{{{spec}}}" f"\n{body}\n" r"\end{tabular}}\quad"
     columns = pages.map_columns(block)
     yield r"\par}" + (rf"{{\small {prose(columns)}\par}}" if columns else "")
-    yield _legend(map_scale(block), colours)
+    yield _legend(scale(block), colours)
 
 
 def _columns(block: Columns) -> Iterator[str]:
@@ -229,12 +223,12 @@ def _written(text: str) -> str:
     return prose(text) if is_words else arithmetic(text)
 
 
-def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> Iterator[str]:
+def _links(block: Links) -> Iterator[str]:
     """Yield each query's strongest keys; what does not fit a line goes below."""
-    across = min(ACROSS, max([1, *(len(links) for _, links in rows)]))
+    across = min(ACROSS, max([1, *(len(links) for _, links in block.rows)]))
     lines: list[str] = []
-    for query, links in rows:
-        cells = [f"{_label(key)} & {_number(weight)}" for key, weight in links] or [f"{escape(none)} &"]
+    for query, links in block.rows:
+        cells = [f"{_label(key)} & {_number(weight)}" for key, weight in links] or [f"{escape(block.none)} &"]
         for start in range(0, len(cells), across):
             name = rf"\textbf{_label(query)}" if start == 0 else ""
             filled = cells[start : start + across]
@@ -245,7 +239,7 @@ def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> 
 def _bars(block: Bars, view: View) -> Iterator[str]:
     if block.title:
         yield rf"{{\bfseries {prose(block.title)}\par}}\nobreak"
-    colours = strong(page_ramp(view.palette))
+    colours = strong(view.palette or PAPER)
     lines = []
     for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
         part = block.length(value)

@@ -76,14 +76,13 @@ def _lines(block: Block, view: View) -> Iterator[str]:
                 rows = [[name, *row] for name, row in zip(sheet.rows, texts, strict=True)]
                 yield from table(["query\\key", *sheet.columns], rows)
         case Maps():
-            for name, values in zip(block.names, block.values, strict=True):
-                matrix = Matrix(block.rows, block.columns, values, is_weights=True)
+            for name, matrix in block.matrices():
                 yield from _lines(Heading(name, 3), view)
-                yield from _matrix(matrix.fixed(view.precision))
+                yield from _matrix(matrix._replace(corner="").fixed(view.precision))
         case Columns(header, rows):
             yield from table(header, rows)
-        case Links(rows, none):
-            yield from _links(rows, none)
+        case Links():
+            yield from _links(block)
         case Bars(title, items, _):
             digits = 3 if view.precision is None else view.precision
             shown = [(name, "masked" if value is None else f"{value:.{digits}f}") for name, value in items]
@@ -102,10 +101,10 @@ def _matrix(block: Matrix) -> Iterator[str]:
         yield from (f"… {prose(block.more)}", "")
 
 
-def _links(rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str) -> Iterator[str]:
-    most = max([1, *(len(links) for _, links in rows)])
+def _links(block: Links) -> Iterator[str]:
+    most = max([1, *(len(links) for _, links in block.rows)])
     filled = []
-    for query, links in rows:
-        cells = [f"{key} {weight}" for key, weight in links] or [none]
+    for query, links in block.rows:
+        cells = [f"{key} {weight}" for key, weight in links] or [block.none]
         filled.append([query, *cells, *["–"] * (most - len(cells))])
     yield from table(["query", *(f"{n + 1}." for n in range(most))], filled)

@@ -73,7 +73,14 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
         for top, end in spans(len(texts), tall)
         for start, stop in spans(len(block.columns), across)
     ]
-    return Layout(tables, turned, rung.format is None, _notes(rung, len(block.columns), across, block.more))
+    notes = []
+    if how := "shades without numbers" if rung.format is None else rung.name:
+        hint = "--precision 3 shows three digits, in several tables if need be; --width allows more."
+        notes.append(f"To fit: {how}. {hint}")
+    if across < len(block.columns):
+        notes.append(f"The columns stand in {len(spans(len(block.columns), across))} tables.")
+    notes += [f"… {block.more}"] if block.more else []
+    return Layout(tables, turned, rung.format is None, notes)
 
 
 def _fitted(block: Matrix, width: Width, room: float) -> Matrix:
@@ -128,17 +135,6 @@ def _table(
     )
 
 
-def _notes(rung: Rung, n: int, across: int, more: str) -> list[str]:
-    """Return what was done to fit, in sentences."""
-    notes = []
-    if how := "shades without numbers" if rung.format is None else rung.name:
-        hint = "--precision 3 shows three digits, in several tables if need be; --width allows more."
-        notes.append(f"To fit: {how}. {hint}")
-    if across < n:
-        notes.append(f"The columns stand in {len(spans(n, across))} tables.")
-    return [*notes, f"… {more}"] if more else notes
-
-
 def title(blocks: Iterable[Block]) -> str:
     """Return the title of a page: its first heading."""
     return next((block.text for block in blocks if isinstance(block, Heading)), "Attention")
@@ -150,13 +146,12 @@ def without_maps(blocks: Iterable[Block], view: View) -> Iterator[Block]:
         if not isinstance(block, Maps) or view.color != "never":
             yield block
             continue
-        for name, table, values in zip(block.names, map_tables(block), block.values, strict=True):
+        for (name, matrix), table in zip(block.matrices(), map_tables(block), strict=True):
             if name:
                 yield Heading(f"Head {name}")
-            if block.column_numbers is None:
-                yield Matrix(block.rows, block.columns, values, "query\\key", is_weights=True)
-            else:
-                yield Matrix(table.rows, table.columns, values, "query\\key")
+            if block.column_numbers is not None:
+                matrix = matrix._replace(rows=table.rows, columns=table.columns, is_weights=False)
+            yield matrix
 
 
 def map_tables(block: Maps) -> list[Table]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from html import escape
-from typing import NamedTuple
 
 from rich.style import Style
 
@@ -17,7 +16,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
 from attn_cli.render.blocks import Block
 from attn_cli.render.document.page_tables import PAGE, title
-from attn_cli.render.palette import DARK, page_ramp
+from attn_cli.render.palette import DARK, PAPER
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.text import LEFTWARD, cells
 from attn_cli.settings.output import View
@@ -30,31 +29,24 @@ _RUNS = re.compile(
 )
 
 
-class Colours(NamedTuple):
-    """The colours of the background and of plain text."""
-
-    back: str
-    ink: str
-
-
 def svg(blocks: Iterable[Block], view: View) -> str:
     """Return the screen of `view.width` cells (else PAGE) as an SVG image."""
-    name = page_ramp(view.palette)
-    colours = Colours("#101418", "#eceff1") if name in DARK else Colours("#ffffff", "#111111")
+    name = view.palette or PAPER
+    back, ink = ("#101418", "#eceff1") if name in DARK else ("#ffffff", "#111111")
     blocks = list(blocks)
     terminal = Terminal(view.width or PAGE, 0 if view.color == "never" else TRUECOLOR, dark=name in DARK)
     lines = list(draw(blocks, view, terminal))
     across = max([20, *(sum(cells(text) for text, _, _ in line) for line in lines)])
     width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
-    drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, colours)]
+    drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, ink)]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img" xml:space="preserve" direction="ltr">',
             f"<title>{escape(visible(title(blocks)))}</title>",
-            f'<rect width="{width}" height="{height}" fill="{colours.back}"/>',
+            f'<rect width="{width}" height="{height}" fill="{back}"/>',
             f"<g font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" "
-            f'font-size="{SIZE}" fill="{colours.ink}">',
+            f'font-size="{SIZE}" fill="{ink}">',
             *drawn,
             "</g>",
             "</svg>\n",
@@ -62,8 +54,8 @@ def svg(blocks: Iterable[Block], view: View) -> str:
     )
 
 
-def _line(line: Line, top: int, colours: Colours) -> Iterator[str]:
-    """Yield one line: backgrounds, blocks and texts from left to right."""
+def _line(line: Line, top: int, plain: str) -> Iterator[str]:
+    """Yield one line: backgrounds, blocks and texts from left to right; `plain` is the colour of plain text."""
     at = 0
     for text, style, _ in line:
         wide = cells(text)
@@ -75,7 +67,7 @@ def _line(line: Line, top: int, colours: Colours) -> Iterator[str]:
             if match["text"]:
                 yield from _text(match[0], place, top, style, ink)
             elif match["block"] and not back:  # on a shade, the shade says it
-                yield from _block(match[0], EDGE + place * CELL, top, ink or colours.ink)
+                yield from _block(match[0], EDGE + place * CELL, top, ink or plain)
         at += wide
 
 

@@ -82,11 +82,10 @@ def escape(text: str) -> str:
     >>> escape(r"\input{x}"), escape("100 % -- café")
     ('\\textbackslash{}input\\{x\\}', "100 \\% -\\kern0pt{}- caf\\'{e}")
     """
-    return _CHARACTER.sub(_escaped, normalize("NFC", visible(text)))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return (r"\kern0pt{}" if found["kern"] is not None else "") + _one(found["char"])
+    return _CHARACTER.sub(
+        lambda found: (r"\kern0pt{}" if found["kern"] is not None else "") + _one(found["char"]),
+        normalize("NFC", visible(text)),
+    )
 
 
 def prose(text: str) -> str:

@@ -72,9 +72,9 @@ def with_rich(tokens: Sequence[str], weights: Array, styles: Sequence[Style], wi
 
 def _show_the_same(one: str, other: str, n: int) -> None:
     """Raise AttnError unless both drawings have the same numbers in the n rows below the header."""
-    rows = [
-        [_NUMBER.findall(_SGR.sub("", line)) for line in text.splitlines()[1 : n + 1]]
+    ours, theirs = (
+        [_NUMBER.findall(line) for line in _SGR.sub("", text).splitlines()[1 : n + 1]]
         for text in (one, other)
-    ]
-    if rows[0] != rows[1] or [len(row) for row in rows[0]] != [n] * n:
+    )
+    if ours != theirs or [len(row) for row in ours] != [n] * n:
         raise AttnError("Two drawings of one matrix show different numbers, so nothing was timed.")

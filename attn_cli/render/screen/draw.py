@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import (
-    Bars,
-    Beside,
-    Block,
-    Columns,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Say,
-)
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import fitting
-from attn_cli.render.palette import BOLD, SHADES, inks, ramp_name
+from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
-from attn_cli.render.screen.maps import draw_maps
-from attn_cli.render.screen.side_by_side import draw_beside
+from attn_cli.render.screen.side_by_side import draw_beside, draw_maps
 from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.render.width_ladder import bar_numbers, largest
 from attn_cli.settings.output import View
@@ -56,8 +44,8 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 yield from draw_maps(block, view, terminal)
             case Columns():
                 yield from _columns(block, terminal)
-            case Links(rows, none):
-                yield from _links(rows, none, terminal)
+            case Links():
+                yield from _links(block, terminal)
             case Bars():
                 yield from _bars(block, view, terminal)
 
@@ -119,24 +107,21 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
         start = stop
 
 
-def _links(
-    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]], none: str, terminal: Terminal
-) -> Iterator[Line]:
+def _links(block: Links, terminal: Terminal) -> Iterator[Line]:
     """Draw each query's strongest keys, as many on a line as fit; the others go below."""
     width = terminal.width or UNLIMITED
-    found = [link for _, links in rows for link in links]
+    found = [link for _, links in block.rows for link in links]
     tail = max([len(weight) for _, weight in found], default=1) + 1
-    names = labels([query for query, _ in rows], terminal, max(4, min(LABEL, width - tail - 6)))
+    names = labels([query for query, _ in block.rows], terminal, max(4, min(LABEL, width - tail - 6)))
     edge = max(map(cells, names))
     most = max(1, min(LONGEST_NAME, width - edge - tail - 2))
-    keys = dict(
-        zip([key for key, _ in found], labels([key for key, _ in found], terminal, most), strict=True)
-    )
+    written = [key for key, _ in found]
+    keys = dict(zip(written, labels(written, terminal, most), strict=True))
     wide = max(map(cells, keys.values()), default=1)
     across = max(1, (width - edge) // (2 + wide + tail))
-    for name, (_, links) in zip(names, rows, strict=True):
+    for name, (_, links) in zip(names, block.rows, strict=True):
         texts = [f"  {padded(keys[key], wide)} {padded_left(weight, tail - 1)}" for key, weight in links]
-        texts = texts or [f"  {none}"]
+        texts = texts or [f"  {block.none}"]
         for start in range(0, len(texts), across):
             label = "" if start else name
             yield [Segment(padded(label, edge), BOLD), Segment("".join(texts[start : start + across]))]
@@ -152,19 +137,12 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     names = labels([name for name, _ in block.items], terminal, most)
     edge = max(map(cells, names), default=1)
     room = max(1, min(LONGEST_BAR, width - edge - widest - 4))
-    styles = inks(ramp_name(view.palette, terminal), terminal.colors) if terminal.colors else None
+    styles = styles_on(terminal, view.palette)
     for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
         part = block.length(value)
-        bar = _bar(part, room, terminal)
-        style = styles[round(part * (SHADES - 1))] if styles else None
-        yield [
-            Segment(f"  {padded(name, edge)} {padded_left(text, widest)}"),
-            Segment(f" {bar}" if bar else "", style),
-        ]
-
-
-def _bar(share: float, room: int, terminal: Terminal) -> str:
-    if not terminal.unicode:
-        return "#" * round(share * room)
-    eighths = round(share * room * 8)
-    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+        bar = "#" * round(part * room)
+        if terminal.unicode:
+            eighths = round(part * room * 8)
+            bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        numbered = Segment(f"  {padded(name, edge)} {padded_left(text, widest)}")
+        yield [numbered, Segment(f" {bar}" if bar else "", styles[round(part * (SHADES - 1))])]

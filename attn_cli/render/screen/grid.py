@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.palette import BOLD, SHADES, diverging, inks, ramp_name, shades
+from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.text import (
     UNLIMITED,
     cells,
@@ -35,9 +35,6 @@ from attn_cli.render.width_ladder import (
     shade_range,
     shading,
 )
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Ints
 
 LABEL = 12
 SUM = "sum"
@@ -63,26 +60,24 @@ class Grid(NamedTuple):
 
     def lines(self, terminal: Terminal) -> Iterator[Line]:
         """Yield the matrix, its legend and what was condensed; no line is wider than the terminal."""
-        shade = self._shade()
-        matrix, pages = self._fitted(shade, terminal)
-        yield from self._body(matrix, pages, shade, terminal)
+        matrix, pages = self._fitted(terminal)
+        yield from self._body(matrix, pages, terminal)
         yield from self._legend(matrix, pages, terminal)
 
     def fits(self, terminal: Terminal) -> bool:
         """Tell whether all columns stand beside each other, with their labels whole."""
-        pages = self._fitted(self._shade(), terminal)[1]
+        pages = self._fitted(terminal)[1]
         return len(pages) == 1 and pages[0].edge >= self._edge(pages[0].rows)
 
     def body(self, terminal: Terminal) -> Iterator[Line]:
         """Yield the matrix alone."""
-        shade = self._shade()
-        yield from self._body(*self._fitted(shade, terminal), shade, terminal)
+        yield from self._body(*self._fitted(terminal), terminal)
 
     def legend(self, terminal: Terminal, room: Terminal | None = None) -> Iterator[Line]:
         """Yield what stands under the matrix: names of numbered columns, shades, and what was done to fit `room`."""
-        yield from self._legend(*self._fitted(self._shade(), room or terminal), terminal)
+        yield from self._legend(*self._fitted(room or terminal), terminal)
 
-    def _body(self, matrix: Drawn, pages: list[_Page], shade: Ints, terminal: Terminal) -> Iterator[Line]:
+    def _body(self, matrix: Drawn, pages: list[_Page], terminal: Terminal) -> Iterator[Line]:
         styles = self._styles(matrix, terminal)
         for number, page in enumerate(pages):
             if number:
@@ -90,7 +85,7 @@ class Grid(NamedTuple):
             if len(pages) > 1:
                 span = f"columns {page.start} to {page.stop - 1} of {len(self.block.columns)}"
                 yield [Segment(cut(span, page.room))]
-            yield from self._page(matrix, page, shade, styles, terminal)
+            yield from self._page(matrix, page, styles, terminal)
 
     def _legend(self, matrix: Drawn, pages: list[_Page], terminal: Terminal) -> Iterator[Line]:
         block = self.block
@@ -109,11 +104,9 @@ class Grid(NamedTuple):
             text = f"To fit: {', '.join(condensed)}. A wider terminal, -q or --top shows more."
             yield from wrapped(text, terminal.width)
 
-    def _shade(self) -> Ints:
-        return shading(self.block.values, *shade_range(self.block))
-
-    def _fitted(self, shade: Ints, terminal: Terminal) -> tuple[Drawn, list[_Page]]:
+    def _fitted(self, terminal: Terminal) -> tuple[Drawn, list[_Page]]:
         """Return the first rung on which all columns fit beside each other, else the last one in pages."""
+        shade = shading(self.block.values, *shade_range(self.block))
         for rung in self.ways or rungs(self.block):
             matrix = drawn(rung, self.block.values, shade, terminal)
             pages = self._pages(matrix, terminal)
@@ -124,11 +117,9 @@ class Grid(NamedTuple):
     def _edge(self, names: Sequence[str]) -> int:
         return max([len(self.block.corner), *map(cells, names)])
 
-    def _sums_width(self) -> int:
-        return max(map(cells, [*self.block.sums, SUM])) if self.block.sums else 0
-
     def _tail(self) -> int:
-        return self._sums_width() + 2 if self.block.sums else 0
+        """Return the width of the column of sums, with the gap before it."""
+        return max(map(cells, [*self.block.sums, SUM])) + 2 if self.block.sums else 0
 
     def _pages(self, matrix: Drawn, terminal: Terminal) -> list[_Page]:
         room = UNLIMITED if terminal.width is None else terminal.width
@@ -136,8 +127,8 @@ class Grid(NamedTuple):
         rows = self._row_names(numbered, terminal)
         columns = self.block.columns
         n = len(columns)
-        least = max(matrix.width, len(str(n - 1))) if numbered and matrix.gap else matrix.width
-        step = least + matrix.gap
+        least = max(matrix.width, len(str(n - 1))) if numbered and matrix.rung.gap else matrix.width
+        step = least + matrix.rung.gap
         edge = self._edge(rows)
         tail = self._tail() + len(matrix.margin)
         if edge + step + tail > room:
@@ -168,38 +159,34 @@ class Grid(NamedTuple):
         return [f"{i:>{digits}} {name}" for i, name in zip(self.block.row_numbers, names, strict=True)]
 
     def _page(
-        self, matrix: Drawn, page: _Page, shade: Ints, styles: Sequence[Style | None], terminal: Terminal
+        self, matrix: Drawn, page: _Page, styles: Sequence[Style | None], terminal: Terminal
     ) -> Iterator[Line]:
-        yield from self._head_lines(_headers(matrix, page), matrix, page)
+        tail, heads = self._tail(), _headers(matrix, page)
+        for n, header in enumerate(heads, 1):
+            corner, end = (self.block.corner, SUM) if n == len(heads) else ("", "")
+            end = padded_left(end, tail) if end and self.block.sums else ""
+            edge = padded(cut(corner, page.edge), page.edge) + matrix.margin
+            yield [Segment(edge), Segment(header, BOLD), Segment(end)]
         masked = masked_mark(terminal)
-        full = [width + matrix.gap for width in page.widths]
+        full = [width + matrix.rung.gap for width in page.widths]
         inked = [*styles, None]  # the last, -1, is a masked cell's
         span = slice(page.start, page.stop)
         for i, name in enumerate(page.rows):
-            places = shade[i, span].tolist()
+            places = matrix.shade[i, span].tolist()
             texts = matrix.texts[i][span]
             if -1 in places:
                 texts = [text if place >= 0 else masked for text, place in zip(texts, places, strict=True)]
             line = [Segment(padded(cut(name, page.edge), page.edge) + matrix.margin, BOLD)]
             line += _segments(map(str.rjust, texts, full), map(inked.__getitem__, places))
             if self.block.sums:
-                line.append(Segment("  " + padded_left(self.block.sums[i], self._sums_width())))
+                line.append(Segment(padded_left(self.block.sums[i], tail)))
             yield line
 
-    def _head_lines(self, heads: list[str], matrix: Drawn, page: _Page) -> Iterator[Line]:
-        for i, header in enumerate(heads):
-            last = i == len(heads) - 1
-            edge = padded(cut(self.block.corner, page.edge) if last else "", page.edge) + matrix.margin
-            end = "  " + padded_left(SUM, self._sums_width()) if last and self.block.sums else ""
-            yield [Segment(edge), Segment(header, BOLD), Segment(end)]
-
     def _styles(self, matrix: Drawn, terminal: Terminal) -> Sequence[Style | None]:
-        if not terminal.colors or not self.block.shaded:
+        if not self.block.shaded:
             return [None] * SHADES
-        name = ramp_name(self.palette, terminal)
-        if self.block.is_difference:
-            return diverging(name, terminal.colors)
-        return (inks if matrix.rung.block else shades)(name, terminal.colors)
+        is_ink = bool(matrix.rung.block) and not self.block.is_difference
+        return styles_on(terminal, self.palette, is_ink, self.block.is_difference)
 
 
 def shade_line(
@@ -243,7 +230,7 @@ def _headers(matrix: Drawn, page: _Page) -> list[str]:
     stacks = [_stacked(name, width, most) for name, width in zip(names, page.widths, strict=True)]
     height = max(map(len, stacks))
     columns = [
-        [" " * matrix.gap + padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
+        [" " * matrix.rung.gap + padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
         for stack, width in zip(stacks, page.widths, strict=True)
     ]
     return ["".join(pieces) for pieces in zip(*columns, strict=True)]
@@ -255,11 +242,11 @@ def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:
         return [matrix.width] * len(names)
     lengths = [cells(name) for name in names]
     widest = max(matrix.width, *lengths)
-    if (widest + matrix.gap) * len(names) <= room:
+    if (widest + matrix.rung.gap) * len(names) <= room:
         return [widest] * len(names)
     for most in range(LABEL, matrix.width, -1):
         widths = [max(matrix.width, min(length, most)) for length in lengths]
-        if sum(widths) + matrix.gap * len(widths) <= room:
+        if sum(widths) + matrix.rung.gap * len(widths) <= room:
             return widths
     return [matrix.width] * len(names)
 

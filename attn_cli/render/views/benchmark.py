@@ -56,12 +56,13 @@ def bench(
         yield Columns(HEADER, [_cells(row) for row in part])
     yield Say("")
     yield from map(Say, _verdict(measured))
-    yield from _not_measured([row for row in rows if isinstance(row, Missing)])
+    missing = [row for row in rows if isinstance(row, Missing)]
+    for reason, left in groupby(missing, lambda row: row.reason):
+        yield Say(f"{reason} {count(len(list(left)), 'row is', 'rows are')} left out.")
     for against in dict.fromkeys(row.case.against for row in measured):
         name, meaning = OPPONENTS[against]
         yield Say(f"{name}: {meaning}.", quiet=True)
-    for text in asides:
-        yield Say(text, quiet=True)
+    yield from (Say(text, quiet=True) for text in asides)
 
 
 def _measured_on(machine: Machine) -> str:
@@ -132,11 +133,6 @@ def _verdict(measured: Sequence[Measured]) -> Iterator[str]:
 
 def _work(case: Case) -> Case:
     return case._replace(against="", to_reach=None, when="always")
-
-
-def _not_measured(missing: Sequence[Missing]) -> Iterator[Block]:
-    for reason, rows in groupby(missing, lambda row: row.reason):
-        yield Say(f"{reason} {count(len(list(rows)), 'row is', 'rows are')} left out.")
 
 
 def record(

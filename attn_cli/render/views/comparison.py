@@ -1,12 +1,14 @@
-"""Two or three settings next to each other: the screen of a comparison, and the sentence on what changed."""
+"""Two or three settings next to each other: screen, JSON, CSV, and the sentence on what changed."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
+from attn_cli.render.data.csv import as_text, cell
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.overview import labelled_matrix, weight_matrix
@@ -33,6 +35,9 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield the matrices side by side, their difference where there are two, and what changed, in a sentence."""
     first = comparison.traces[0]
     labels = _names(comparison)
+    titles = [f"{_name(comparison)} {label}" for label in labels]
+    cells = len(first.listed) * len(first.key_tokens)
+    is_crowded = view.width is not None and view.precision is None and cells > MOST_CELLS
     common_size = f"; {size(first)}" if comparison.same_tokens else ""
     yield Heading(f"Compare {_name(comparison)}: {', '.join(labels[:-1])} and {labels[-1]}{common_size}", 1)
     formulas = [formula(trace) for trace in comparison.traces]
@@ -41,18 +46,18 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     else:
         yield from (Formula(text, f"{label}:") for label, text in zip(labels, formulas, strict=True))
     if not comparison.same_tokens:
-        for title, trace in zip(_titles(comparison), comparison.traces, strict=True):
+        for title, trace in zip(titles, comparison.traces, strict=True):
             yield Heading(title)
-            yield matrix(trace)
-    elif first.settings.top is not None or _is_crowded(comparison, view):
+            yield _matrix(trace)
+    elif first.settings.top is not None or is_crowded:
         yield from _movers(comparison)
     else:
-        yield Beside(_titles(comparison), [matrix(trace) for trace in comparison.traces])
+        yield Beside(titles, [_matrix(trace) for trace in comparison.traces])
         if len(labels) == 2:
             yield from _difference(comparison)
     yield Say("")
-    yield from map(Say, sentences(comparison))
-    yield from ending(comparison)
+    yield from map(Say, _sentences(comparison))
+    yield from _ending(comparison)
     if view.steps:
         yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
@@ -67,17 +72,7 @@ def _names(comparison: Comparison) -> list[str]:
     return names if len(set(names)) == len(names) else list(comparison.labels)
 
 
-def _titles(comparison: Comparison) -> list[str]:
-    return [f"{_name(comparison)} {name}" for name in _names(comparison)]
-
-
-def _is_crowded(comparison: Comparison, view: View) -> bool:
-    first = comparison.traces[0]
-    cells = len(first.listed) * len(first.key_tokens)
-    return view.width is not None and view.precision is None and cells > MOST_CELLS
-
-
-def matrix(trace: Trace) -> Matrix:
+def _matrix(trace: Trace) -> Matrix:
     """Return a side's weights over the rows shown, NaN where masked."""
     return weight_matrix(trace, trace.shown)._replace(sums=())
 
@@ -125,10 +120,12 @@ def _moved(mover: Mover) -> str:
     return f"{share(mover.before)} to {share(mover.after)} ({size})"
 
 
-def sentences(comparison: Comparison) -> list[str]:
+def _sentences(comparison: Comparison) -> list[str]:
     """Return what changed, a sentence for each value after the first; where tokens differ, how they differ."""
     if not comparison.same_tokens:
-        return [_other_tokens(comparison), _entropies(comparison)]
+        pairs = zip(_names(comparison), comparison.entropy, strict=True)
+        parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
+        return [_other_tokens(comparison), f"The mean entropy of a row in bits is {', '.join(parts)}."]
     return [_sentence(comparison, change) for change in comparison.changes]
 
 
@@ -204,13 +201,7 @@ def _other_tokens(comparison: Comparison) -> str:
     return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(differences)}."
 
 
-def _entropies(comparison: Comparison) -> str:
-    pairs = zip(_names(comparison), comparison.entropy, strict=True)
-    parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
-    return f"The mean entropy of a row in bits is {', '.join(parts)}."
-
-
-def ending(comparison: Comparison) -> Iterator[Block]:
+def _ending(comparison: Comparison) -> Iterator[Block]:
     """Yield the settings that all sides share, then those of each side."""
     traces, labels = comparison.traces, _names(comparison)
     parts = [setting_parts(trace) for trace in traces]
@@ -223,7 +214,7 @@ def ending(comparison: Comparison) -> Iterator[Block]:
             yield Say(f"{label}: {'; '.join(different)}.", quiet=True)
     yield from _once(labels, [learned(trace)[:1] for trace in traces])
     yield from _once(labels, [dropped(trace) for trace in traces])
-    summary = " ".join(sentences(comparison))
+    summary = " ".join(_sentences(comparison))
     notes = [[note for note in trace.notes if note not in summary] for trace in traces]
     yield from _once(labels, notes, "Note: ")
 
@@ -233,3 +224,66 @@ def _once(labels: Sequence[str], sides: Sequence[Sequence[str]], before: str = "
     for text in dict.fromkeys(text for side in sides for text in side):
         whose = [label for label, side in zip(labels, sides, strict=True) if text in side]
         yield Say(before + ("" if len(whose) == len(labels) else f"({', '.join(whose)}) ") + text)
+
+
+def talk_of(comparison: Comparison) -> list[str]:
+    """Return what is printed on standard error where the output has no room for sentences."""
+    blocks = [*map(Say, _sentences(comparison)), *_ending(comparison)]
+    return [block.text for block in blocks if isinstance(block, Say) and not block.quiet]
+
+
+def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
+    """Return the comparison as JSON of kind compare."""
+    changes = [_change_record(comparison, change) for change in comparison.changes]
+    is_pair = len(changes) == 1
+    rows = comparison.changes[0].difference.tolist() if is_pair else []
+    difference = [[None if math.isnan(x) else x for x in row] for row in rows]
+    return {
+        "schema": "attn/1",
+        "kind": "compare",
+        "option": comparison.option,
+        "values": list(comparison.values),
+        "records": [trace.to_dict(steps) for trace in comparison.traces],
+        "difference": difference if is_pair else None,
+        "entropy": list(comparison.entropy),
+        "largest_mover": changes[0]["largest_mover"] if is_pair else None,
+        "changes": changes,
+        "summary": " ".join(_sentences(comparison)),
+    }
+
+
+def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
+    trace = comparison.traces[0]
+    rows = {i: place for place, i in enumerate(trace.listed)}
+    mover = None
+    if change.movers:
+        most = change.movers[0]
+        query, key = trace.query_tokens[most.query], trace.key_tokens[most.key]
+        place = [rows[most.query], most.key]
+        mover = {"query": query, "key": key, "cell": place, "from": most.before, "to": most.after}
+    return {
+        "value": comparison.values[change.to],
+        "largest_mover": mover,
+        "strongest_changed": [rows[i] for i in change.turned],
+        "masked_only_before": change.only_before,
+        "masked_only_after": change.only_after,
+    }
+
+
+def delimited_comparison(comparison: Comparison, separator: str) -> str:
+    """Return CSV or TSV: a row for each link, with its weight under each value and, of two, their difference.
+
+    A masked weight is empty, and so is a difference that has a masked side.
+    """
+    names = [f"{comparison.option}={label}" for label in comparison.labels]
+    first = comparison.traces[0]
+    sides = [_matrix(trace).values for trace in comparison.traces]
+    if len(sides) == 2:
+        names.append("difference")
+        sides.append(comparison.changes[0].difference)
+    rows = [["query", "key", *map(cell, names)]]
+    for at, i in enumerate(first.listed):
+        for j, key in enumerate(first.key_tokens):
+            numbers = ["" if math.isnan(side[at, j]) else str(float(side[at, j])) for side in sides]
+            rows.append([cell(first.query_tokens[i]), cell(key), *numbers])
+    return as_text(rows, separator)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attn_cli.render.blocks import Bars, Block, Formula, Heading, Say
-from attn_cli.render.views.long_text import long_view
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Say
+from attn_cli.render.numbers import number
+from attn_cli.render.views.long_text import links_of, long_view
 from attn_cli.render.views.one_row import one_row
-from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, drawn_heads, largest_weight
-from attn_cli.render.views.sharpness import sharpness
+from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, drawn_heads, largest_weight, remarks
 from attn_cli.render.views.steps import walk
 from attn_cli.render.views.wording import (
     closing,
@@ -26,44 +26,8 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import Trace
 
-
-def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
-    """Return each row's strongest link to a differently written word, if most rows look at their own."""
-    items: list[tuple[str, float | None]] = []
-    own = 0
-    for i in rows:
-        if i in trace.pad_queries:
-            continue
-        token = trace.query_tokens[i].casefold()
-        links = [
-            (trace.key_tokens[j], weight)
-            for j, weight in zip(head.links.keys[i].tolist(), head.links.weights[i].tolist(), strict=True)
-            if j >= 0
-        ]
-        own += bool(links) and links[0][0].casefold() == token
-        for key, weight in links:
-            if key.casefold() != token and key not in trace.unknown:
-                items.append((f"{short(trace.query_tokens[i])} -> {short(key)}", weight))
-                break
-    return items if 2 * own > len(rows) else []
-
-
-def _strongest_key(trace: Trace, head: Head, i: int) -> int:
-    """Return query i's strongest key, preferring itself in a tie; -1 if it may look at nothing."""
-    keys, weights = head.links.keys[i].tolist(), head.links.weights[i].tolist()
-    if trace.is_self and i in keys and weights[keys.index(i)] >= weights[0] - 1e-12:
-        return i
-    return int(keys[0])
-
-
-def _is_uniform(trace: Trace, head: Head, i: int) -> bool:
-    """Return whether a query gives the same weight to every one of several allowed keys."""
-    n = len(trace.key_tokens)
-    if trace.mask is not None:
-        if trace.condensed:
-            return False
-        n = int(trace.mask[i].sum())
-    return n > 1 and abs(float(head.links.weights[i, 0]) * n - 1) < 1e-9
+MOST_DIAGNOSED = 12
+TWO = number(2)
 
 
 def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
@@ -71,8 +35,7 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     yield Heading(title(trace), 1)
     yield Formula(formula(trace))
     if parts.by_hand:
-        for sentence in learned(trace):
-            yield Say(sentence)
+        yield from map(Say, learned(trace))
         for i in trace.focus[:MOST_FOCUS]:
             yield from one_row(trace, i, every_product=trace.asked and not is_large(trace))
     if not trace.asked or parts.only:
@@ -84,12 +47,11 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     if not parts.ending:
         yield from closing(trace, with_learned=False)
         return
-    yield from sharpness(trace)
+    yield from _sharpness(trace)
+    is_long = trace.condensed and not trace.asked
     for head in drawn_heads(trace):
         yield Heading(f"Who attends to whom{_of_head(trace, head)}")
-        yield from (
-            long_view(trace, head, view) if trace.condensed and not trace.asked else _who(trace, head)
-        )
+        yield from long_view(trace, head, view) if is_long else _who(trace, head)
     yield from closing(trace, with_learned=False)
 
 
@@ -142,15 +104,35 @@ def _if_causal(trace: Trace, i: int) -> str:
     )
 
 
+def _sharpness(trace: Trace) -> Iterator[Block]:
+    """Yield each row's entropy, and the temperature at which its strongest key would have 95 %."""
+    rows = trace.listed if not trace.condensed else trace.focus
+    if len(trace.key_tokens) < 2 or not rows:
+        return
+    diagnosed = list(zip(rows, trace.diagnoses(rows), strict=True))
+    yield Heading("How sharp are the weights?")
+    lines = []
+    for i, found in diagnosed[:MOST_DIAGNOSED]:
+        cells, t = ["masked", "–", "–"], found.temperature_95
+        if found.entropy is not None and found.most is not None:
+            cells = [TWO(found.entropy), TWO(found.most), "–" if t is None else f"{t:.3g}"]
+        lines.append([short(trace.query_tokens[i]), *cells])
+    yield Columns(["query", "entropy", "at most", "95 % at -t"], lines)
+    if len(diagnosed) > MOST_DIAGNOSED:
+        yield Say(f"{len(diagnosed) - MOST_DIAGNOSED:,} more rows: -q WORD shows one.", quiet=True)
+    yield Say(
+        "Entropy is in bits: 0 where one key has all, log2 of the number of keys where all have the same. At the "
+        "temperature in the last column (-t) the strongest key would have 95 %."
+    )
+    yield from map(Say, remarks(trace, diagnosed))
+
+
 def _who(trace: Trace, head: Head) -> Iterator[Block]:
     rows = trace.listed[:MOST_ROWS]
     items: list[tuple[str, float | None]] = []
     for i in rows:
-        j = _strongest_key(trace, head, i)
-        name = short(trace.key_tokens[j]) if j >= 0 else "nothing"
-        if _is_uniform(trace, head, i):
-            name = "all alike"
-        items.append((f"{short(trace.query_tokens[i])} -> {name}", float(head.links.weights[i, 0])))
+        name = f"{short(trace.query_tokens[i])} -> {_looks_at(trace, head, i)}"
+        items.append((name, float(head.links.weights[i, 0])))
     yield Bars("", items, largest_weight(trace, rows))
     others = _strongest_others(trace, head, rows)
     if others:
@@ -158,3 +140,33 @@ def _who(trace: Trace, head: Head) -> Iterator[Block]:
         yield Bars("", others, largest_weight(trace, rows))
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.", quiet=True)
+
+
+def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
+    """Return each row's strongest link to a differently written word, if most rows look at their own."""
+    items: list[tuple[str, float | None]] = []
+    own = 0
+    for i in rows:
+        if i in trace.pad_queries:
+            continue
+        token = trace.query_tokens[i].casefold()
+        links = [(trace.key_tokens[j], weight) for j, weight in links_of(head, i)]
+        own += bool(links) and links[0][0].casefold() == token
+        for key, weight in links:
+            if key.casefold() != token and key not in trace.unknown:
+                items.append((f"{short(trace.query_tokens[i])} -> {short(key)}", weight))
+                break
+    return items if 2 * own > len(rows) else []
+
+
+def _looks_at(trace: Trace, head: Head, i: int) -> str:
+    """Return what query i looks at most, itself where it shares the first place; `all alike`, or `nothing`."""
+    links = links_of(head, i)
+    if not links:
+        return "nothing"
+    j, most = links[0]
+    if trace.mask is None or not trace.condensed:
+        n = len(trace.key_tokens) if trace.mask is None else int(trace.mask[i].sum())
+        if n > 1 and abs(most * n - 1) < 1e-9:
+            return "all alike"
+    return short(trace.key_tokens[i if trace.is_self and dict(links).get(i, -1.0) >= most - 1e-12 else j])

@@ -38,20 +38,18 @@ SHORTEST, LONGEST = 12, 32  # cells of a file's name
 def one(verdict: Verdict, right: AnswerKey) -> Iterator[Block]:
     """Yield the screen of one answer: every step, the first difference, and the likely mistake."""
     yield Heading(f"{verdict.file}: {'right' if verdict.ok else 'not right'}", 1)
-    rows = [_step(step) for step in verdict.compared]
+    rows = []
+    for step in verdict.compared:
+        largest = "-" if step.largest is None else plain(step.largest)
+        wrong = "all: the shape" if step.shapes else f"{step.wrong} of {step.cells}"
+        rows.append([step.step, step.status, largest, wrong])
     yield Columns(["step", "", "off by up to", "cells that differ"], rows)
     yield from map(Say, sentences(verdict, right))
     given = {step.step for step in verdict.compared}
     missing = [step for step in right.problem.steps if step not in (*given, *OPTIONAL)]
     if missing:
         yield Say(f"Not given: {listed(missing)}.", quiet=True)
-    yield from _closing(right)
-
-
-def _step(step: StepResult) -> list[str]:
-    largest = "-" if step.largest is None else plain(step.largest)
-    wrong = "all: the shape" if step.shapes else f"{step.wrong} of {step.cells}"
-    return [step.step, step.status, largest, wrong]
+    yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
 
 
 def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = None) -> Iterator[Block]:
@@ -77,7 +75,7 @@ def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = N
             yield Say(f"{n}: {' or '.join(verdict.candidates)}; these numbers do not tell which.")
         if verdict.others:
             yield Say(f"{n}: {_others(verdict)}")
-    yield from _closing(right)
+    yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
 
 
 def _status(verdict: Verdict) -> str:
@@ -94,11 +92,6 @@ def _ends(name: str, width: int) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
 
 
-def _closing(right: AnswerKey) -> Iterator[Block]:
-    for note in right.notes:
-        yield Say(f"Note: {note}", quiet=True)
-
-
 def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     """Return the verdict on one answer in sentences."""
     if verdict.error is not None:
@@ -107,7 +100,11 @@ def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     others = [_others(verdict)] if verdict.others else []
     if first is None:
         return [f"Right: {listed([step.step for step in verdict.compared], 9)}.", *others]
-    unfinished = [_unfinished(step) for step in verdict.compared if step.is_unfinished]
+    unfinished = [
+        f"Of {step.cells} cells in {step.step}, {count(step.unfilled, 'cell is', 'cells are')} not filled in."
+        for step in verdict.compared
+        if step.is_unfinished
+    ]
     if first.is_unfinished:
         return [*unfinished, "What is filled in is right.", *others]
     found = [*unfinished, _difference(first, verdict, right)]
@@ -116,19 +113,11 @@ def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     if first.empty:
         found.append("This query may look at nothing, so its weights and its output are zeros.")
     if follows := listed([step.step for step in verdict.compared if step.status == "follows"]):
-        is_only = all(step.status != "differs" for step in verdict.compared if step is not first)
-        found.append(
-            f"The steps after it follow correctly: {follows}."
-            if is_only
-            else f"{follows}: this follows correctly from the steps given before."
-        )
+        if all(step.status != "differs" for step in verdict.compared if step is not first):
+            found.append(f"The steps after it follow correctly: {follows}.")
+        else:
+            found.append(f"{follows}: this follows correctly from the steps given before.")
     return [*found, *_guess(verdict), *others]
-
-
-def _unfinished(step: StepResult) -> str:
-    return (
-        f"Of {step.cells} cells in {step.step}, {count(step.unfilled, 'cell is', 'cells are')} not filled in."
-    )
 
 
 def _message(error: AttnError) -> str:
@@ -153,21 +142,15 @@ def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
     if first.shapes is not None:
         right_shape, shape = first.shapes
         return f"The first difference is in {first.step}: its shape is {shape}, and {right_shape} is right."
-    assert first.cell is not None
-    wanted, given = _distinct(first.expected, first.got, verdict.digits.get(first.step, FEWEST))
-    place = f"{first.step}, at {_place(first, right)}"
-    return f"The first difference is in {place}: {wanted} is right, {given} was given."
-
-
-def _distinct(expected: float | None, got: float | None, digits: int) -> tuple[str, str]:
-    """Return both numbers with as many digits as were given, or more if that tells them apart."""
     wanted = given = ""
-    for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):
-        wanted = "masked" if expected is None else _fixed(expected, n)
-        given = "no number" if got is None else _fixed(got, n)
+    digits = verdict.digits.get(first.step, FEWEST)
+    for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):  # as given, or more if that tells them apart
+        wanted = "masked" if first.expected is None else _fixed(first.expected, n)
+        given = "no number" if first.got is None else _fixed(first.got, n)
         if wanted != given:
             break
-    return wanted, given
+    place = f"{first.step}, at {_place(first, right)}"
+    return f"The first difference is in {place}: {wanted} is right, {given} was given."
 
 
 def _fixed(value: float, digits: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,15 +17,10 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.long_summary import first_of_each, merged, spread, strongest_links
 from attn_cli.trace.trace import LongView, Trace
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-
 NUMERIC = 10  # rows and columns of a map that is written as numbers
 WORDED = 60  # characters of a screen from which words fit beside a map
 EDGES, BARE = 20, 10  # characters beside a map, with words and without
-TABLED = (
-    40  # characters from which links are a table: on a narrower screen its labels would lose their numbers
-)
+TABLED = 40  # characters from which links are a table: in a narrower one, labels would lose their numbers
 MOST_LINKS, OTHER_LINKS, FIRST_ROWS, FEW_LINKS, EXTREMES = 10, 5, 12, 3, 3
 ALIKE = 1e-5  # means that differ by less than this share of them are alike
 MOST_ASKED = 40
@@ -42,16 +36,15 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         yield from _strongest(trace, head, view, OTHER_LINKS)
         return
     level = 3 if trace.settings.head == "all" else 2
-    n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
     kept = _long_view(trace, head)
-    yield Say(f"{n_q:,} x {n_k:,} weights are too many to draw.")
+    yield Say(f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to draw.")
     yield from block_map(trace, kept, view)
     yield Heading("How spread out the rows are", level)
     yield from _spread(trace, kept)
     yield Heading("The strongest links", level)
     yield from _strongest(trace, head, view, MOST_LINKS)
     yield Heading("The first rows" if trace.settings.top is None else "Every row", level)
-    yield from first_rows(trace, head, view)
+    yield from _first_rows(trace, head, view)
 
 
 def _long_view(trace: Trace, head: Head) -> LongView:
@@ -68,6 +61,8 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
     sizes = np.outer(np.diff(kept.query_edges), np.diff(kept.key_edges))
     values = np.where(kept.counts > 0, kept.counts / sizes, np.nan) if is_mask else kept.means
     is_roomy = view.width is None or view.width >= WORDED
+    known = values[~np.isnan(values)]
+    is_flat = is_mask or not known.size or known.max() - known.min() <= ALIKE * known.max()
     yield Maps(
         [""],
         [_word(trace.query_tokens, i) if is_roomy else "" for i in starts],
@@ -76,7 +71,7 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
         1.0 if is_mask else float(np.nanmax(values, initial=0.0)),
         starts,
         columns if len(columns) < len(trace.key_tokens) else None,
-        0.0 if is_mask else _least(values),
+        0.0 if is_flat else float(known.min()),
     )
     of = f"{_times(kept.query_edges, 'query', 'queries')} x {_times(kept.key_edges, 'key', 'keys')}"
     about = "" if (sizes == sizes[0, 0]).all() else "about "
@@ -98,14 +93,6 @@ def _size(trace: Trace, view: View) -> tuple[int, int]:
     across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
     # A character is twice as tall as it is wide. Where each row is one query, all are shown.
     return MAP if len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2), across
-
-
-def _least(means: Array) -> float:
-    """Return the value of the lightest shade: the least mean, or 0 where all are alike."""
-    known = means[~np.isnan(means)]
-    if not known.size or known.max() - known.min() <= ALIKE * known.max():
-        return 0.0
-    return float(known.min())
 
 
 def _times(edges: Sequence[int], one: str, many: str) -> str:
@@ -138,18 +125,14 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
     )
     rows = []
     for i in _ends(trace, found.ranked.tolist()):
-        bits = float(kept.entropy[i])
-        maximum = math.log2(kept.allowed[i])
+        bits, maximum = float(kept.entropy[i]), math.log2(kept.allowed[i])
         rows.append([_named(trace.query_tokens, i), TWO(bits), TWO(maximum), _many(2**bits)])
     yield Columns(["query", "entropy", "at most", "2^entropy"], rows)
+    is_alike = len(set(kept.allowed[found.ranked].tolist())) == 1
+    order = "" if is_alike else ", by entropy as a share of its maximum"
     yield Say(
-        "The most focused rows first, the most spread ones last"
-        + (
-            ", by entropy as a share of its maximum"
-            if len(set(kept.allowed[found.ranked].tolist())) > 1
-            else ""
-        )
-        + "; 2^entropy is the number of equally weighted keys with the same entropy.",
+        f"The most focused rows first, the most spread ones last{order}; 2^entropy is the number of equally weighted "
+        "keys with the same entropy.",
         quiet=True,
     )
 
@@ -174,11 +157,8 @@ def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Bloc
     if not found.links:
         yield Say(f"None of the {count(k, 'link', 'links')} kept of each row leads to a different word.")
         return
-    those = (
-        "The strongest links"
-        if found.is_sure
-        else f"Of the {count(k, 'link', 'links')} kept of each row, the strongest"
-    )
+    kept = f"Of the {count(k, 'link', 'links')} kept of each row, the strongest"
+    those = "The strongest links" if found.is_sure else kept
     yield Say(f"{those} to a different word, each pair of words once:")
     ends = [(_named(trace.query_tokens, i), _named(trace.key_tokens, j), share(w)) for i, j, w in found.links]
     if view.width is None or view.width >= TABLED:
@@ -187,7 +167,7 @@ def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Bloc
         yield from (Say(f"{query} -> {key} {weight}") for query, key, weight in ends)
 
 
-def first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
+def _first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     """Yield the strongest links of the first rows and how to see the others; with --top, those of all rows."""
     top = trace.settings.top
     rows = trace.listed if top is not None else trace.listed[:FIRST_ROWS]
@@ -201,19 +181,23 @@ def first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
         )
 
 
+def links_of(head: Head, i: int, most: int | None = None) -> list[tuple[int, float]]:
+    """Return query i's strongest keys and their weights, strongest first."""
+    links = zip(head.links.keys[i, :most].tolist(), head.links.weights[i, :most].tolist(), strict=True)
+    return [(j, weight) for j, weight in links if j >= 0]
+
+
 def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
     """Yield the k strongest links of some rows; in a large text, repeated keys are told apart by their places."""
     numbered = is_large(trace) and (view.width is None or view.width >= TABLED)
+    is_named = is_large(trace) and trace.asked
     table = []
     for i in rows:
-        links = zip(head.links.keys[i, :k].tolist(), head.links.weights[i, :k].tolist(), strict=True)
-        named = [
+        links = [
             (placed(trace.key_tokens, j) if numbered else trace.key_tokens[j], share(weight))
-            for j, weight in links
-            if j >= 0
+            for j, weight in links_of(head, i, k)
         ]
-        is_named = is_large(trace) and trace.asked
-        table.append((_named(trace.query_tokens, i) if is_named else trace.query_tokens[i], named))
+        table.append((_named(trace.query_tokens, i) if is_named else trace.query_tokens[i], links))
     yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
     yield Links(table)
 

@@ -48,7 +48,7 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     rows = _rows(trace)
     allowed = _allowed(trace, rows)
     columns = _columns(trace, rows, allowed)
-    few = allowed[:, _slice(columns)]
+    few = allowed[:, columns]
     name = "No mask" if trace.mask_name == "none" else f"The mask: {trace.mask_name}"
     yield Heading(f"{name}; {size(trace)}", 1)
     yield from map(Say, _rules(trace))
@@ -117,12 +117,7 @@ def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
     return range(start, min(start + MOST_COLUMNS, n_k))
 
 
-def _slice(columns: range) -> slice:
-    return slice(columns.start, columns.stop)
-
-
 def _rules(trace: Trace) -> list[str]:
-    """Return the mask's rules in words."""
     rule = trace.mask_name
     if trace.pad_keys:
         rule = "" if rule == "padding" else rule.removesuffix(", padding")
@@ -145,7 +140,7 @@ def _square(
     numbered = bool(columns.start) or _starts_later(trace, rows)
     return Matrix(
         [f"{i} {trace.query_tokens[i]}" if numbered else trace.query_tokens[i] for i in rows],
-        list(map(str, columns)) if columns.start else trace.key_tokens[_slice(columns)],
+        [str(j) if columns.start else trace.key_tokens[j] for j in columns],
         values,
         corner="query\\key",
         shaded=True,
@@ -156,15 +151,10 @@ def _square(
 
 def _booleans(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools) -> Iterator[Block]:
     yield Heading("As booleans: what True means differs")
-    polarities = (
-        ("torch SDPA: T may attend", allowed),
-        ("torch MHA: T is blocked", ~allowed),
-        ("Keras: T may attend", allowed),
-    )
-    yield Beside(
-        [name for name, _ in polarities],
-        [_square(trace, rows, columns, values.astype(float), marks=TRUE_FALSE) for _, values in polarities],
-    )
+    sides = [
+        _square(trace, rows, columns, side.astype(float), TRUE_FALSE) for side in (allowed, ~allowed, allowed)
+    ]
+    yield Beside(["torch SDPA: T may attend", "torch MHA: T is blocked", "Keras: T may attend"], sides)
     yield Formula("scaled_dot_product_attention(query=q, key=k, value=v, attn_mask=mask)", "torch SDPA:")
     yield Formula("MultiheadAttention(...)(query=q, key=k, value=v, attn_mask=~mask)", "torch MHA:")
     yield Formula("MultiHeadAttention(...)(query=q, value=v, key=k, attention_mask=mask)", "Keras:")
@@ -184,22 +174,21 @@ def _booleans(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools)
 
 
 def _before_and_after(trace: Trace, rows: Sequence[int], columns: range, allowed: Bools) -> Iterator[Block]:
-    """Yield the scores before and after the mask, and the weights."""
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
     assert head.scaled_scores is not None
     yield Heading("Before the softmax")
     if len(trace.head_names) > 1:
         yield Say(f"These are the numbers of {head_named(head.name)}.", quiet=True)
     held = [trace.held(i) for i in rows]
-    scores, name, few = head.scaled_scores[held], "scaled", _slice(columns)
+    scores, name = head.scaled_scores[held], "scaled"
     if head.position_scores is not None:
         scores, name = scores + head.position_scores[held], "scaled + position"
     sides = {name: scores}
     if trace.mask is not None:
         sides["masked"] = np.where(allowed, scores, np.nan)
-    yield Beside(list(sides), [_square(trace, rows, columns, side[:, few]) for side in sides.values()])
+    yield Beside(list(sides), [_square(trace, rows, columns, side[:, columns]) for side in sides.values()])
     yield Heading("After the softmax")
-    weights = np.where(allowed, head.weights[held], np.nan)[:, few]
+    weights = np.where(allowed, head.weights[held], np.nan)[:, columns]
     sums = [f"{total:.3f}" for total in head.sums[held]]
     yield _square(trace, rows, columns, weights)._replace(is_weights=True, sums=sums)
     yield from _too_late(trace, rows, scores, allowed)
@@ -254,10 +243,9 @@ def _corners(trace: Trace, rows: list[int], columns: range) -> Iterator[Block]:
 
 
 def _causal(trace: Trace, name: str, rows: Sequence[int], columns: range) -> Matrix:
-    """Return these rows and columns of a causal mask."""
     mask = masks.named(name, len(trace.query_tokens), len(trace.key_tokens))
     assert mask is not None
-    values = mask.rows(list(rows))[:, _slice(columns)].astype(float)
+    values = mask.rows(list(rows))[:, columns].astype(float)
     return _square(trace, rows, columns, values, marks=TRUE_FALSE)
 
 

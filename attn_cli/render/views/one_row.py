@@ -33,9 +33,8 @@ def one_row(trace: Trace, i: int, every_product: bool) -> Iterator[Block]:
 
     With `every_product` the products of every key are written out, else those of its strongest keys.
     """
-    head = trace.shown
-    is_mean = head.scores is None
-    head = trace.heads[0] if is_mean else head
+    is_mean = trace.shown.scores is None
+    head = trace.heads[0] if is_mean else trace.shown
     row = trace.row(i, head)
     query = quoted_at(trace.query_tokens, i)
     yield Heading(f"One row by hand: what does {query} look at?")
@@ -54,7 +53,7 @@ def one_row(trace: Trace, i: int, every_product: bool) -> Iterator[Block]:
         key = quoted_at(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
         yield Formula(_products(trace, head, i, j, row), f"{query} with {key}:")
         if head.position_vectors is not None:
-            yield Formula(_position(trace, head, i, j, row), f"{_distance(head, i, j)}:")
+            yield _position(trace, head, i, j, row)
     yield row_table(trace, row, keys)
     yield from _sentences(trace, row, query)
     if head.output is not None:
@@ -122,8 +121,8 @@ def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
     return f"{left} = {' + '.join(terms)} = {plain(total)}{after}"
 
 
-def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
-    """Return what the distance adds, written out."""
+def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
+    """Return what the distance of key j from query i adds, written out."""
     assert head.q is not None and head.position_vectors is not None and head.position_biases is not None
     assert row.position is not None
     reach = len(head.position_biases) // 2
@@ -132,17 +131,11 @@ def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
     along = sum(a * b for a, b in zip(q, r, strict=True))
     b = float(head.position_biases[place])
     numbers = f"{plain(along)} + {plain(b) if b >= 0 else f'({plain(b)})'}"
-    return f"position = {position_term(trace)} = {position_term(trace, numbers)} = {plain(row.position[j])}"
-
-
-def _distance(head: Head, i: int, j: int) -> str:
-    """Return how far key j stands from query i, in words."""
-    assert head.position_biases is not None
-    reach, apart = len(head.position_biases) // 2, abs(j - i)
-    if apart == 0:
-        return "at distance 0"
-    count = "1 word" if apart == 1 else f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words"
-    return f"{count} {'back' if j < i else 'on'}"
+    term = f"position = {position_term(trace)} = {position_term(trace, numbers)} = {plain(row.position[j])}"
+    apart, way = abs(j - i), "back" if j < i else "on"
+    if apart < 2:
+        return Formula(term, f"1 word {way}:" if apart else "at distance 0:")
+    return Formula(term, f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}:")
 
 
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
@@ -169,7 +162,6 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 
 
 def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
-    """Return the line of key j in the table."""
     is_masked = _is_masked(row, j)
     # In a large text, keys that are written alike are told apart by their places.
     line = [placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])]

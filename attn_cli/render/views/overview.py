@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.io.plural import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.numbers import share
-from attn_cli.render.views.long_text import asked_rows, long_view, row_links, strongest_named
+from attn_cli.render.numbers import plain, share
+from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
 from attn_cli.render.views.one_row import one_row
-from attn_cli.render.views.sharpness import remarks
 from attn_cli.render.views.steps import walk
-from attn_cli.render.views.wording import MOST_CELLS, closing, formula, is_large, short, title
+from attn_cli.render.views.wording import MOST_CELLS, closing, formula, is_large, quoted, short, title
 from attn_cli.settings.output import View
+from attn_cli.trace.diagnostics import Diagnosis
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
@@ -26,6 +28,7 @@ FEW_ROWS = 8  # of a long text, as bars
 MOST_FOCUS = 3
 MOST_MAPPED = 60
 MOST_FOUND = 4
+MOST_NAMED = 3
 HALF = 0.5
 PAGES = ("latex", "html", "svg")  # shaded as on a terminal, and limited in width
 
@@ -78,9 +81,9 @@ def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
     """Return a head's strongest links to other words, strongest first: `jumped -> fox`, and the weight."""
     found = []
     for i in trace.listed:
-        j, weight = int(head.links.keys[i, 0]), float(head.links.weights[i, 0])
-        if i not in trace.pad_queries and j >= 0 and weight >= HALF and not (trace.is_self and i == j):
-            found.append((weight, f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}"))
+        for j, weight in links_of(head, i, 1):
+            if i not in trace.pad_queries and weight >= HALF and not (trace.is_self and i == j):
+                found.append((weight, f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}"))
     found.sort(key=lambda link: -link[0])
     return [(name, share(weight)) for weight, name in found[:MOST_FOUND]]
 
@@ -151,6 +154,44 @@ def _listed_weights(trace: Trace, head: Head) -> Array:
     return values if trace.mask is None else np.where(trace.mask[rows], values, np.nan)
 
 
+def remarks(trace: Trace, diagnosed: list[tuple[int, Diagnosis]], least: int = 1) -> Iterator[str]:
+    """Yield remarks: rows that are nearly uniform, and, if at least `least`, rows decided by a key's length."""
+    uniform = [i for i, d in diagnosed if d.nearly_uniform]
+    if uniform:
+        yield f"{_rows_named(trace, uniform, len(diagnosed))} nearly uniform: all keys get almost the same."
+    found = [(i, d.longer, d.nearer) for i, d in diagnosed if d.longer is not None and d.nearer is not None]
+    if found and len(found) >= least:
+        yield from _lengths(trace, found)
+
+
+def _rows_named(trace: Trace, some: list[int], of: int) -> str:
+    """Return `The row of "she" is`, `Every row is` or `3 of 9 rows are`, with the first few named."""
+    if len(some) == 1:
+        return f"The row of {quoted(trace.query_tokens[some[0]])} is"
+    if len(some) == of:
+        return "Every row is"
+    named = ", ".join(quoted(trace.query_tokens[i]) for i in some[:MOST_NAMED])
+    more = ", ..." if len(some) > MOST_NAMED else ""
+    return f"{len(some):,} of {of:,} rows ({named}{more}) are"
+
+
+def _lengths(trace: Trace, found: list[tuple[int, int, int]]) -> Iterator[str]:
+    """Yield a sentence on the first of these (query, longer key, nearer key)."""
+    K = trace.shown.k
+    if K is None:
+        return
+    i, longer, nearer = found[0]
+    times = math.hypot(*K[longer].tolist()) / math.hypot(*K[nearer].tolist())
+    more = count(len(found) - 1, "other row", "other rows")
+    others = f" The same holds in {more}." if len(found) > 1 else ""
+    query, far = quoted(trace.query_tokens[i]), quoted(trace.key_tokens[longer])
+    near = "itself" if trace.is_self and nearer == i else quoted(trace.key_tokens[nearer])
+    yield (
+        f"Vector length decides here: {query} has the smaller angle to {near}, but the key of {far} is "
+        f"{plain(times, 2)} times as long and scores higher. --score cosine compares directions alone.{others}"
+    )
+
+
 def bars(trace: Trace, view: View) -> Iterator[Block]:
     """Yield, for each query, a bar and a number for every word it may attend to."""
     is_long = trace.condensed and not trace.asked
@@ -178,9 +219,8 @@ def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     name = f"{short(trace.query_tokens[i])} attending to"
     if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
         k = trace.settings.top or 5
-        links = zip(head.links.keys[i, :k], head.links.weights[i, :k], strict=True)
         name += f", the {k} strongest of {len(trace.key_tokens):,}:"
-        return Bars(name, [(trace.key_tokens[j], float(w)) for j, w in links if j >= 0], largest)
+        return Bars(name, [(trace.key_tokens[j], weight) for j, weight in links_of(head, i, k)], largest)
     at = trace.held(i)
     allowed = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[at]
     items = [

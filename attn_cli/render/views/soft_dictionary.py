@@ -41,10 +41,7 @@ def lookup(found: Lookup, view: View) -> Iterator[Block]:
     yield Heading(SOFT)
     yield from _soft(found, view)
     yield Say("A dictionary takes all of one value; attention takes a share of each.")
-    yield from _ladder(found)
-    if view.steps:
-        yield from one_row(found.trace, 0, every_product=True)
-    yield from closing(found.trace)
+    yield from _ending(found, view)
 
 
 def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]:
@@ -61,10 +58,14 @@ def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]
     yield Say("These keys come without values: each stands for itself.")
     yield from _soft(example.soft, view)
     yield Say(example.claim)
-    yield from _ladder(example.soft)
+    yield from _ending(example.soft, view)
+
+
+def _ending(found: Lookup, view: View) -> Iterator[Block]:
+    yield from _ladder(found)
     if view.steps:
-        yield from one_row(example.soft.trace, 0, every_product=True)
-    yield from closing(example.soft.trace)
+        yield from one_row(found.trace, 0, every_product=True)
+    yield from closing(found.trace)
 
 
 def value(text: str) -> str:
@@ -145,7 +146,11 @@ def _sum(found: Lookup) -> str:
     digits, decimals = _digits(found)
     order = [j for j in range(len(weights)) if not _is_masked(found, j)]
     kept = sorted(sorted(order, key=lambda j: -weights[j])[:MOST_TERMS])
-    terms = [f"{_weight(weights[j], digits)}×{_factor(numbers[j])}" for j in kept]
+    terms = []
+    for j in kept:
+        weight, shown = weights[j], f"{numbers[j]:.15g}"
+        share_of_it = f"{weight:.{digits}f}" if weight == 0 or weight >= 10.0**-digits else f"{weight:.1e}"
+        terms.append(f"{share_of_it}×{shown if numbers[j] >= 0 else f'({shown})'}")
     if len(order) > len(kept):
         rest = sum(weights[j] * numbers[j] for j in order if j not in set(kept))
         terms.append(f"({len(order) - len(kept):,} more: {_rounded(rest, decimals)})")
@@ -160,20 +165,11 @@ def _digits(found: Lookup) -> tuple[int, int]:
     return digits, min(8, max(0, digits - size))
 
 
-def _weight(weight: float, digits: int) -> str:
-    return f"{weight:.{digits}f}" if weight == 0 or weight >= 10.0**-digits else f"{weight:.1e}"
-
-
 def _rounded(number: float, decimals: int) -> str:
     """Return a weighted value with these decimals; a huge one with eight digits."""
     if abs(number) >= LARGEST:
         return f"{number:.8g}"
     return plain(number, decimals) if abs(number) < MILLION else f"{number:.{decimals}f}"
-
-
-def _factor(number: float) -> str:
-    shown = f"{number:.15g}"
-    return shown if number >= 0 else f"({shown})"
 
 
 def _ladder(found: Lookup) -> Iterator[Block]:

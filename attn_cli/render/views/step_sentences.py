@@ -122,7 +122,6 @@ def keeps_values(trace: Trace, head: Head) -> bool:
 
 
 def _values(trace: Trace, head: Head) -> str:
-    """Return what a learned head's values are."""
     if trace.learned is None:
         return ""
     if keeps_values(trace, head):

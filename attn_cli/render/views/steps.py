@@ -12,11 +12,7 @@ from attn_cli.io.plural import count
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.step_sentences import keeps_values, ranking, repeats_x, step_facts, walk_facts
-from attn_cli.render.views.wording import (
-    head_named,
-    quoted,
-    short,
-)
+from attn_cli.render.views.wording import head_named, quoted, short
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Trace
@@ -77,7 +73,7 @@ def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
     scaled = score.is_scaled and score.latex is not None and trace.temperature == 1
     return {
         "x_query": True,
-        "W_q": trace.projection.layout != "out-in" and not (keeps_values(trace, head)),
+        "W_q": trace.projection.layout != "out-in" and not keeps_values(trace, head),
         "scores": score.latex is not None,
         "scaled_scores": scaled,
         "weights": scaled and trace.mask is None and head.position_scores is None,
@@ -97,12 +93,9 @@ def _shape(trace: Trace, head: Head, name: str) -> str:
 
 def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     """Yield one step's numbers; nothing if the trace lacks the step."""
-    if name == "tokens":
-        yield from _tokens(trace)
-    elif name == "x_query":
-        yield from _vectors(trace)
-    elif name == "encodings_query":
-        yield from _encodings(trace)
+    of_trace = {"tokens": _tokens, "x_query": _vectors, "encodings_query": _encodings}
+    if name in of_trace:
+        yield from of_trace[name](trace)
     elif name == "W_q":
         yield from _weights(trace, head)
     elif name in ("q", "k", "v"):
@@ -140,7 +133,9 @@ def _encodings(trace: Trace) -> Iterator[Block]:
         return
     sides = ((trace.placed.encodings_query, trace.pad_queries), (trace.placed.encodings_key, trace.pad_keys))
     P, padding = max(sides, key=lambda side: len(side[0]))
-    yield _wide("P", _places(len(P), padding), P, trace.settings.round)
+    own = iter(range(len(P)))
+    places = ["padding" if i in padding else f"place {next(own)}" for i in range(len(P))]
+    yield _wide("P", places, P, trace.settings.round)
     yield _wide("X + P", trace.query_tokens, trace.x_query, trace.settings.round)
 
 
@@ -153,8 +148,7 @@ def _projected(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     if repeats_x(trace, head, name):
         i = trace.focus[0]
         more = f"{count(len(tokens) - 1, 'more row', 'more rows')}, as in X"
-        columns = list(map(str, range(matrix.shape[1])))
-        yield Matrix([tokens[i]], columns, matrix[i][np.newaxis], corner=name.upper(), fits=True, more=more)
+        yield _wide(name.upper(), [tokens[i]], matrix[[i]])._replace(more=more)
         return
     digits = trace.settings.round if head.W_q is None else None  # Q, K and V are inputs only where given
     yield _wide(name.upper(), tokens if name == "q" else trace.key_tokens, matrix, digits)
@@ -169,19 +163,16 @@ def _output(trace: Trace, head: Head) -> Iterator[Block]:
     yield Say(
         "The words nearest to each output, with their cosines, among the commonest words and those of the text:"
     )
-    rows = trace.listed[: 2 * MOST_ROWS]
-    words = [[(word, share(cosine)) for word, cosine in trace.output_words[i]] for i in rows]
-    yield Links(list(zip([trace.query_tokens[i] for i in rows], words, strict=True)))
+    yield Links(
+        [
+            (trace.query_tokens[i], [(word, share(cosine)) for word, cosine in trace.output_words[i]])
+            for i in trace.listed[: 2 * MOST_ROWS]
+        ]
+    )
 
 
-def _places(n: int, padding: range) -> list[str]:
-    """Name the places of n tokens; padding has none."""
-    own = iter(range(n))
-    return ["padding" if i in padding else f"place {next(own)}" for i in range(n)]
-
-
-def _wide(name: str, rows: Sequence[str], matrix: Array, digits: int | None = None) -> Matrix:
-    most = MOST_ROWS * 2 if matrix.shape[1] <= MOST_ROWS else MOST_ROWS
+def _wide(name: str, rows: Sequence[str], matrix: Array, digits: int | None = None, most: int = 0) -> Matrix:
+    most = most or (MOST_ROWS * 2 if matrix.shape[1] <= MOST_ROWS else MOST_ROWS)
     more = f"{len(matrix) - most:,} more rows" if len(matrix) > most else ""
     columns = [str(c) for c in range(matrix.shape[1])]
     return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more, digits=digits)
@@ -196,21 +187,15 @@ def _weights(trace: Trace, head: Head) -> Iterator[Block]:
         if W is None:
             continue
         most = len(W) if len(W) <= MOST_ROWS else FEW_ROWS
-        more = f"{len(W) - most:,} more rows" if len(W) > most else ""
-        numbers = [str(n) for n in range(max(W.shape))]
-        columns = numbers[: W.shape[1]]
-        yield Matrix(
-            numbers[:most], columns, W[:most], corner=f"W_{name}", fits=True, more=more, digits=digits
-        )
+        yield _wide(f"W_{name}", [str(n) for n in range(len(W))], W, digits, most)
         if bias is not None:
-            yield Matrix([f"b_{name}"], numbers[: len(bias)], bias[np.newaxis], fits=True, digits=digits)
+            yield _wide("", [f"b_{name}"], bias[np.newaxis], digits)
 
 
 def _square(trace: Trace, head: Head, matrix: Array, name: str) -> Matrix:
     """Return a step's matrix; of a condensed trace, with columns centred on the strongest key."""
     rows = [trace.query_tokens[int(i)] for i in trace.rows]
-    columns, around, most = trace.key_tokens, None, 10 * MOST_ROWS
-    values = matrix
+    columns, values, around, most = trace.key_tokens, matrix, None, 10 * MOST_ROWS
     if trace.mask is not None and name in ("masked_scores", "weights"):
         values = np.where(trace.mask, matrix, np.nan)
     sums = [f"{s:.3f}" for s in matrix.sum(axis=1)] if name == "weights" else []

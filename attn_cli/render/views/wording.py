@@ -85,9 +85,8 @@ def formula(trace: Trace) -> str:
         return "weights as given"
     head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
     position = "" if head.position_scores is None else " + position"
-    if (
-        head.position_vectors is not None and trace.temperature != 1
-    ):  # learned: divided by the temperature too
+    # What was learned is divided by the temperature too.
+    if head.position_vectors is not None and trace.temperature != 1:
         return f"weights = softmax(({scores}{position}){temperature_divisor(trace)})"
     return f"weights = softmax({scores}{temperature_divisor(trace)}{position})"
 
@@ -166,7 +165,13 @@ def projection(trace: Trace) -> str:
     """Return where W_q, W_k and W_v come from, and their layout."""
     about = trace.projection
     if trace.heads[0].W_q is None:
-        return "Q, K and V as given" if about.source == "given" else _given_values(trace)
+        if about.source == "given":
+            return "Q, K and V as given"
+        if about.source == "identity":
+            split = ", columns split" if len(trace.head_names) > 1 else ""
+            return f"Q and K are the vectors themselves{split}; V are the values"
+        seed = "" if about.seed is None else f", seed {about.seed}"
+        return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
     rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
         if len(trace.head_names) > 1:
@@ -177,16 +182,6 @@ def projection(trace: Trace) -> str:
     if about.source == "learned":
         return f"W: {about.name}, learned, layout in-out (x W)"
     return f"W: {about.name}, layout {about.layout} ({rule})"
-
-
-def _given_values(trace: Trace) -> str:
-    """Return where Q and K come from, where the values were given."""
-    about = trace.projection
-    if about.source == "identity":
-        split = ", columns split" if len(trace.head_names) > 1 else ""
-        return f"Q and K are the vectors themselves{split}; V are the values"
-    seed = "" if about.seed is None else f", seed {about.seed}"
-    return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
 
 
 def learned(trace: Trace) -> list[str]:
@@ -211,8 +206,13 @@ def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     """Return how often a learned head is right, where it was measured."""
     if facts.accuracy is None or facts.baseline is None or facts.scored_on is None:
         return ["How often it is right was not measured."]
-    untested = _untested_conditions(trace)
-    if untested:
+    conditions = {
+        "across two texts": not trace.is_self,
+        "under a mask": trace.mask_name != "none",
+        f"with {trace.score} scores": trace.score != "scaled",
+        f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
+    }
+    if untested := [name for name, holds in conditions.items() if holds]:  # heads are scored without them
         return [f"How often it is right {' and '.join(untested)} was not measured."]
     sentences = [
         f"On held-out text ({visible(facts.scored_on.partition('.')[0])}), its strongest link is right for "
@@ -224,23 +224,10 @@ def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     return sentences
 
 
-def _untested_conditions(trace: Trace) -> list[str]:
-    """Return how this trace differs from those that heads are trained and scored on."""
-    differences = {
-        "across two texts": not trace.is_self,
-        "under a mask": trace.mask_name != "none",
-        f"with {trace.score} scores": trace.score != "scaled",
-        f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
-    }
-    return [name for name, differs in differences.items() if differs]
-
-
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
     """Yield what follows the numbers: settings, what the head was taught, dropped marks, and notes."""
     yield Say("; ".join(setting_parts(trace)) + ".", quiet=True)
-    for sentence in learned(trace)[:1] if with_learned else ():
-        yield Say(sentence, quiet=True)
-    for sentence in dropped(trace):
+    for sentence in [*(learned(trace)[:1] if with_learned else ()), *dropped(trace)]:
         yield Say(sentence, quiet=True)
     for note in trace.notes:
         yield Say(f"Note: {note}")

@@ -5,26 +5,27 @@ In a sentence, what stands between backticks is a formula, or a command where it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.render.blocks import Heading, Say
-from attn_cli.render.numbers import Format
+from attn_cli.render.numbers import Format, number
 from attn_cli.render.views.wording import quoted
-from attn_cli.render.worksheet.by_hand import MIXED, ROUNDED, WHOLE, one_row, products
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
 from attn_cli.trace.steps import STEPS
-from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Row, Trace
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+WHOLE, ROUNDED, MIXED = number(0), number(DIGITS), number(OUTPUT_DIGITS)
 MASKED = "–"
 ROOT_DIGITS = 5  # of 1/√d: enough for three digits after the point of any score on these worksheets
 
-Rows = list[tuple[str, list[str]]]  # each a label and its cells, "" where a cell is to be filled in
+Rows = list[list[str]]  # each a label, then its cells, "" where one is to be filled in
 
 
 class WorkTable(NamedTuple):
@@ -64,7 +65,7 @@ def parts(exercise: Exercise, key: bool = False) -> Iterator[Part]:
     yield from _scores(worksheet)
     yield from _softmax(worksheet)
     if key:
-        yield from one_row(exercise, worksheet.trace)
+        yield from _one_row(exercise, worksheet.trace)
     yield Heading("Questions")
     for n, (question, answer) in enumerate(questions(exercise, worksheet.trace), 1):
         yield Question(n, question, answer if key else None)
@@ -88,20 +89,15 @@ class Worksheet(NamedTuple):
     def table(self, name: str, formula: str, form: Format = WHOLE, across: bool = False) -> WorkTable:
         """Return a step's matrix as a table: blank, or in the key filled in; `across` has a column a word."""
         rows = rows_of(self.exercise.tokens, getattr(self.trace.shown, name), form if self.key else None)
-        columns = self.exercise.tokens if across else _numbered(self.exercise.dim)
+        columns = self.exercise.tokens if across else list(map(str, range(self.exercise.dim)))
         return WorkTable(self.title(name), formula, columns, rows)
 
 
 def rows_of(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Rows:
     """Return the rows of a matrix with their labels, as text, or blank without a form."""
     rows = np.asarray(matrix).tolist()
-    return [
-        (label, form.row(row) if form else [""] * len(row)) for label, row in zip(labels, rows, strict=True)
-    ]
-
-
-def _numbered(n: int) -> list[str]:
-    return list(map(str, range(n)))
+    cells = [form.row(row) if form else [""] * len(row) for row in rows]
+    return [[label, *texts] for label, texts in zip(labels, cells, strict=True)]
 
 
 def _given(exercise: Exercise) -> Iterator[Part]:
@@ -111,7 +107,7 @@ def _given(exercise: Exercise) -> Iterator[Part]:
         f"queries, columns are keys. Write rounded numbers with {DIGITS} digits after the point, the output with "
         f"{OUTPUT_DIGITS}."
     )
-    d = _numbered(exercise.dim)
+    d = list(map(str, range(exercise.dim)))
     given = [(exercise.tokens, "X", exercise.X), (d, "W_q", exercise.W_q)]
     given += [(d, "W_k", exercise.W_k), (d, "W_v", exercise.W_v)]
     yield Tables(
@@ -125,9 +121,9 @@ def _projections(worksheet: Worksheet) -> Iterator[Part]:
     tables = [worksheet.table(name, f"{name.upper()} = X W_{name}") for name in "qkv"]
     column = [row[0] for row in exercise.W_q]
     result = WHOLE(sum(x * w for x, w in zip(exercise.X[0], column, strict=True)))
-    tables[0].rows[0][1][0] = result
+    tables[0].rows[0][1] = result
     yield Tables(tables)
-    product = products(exercise.X[0], column)
+    product = _products(exercise.X[0], column)
     yield Say(f"Example: the query of {quoted(exercise.tokens[0])} begins with `{product} = {result}`.")
 
 
@@ -148,15 +144,10 @@ def _scores(worksheet: Worksheet) -> Iterator[Part]:
     if exercise.mask != "none":
         yield Heading(worksheet.title("masked_scores"))
         rule = "A word may look at itself and at words before it: cross out the other cells of `x`."
-        crossed_out = _crossed_out(exercise.tokens) if worksheet.key else ""
+        words = list(map(quoted, exercise.tokens))
+        later = [f"{word} to {', '.join(words[i:])}" for i, word in enumerate(words[:-1], 1)]
+        crossed_out = f" Crossed out: {'; '.join(later)}." if worksheet.key else ""
         yield Say(f"{rule} They have no `e^x`; their weights are 0.{crossed_out}")
-
-
-def _crossed_out(tokens: Sequence[str]) -> str:
-    later = [
-        f"{quoted(token)} to {', '.join(map(quoted, tokens[i:]))}" for i, token in enumerate(tokens[:-1], 1)
-    ]
-    return f" Crossed out: {'; '.join(later)}."
 
 
 def _softmax(worksheet: Worksheet) -> Iterator[Part]:
@@ -188,8 +179,68 @@ def _masked(worksheet: Worksheet, rows: Sequence[Sequence[float]]) -> Rows:
     mask = worksheet.trace.mask
     if mask is not None and worksheet.key:
         for i, j in np.argwhere(~mask):
-            cells[i][1][j] = MASKED
+            cells[i][j + 1] = MASKED
     return cells
+
+
+def _one_row(exercise: Exercise, trace: Trace) -> Iterator[Heading | Say]:
+    """Yield the arithmetic of the row that the questions ask for; formulas stand between backticks."""
+    i = trace.focus[0]
+    row, head = trace.row(i), trace.shown
+    assert row is not None and head.q is not None and head.k is not None
+    assert head.v is not None and head.output is not None
+    yield Heading(f"One row in full: {quoted(exercise.tokens[i])}")
+    q = [_products(exercise.X[i], column) for column in zip(*exercise.W_q, strict=True)]
+    yield Say(f"`q = [{', '.join(q)}] = [{', '.join(WHOLE.row(head.q[i].tolist()))}]`")
+    for j, token in enumerate(exercise.tokens):
+        product = _products(head.q[i].tolist(), head.k[j].tolist())
+        yield Say(
+            f"with {quoted(token)}: `q·k = {product} = {WHOLE(row.scores[j])}`{_power(exercise, row, j)}."
+        )
+    kept = [j for j, score in enumerate(row.masked) if math.isfinite(score)]
+    exps, total = ROUNDED.row([row.exps[j] for j in kept]), ROUNDED(row.total)
+    if len(kept) > 1:
+        yield Say(f"sum: `{' + '.join(exps)} {_about(row.total)}`.")
+    quotients = [f"`{exp} / {total} {_about(row.weights[j])}`" for exp, j in zip(exps, kept, strict=True)]
+    yield Say(f"weights: {', '.join(quotients)}.")
+    weights = [row.weights[j] for j in kept]
+    columns = zip(head.v[kept].T.tolist(), head.output[row.query].tolist(), strict=True)
+    mixtures = [
+        f"`{_products(weights, column, ROUNDED)} {_about(value, MIXED)}`" for column, value in columns
+    ]
+    yield Say(f"output: {', '.join(mixtures)}.")
+
+
+def _power(exercise: Exercise, row: Row, j: int) -> str:
+    """Return what scaling makes of key j's score, and e to its power."""
+    if not math.isfinite(row.masked[j]):
+        return ", crossed out"
+    power = score = WHOLE(row.scores[j])
+    scaled = ""
+    if exercise.score == "scaled":
+        power = ROUNDED(row.scaled[j])
+        scaled = f"; `x = {score} / √{exercise.dim} {_about(row.scaled[j])}`"
+    return f"{scaled}; `e^{power} {_about(row.exps[j])}`"
+
+
+def _products(left: Sequence[float], right: Sequence[float], form: Format = WHOLE) -> str:
+    """Return a sum of products as it is written by hand; `form` is that of the left factors.
+
+    >>> _products([2, -1], [0, -3])
+    '2×0 + (-1)×(-3)'
+    """
+    pairs = [(form(a), WHOLE(b)) for a, b in zip(left, right, strict=True)]
+    return " + ".join("×".join(f"({x})" if x[0] == "-" else x for x in pair) for pair in pairs)
+
+
+def _about(value: float, form: Format = ROUNDED) -> str:
+    """Return `= 0.500` where that is all of the number, else `≈ 1.414`.
+
+    >>> _about(0.5), _about(2**0.5)
+    ('= 0.500', '≈ 1.414')
+    """
+    shown = form(value)
+    return f"{'=' if float(shown) == value else '≈'} {shown}"
 
 
 def questions(exercise: Exercise, trace: Trace) -> Iterator[tuple[str, str]]:

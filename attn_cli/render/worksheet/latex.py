@@ -30,15 +30,12 @@ def worksheet_latex(parts: Iterable[Part]) -> str:
     parts = list(parts)
     is_blank = any(isinstance(part, Question) and part.answer is None for part in parts)
     lines = [line for part in parts for line in _lines(part, is_blank)]
-    return "\n".join([_preamble(parts, is_blank), r"\begin{document}", *lines, r"\end{document}", ""])
-
-
-def _preamble(parts: Iterable[Part], is_blank: bool) -> str:
-    """Return the preamble, with cells of the size that keeps the worksheet on one page."""
+    # Cells are of the size that keeps the worksheet on one page.
     tables = [table for part in parts if isinstance(part, Tables) for table in part.tables]
     is_large = any(len(table.columns) > 4 for table in tables if not table.is_given)
     row = TIGHT if not is_blank else LARGE if is_large else ROOMY
-    return PREAMBLE.replace("STRUT", row).replace("WIDTH", "10mm" if is_large else "11mm") + HELPERS
+    preamble = PREAMBLE.replace("STRUT", row).replace("WIDTH", "10mm" if is_large else "11mm") + HELPERS
+    return "\n".join([preamble, r"\begin{document}", *lines, r"\end{document}", ""])
 
 
 def _lines(part: Part, is_blank: bool) -> Iterator[str]:
@@ -74,7 +71,7 @@ def _table(table: WorkTable) -> Iterator[str]:
 def _to_read(table: WorkTable, corner: str) -> Iterator[str]:
     yield rf"\begin{{tabular}}[t]{{@{{}}l*{{{len(table.columns)}}}{{r}}@{{}}}}"
     yield rf"\toprule {corner} & {' & '.join(map(_number, table.columns))} \\ \midrule"
-    for label, cells in table.rows:
+    for label, *cells in table.rows:
         yield rf"{_label(label)} & {' & '.join(map(_number, cells))} \\"
     yield r"\bottomrule"
     yield r"\end{tabular}"
@@ -86,7 +83,7 @@ def _to_write_in(table: WorkTable) -> Iterator[str]:
     yield rf"\begin{{tabular}}[t]{{@{{}}r@{{\ }}|*{{{n}}}{{@{{}}c@{{}}|}}}}"
     names = [rf"\multicolumn{{1}}{{@{{}}c@{{}}}}{{\small {_number(name)}}}" for name in table.columns]
     yield rf"\multicolumn{{1}}{{@{{}}r@{{\ }}}}{{}} & {' & '.join(names)} \\ {rule}"
-    for label, cells in table.rows:
+    for label, *cells in table.rows:
         filled = " & ".join(rf"\cell{{{_number(cell)}}}" for cell in cells)
         yield rf"{_label(label)} & {filled} \\ {rule}"
     yield r"\end{tabular}"

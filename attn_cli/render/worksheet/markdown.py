@@ -42,8 +42,8 @@ def _table(work: WorkTable) -> Iterator[str]:
     if work.formula and not work.is_given:
         yield from (f"{code(work.formula)}:", "")
     corner = f"`{work.formula}`" if work.is_given else ""
-    rows = ([label, *cells] for label, cells in work.rows)
-    yield from table([corner, *work.columns], rows, _sentence, lambda text: cell(text) if text else BLANK)
+    header = [corner, *work.columns]
+    yield from table(header, work.rows, _sentence, lambda text: cell(text) if text else BLANK)
 
 
 def _sentence(text: str) -> str:
