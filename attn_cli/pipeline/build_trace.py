@@ -94,9 +94,9 @@ def record_trace(
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)
         notes += _condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
-    heads = work.attended(rows, wanted, summaries)
-    allowed = work.allowed(rows)
-    mean = mean_head(heads, wanted, summaries.get("mean"), allowed) if shown == "mean" else None
+    allowed = None if work.mask is None else work.mask.rows(rows)
+    heads = work.attended(rows, allowed, wanted, summaries)
+    mean = mean_head(heads, allowed, wanted, summaries.get("mean")) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
     turns_on = ungoverned(layer.governor, inputs) if layer.governor and not focus else None
     if turns_on is not None:

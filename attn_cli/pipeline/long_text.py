@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,51 +33,45 @@ def summary_of_survey(survey: Survey, n_k: int) -> HeadSummary:
     return HeadSummary(Links(survey.keys, survey.weights), survey.output, view)
 
 
-class Summing:
-    """The same summary, summed up from the weights of one block of rows after the other."""
+class SomeRows(NamedTuple):
+    """Some rows of one head, from the row `start` on: weights and mask (rows, n_k), output (rows, d_v)."""
 
-    def __init__(self, n_q: int, n_k: int, k: int) -> None:
-        self.n_k, self.k = n_k, k
-        rows, columns = blocks_of_map(n_q, n_k)
-        self.row_block = np.arange(n_q) * rows // n_q
-        self.column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
-        self.sums, self.counts = np.zeros((rows, columns)), np.zeros((rows, columns))
-        self.links: list[Links] = []
-        self.outputs: list[Array] = []
-        self.entropy: list[Array] = []
-        self.allowed: list[Array] = []
+    start: int
+    weights: Array
+    output: Array | None
+    allowed: Bools | None
 
-    def add(self, start: int, weights: Array, output: Array | None, allowed: Bools | None) -> None:
-        """Take in the weights (rows, n_k) and the output (rows, d_v) of the rows from `start` on."""
-        self.links.append(strongest(weights, self.k, allowed))
-        self.entropy.append(np.maximum(entropy(weights), 0))  # given weights may be a little above 1
+
+def summary_of_rows(blocks: Iterable[SomeRows], n_q: int, n_k: int, k: int) -> HeadSummary:
+    """Return the same summary, summed up from the weights of one block of rows after the other."""
+    rows, columns = blocks_of_map(n_q, n_k)
+    row_block = np.arange(n_q) * rows // n_q
+    column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
+    sums, counts = np.zeros((rows, columns)), np.zeros((rows, columns))
+    links, outputs, entropies, seen = [], [], [], []
+    for start, weights, output, allowed in blocks:
+        links.append(strongest(weights, k, allowed))
+        entropies.append(np.maximum(entropy(weights), 0))  # given weights may be a little above 1
         if output is not None:
-            self.outputs.append(output)
-        columns = self.column_block.astype(weights.dtype)
-        may = np.ones((len(weights), self.n_k), np.bool_) if allowed is None else allowed
-        counts = may @ columns
-        self.allowed.append(counts.sum(axis=1))
-        rows = self.row_block[start : start + len(weights)]
-        np.add.at(self.sums, rows, weights @ columns)
-        np.add.at(self.counts, rows, counts)
-
-    def summary(self) -> HeadSummary:
-        """Return the summary of all rows added."""
-        links = Links(*(np.concatenate(column) for column in zip(*self.links, strict=True)))
-        output = np.concatenate(self.outputs) if self.outputs else None
-        found, allowed = np.concatenate(self.entropy), np.concatenate(self.allowed)
-        return HeadSummary(links, output, _view(found, allowed, self.sums, self.counts, self.n_k))
+            outputs.append(output)
+        in_column = column_block.astype(weights.dtype)
+        may = (np.ones(weights.shape, np.bool_) if allowed is None else allowed) @ in_column
+        seen.append(may.sum(axis=1))
+        at = row_block[start : start + len(weights)]
+        np.add.at(sums, at, weights @ in_column)
+        np.add.at(counts, at, may)
+    view = _view(np.concatenate(entropies), np.concatenate(seen), sums, counts, n_k)
+    top = Links(*(np.concatenate(column) for column in zip(*links, strict=True)))
+    return HeadSummary(top, np.concatenate(outputs) if outputs else None, view)
 
 
 def summary_of_weights(weights: Array, allowed: Bools | None, k: int) -> HeadSummary:
     """Return the summary of weights (n_q, n_k) in memory, computed some rows at a time to save memory."""
     n_q, n_k = weights.shape
-    found = Summing(n_q, n_k, k)
     size = max(1, ROOM // n_k)
-    for start in range(0, n_q, size):
-        rows = slice(start, start + size)
-        found.add(start, weights[rows], None, None if allowed is None else allowed[rows])
-    return found.summary()
+    parts = (slice(start, start + size) for start in range(0, n_q, size))
+    blocks = (SomeRows(at.start, weights[at], None, None if allowed is None else allowed[at]) for at in parts)
+    return summary_of_rows(blocks, n_q, n_k, k)
 
 
 def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:

@@ -106,8 +106,8 @@ class Row(NamedTuple):
 class Source(Protocol):
     """What computes a head's weights again, a block of rows at a time."""
 
-    def blocks(self, name: str) -> Iterator[tuple[int, Array]]:
-        """Yield the number of a block's first row, and its weights (rows, n_k)."""
+    def blocks(self, name: str) -> Iterator[Array]:
+        """Yield the weights (rows, n_k) of each block."""
         ...
 
 
