@@ -1,14 +1,18 @@
-"""A mask from a file: .npy, .npz, .safetensors, JSON or lines of text."""
+"""Masks that files state: read from .npy, .npz, .safetensors, JSON or lines of text, and checked."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
+from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import json_of, read_record
 from attn_cli.io.array_files import is_safetensors, read_npy
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
+from attn_cli.io.plural import count
 
 
 def read_mask(path: str | Path) -> object:
@@ -40,3 +44,28 @@ def _mask_lines(text: str, name: str) -> list[list[bool]]:
         if cells:
             rows.append([meaning[cell] for cell in cells])
     return rows
+
+
+def mask_from_values(name: str, values: object, mask_true: str, n_q: int, n_k: int) -> Mask:
+    """Return the mask that `values` (n_q, n_k) states; `mask_true` says what True means in it.
+
+    Values are booleans, or the numbers 0 and 1. `allowed` is the polarity of torch's
+    scaled_dot_product_attention and of Keras, `blocked` that of torch's MultiheadAttention.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"The mask in {name} is not a rectangle: its rows differ in length.") from None
+    if array.dtype != np.bool_ and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
+        raise InputError(
+            f"The mask in {name} holds other values than true and false (or 1 and 0).",
+            "State for each query which keys it may attend to.",
+        )
+    if array.shape != (n_q, n_k):
+        raise InputError(
+            f"The mask in {name} has shape {array.shape}, but there are {count(n_q, 'query', 'queries')} and "
+            f"{count(n_k, 'key', 'keys')}.",
+            f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}.",
+        )
+    allowed = array.astype(np.bool_)
+    return Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)

@@ -13,12 +13,12 @@ from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensor
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
-from attn_cli.models.projection import HeadWeights, Projection
-from attn_cli.models.relative_position import Position
+from attn_cli.models.projection import HeadWeights, Position, Projection
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:
+    from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array, Arrays
 
 FORMAT = "attn-model/1"
@@ -46,6 +46,24 @@ def load_model(settings: Settings) -> EncoderStack | None:
             "--heads",
         )
     return bundled(str(name)) if name in BUNDLED else read_model(str(name))
+
+
+def read_weights(settings: Settings) -> Given | None:
+    """Return the matrices in the file that --projection names; None where it names none."""
+    name = settings.projection
+    if name in (None, "identity", "random"):
+        return None
+    assert name is not None
+    if not looks_like_file(name):
+        raise UsageError(
+            f"There is no projection {visible(name)!r}.",
+            f"Projections are {', '.join(BUNDLED)}, identity, random, or a file (with a slash or a suffix "
+            "such as .json).",
+            option="--projection",
+        )
+    from attn_cli.inputs.matrices import read_given  # only those who give a file need it
+
+    return read_given(name)
 
 
 def named(model: str) -> EncoderStack:

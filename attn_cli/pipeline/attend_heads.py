@@ -11,6 +11,7 @@ import numpy as np
 from attn_cli.core import fast
 from attn_cli.core.attend import BLOCK_CELLS, FAST_BLOCK_CELLS, HeadInput, blocks_of_rows, survey_of, weigh
 from attn_cli.core.masks import Mask
+from attn_cli.core.scores import position_scale_of, scale_of
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.trace.head import Head
 
@@ -26,18 +27,30 @@ class Work(NamedTuple):
     heads: tuple[Head, ...]
     mask: Mask | None
     score: str
-    factor: float  # scores are multiplied by it: the scale, divided by the temperature
-    position_factor: float = 1.0  # the same for what a learned position term adds
+    temperature: float
     threads: int | None = None
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by, before the temperature."""
+        return scale_of(self.score, self._d_k)
+
+    @property
+    def _d_k(self) -> int:
+        q = self.heads[0].q
+        assert q is not None  # it is about to attend
+        return int(q.shape[1])
 
     def head_input(self, head: Head) -> HeadInput:
         """Return a head ready to attend."""
         assert head.q is not None and head.k is not None and head.v is not None
         by_distance = None
         if head.position is not None:
-            by_distance = head.position.by_distance(head.q, self.position_factor)
+            beside = position_scale_of(self.score, self._d_k)
+            by_distance = head.position.by_distance(head.q, beside / self.temperature)
         bias = head.bias if head.position is None else None  # a learned term takes the place of what it gave
-        return HeadInput(head.q, head.k, head.v, self.mask, bias, by_distance, self.score, self.factor)
+        scale = self.scale / self.temperature
+        return HeadInput(head.q, head.k, head.v, self.mask, bias, by_distance, self.score, scale)
 
     def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
@@ -98,6 +111,8 @@ class ReadyWeights(NamedTuple):
     names: tuple[str, ...]
     weights: Array  # (heads, n_q, n_k)
     mask: Mask | None
+    score: str = "given"
+    scale: float = 1.0
 
     def blocks(self, name: str) -> Iterator[Array]:
         """Yield the weights (n_q, n_k) of a head, or of the mean."""

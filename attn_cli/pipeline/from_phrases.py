@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.models.model_file import load_model
+from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import NOT_UTF8, embed_phrases, round_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
-from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
 from attn_cli.trace.head import Head
@@ -46,15 +45,14 @@ def trace_phrases(
             "--projection",
         )
     weights = read_weights(settings)
-    inputs = embed_phrases(query, keys, settings, report)
-    inputs = round_inputs(inputs, settings.round) if settings.round is not None else inputs
+    inputs = round_inputs(embed_phrases(query, keys, settings, report), settings)
     odd = any("\ufffd" in phrase for phrase in (query, *keys))
     notes = [*([NOT_UTF8] if odd else []), *unused(settings)]
     layer, more = project_inputs(inputs, settings, None, weights)
     if settings.projection != "identity":
         more.append("The values are given: the projection makes queries and keys alone.")
     inputs = inputs._replace(notes=(*notes, *inputs.notes, *more))
-    V = values(inputs.key_tokens)
+    V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
     layer = layer._replace(heads=heads, projection=None)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
-from attn_cli.models.model_file import load_model
+from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
@@ -19,7 +19,6 @@ from attn_cli.pipeline.embed import (
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import project_inputs, project_with_model
-from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
 from attn_cli.text.tokenize import Tokens, tokenize
@@ -98,7 +97,7 @@ def trace_text(
     if stack is None:
         layer, more = project_inputs(inputs, settings, None, weights)
     else:
-        is_long = len(inputs.query_tokens) * len(inputs.key_tokens) > LARGE
+        is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
         inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
         report = _rest(report, layer.about.layer or 0)
     inputs = inputs._replace(notes=(*inputs.notes, *more))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.pipeline.attend_heads import ReadyWeights
 from attn_cli.pipeline.build_trace import record_trace
-from attn_cli.pipeline.embed import Inputs
+from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
 from attn_cli.settings.settings import Settings
@@ -38,11 +38,9 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     notes = (*saved.notes, *found.notes, *unused(settings, words=False, learned=True))
     about = Embedding("given", saved.name, None, None, None)
     inputs = Inputs(
-        found.query_tokens,
-        found.key_tokens,
+        Side(found.query_tokens),
+        Side(found.key_tokens),
         saved.has_text,
-        None,
-        None,
         about,
         *saved.looked_up,
         notes=notes,
@@ -50,5 +48,5 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     )
     layer = Layer(Projected("given", saved.name, None, None, found.layer), found.head_names, found.head, ())
     work = ReadyWeights(found.kept, found.weights, found.mask)
-    trace = record_trace(kind, inputs, layer, settings, work, ("given", 1.0), None)
+    trace = record_trace(kind, inputs, layer, settings, work, None)
     return trace if saved.record is None or found.is_shaped else with_saved_steps(trace, saved.record)

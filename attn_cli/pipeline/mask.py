@@ -12,19 +12,16 @@ from attn_cli.settings.settings import Settings
 
 def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:
     """Return the mask that is wanted, joined with padding; a stated one states the text's own tokens."""
-    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
-    own_queries, own_keys = inputs.own_queries, inputs.own_keys
-    mask = stated_mask(settings, given, len(own_queries), len(own_keys), name)
-    if not inputs.pad_keys:
+    query, key = inputs.query, inputs.key
+    mask = stated_mask(settings, given, len(query.own), len(key.own), name)
+    if not key.padding:
         return mask
-    if mask is not None:
-        by_rule = mask.array is None
-        mask = (
-            mask._replace(n_q=n_q, n_k=n_k)
-            if by_rule
-            else masks.widened(mask, n_q, n_k, own_queries, own_keys)
-        )
-    return masks.with_padding(mask, n_q, n_k, inputs.pad_keys)
+    n_q, n_k = len(query.tokens), len(key.tokens)
+    if mask is not None and mask.array is None:
+        mask = mask._replace(n_q=n_q, n_k=n_k)
+    elif mask is not None:
+        mask = masks.widened(mask, n_q, n_k, query.own, key.own)
+    return masks.with_padding(mask, n_q, n_k, key.padding)
 
 
 def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str) -> masks.Mask | None:
@@ -32,7 +29,7 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
     wanted = settings.mask
     if wanted is None and given is not None:
         if not isinstance(given, str):
-            from attn_cli.inputs.stated_mask import mask_from_values  # only a file states one
+            from attn_cli.inputs.mask_file import mask_from_values  # only a file states one
 
             return mask_from_values(name, given, "allowed", n_q, n_k)
         try:
@@ -49,7 +46,6 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
             "'blocked' in torch's MultiheadAttention.",
             option="--mask-true",
         )
-    from attn_cli.inputs.mask_file import read_mask  # only those who give a file need it
-    from attn_cli.inputs.stated_mask import mask_from_values
+    from attn_cli.inputs.mask_file import mask_from_values, read_mask  # only those who give a file need it
 
     return mask_from_values(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.core.attend import HeadInput
 from attn_cli.core.attention import project
 from attn_cli.core.checks import checked_attention
 from attn_cli.core.scores import SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array
-from attn_cli.models.projection import HeadWeights, in_out
-from attn_cli.models.relative_position import Position
+from attn_cli.models.projection import HeadWeights, Position, in_out
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
@@ -157,7 +157,8 @@ def _distances(
     R, b = _optional(record, "position_vectors", 2), _optional(record, "position_biases", 1)
     if R is None or b is None or len(q) != n_k or R.shape != (len(b), q.shape[1]):
         return None
-    root = position_scale_of(rule.score, q.shape[1])
     along = Position(R, b)
-    scores = along.scores(q, np.arange(len(q)), n_k, root / rule.temperature)
+    by_distance = along.by_distance(q, position_scale_of(rule.score, q.shape[1]) / rule.temperature)
+    scores = HeadInput(q, q, q, by_distance=by_distance).added(np.arange(n_k))
+    assert scores is not None
     return along if np.allclose(scores, position, rtol=1e-5, atol=1e-6) else None

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
     from attn_cli.core.top_links import Links
     from attn_cli.io.array_types import Array
-    from attn_cli.models.projection import HeadWeights
-    from attn_cli.models.relative_position import Position
+    from attn_cli.models.projection import HeadWeights, Position
 
 MATRICES = ("W_q", "W_k", "W_v")
 WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")

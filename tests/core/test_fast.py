@@ -25,7 +25,7 @@ from attn_cli.core.checks import checked_attention
 from attn_cli.core.masks import named
 from attn_cli.core.top_links import strongest
 from attn_cli.errors import InputError
-from attn_cli.models.relative_position import Position
+from attn_cli.models.projection import Position
 from tests.problems import (
     BIASES,
     DISTANCES,

@@ -15,8 +15,7 @@ from attn_cli.core.attend import strongest_links
 from attn_cli.core.masks import named
 from attn_cli.inputs.matrices import given_from
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
-from attn_cli.models.projection import HeadWeights, Projection
-from attn_cli.models.relative_position import Position
+from attn_cli.models.projection import HeadWeights, Position, Projection
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.trace.trace import Projected
 from tests.shell import here

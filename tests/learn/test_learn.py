@@ -16,8 +16,8 @@ from attn_cli.learn.score import head_weights
 from attn_cli.learn.settings import TrainSettings
 from attn_cli.learn.train import train_file
 from attn_cli.learn.trainer import Trainer
+from attn_cli.models.encoder import features
 from attn_cli.models.model_file import read_model, write_model
-from attn_cli.models.word_shape import features
 from attn_cli.vectors.store.table import Table
 from tests.parsed import conllu, parsed
 from tests.shell import COMMAND, attn, surroundings
