@@ -226,7 +226,8 @@ def compared(problem, k=3, blocks=(2, 3), threads=1):
     check_order(found, Q, K, scale, added, seen)
     bits = entropy(core.weights.astype(np.float64))
     loose = LOOSE * tolerance * max(1, bits.max())
-    yield "survey: entropy", float(np.abs(found.entropy - bits).max()) / loose
+    if blocks:
+        yield "survey: entropy", float(np.abs(found.entropy - bits).max()) / loose
     sums, counts = _map(core.weights, seen, *(blocks or (1, 1)))
     yield "survey: sums", float(np.abs(found.sums - sums).max()) / (LOOSE * tolerance) / len(Q)
     if blocks:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core import masks
+from attn_cli.core.masks import Mask
 from attn_cli.core.top_links import Links
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
-from attn_cli.pipeline.project import Layer, ungoverned
+from attn_cli.pipeline.project import Layer, project_inputs, ungoverned
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import Head
@@ -21,6 +21,7 @@ from attn_cli.trace.trace import LARGE, Placed, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
+    from attn_cli.inputs.matrices import Given
 
 LINKS = 5
 NAMED_WORDS = 3
@@ -33,7 +34,7 @@ def build_trace(
     inputs: Inputs,
     layer: Layer,
     settings: Settings,
-    mask: masks.Mask | None,
+    mask: Mask | None,
     report: Report | None,
 ) -> Trace:
     """Attend with the layer's heads, and keep the record."""
@@ -138,6 +139,42 @@ def record_trace(
     )
 
 
+def note_other_layout(
+    trace: Trace,
+    inputs: Inputs,
+    layer: Layer,
+    settings: Settings,
+    mask: Mask | None,
+    given: Given | None,
+    weights: Given | None,
+) -> Trace:
+    """Add a note on what the other layout would change, where W fits in both and the file does not say which."""
+    if not layer.is_square or trace.condensed:
+        return trace
+    used = layer.about.layout or "in-out"
+    other = {"in-out": "out-in", "out-in": "in-out"}[used]
+    try:
+        turned, _ = project_inputs(inputs, replace(settings, layout=other), given, weights)
+        there = build_trace(trace.kind, inputs, turned, settings, mask, None)
+    except InputError:  # W_o or a bias fits in one layout alone
+        return trace
+    how = {"in-out": "x W", "out-in": "W x"}
+    told = f"W is square, so its shape cannot tell its layout: it was read as {used} ({how[used]})."
+    change = np.abs(trace.weights - there.weights)
+    i, j = (int(n) for n in np.unravel_index(int(change.argmax()), change.shape))
+    if change[i, j] > 1e-9:
+        here, instead = float(trace.weights[i, j]), float(there.weights[i, j])
+        pair = f"{visible(trace.query_tokens[int(trace.rows[i])])} on {visible(trace.key_tokens[j])}"
+        told += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
+    else:
+        same = (
+            trace.output is not None and there.output is not None and np.allclose(trace.output, there.output)
+        )
+        told += f" As {other} ({how[other]}), the weights would be the same"
+        told += ", and the output too." if same else ", but the output would not."
+    return replace(trace, notes=(*trace.notes, told))
+
+
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
     """Return the words nearest to each output, where values are word vectors: W_v leaves or restores them."""
     values = trace.learned.values if trace.learned else "learned"
@@ -179,7 +216,7 @@ def kept_note(n_q: int, n_k: int) -> str:
     return f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."
 
 
-def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask | None) -> list[str]:
+def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None) -> list[str]:
     notes = [kept_note(n_q, n_k)]
     if asked > kept:
         notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.pipeline.build_trace import build_trace
+from attn_cli.pipeline.build_trace import build_trace, note_other_layout
 from attn_cli.pipeline.embed import prepare_inputs, take_x, wrong_pairing
 from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import project_inputs, take_qkv
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
 from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.pipeline.build_trace import build_trace, output_words
+from attn_cli.pipeline.build_trace import build_trace, note_other_layout, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
     Shared,
@@ -17,7 +17,6 @@ from attn_cli.pipeline.embed import (
     settings_for_positions,
 )
 from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused

@@ -9,7 +9,6 @@ import numpy as np
 from attn_cli.core import masks
 from attn_cli.core.mask_rules import find_rule
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs import inferred_mask as zeros
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
@@ -20,7 +19,7 @@ from attn_cli.text import wordpieces as pieces
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Array, Bools
+    from attn_cli.io.array_types import Array, Bools, Ints
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 MOST_NAMED = 8
@@ -147,11 +146,11 @@ def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -
     n_q, n_k = found.weights.shape[1:]
     allowed = np.ones((n_q, n_k), np.bool_)
     notes, name = [], "exact zeros"
-    is_blind = zeros.blind(layer)
-    if zeros.is_causal(saved.weights):
+    is_blind = _blind(layer)
+    if _is_causal(saved.weights):
         allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
         notes.append("Above the diagonal all is exactly 0, as under a causal mask")
-    padding = zeros.padding(saved.weights, found.key_tokens)
+    padding = _padding(saved.weights, found.key_tokens)
     if len(padding):
         allowed[:, padding] = False
         notes.append(f"{_short(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
@@ -161,6 +160,36 @@ def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -
     return found._replace(
         allowed=None if allowed.all() else allowed, mask_name=name, notes=(*found.notes, *told)
     )
+
+
+def _is_causal(weights: NDArray[Any]) -> bool:
+    """Tell whether all layers and heads, (..., n_q, n_k), have zeros above the diagonal and others below it."""
+    *_, n_q, n_k = weights.shape
+    if n_q != n_k or n_q == 1:
+        return False
+    above, below = np.triu_indices(n_q, 1), np.tril_indices(n_q, -1)
+    matrices = weights.reshape(-1, n_q, n_k)
+    if any(np.nan_to_num(matrix[above]).any() for matrix in matrices):
+        return False
+    return any(np.nan_to_num(matrix[below]).any() for matrix in matrices)
+
+
+def _padding(weights: NDArray[Any], tokens: tuple[str, ...]) -> Ints:
+    """Return the keys that are special tokens and get nothing in any layer and head, (..., n_q, n_k).
+
+    A word may get nothing without a mask, as weights too small for a number become zero.
+    """
+    special = np.flatnonzero([pieces.is_special(token) for token in tokens])
+    axes = tuple(range(weights.ndim - 1))
+    used = np.nan_to_num(weights[..., special]).any(axis=axes)
+    unused: Ints = special[np.logical_not(used)]
+    return unused if len(unused) < len(tokens) else unused[:0]
+
+
+def _blind(layer: NDArray[Any]) -> Bools:
+    """Return which queries of a layer, (heads, n_q, n_k), have only zeros or NaN in every head."""
+    unseeing: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
+    return unseeing
 
 
 def _check_shut(found: SelectedWeights, allowed: Bools) -> None:

@@ -1,4 +1,7 @@
-"""A dictionary looked up three ways: by the key as written, by the nearest key, and softly, by attention."""
+"""A dictionary looked up three ways: by the key as written, by the nearest key, and softly, by attention.
+
+The worked example of a dictionary stands at the end: the lookups of its text, and whether its claim holds.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, score_named
-from attn_cli.inputs.key_value_pairs import Pairs, numbers_of, some
+from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of, some
 from attn_cli.pipeline.from_phrases import trace_phrases
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import Report
     from attn_cli.settings.settings import Settings
+    from attn_cli.teach.examples import Acts
     from attn_cli.trace.trace import Trace
 
 TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # at 0, the limit, the largest score gets all
@@ -243,3 +247,52 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
             why = "the projection changes what is alike"
         notes.append(f"The largest weight is that of {heavy}, the largest cosine that of {alike}: {why}.")
     return notes
+
+
+class DictionaryExample(NamedTuple):
+    """The three lookups: a key as written, the nearest key, and a share of every value."""
+
+    exact: Lookup
+    near: Lookup
+    soft: Lookup
+    claim: str  # what the text expects, and what came out
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the last lookup, with the claim among its notes."""
+        return replace(self.soft.trace, kind="example", notes=(*self.soft.trace.notes, self.claim))
+
+    def to_dict(self, steps: bool = False) -> dict[str, object]:
+        """Return the JSON: the trace of the last lookup, and all three records as `acts`."""
+        acts = [act.to_dict(steps) for act in (self.exact, self.near, self.soft)]
+        record = self.trace.to_dict(steps)
+        notes = record.pop("notes")
+        return record | {"acts": acts, "notes": notes}
+
+
+def dictionary_example(acts: Acts, settings: Settings) -> DictionaryExample:
+    """Return the worked example; its last keys have no values, so each is its own value."""
+    pairs = dictionary(acts.pairs.items())
+    itself = dictionary((key, key) for key in acts.keys)
+    # -q names a row of the last lookup only.
+    exact, near = (look_up(query, pairs, replace(settings, query=None)) for query in acts.queries)
+    soft = look_up(acts.query, itself, settings)
+    return DictionaryExample(exact, near, soft, _claim(soft, acts.least))
+
+
+def _claim(found: Lookup, least: str) -> str:
+    """Return a sentence on whether the key gets the least that the text expects to."""
+    trace = found.trace
+    places = {key: j for j, key in enumerate(trace.key_tokens) if trace.mask is None or trace.mask[0, j]}
+    expected = f"The text expects {least!r} to get the least"
+    if least not in places:
+        why = "the mask hides it" if least in trace.key_tokens else "it has no vector, and was skipped"
+        return f"{expected}; here {why}."
+    weights = {key: found.weights[j] for key, j in places.items()}
+    last = min(weights, key=lambda key: weights[key])
+    if weights[least] <= weights[last]:
+        return f"{expected}, and it does: {weights[least]:.3f}."
+    return (
+        f"{expected}. With these vectors {last!r} does, with {weights[last]:.3f}; "
+        f"{least!r} gets {weights[least]:.3f}."
+    )

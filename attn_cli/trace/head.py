@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from attn_cli.trace.frozen import Frozen
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
@@ -16,6 +14,33 @@ if TYPE_CHECKING:
 MATRICES = ("W_q", "W_k", "W_v")
 WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")
 SCORES = ("scores", "scaled_scores", "position_scores", "masked_scores")
+
+
+class Frozen:
+    """A dataclass that owns its arrays, and those of the named tuples in it: nobody can write to them."""
+
+    def __post_init__(self) -> None:
+        for name in self.__annotations__:
+            value = getattr(self, name)
+            if name == "source":  # what computes again is not part of the record
+                continue
+            if (owned := _owned(value)) is not value:
+                object.__setattr__(self, name, owned)
+
+
+def _owned(value: Any) -> Any:
+    if hasattr(value, "setflags"):
+        return _own(value)
+    if hasattr(value, "_fields") and any(hasattr(part, "setflags") for part in value):
+        return type(value)(*map(_owned, value))
+    return value
+
+
+def _own(array: Array) -> Array:
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+    array.setflags(write=False)
+    return array
 
 
 @dataclass(frozen=True, eq=False, repr=False)

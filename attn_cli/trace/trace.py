@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from attn_cli.core.scores import score_named
 from attn_cli.settings.settings import Settings
-from attn_cli.trace.frozen import Frozen
-from attn_cli.trace.head import Head
+from attn_cli.trace.head import Frozen, Head
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
     from collections.abc import Iterator, Sequence

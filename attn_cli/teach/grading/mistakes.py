@@ -1,8 +1,8 @@
-"""The nine usual mistakes, in the order in which they are listed: each yields the procedures that make it."""
+"""The nine usual mistakes, and the procedures that make each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -10,28 +10,31 @@ import numpy as np
 from attn_cli.teach.grading.replay import Problem, Procedure, empty_softmaxes, other_corner, softmax_mask
 
 
-def no_scaling(problem: Problem) -> Iterator[Procedure]:
-    """The scores are not divided, or the undivided ones are used."""
-    if problem.sqrt_d_k not in (None, 1):
-        yield Procedure(scaling="none")
-        yield Procedure(scaling="unused")
+def mistakes(problem: Problem) -> dict[str, list[Procedure]]:
+    """Return the procedures that make each mistake in this problem, if any, in the order in which they are listed."""
+    mask = problem.mask
+    is_divided = problem.sqrt_d_k not in (None, 1)
+    is_causal = mask is not None and len(mask) > 1 and np.array_equal(mask, np.tri(len(mask), dtype=np.bool_))
+    over_heads = ("heads", "everything") if problem.heads > 1 else ()
+    found: dict[str, Iterable[Procedure]] = {
+        "no-scaling": (Procedure(scaling=way) for way in ("none", "unused") if is_divided),
+        "scaled-by-d": (Procedure(scaling=way) for way in ("d", "unused-d") if is_divided),
+        "softmax-axis": (Procedure(softmax_over=axis) for axis in ("queries", "whole", *over_heads)),
+        "transposed-w": _transposed(problem),
+        # np.triu, "upper", has the diagonal on both sides.
+        "mask-inverted": (
+            Procedure(mask=way) for way in ("inverted", *["upper"] * is_causal) if mask is not None
+        ),
+        "causal-corner": [Procedure(mask="corner")] * (other_corner(mask) is not None),
+        "k-v-swapped": (Procedure(swapped=way) for way in _swaps(problem)),
+        "mask-after-softmax": [Procedure(mask="after")] * (mask is not None),
+        "heads-not-averaged": [Procedure(heads_apart=True)] * problem.wants_mean,
+    }
+    return {code: [way for one in ways for way in _each_empty(problem, one)] for code, ways in found.items()}
 
 
-def scaled_by_d(problem: Problem) -> Iterator[Procedure]:
-    """The scores are divided by d_k, not by its square root."""
-    if problem.sqrt_d_k not in (None, 1):
-        yield Procedure(scaling="d")
-        yield Procedure(scaling="unused-d")
-
-
-def softmax_axis(problem: Problem) -> Iterator[Procedure]:
-    """The softmax goes over the queries, over the whole matrix, over the heads, or over all at once."""
-    for axis in ("queries", "whole", "heads", "everything") if problem.heads > 1 else ("queries", "whole"):
-        yield Procedure(softmax_over=axis)
-
-
-def transposed_w(problem: Problem) -> Iterator[Procedure]:
-    """One or more of the W are transposed, where their shape allows it."""
+def _transposed(problem: Problem) -> Iterator[Procedure]:
+    """Yield the ways to transpose one or more of the W, where their shape allows it."""
     heads = problem.heads
     square = [name for name, W in problem.W.items() if W.shape[0] == W.shape[1]]
     square_heads = [name for name, W in problem.W.items() if heads > 1 and W.shape[0] * heads == W.shape[1]]
@@ -41,65 +44,19 @@ def transposed_w(problem: Problem) -> Iterator[Procedure]:
                 yield Procedure(transposed=frozenset(chosen), by_head=by_head)
 
 
-def mask_inverted(problem: Problem) -> Iterator[Procedure]:
-    """What should be masked is allowed, and the other way round."""
-    if problem.mask is not None:
-        yield Procedure(mask="inverted")
-        n_q, n_k = problem.mask.shape
-        if n_q == n_k > 1 and np.array_equal(problem.mask, np.tri(n_q, dtype=np.bool_)):
-            yield Procedure(mask="upper")  # np.triu: the diagonal is on both sides
+def _swaps(problem: Problem) -> tuple[str, ...]:
+    """Return the ways to use keys as values and values as keys, or to give each under the other's name."""
+    k, v = problem.steps.get("k"), problem.steps.get("v")
+    if k is None or v is None:
+        return ()
+    alike = ("used", "in-scores", "made", *["weights"] * bool(problem.b)) if k.shape == v.shape else ()
+    return (*alike, "in-output", "named")
 
 
-def causal_corner(problem: Problem) -> Iterator[Procedure]:
-    """A causal mask starts from the other corner; this differs where keys and queries differ in number."""
-    if other_corner(problem.mask) is not None:
-        yield Procedure(mask="corner")
-
-
-def k_v_swapped(problem: Problem) -> Iterator[Procedure]:
-    """Keys are used as values and values as keys, or each is given under the other's name."""
-    if "k" not in problem.steps or "v" not in problem.steps:
-        return
-    if problem.steps["k"].shape == problem.steps["v"].shape:
-        yield Procedure(swapped="used")
-        yield Procedure(swapped="in-scores")
-        yield Procedure(swapped="made")
-        if problem.b:
-            yield Procedure(swapped="weights")
-    yield Procedure(swapped="in-output")
-    yield Procedure(swapped="named")
-
-
-def mask_after_softmax(problem: Problem) -> Iterator[Procedure]:
-    """The softmax goes over all keys; the masked ones are set to zero afterwards."""
-    if problem.mask is not None:
-        yield Procedure(mask="after")
-
-
-def heads_not_averaged(problem: Problem) -> Iterator[Procedure]:
-    """The heads are given one by one, side by side, one alone, or summed, in place of their mean."""
-    if problem.wants_mean:
-        yield Procedure(heads_apart=True)
-
-
-MISTAKES: dict[str, Callable[[Problem], Iterator[Procedure]]] = {
-    "no-scaling": no_scaling,
-    "scaled-by-d": scaled_by_d,
-    "softmax-axis": softmax_axis,
-    "transposed-w": transposed_w,
-    "mask-inverted": mask_inverted,
-    "causal-corner": causal_corner,
-    "k-v-swapped": k_v_swapped,
-    "mask-after-softmax": mask_after_softmax,
-    "heads-not-averaged": heads_not_averaged,
-}
-
-
-def procedures(problem: Problem, code: str) -> Iterator[Procedure]:
-    """Yield the ways to make one mistake, also with each result that a softmax over nothing may give."""
-    for procedure in MISTAKES[code](problem):
-        yield procedure
-        allowed = softmax_mask(problem, procedure)
-        if allowed is not None and empty_softmaxes(allowed, procedure.softmax_over).any():
-            for empty in ("uniform", "unmasked", "nan"):
-                yield procedure._replace(empty=empty)
+def _each_empty(problem: Problem, procedure: Procedure) -> Iterator[Procedure]:
+    """Yield the procedure with each result that a softmax over nothing may give, where it goes over nothing."""
+    yield procedure
+    allowed = softmax_mask(problem, procedure)
+    if allowed is not None and empty_softmaxes(allowed, procedure.softmax_over).any():
+        for empty in ("uniform", "unmasked", "nan"):
+            yield procedure._replace(empty=empty)
