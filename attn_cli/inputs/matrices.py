@@ -239,9 +239,8 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             if len({part.shape for part in arrays}) > 1:
                 raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
-    if (
-        record.get("query_rows") is not None
-    ):  # which rows these are is lost: the position scores are taken as they are
+    # Of some rows, it is lost which they are: the position scores are taken as they are.
+    if record.get("query_rows") is not None:
         added = [head.get("position_scores") for head in heads if isinstance(head, dict)]
         if len(added) > 1 and any(one is not None for one in added):
             raise InputError(

@@ -104,13 +104,11 @@ class EncoderLayer(NamedTuple):
     ) -> Array:
         """Return what the layer makes of X (n, d): the next layer's input."""
         heads = self.attention.heads
-        shares = [fast.part_of(report, n, len(heads)) for n in range(len(heads))]
-        attended = self.attention.joined(
-            [
-                output_of(_head_input(X, head, mask), threads, share)
-                for head, share in zip(heads, shares, strict=True)
-            ]
-        )
+        outputs = [
+            output_of(_head_input(X, head, mask), threads, fast.part_of(report, n, len(heads)))
+            for n, head in enumerate(heads)
+        ]
+        attended = self.attention.joined(outputs)
         assert attended is not None  # these layers have a W_o
         X = self.norm_1.of(X + attended)
         hidden = np.maximum(project(X, self.W_1, self.b_1), 0)
@@ -179,14 +177,13 @@ class EncoderStack(NamedTuple):
         score = _record(_record(self.facts, "scores"), head) if is_last else {}
         about = _record(self.facts, "about").get(head) if is_last else None
         trained_on = self.facts.get("trained_on")
+        names = trained_on if isinstance(trained_on, list) else []
         scored_on = self.facts.get("scored_on")
         makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
         return Learned(
             self.name,
             self.layers,
-            tuple(name for name in trained_on if isinstance(name, str) and name)
-            if isinstance(trained_on, list)
-            else (),
+            tuple(name for name in names if isinstance(name, str) and name),
             str(scored_on) if scored_on else None,
             str(about) if about else None,
             _share(score.get("accuracy")),

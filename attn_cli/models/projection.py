@@ -124,9 +124,7 @@ def rounded(projection: Projection, digits: int) -> Projection:
 def identity(d: int, heads: int) -> Projection:
     """Return the projection that changes nothing: Q = K = V = X, its columns split among the heads."""
     _check_size(d)
-    eye = np.eye(d)
-    parts = np.split(eye, _share(d, heads) * np.arange(1, heads), axis=1)
-    made = tuple(HeadWeights(str(h), W, W, W) for h, W in enumerate(parts))
+    made = tuple(HeadWeights(str(h), W, W, W) for h, W in enumerate(split(np.eye(d), heads, 1)))
     return Projection(Projected("identity", "identity", "in-out", None, None), made)
 
 
@@ -216,7 +214,8 @@ def dividing(d: int) -> str:
 
 def split(W: Array, heads: int, axis: int) -> list[Array]:
     """Split W (or Q, K, V) into equal shares for the heads, along `axis`."""
-    return np.split(W, _share(W.shape[axis], heads) * np.arange(1, heads), axis=axis)
+    _share(W.shape[axis], heads)
+    return np.split(W, heads, axis=axis)
 
 
 def _split_bias(given: Given, name: str, heads: int) -> list[Array | None]:

@@ -17,7 +17,6 @@ from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import to_digits
 from attn_cli.settings.settings import Settings
-from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Embedding
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.store.table import OnProgress, no_progress
@@ -235,45 +234,6 @@ def embed_tokens(
     texts = Side(query_tokens, query.X)
     other = texts if context is None else Side(key_tokens, key.X)
     return Inputs(texts, other, True, about, unknown, (), notes, table, replaced, context is not None)
-
-
-def embed_phrases(
-    query: str, keys: Sequence[str], settings: Settings, report: OnProgress | None = None
-) -> Inputs:
-    """Look up a query and keys that are phrases: each is the mean of its words' vectors.
-
-    A phrase whose words are all skipped is left out.
-    """
-    cut = {p: tokenize(p, settings.tokenizer, settings.keep_punctuation) for p in (query, *keys)}
-    for phrase, found in cut.items():
-        if not found.tokens:
-            raise InputError(
-                f"There is no word in {visible(phrase)!r}, so it has no vector.",
-                "Type some words; --keep-punctuation makes tokens of punctuation marks.",
-            )
-    flat = [word for key in keys for word in cut[key].tokens]
-    inputs = embed_tokens(cut[query].tokens, flat, settings, None, report)
-    skipped = set(inputs.unknown) if inputs.embedding.oov == "skip" else set()
-    dropped = tuple(mark for phrase in (query, *keys) for mark in cut[phrase].dropped)
-    return inputs._replace(
-        query=_means({query: cut[query].tokens}, inputs.query, skipped),
-        key=_means({key: cut[key].tokens for key in keys}, inputs.key, skipped),
-        dropped=dropped,
-    )
-
-
-def _means(phrases: Mapping[str, Sequence[str]], words: Side, skipped: set[str]) -> Side:
-    """Return the phrases with the means of their words' vectors."""
-    assert words.X is not None
-    names, rows, start = [], [], 0
-    for phrase, parts in phrases.items():
-        stop = start + sum(word not in skipped for word in parts)
-        if stop > start:
-            names.append(phrase)
-            with np.errstate(over="ignore"):  # infinity is refused where it would make a score
-                rows.append(words.X[start:stop].mean(axis=0))
-        start = stop
-    return Side(tuple(names), np.array(rows))
 
 
 def check_pairing(stack: EncoderStack, table: Vectors) -> None:

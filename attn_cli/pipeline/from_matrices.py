@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
+    has_qkv = given.get("Q") is not None
     notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
-    notes += unused(settings, words=False, has_x=given.get("Q") is None)
-    if given.get("Q") is not None:
-        settings = replace(settings, positions=None)
+    notes += unused(settings, words=False, has_x=not has_qkv)
     settings = replace(
         settings,
+        positions=None if has_qkv else settings.positions,
         layout=settings.layout or given.layout,
         score=settings.score or given.score,
     )
     stack = None if settings.projection is None else load_model(settings)
     if stack is not None:
         raise wrong_pairing(stack, f"given by {given.name}")
-    weights = None if given.get("Q") is not None else read_weights(settings)
-    if given.get("Q") is not None:
+    weights = None if has_qkv else read_weights(settings)
+    if has_qkv:
         if settings.pad:
             raise UsageError(
                 f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to.",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import UsageError
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.build_trace import build_trace
-from attn_cli.pipeline.embed import NOT_UTF8, embed_phrases, round_inputs
+from attn_cli.pipeline.embed import NOT_UTF8, Inputs, Side, embed_tokens, round_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
+from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
@@ -45,7 +48,7 @@ def trace_phrases(
             "--projection",
         )
     weights = read_weights(settings)
-    inputs = round_inputs(embed_phrases(query, keys, settings, report), settings)
+    inputs = round_inputs(_embed_phrases(query, keys, settings, report), settings)
     odd = any("\ufffd" in phrase for phrase in (query, *keys))
     notes = [*([NOT_UTF8] if odd else []), *unused(settings)]
     layer, more = project_inputs(inputs, settings, None, weights)
@@ -69,3 +72,42 @@ def _check_phrases(settings: Settings) -> None:
     for option, is_set in idle.items():
         if is_set:
             raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
+
+
+def _embed_phrases(
+    query: str, keys: Sequence[str], settings: Settings, report: Report | None = None
+) -> Inputs:
+    """Look up a query and keys that are phrases: each is the mean of its words' vectors.
+
+    A phrase whose words are all skipped is left out.
+    """
+    cut = {p: tokenize(p, settings.tokenizer, settings.keep_punctuation) for p in (query, *keys)}
+    for phrase, found in cut.items():
+        if not found.tokens:
+            raise InputError(
+                f"There is no word in {visible(phrase)!r}, so it has no vector.",
+                "Type some words; --keep-punctuation makes tokens of punctuation marks.",
+            )
+    flat = [word for key in keys for word in cut[key].tokens]
+    inputs = embed_tokens(cut[query].tokens, flat, settings, None, report)
+    skipped = set(inputs.unknown) if inputs.embedding.oov == "skip" else set()
+    dropped = tuple(mark for phrase in (query, *keys) for mark in cut[phrase].dropped)
+    return inputs._replace(
+        query=_means({query: cut[query].tokens}, inputs.query, skipped),
+        key=_means({key: cut[key].tokens for key in keys}, inputs.key, skipped),
+        dropped=dropped,
+    )
+
+
+def _means(phrases: Mapping[str, Sequence[str]], words: Side, skipped: set[str]) -> Side:
+    """Return the phrases with the means of their words' vectors."""
+    assert words.X is not None
+    names, rows, start = [], [], 0
+    for phrase, parts in phrases.items():
+        stop = start + sum(word not in skipped for word in parts)
+        if stop > start:
+            names.append(phrase)
+            with np.errstate(over="ignore"):  # infinity is refused where it would make a score
+                rows.append(words.X[start:stop].mean(axis=0))
+        start = stop
+    return Side(tuple(names), np.array(rows))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from attn_cli.core.fast import part_of
 from attn_cli.errors import InputError
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.build_trace import build_trace, note_other_layout, output_words
@@ -43,13 +44,8 @@ def trace_self(text: Text, settings: Settings | None = None, report: Report | No
 def trace_masked(text: Text, settings: Settings | None = None, report: Report | None = None) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
     settings = settings or Settings()
-    return trace_text(
-        "masked",
-        text,
-        None,
-        replace(settings, mask="causal" if settings.mask is None else settings.mask),
-        report,
-    )
+    mask = "causal" if settings.mask is None else settings.mask
+    return trace_text("masked", text, None, replace(settings, mask=mask), report)
 
 
 def trace_cross(
@@ -98,7 +94,8 @@ def trace_text(
     else:
         is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
         inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
-        report = _rest(report, layer.about.layer or 0)
+        below = layer.about.layer or 0  # the layers whose work is done
+        report = part_of(report, below, below + 1)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)
     trace = note_other_layout(trace, inputs, layer, settings, mask, None, weights)
@@ -131,8 +128,3 @@ def _about_positions(before: Settings, settings: Settings, stack: EncoderStack |
     if settings.projection != before.projection:
         return ["The projection is identity here: roles, the default, has a position term of its own."]
     return [] if stack is None else [f"{stack.name} was learned without positions added to its vectors."]
-
-
-def _rest(report: Report | None, below: int) -> Report | None:
-    """Return a report of the last layer's work that goes on where that of the layers below ended."""
-    return None if report is None else lambda done: report((below + done) / (below + 1))

@@ -36,9 +36,7 @@ class Layer(NamedTuple):
     heads: tuple[Head, ...]
     projection: model.Projection | None = None
     learned: Learned | None = None
-    governor: model.HeadWeights | None = (
-        None  # which tells the word that the sentence turns on, if that is wanted
-    )
+    governor: model.HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
     is_square: bool = False  # whether the weights would fit in the other layout too, and nobody said which
 
 
@@ -85,14 +83,7 @@ def project_with_model(
     report: Callable[[float], None] | None,
 ) -> tuple[Inputs, Layer, list[str]]:
     """Take both sides up to the layer that is asked for, and make Q, K and V of its heads."""
-    last = stack.layers - 1
-    layer = last if settings.layer is None else settings.layer
-    if layer > last:
-        raise UsageError(
-            f"There is no layer {layer} in {stack.name}.",
-            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
-            option="--layer",
-        )
+    layer = wanted_layer(settings, stack.layers, stack.name)
     notes = []
     query, key, is_self = inputs.query, inputs.key, inputs.is_self
     made = _raised(query, stack, layer, mask if is_self else None, settings, report)
@@ -153,6 +144,18 @@ def _wanted(projection: model.Projection, head: str | None, shown: str) -> model
     return projection._replace(heads=tuple(one for one in projection.heads if one.name == shown))
 
 
+def wanted_layer(settings: Settings, layers: int, name: str) -> int:
+    """Return the number of the layer that is asked for: the last one if not said."""
+    last = layers - 1
+    if settings.layer is not None and settings.layer > last:
+        raise UsageError(
+            f"There is no layer {settings.layer} in {name}.",
+            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
+            option="--layer",
+        )
+    return last if settings.layer is None else settings.layer
+
+
 def shown_head(head: str | None, names: tuple[str, ...]) -> str:
     """Return the name of the head to show: by its name, or its number, or mean; the first if not said."""
     if head in (None, "all"):
@@ -178,14 +181,10 @@ def project_inputs(
     assert X is not None
     d = X.shape[1]
     name, notes, is_square = settings.projection, [], False
-    if (
-        name is None
-        and given is not None
-        and not any(given.get(W) is not None for W in ("W_q", "W_k", "W_v"))
-    ):
-        name = "identity"
     if name is None and given is None:
         name = "random" if inputs.embedding.source == "random" else "identity"
+    elif name is None and given is not None and not {"W_q", "W_k", "W_v"} & given.arrays.keys():
+        name = "identity"
     if name in ("identity", "random"):
         heads = settings.heads or 1 if given is None else _head_count(settings, given, ("X",), 1)
     if name == "identity":

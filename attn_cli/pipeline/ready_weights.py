@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
-from attn_cli.pipeline.project import shown_head
+from attn_cli.pipeline.project import shown_head, wanted_layer
 from attn_cli.settings.settings import Settings
 from attn_cli.text import wordpieces as pieces
 
@@ -71,12 +71,14 @@ def select_weights(
     Where nobody stated a mask, one is read off zeros that only a mask leaves; where somebody did
     (`is_stated`), `mask` is it, and every weight that it shuts out must be zero.
     """
-    layer = _layer(saved, settings.layer)
+    layer = wanted_layer(settings, len(saved.weights), saved.name)
     head = shown_head(settings.head, saved.heads)
     chosen = head in saved.heads and settings.head != "all"
     kept = [saved.heads.index(head)] if chosen else list(range(len(saved.heads)))
     names = tuple(saved.heads[h] for h in kept)
     weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, names)
+    if len(saved.weights) > 1 and settings.layer is None:
+        notes.insert(0, f"Layer {layer} is shown, the last of 0 to {layer}.")
     n_q, n_k = weights.shape[1:]
     found = SelectedWeights(
         saved.query_tokens or tuple(f"q{i}" for i in range(n_q)),
@@ -88,7 +90,7 @@ def select_weights(
         None if mask is None else mask.rows(np.arange(n_q)),
         "none" if mask is None else mask.name,
         layer if len(saved.weights) > 1 else saved.layer,
-        (*_which(saved, settings), *notes),
+        tuple(notes),
     )
     if not is_stated:
         found = _masked_as_seen(found, saved, saved.weights[layer])
@@ -101,24 +103,6 @@ def select_weights(
         option = "--join-pieces" if shaping.join_pieces else "--hide-special"
         raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
     return _shaped(found, shaping)._replace(is_shaped=True)
-
-
-def _layer(saved: Saved, wanted: int | None) -> int:
-    last = len(saved.weights) - 1
-    if wanted is not None and wanted > last:
-        raise UsageError(
-            f"There is no layer {wanted} in {saved.name}.",
-            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
-            option="--layer",
-        )
-    return last if wanted is None else wanted
-
-
-def _which(saved: Saved, settings: Settings) -> list[str]:
-    layers = len(saved.weights)
-    if layers == 1 or settings.layer is not None:
-        return []
-    return [f"Layer {layers - 1} is shown, the last of 0 to {layers - 1}."]
 
 
 def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, list[str]]:

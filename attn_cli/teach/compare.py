@@ -122,9 +122,7 @@ def _trace(
     text: str, context: str | None, settings: Settings, option: str, value: Value, report: Report | None
 ) -> Trace:
     chosen = getattr(Settings(), option) if value is None else value
-    if (
-        option == "positions"
-    ):  # it implies the identity projection: both sides get it, so that one thing varies
+    if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies
         settings = settings_for_positions(replace(settings, positions="sinusoidal"))
     try:
         settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made

@@ -225,10 +225,9 @@ class Trace(Frozen):
         held = [self.held(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
+        # A given position term is not divided by the temperature, so the sum does not scale with it.
         is_given = head.position_scores is not None and head.position_vectors is None
-        if (
-            is_given or not heated
-        ):  # a given term is not divided by the temperature, so the sum does not scale with it
+        if is_given or not heated:
             masked = None
         plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None

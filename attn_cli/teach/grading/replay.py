@@ -25,9 +25,8 @@ Earlier = Mapping[str, Sequence["Array"]]  # what each earlier step may be: (hea
 class Problem(NamedTuple):
     """What the steps are computed from, and the correct steps. The first axis of every step is the heads."""
 
-    steps: Mapping[
-        str, Array
-    ]  # q, k (heads, n, d_k), scores (heads, n_q, n_k), ..., layer_output (1, n_q, d)
+    # q, k (heads, n, d_k), scores (heads, n_q, n_k), ..., layer_output (1, n_q, d)
+    steps: Mapping[str, Array]
     x: tuple[Array, Array] | None = None  # X of the queries (n_q, d), and of the keys (n_k, d)
     W: Mapping[str, Array] = {}  # q, k, v: (d, heads x d_k), as in x W; o: (heads x d_v, d)
     b: Mapping[str, Array] = {}
