@@ -39,6 +39,11 @@ def read_count(value: object, name: str) -> int:
     raise InputError(f"{name} cannot be {value!r}.", "Give a whole number, 1 or more.")
 
 
+def read_threads(threads: object) -> int | None:
+    """Return the most threads to use; None stands for one a processor."""
+    return None if threads is None else read_count(threads, "threads")
+
+
 def read_matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
     """Return Q, K and V as arrays of one floating dtype, whose shapes fit each other."""
     Q, K, V = (_numbers(M, name) for name, M in zip("QKV", given, strict=True))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.arguments import read_bias, read_count, read_mask, read_matrices, read_scale
 from attn_cli.core.attention import Steps
 from attn_cli.core.checks import checked_attention, joined_mask
 from attn_cli.core.masks import Mask
@@ -57,11 +56,13 @@ def attend(
     >>> weights.tolist(), output.tolist()
     ([[0.5, 0.5]], [[3.0]])
     """
-    scale, threads = read_scale(scale), None if threads is None else read_count(threads, "threads")
-    if mask is None and bias is None:
-        done = fast.at_once(Q, K, V, scale)
-        if done is not None:
-            return done if return_weights else (None, done[1])
+    is_sound = scale is None or isinstance(scale, (int, float))
+    is_sound &= threads is None or (isinstance(threads, int) and threads > 0)
+    if mask is None and bias is None and is_sound and (done := fast.at_once(Q, K, V, scale)):
+        return done if return_weights else (None, done[1])
+    from attn_cli.core.arguments import read_threads  # the commands check their own
+
+    threads = read_threads(threads)
     heads, lead = _read_heads(Q, K, V, mask, bias, scale)
     weights: Array | None
     tiles = [one for head in heads if (one := head.tiles())]
@@ -99,8 +100,10 @@ def strongest_links(
     >>> links.keys.tolist(), output.shape
     ([[2], [0]], (2, 1))
     """
-    (head, *_), lead = _read_heads(Q, K, V, mask, bias, read_scale(scale))
-    threads, k = None if threads is None else read_count(threads, "threads"), read_count(k, "k")
+    from attn_cli.core.arguments import read_count, read_threads
+
+    (head, *_), lead = _read_heads(Q, K, V, mask, bias, scale)
+    threads, k = read_threads(threads), read_count(k, "k")
     if lead:
         raise InputError("Give one head: matrices without leading axes.")
     if (survey := survey_of(head, k, threads=threads)) is not None:
@@ -225,6 +228,9 @@ def _read_heads(
     mask: ArrayLike | str | None, bias: ArrayLike | None, scale: float | None,
 ) -> tuple[list[HeadInput], tuple[int, ...]]:  # fmt: skip
     """Return what was given as single heads, and the leading axes that they had."""
+    from attn_cli.core.arguments import read_bias, read_mask, read_matrices, read_scale
+
+    scale = read_scale(scale)
     Q, K, V = read_matrices(Q, K, V)
     lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     shape = (*lead, Q.shape[-2], K.shape[-2])

@@ -39,7 +39,7 @@ def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array
     if d != d_k or len(V) != n_k or not 0 < n_q * n_k <= SMALL or not d_k * V.shape[1]:
         return None
     try:
-        return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else float(scale))
+        return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else scale)
     except (
         RuntimeWarning,
         FloatingPointError,

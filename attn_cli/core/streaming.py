@@ -295,7 +295,9 @@ def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array
         kept.allowed[start:stop] = found.counts.sum(axis=1)
         # -sum w log w, where w = e^s / total, is log total - sum e^s s / total
         total = found.total
-        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * power.bits
+        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * (
+            np.log2(np.e) / power.unit
+        )
         kept.entropy[start:stop] = np.maximum(log, 0)
     in_block = np.arange(start, stop) * len(kept.sums) // block.tiles.n_q
     which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)

@@ -39,11 +39,6 @@ class Power(NamedTuple):
     of: np.ufunc
     unit: float
 
-    @property
-    def bits(self) -> float:
-        """How many bits one unit of its scores is."""
-        return math.log2(math.e) / self.unit
-
 
 @cache
 def quickest(itemsize: int) -> Power:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,10 +35,9 @@ def load_model(settings: Settings) -> EncoderStack | None:
     name = settings.projection
     if name is None and settings.embedding in (None, VECTORS) and settings.heads is None:
         name = BUNDLED[0]
-    if name not in BUNDLED:
-        is_file = name is not None and looks_like_file(name) and is_model(name)
-        if not is_file:
-            return None
+    is_file = name is not None and name not in BUNDLED and looks_like_file(name) and is_model(name)
+    if name not in BUNDLED and not is_file:
+        return None
     if settings.heads is not None:
         raise UsageError(
             f"{visible(str(name))} has heads of its own: --heads splits identity, random or given weights.",
@@ -102,13 +101,12 @@ def read_model(path: str, name: str | None = None) -> EncoderStack:
     return _Reader(arrays, about, shown).stack()
 
 
-class _Reader:
-    """The arrays of one file, and the sizes that they must agree on."""
+class _Reader(NamedTuple):
+    """The contents of one file, checked while they are taken out."""
 
-    def __init__(self, arrays: Arrays, about: Mapping[str, object], name: str) -> None:
-        self.arrays = arrays
-        self.about = about
-        self.name = name
+    arrays: Arrays
+    about: Mapping[str, object]
+    name: str
 
     def stack(self) -> EncoderStack:
         """Return the whole model."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.arguments import check_fit
 from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
@@ -46,6 +45,8 @@ def take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     if missing:
         raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
     Q, K, V = (given.arrays[name] for name in "QKV")
+    from attn_cli.core.arguments import check_fit  # a text needs none of its checks
+
     check_fit(Q, K, V)
     count = _head_count(settings, given, ("Q", "K", "V"), 1)
     if settings.round is not None:
