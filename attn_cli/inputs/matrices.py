@@ -164,17 +164,18 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     arrays |= {key: array(record[key], key, POSITION[key], name) for key in POSITION if own and key in record}
     if record.get("position_scores") is not None:
         arrays["position_scores"] = array(record["position_scores"], "position_scores", 2, name)
+    stacked = _stacked(arrays, name)
     return Given(
         name=name,
         arrays=arrays,
         tokens=_words(record.get("tokens"), "tokens", name),
         context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
-        heads=_count(heads, name) or _stacked(arrays, name),
+        heads=_count(heads, name) or stacked,
         layout=layout,
         score=_choice(record.get("score"), "score", name),
         mask=record.get("mask"),
         ignored=(*_ignored(record, own), *_idle(arrays, own, layout)),
-        stacked=_stacked(arrays, name),
+        stacked=stacked,
         apart=own and record.get("kind") == "cross",
     )
 

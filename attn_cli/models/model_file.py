@@ -174,8 +174,8 @@ class _Reader(NamedTuple):
         if R.shape[2] != d_k or R.shape[1] % 2 == 0:
             raise self.unsound(f"{n}.R has shape {R.shape}: it needs an odd number of rows of {d_k}")
         b = self.take(f"{n}.b", 2, heads=heads, distances=R.shape[1])
-        made = []
         W_o = b_o = None
+        values: list[tuple[Array, Array | None]]
         if names is None:
             W_v = self.take(f"{n}.W_v", 3, heads=heads, d=d)
             b_v = self.take(f"{n}.b_v", 2, heads=heads, d_v=W_v.shape[2])
@@ -189,14 +189,13 @@ class _Reader(NamedTuple):
             else:
                 shared = self.take(f"{n}.W_v", 2, d=d)
                 values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
-        for h in range(heads):
-            name = str(h) if names is None else names[h]
-            position = Position(R[h], b[h])
-            made.append(
-                HeadWeights(name, W_q[h], W_k[h], values[h][0], b_q[h], b_k[h], values[h][1], position)
+        made = tuple(
+            HeadWeights(name, W_q[h], W_k[h], W_v_h, b_q[h], b_k[h], b_v_h, Position(R[h], b[h]))
+            for h, (name, (W_v_h, b_v_h)) in enumerate(
+                zip(names or map(str, range(heads)), values, strict=True)
             )
-        about = Projected("learned", self.name, "in-out", None, n)
-        return Projection(about, tuple(made), W_o, b_o)
+        )
+        return Projection(Projected("learned", self.name, "in-out", None, n), made, W_o, b_o)
 
     def take(self, key: str, axes: int, **sizes: int) -> Array:
         """Return an array, as it stands in the file; its last or first axes must have these sizes, in order."""

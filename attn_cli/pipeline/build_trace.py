@@ -113,7 +113,7 @@ def record_trace(
         x_key=key.X,
         positions=settings.positions or "none",
         placed=placed,
-        projection=layer.about,
+        projection=layer.projection.about,
         score=work.score,
         scale=work.scale,
         temperature=float(settings.temperature),
@@ -125,9 +125,9 @@ def record_trace(
         heads=tuple(heads),
         shown=top,
         learned=layer.learned,
-        W_o=layer.projection.output_weights_as_given if layer.projection else None,
-        b_o=layer.projection.b_o if layer.projection else None,
-        layer_output=layer.projection.joined(outputs) if layer.projection else None,
+        W_o=layer.projection.output_weights_as_given,
+        b_o=layer.projection.b_o,
+        layer_output=layer.projection.joined(outputs),
         output_words=None,
         condensed=condensed,
         notes=tuple(dict.fromkeys(notes)),
@@ -151,7 +151,7 @@ def note_other_layout(
     """Add a note on what the other layout would change, where W fits in both and the file does not say which."""
     if not layer.is_square or trace.condensed:
         return trace
-    used = layer.about.layout or "in-out"
+    used = layer.projection.about.layout or "in-out"
     other = {"in-out": "out-in", "out-in": "in-out"}[used]
     try:
         turned, _ = project_inputs(inputs, replace(settings, layout=other), given, weights)

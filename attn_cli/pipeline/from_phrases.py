@@ -11,6 +11,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.model_file import load_model, read_weights
+from attn_cli.models.projection import Projection
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import NOT_UTF8, Inputs, Side, embed_tokens, round_inputs
 from attn_cli.pipeline.mask import wanted_mask
@@ -58,7 +59,7 @@ def trace_phrases(
     V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
-    layer = layer._replace(heads=heads, projection=None)
+    layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()))
     mask = wanted_mask(settings, None, inputs)
     return build_trace(kind, inputs, layer, settings, mask, report)
 

@@ -94,7 +94,7 @@ def trace_text(
     else:
         is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
         inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
-        below = layer.about.layer or 0  # the layers whose work is done
+        below = layer.projection.about.layer or 0  # the layers whose work is done
         report = part_of(report, below, below + 1)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)

@@ -17,7 +17,7 @@ from attn_cli.core.checks import checked_attention
 from attn_cli.core.scores import SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array
-from attn_cli.models.projection import HeadWeights, Position, in_out
+from attn_cli.models.projection import HeadWeights, Position, Projection, in_out
 from attn_cli.pipeline.attend_heads import ReadyWeights, mean_output
 from attn_cli.pipeline.build_trace import record_trace
 from attn_cli.pipeline.embed import Inputs, Side
@@ -60,7 +60,8 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
         notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
         apart=record.get("kind") == "cross",
     )
-    layer = Layer(Projected("given", saved.name, None, None, found.layer), found.head_names, found.head, ())
+    about = Projected("given", saved.name, None, None, found.layer)
+    layer = Layer(found.head_names, found.head, (), Projection(about, ()))
     work = ReadyWeights(found.kept, found.weights, found.mask)
     trace = record_trace(kind, inputs, layer, settings, work, None)
     return trace if found.is_shaped else _with_saved_steps(trace, record)

@@ -1,19 +1,20 @@
-"""What is kept of a matrix that is too large to hold: links, entropy, and a map of block means."""
+"""What is kept of a matrix that is too large to hold: links, entropy, and a map of block means; and what it tells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.trace.diagnostics import entropy
-from attn_cli.trace.trace import LongView
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import LongView, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.streaming import Survey
-    from attn_cli.io.array_types import Array, Bools
+    from attn_cli.io.array_types import Array, Bools, Ints
 
 MAP = 40  # blocks a side
 ROOM = 1 << 20  # weights that are worked on at once, where all are at hand
@@ -80,11 +81,108 @@ def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:
 
 
 def _view(entropies: Array, allowed: Array, sums: Array, counts: Array, n_k: int) -> LongView:
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    rows, columns = means.shape
-    return LongView(entropies, allowed, means, counts, _edges(len(entropies), rows), _edges(n_k, columns))
+    rows, columns = (_edges(n, blocks) for n, blocks in zip((len(entropies), n_k), sums.shape, strict=True))
+    return LongView(entropies, allowed, _means(sums, counts), counts, rows, columns)
+
+
+def _means(sums: Array, counts: Array) -> Array:
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
 def _edges(n: int, blocks: int) -> tuple[int, ...]:
     """Return where each block starts, and n: item j lies in block j * blocks // n."""
     return tuple(-(-i * n // blocks) for i in range(blocks + 1))
+
+
+class Spread(NamedTuple):
+    """How far the rows spread their attention: entropies in bits, of the rows that may look at two keys or more."""
+
+    lowest: float
+    median: float
+    highest: float
+    ranked: Ints  # these rows: first the one whose entropy is the least share of the most that it could be
+
+
+class Strongest(NamedTuple):
+    """The strongest links; `is_sure` unless a link that was not kept could be stronger than the last of them."""
+
+    links: list[tuple[int, int, float]]  # query, key, weight
+    is_sure: bool
+
+
+def merged(view: LongView, rows: int, columns: int) -> LongView:
+    """Return the view with a map of at most `rows` x `columns` blocks, each of neighbouring ones of like number.
+
+    A mean of several blocks is that of all their allowed links: each block counts as often as it has such links.
+    """
+    sums = np.where(view.counts > 0, view.means * view.counts, 0.0)
+    counts, edges = view.counts, []
+    for axis, most, old in ((0, rows, view.query_edges), (1, columns, view.key_edges)):
+        starts = _starts(len(old) - 1, most)
+        sums, counts = (np.add.reduceat(blocks, starts, axis=axis) for blocks in (sums, counts))
+        edges.append((*(old[start] for start in starts), old[-1]))
+    return view._replace(means=_means(sums, counts), counts=counts, query_edges=edges[0], key_edges=edges[1])
+
+
+def _starts(blocks: int, most: int) -> list[int]:
+    """Return the first of each group of blocks, so that there are at most so many groups, as alike as they can be."""
+    groups = blocks // -(-blocks // max(1, most))
+    return [group * blocks // groups for group in range(groups)]
+
+
+def spread(trace: Trace, view: LongView) -> Spread | None:
+    """Return how far the rows spread their attention; None where no row has a choice. Padding does not count."""
+    counted = view.allowed > 1
+    counted[list(trace.pad_queries)] = False
+    rows = np.flatnonzero(counted)
+    if not len(rows):
+        return None
+    bits = view.entropy[rows]
+    ranked = rows[np.argsort(bits / np.log2(view.allowed[rows]), kind="stable")]
+    return Spread(float(bits.min()), float(np.median(bits)), float(bits.max()), ranked)
+
+
+def first_of_each(tokens: Sequence[str], places: Sequence[int], most: int) -> list[int]:
+    """Return the first so many of these places that hold different words, however they are written."""
+    found: dict[str, int] = {}
+    for place in places:
+        found.setdefault(tokens[place].casefold(), int(place))
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
+    """Return a head's strongest links between differently written words, each pair of words at its strongest.
+
+    They are looked for among the links that are kept of each row.
+    """
+    numbers: dict[str, int] = {}
+    queries, keys = (_numbered(tokens, numbers) for tokens in (trace.query_tokens, trace.key_tokens))
+    top, weights = head.links.keys, head.links.weights
+    is_other = (top >= 0) & (keys[top] != queries[:, np.newaxis])
+    is_other[list(trace.pad_queries)] = False
+    at = np.nonzero(is_other)
+    found: dict[tuple[int, int], tuple[int, int, float]] = {}
+    for place in np.argsort(-weights[at], kind="stable"):
+        i, rank = int(at[0][place]), int(at[1][place])
+        j = int(top[i, rank])
+        found.setdefault((int(queries[i]), int(keys[j])), (i, j, float(weights[i, rank])))
+        if len(found) == most:
+            break
+    links = list(found.values())
+    return Strongest(links, _unseen(trace, top, weights) <= (links[-1][2] if len(links) == most else 0.0))
+
+
+def _numbered(tokens: Sequence[str], numbers: dict[str, int]) -> Ints:
+    """Return a number for each token, the same for words that differ in capitals alone."""
+    return np.array([numbers.setdefault(token.casefold(), len(numbers)) for token in tokens], np.intp)
+
+
+def _unseen(trace: Trace, top: Ints, weights: Array) -> float:
+    """Return the largest weight that a link outside the kept ones can have."""
+    if top.shape[1] >= len(trace.key_tokens):
+        return 0.0
+    full = top[:, -1] >= 0
+    full[list(trace.pad_queries)] = False
+    return float(weights[full, -1].max(initial=0.0))

@@ -27,13 +27,12 @@ LEFT_OUT = "Distances between two texts mean nothing: the heads' position term i
 
 
 class Layer(NamedTuple):
-    """The heads to attend with, where they came from, and the projection that joins them."""
+    """The heads to attend with, and the projection that says where they came from and joins them."""
 
-    about: Projected
     names: tuple[str, ...]
     shown: str
     heads: tuple[Head, ...]
-    projection: model.Projection | None = None
+    projection: model.Projection
     learned: Learned | None = None
     governor: model.HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
     is_square: bool = False  # whether the weights would fit in the other layout too, and nobody said which
@@ -67,13 +66,16 @@ def take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         apart=given.apart,
     )
     W_o, b_o = given.get("W_o"), given.get("b_o")
-    layout = None if W_o is None else settings.layout or given.layout or "in-out"
-    about = Projected("given", given.name, layout, None, None)
-    joining = None if W_o is None else model.Projection(about, (), model.in_out(W_o, layout or "in-out"), b_o)
-    if joining is not None and settings.round is not None:
+    if W_o is None:
+        joining = model.Projection(Projected("given", given.name, None, None, None), ())
+    else:
+        layout = settings.layout or given.layout or "in-out"
+        about = Projected("given", given.name, layout, None, None)
+        joining = model.Projection(about, (), model.in_out(W_o, layout), b_o)
+    if settings.round is not None:
         joining = model.rounded(joining, settings.round)
     names = tuple(head.name for head in heads)
-    return inputs, Layer(about, names, shown_head(settings.head, names), heads, joining)
+    return inputs, Layer(names, shown_head(settings.head, names), heads, joining)
 
 
 def project_with_model(
@@ -109,7 +111,7 @@ def project_with_model(
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
     governor = next((head for head in projection.heads if head.name == GOVERNOR), None) if is_chosen else None
-    return inputs, Layer(projection.about, names, shown, heads, projection, learned, governor), notes
+    return inputs, Layer(names, shown, heads, projection, learned, governor), notes
 
 
 def _raised(
@@ -217,7 +219,7 @@ def project_inputs(
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
     made = _heads(_wanted(projection, settings.head, shown), inputs, bias)
-    return Layer(projection.about, names, shown, made, projection, is_square=is_square), notes
+    return Layer(names, shown, made, projection, is_square=is_square), notes
 
 
 def _given_bias(given: Given, settings: Settings) -> Array | None:

@@ -14,13 +14,13 @@ from attn_cli.teach.grading.answer_layouts import (
     rounded,
     submitted_heads,
 )
-from attn_cli.teach.grading.mistakes import mistakes
 from attn_cli.teach.grading.replay import (
     CORRECT,
     GRADED_STEPS,
     SCORE_STEPS,
     Problem,
     Procedure,
+    mistakes,
     possible_arrays,
     softmax_mask,
 )

@@ -11,8 +11,14 @@ from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render.views.grading import MEANINGS
 from attn_cli.teach.grading.answer_key import read_answer_key
 from attn_cli.teach.grading.grade import grade
-from attn_cli.teach.grading.mistakes import mistakes
-from attn_cli.teach.grading.replay import CORRECT, GRADED_STEPS, other_corner, possible_arrays, problem_from
+from attn_cli.teach.grading.replay import (
+    CORRECT,
+    GRADED_STEPS,
+    mistakes,
+    other_corner,
+    possible_arrays,
+    problem_from,
+)
 from attn_cli.teach.grading.submission import submission_from
 from tests.fuzz import answers
 
