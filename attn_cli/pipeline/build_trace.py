@@ -13,7 +13,7 @@ from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
-from attn_cli.pipeline.project import Layer, project_inputs, ungoverned
+from attn_cli.pipeline.project import Layer, ungoverned
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import Head
@@ -21,7 +21,6 @@ from attn_cli.trace.trace import LARGE, Placed, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
-    from attn_cli.inputs.matrices import Given
 
 LINKS = 5
 NAMED_WORDS = 3
@@ -47,10 +46,18 @@ def build_trace(
     heads = tuple(_in_dtype(head, settings.dtype) for head in layer.heads)
     work = Work(heads, mask, settings.score or "scaled", settings.temperature, settings.threads)
     try:
-        return record_trace(kind, inputs, layer, settings, work, report)
+        trace = record_trace(kind, inputs, layer, settings, work, report)
     except NotFinite as error:
         names = [tuple(map(visible, side.tokens)) for side in (inputs.query, inputs.key)]
         raise NotFinite(error.query, error.key, *names) from None
+    if layer.turned is None or trace.condensed:
+        return trace
+    try:
+        turned, _ = layer.turned()
+        there = build_trace(kind, inputs, turned._replace(turned=None), settings, mask, None)
+    except InputError:  # W_o or a bias fits in one layout alone
+        return trace
+    return replace(trace, notes=(*trace.notes, _layout_note(trace, there)))
 
 
 def _in_dtype(head: Head, dtype: str) -> Head:
@@ -139,25 +146,9 @@ def record_trace(
     )
 
 
-def note_other_layout(
-    trace: Trace,
-    inputs: Inputs,
-    layer: Layer,
-    settings: Settings,
-    mask: Mask | None,
-    given: Given | None,
-    weights: Given | None,
-) -> Trace:
-    """Add a note on what the other layout would change, where W fits in both and the file does not say which."""
-    if not layer.is_square or trace.condensed:
-        return trace
-    used = layer.projection.about.layout or "in-out"
-    other = {"in-out": "out-in", "out-in": "in-out"}[used]
-    try:
-        turned, _ = project_inputs(inputs, replace(settings, layout=other), given, weights)
-        there = build_trace(trace.kind, inputs, turned, settings, mask, None)
-    except InputError:  # W_o or a bias fits in one layout alone
-        return trace
+def _layout_note(trace: Trace, there: Trace) -> str:
+    """Return a note on what the other layout would change."""
+    used, other = (one.projection.layout or "in-out" for one in (trace, there))
     how = {"in-out": "x W", "out-in": "W x"}
     told = f"W is square, so its shape cannot tell its layout: it was read as {used} ({how[used]})."
     change = np.abs(trace.weights - there.weights)
@@ -167,12 +158,11 @@ def note_other_layout(
         pair = f"{visible(trace.query_tokens[int(trace.rows[i])])} on {visible(trace.key_tokens[j])}"
         told += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
     else:
-        same = (
-            trace.output is not None and there.output is not None and np.allclose(trace.output, there.output)
-        )
+        one, two = trace.output, there.output
+        same = one is not None and two is not None and np.allclose(one, two)
         told += f" As {other} ({how[other]}), the weights would be the same"
         told += ", and the output too." if same else ", but the output would not."
-    return replace(trace, notes=(*trace.notes, told))
+    return told
 
 
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.pipeline.build_trace import build_trace, note_other_layout
+from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import prepare_inputs, take_x, wrong_pairing
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, take_qkv
@@ -49,5 +49,4 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = wanted_mask(settings, given.mask, inputs, given.name)
-    trace = build_trace(kind, inputs, layer, settings, mask, report)
-    return note_other_layout(trace, inputs, layer, settings, mask, given, weights)
+    return build_trace(kind, inputs, layer, settings, mask, report)

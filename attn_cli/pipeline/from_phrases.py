@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def trace_phrases(
-    kind: str,
     query: str,
     keys: Sequence[str],
     values: Callable[[Sequence[str]], Array],
@@ -59,9 +58,9 @@ def trace_phrases(
     V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
-    layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()))
+    layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()), turned=None)
     mask = wanted_mask(settings, None, inputs)
-    return build_trace(kind, inputs, layer, settings, mask, report)
+    return build_trace("lookup", inputs, layer, settings, mask, report)
 
 
 def _check_phrases(settings: Settings) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attn_cli.core.fast import part_of
 from attn_cli.errors import InputError
 from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.pipeline.build_trace import build_trace, note_other_layout, output_words
+from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
     Shared,
@@ -98,7 +98,6 @@ def trace_text(
         report = part_of(report, below, below + 1)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)
-    trace = note_other_layout(trace, inputs, layer, settings, mask, None, weights)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 

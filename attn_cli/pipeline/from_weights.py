@@ -38,7 +38,7 @@ WHOSE = "attn's JSON"
 HOTTEST = 1e300
 
 
-def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping | None = None) -> Trace:
+def trace_weights(saved: Saved, settings: Settings, shaping: Shaping | None = None) -> Trace:
     """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
 
     `shaping` says what becomes of word pieces and special tokens.
@@ -63,7 +63,7 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
     about = Projected("given", saved.name, None, None, found.layer)
     layer = Layer(found.head_names, found.head, (), Projection(about, ()))
     work = ReadyWeights(found.kept, found.weights, found.mask)
-    trace = record_trace(kind, inputs, layer, settings, work, None)
+    trace = record_trace("show", inputs, layer, settings, work, None)
     return trace if found.is_shaped else _with_saved_steps(trace, record)
 
 

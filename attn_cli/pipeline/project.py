@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,7 +37,8 @@ class Layer(NamedTuple):
     projection: model.Projection
     learned: Learned | None = None
     governor: model.HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
-    is_square: bool = False  # whether the weights would fit in the other layout too, and nobody said which
+    # Reads it in the other layout, where W fits in both and nobody said which it is in.
+    turned: Callable[[], tuple[Layer, list[str]]] | None = None
 
 
 def take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
@@ -89,14 +92,21 @@ def project_with_model(
     layer = wanted_layer(settings, stack.layers, stack.name)
     notes = []
     query, key, is_self = inputs.query, inputs.key, inputs.is_self
-    made = _raised(query, stack, layer, mask if is_self else None, settings, report)
+
+    def raised(side: Side, below: Mask | None) -> Side:
+        """Return what the layers below make of a side; it keeps its positions only where there are none below."""
+        assert side.X is not None
+        X = stack.input(side.X, layer, below, report, settings.threads)
+        return side if X is side.X else side._replace(X=X, words=None, encodings=None)
+
+    made = raised(query, mask if is_self else None)
     if query.words is not None and made.words is None:
         notes.append(f"The positions were added to the word vectors, below what {stack.name} shows here.")
     inputs = inputs._replace(query=made, key=made)
     if not is_self:
         n_k = len(key.tokens)
         hidden = with_padding(None, n_k, n_k, key.padding) if key.padding else None
-        inputs = inputs._replace(key=_raised(key, stack, layer, hidden, settings, report))
+        inputs = inputs._replace(key=raised(key, hidden))
     inputs = round_inputs(inputs, settings)
     projection = stack.attention(layer)
     if settings.round is not None:
@@ -112,20 +122,6 @@ def project_with_model(
     is_chosen = settings.query is None and shown in (names[0], "mean")
     governor = next((head for head in projection.heads if head.name == GOVERNOR), None) if is_chosen else None
     return inputs, Layer(names, shown, heads, projection, learned, governor), notes
-
-
-def _raised(
-    side: Side,
-    stack: EncoderStack,
-    layer: int,
-    mask: Mask | None,
-    settings: Settings,
-    report: Callable[[float], None] | None,
-) -> Side:
-    """Return what the layers below make of a side; it keeps its positions only where there are none below."""
-    assert side.X is not None
-    X = stack.input(side.X, layer, mask, report, settings.threads)
-    return side if X is side.X else side._replace(X=X, words=None, encodings=None)
 
 
 def ungoverned(governor: model.HeadWeights, inputs: Inputs) -> int | None:
@@ -183,7 +179,8 @@ def project_inputs(
     X = inputs.query.X
     assert X is not None
     d = X.shape[1]
-    name, notes, is_square = settings.projection, [], False
+    name, notes = settings.projection, []
+    turned: Callable[[], tuple[Layer, list[str]]] | None = None
     if name is None and given is None:
         name = "random" if inputs.embedding.source == "random" else "identity"
     elif name is None and given is not None and not {"W_q", "W_k", "W_v"} & given.arrays.keys():
@@ -200,7 +197,9 @@ def project_inputs(
         assert weights is not None  # a name that is no file was refused when the file was to be read
         fitting = _fitting(d, weights)
         layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
-        is_square = len(fitting) > 1 and weights.layout is None
+        if len(fitting) > 1 and weights.layout is None:
+            other = replace(settings, layout="out-in" if layout == "in-out" else "in-out")
+            turned = partial(project_inputs, inputs, other, given, weights)
         if fitting == ["out-in"] and settings.layout is None and weights.layout is None:
             shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {X.shape}"
             notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
@@ -219,7 +218,7 @@ def project_inputs(
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
     made = _heads(_wanted(projection, settings.head, shown), inputs, bias)
-    return Layer(names, shown, made, projection, is_square=is_square), notes
+    return Layer(names, shown, made, projection, turned=turned), notes
 
 
 def _given_bias(given: Given, settings: Settings) -> Array | None:

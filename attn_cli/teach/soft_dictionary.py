@@ -118,7 +118,7 @@ def look_up(
     def values_of(kept: Sequence[str]) -> Array:
         return _columns([pairs.values[key] for key in kept], has_numbers)
 
-    trace = trace_phrases("lookup", query, keys, values_of, settings, report)
+    trace = trace_phrases(query, keys, values_of, settings, report)
     cosines = _cosines(trace)
     values = tuple(pairs.values[key] for key in trace.key_tokens)
     found = Lookup(

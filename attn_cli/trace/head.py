@@ -30,17 +30,12 @@ class Frozen:
 
 def _owned(value: Any) -> Any:
     if hasattr(value, "setflags"):
-        return _own(value)
+        array = value.copy() if value.flags.writeable or value.base is not None else value
+        array.setflags(write=False)
+        return array
     if hasattr(value, "_fields") and any(hasattr(part, "setflags") for part in value):
         return type(value)(*map(_owned, value))
     return value
-
-
-def _own(array: Array) -> Array:
-    if array.flags.writeable or array.base is not None:
-        array = array.copy()
-    array.setflags(write=False)
-    return array
 
 
 @dataclass(frozen=True, eq=False, repr=False)

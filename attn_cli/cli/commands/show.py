@@ -97,7 +97,7 @@ def show_(
     if context_tokens is not None:
         context = typed_tokens(context_tokens, "--context-tokens", batch)
         saved = labelled(saved, None, context, "--context-tokens holds")
-    trace = trace_weights("show", saved, settings, Shaping(join_pieces, hide_special, renormalize))
+    trace = trace_weights(saved, settings, Shaping(join_pieces, hide_special, renormalize))
     _deliver(trace, view)
 
 
