@@ -39,7 +39,11 @@ def trace_phrases(
     A phrase of several words is the mean of their vectors. The projection is the identity unless another is
     chosen; it makes queries and keys alone. Keys differ from each other.
     """
-    _check_phrases(settings)
+    idle = {"--pad": settings.pad is not None, "--positions": settings.positions not in (None, "none")}
+    for option in (
+        option for option, is_set in idle.items() if is_set
+    ):  # keys have no order, and no end to pad
+        raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
     settings = replace(settings, projection=settings.projection or "identity")
     if load_model(settings) is not None:
         raise UsageError(
@@ -61,17 +65,6 @@ def trace_phrases(
     layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()), turned=None)
     mask = wanted_mask(settings, None, inputs)
     return build_trace("lookup", inputs, layer, settings, mask, report)
-
-
-def _check_phrases(settings: Settings) -> None:
-    """Refuse what makes no sense without a text: a dictionary's keys have no order, and no end to pad."""
-    idle = {
-        "--pad": settings.pad is not None,
-        "--positions": settings.positions not in (None, "none"),
-    }
-    for option, is_set in idle.items():
-        if is_set:
-            raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
 
 
 def _embed_phrases(

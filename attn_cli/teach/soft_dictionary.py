@@ -116,10 +116,15 @@ def look_up(
     has_numbers = numbers_of(pairs) is not None
 
     def values_of(kept: Sequence[str]) -> Array:
-        return _columns([pairs.values[key] for key in kept], has_numbers)
+        """Return V: numbers as one column, words as a one-hot column for each distinct word."""
+        texts = [pairs.values[key] for key in kept]
+        if has_numbers:
+            return np.array(texts, dtype=np.float64)[:, np.newaxis]
+        place = {text: column for column, text in enumerate(dict.fromkeys(texts))}
+        return np.eye(len(place))[[place[text] for text in texts]]
 
     trace = trace_phrases(query, keys, values_of, settings, report)
-    cosines = _cosines(trace)
+    cosines, mixed = _cosines(trace), trace.output
     values = tuple(pairs.values[key] for key in trace.key_tokens)
     found = Lookup(
         trace=trace,
@@ -130,19 +135,10 @@ def look_up(
         cosines=cosines,
         nearest=_nearest(trace, query, cosines),
         shares=_shares(trace, values, has_numbers),
-        answer=_weighted_value(trace) if has_numbers else None,
+        answer=float(mixed[0, 0]) if has_numbers and mixed is not None and trace.weights.any() else None,
         ladder=_ladder(trace, has_numbers),
     )
     return replace(found, trace=replace(trace, notes=(*pairs.notes, *trace.notes, *_notes(found, keys))))
-
-
-def _columns(values: Sequence[str], numeric: bool) -> Array:
-    """Return V: numbers as one column, words as a one-hot column for each distinct word."""
-    if numeric:
-        return np.array(values, dtype=np.float64)[:, np.newaxis]
-    place = {value: column for column, value in enumerate(dict.fromkeys(values))}
-    V: Array = np.eye(len(place))[[place[value] for value in values]]
-    return V
 
 
 def _cosines(trace: Trace) -> tuple[float | None, ...]:
@@ -172,12 +168,6 @@ def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, 
         for js in places.values()
     ]
     return tuple(sorted(shares, key=lambda share: -share.weight))
-
-
-def _weighted_value(trace: Trace) -> float | None:
-    if trace.output is None or not trace.weights.any():
-        return None
-    return float(trace.output[0, 0])
 
 
 def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
