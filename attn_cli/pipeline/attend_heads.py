@@ -33,20 +33,16 @@ class Work(NamedTuple):
     @property
     def scale(self) -> float:
         """What scores are multiplied by, before the temperature."""
-        return scale_of(self.score, self._d_k)
-
-    @property
-    def _d_k(self) -> int:
         q = self.heads[0].q
         assert q is not None  # it is about to attend
-        return int(q.shape[1])
+        return scale_of(self.score, q.shape[1])
 
     def head_input(self, head: Head) -> HeadInput:
         """Return a head ready to attend."""
         assert head.q is not None and head.k is not None and head.v is not None
         by_distance = None
         if head.position is not None:
-            beside = position_scale_of(self.score, self._d_k)
+            beside = position_scale_of(self.score, head.q.shape[1])
             by_distance = head.position.by_distance(head.q, beside / self.temperature)
         bias = head.bias if head.position is None else None  # a learned term takes the place of what it gave
         scale = self.scale / self.temperature

@@ -38,7 +38,7 @@ WHOSE = "attn's JSON"
 HOTTEST = 1e300
 
 
-def trace_weights(saved: Saved, settings: Settings, shaping: Shaping | None = None) -> Trace:
+def trace_weights(saved: Saved, settings: Settings, shaping: Shaping) -> Trace:
     """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
 
     `shaping` says what becomes of word pieces and special tokens.

@@ -64,7 +64,7 @@ class SelectedWeights(NamedTuple):
 
 
 def select_weights(
-    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping | None
+    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping
 ) -> SelectedWeights:
     """Return one layer of saved weights, masked, joined and renormalized as asked.
 
@@ -97,7 +97,7 @@ def select_weights(
     elif found.allowed is not None:
         _check_shut(found, found.allowed)
     found = found._replace(notes=(*found.notes, *_sums(found)))
-    if shaping is None or not (shaping.join_pieces or shaping.hide_special):
+    if not (shaping.join_pieces or shaping.hide_special):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
         option = "--join-pieces" if shaping.join_pieces else "--hide-special"

@@ -78,11 +78,8 @@ class Lookup:
         plain: Callable[[str], object] = str if self.numbers is None else float
         near, j = None, self.nearest
         if j is not None:
-            near = {
-                "key": self.trace.key_tokens[j],
-                "value": plain(self.values[j]),
-                "cosine": self.cosines[j],
-            }
+            key, value, cosine = self.trace.key_tokens[j], plain(self.values[j]), self.cosines[j]
+            near = {"key": key, "value": value, "cosine": cosine}
         has_words = self.numbers is None and self.shares[0].weight
         return record | {
             "values": [plain(value) for value in self.values],
