@@ -172,7 +172,7 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     return Projection(about, made, None if W_o is None else in_out(W_o, layout), given.get("b_o"))
 
 
-def in_out(W: Array, layout: str) -> Array:
+def in_out(W: Array, layout: str | None) -> Array:
     """Return W as in x W, turned where the layout says that it came as in W x."""
     return W.T if layout == "out-in" else W
 

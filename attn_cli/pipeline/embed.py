@@ -280,32 +280,3 @@ def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str, learned
     if oov in ("zero", "nearest") and tokens <= set(unknown) and not learned:
         notes += ("No token has a vector: all weights are equal and mean nothing. Try --oov random.",)
     return notes
-
-
-def take_x(given: Given) -> Inputs:
-    """Take X, and the context where there is one, from given matrices."""
-    X = given.get("X")
-    if X is None:
-        weights = " attn show draws ready weights." if "weights" in given.ignored else ""
-        raise InputError(
-            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W.{weights}"
-        )
-    context = given.get("context")
-    x_key = X if context is None else context
-    if x_key.shape[1] != X.shape[1]:
-        raise InputError(f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.")
-    query = Side(given_labels(given.tokens, len(X), "q", given.name), X)
-    key = query
-    if context is not None:
-        key = Side(given_labels(given.context_tokens, len(context), "k", given.name), context)
-    about = Embedding("given", given.name, X.shape[1], None, None)
-    return Inputs(query, key, given.tokens is not None, about, apart=context is not None)
-
-
-def given_labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tuple[str, ...]:
-    """Return the tokens that were given, else labels such as q0 and q1."""
-    if tokens is None:
-        return tuple(f"{letter}{i}" for i in range(n))
-    if len(tokens) != n:
-        raise InputError(f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
-    return tokens

@@ -14,10 +14,10 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
-from attn_cli.pipeline.embed import Inputs, Side, given_labels, round_inputs
+from attn_cli.pipeline.embed import Inputs, Side, round_inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
+from attn_cli.trace.trace import LARGE, Learned
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -39,46 +39,6 @@ class Layer(NamedTuple):
     governor: model.HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
     # Reads it in the other layout, where W fits in both and nobody said which it is in.
     turned: Callable[[], tuple[Layer, list[str]]] | None = None
-
-
-def take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
-    """Take Q, K and V as given, their columns split among the heads."""
-    missing = [name for name in "QKV" if given.get(name) is None]
-    if missing:
-        raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
-    Q, K, V = (given.arrays[name] for name in "QKV")
-    from attn_cli.core.arguments import check_fit  # a text needs none of its checks
-
-    check_fit(Q, K, V)
-    count = _head_count(settings, given, ("Q", "K", "V"), 1)
-    if settings.round is not None:
-        Q, K, V = (model.to_digits(M, settings.round) for M in (Q, K, V))
-    parts = [model.split(M, count, 1) for M in (Q, K, V)]
-    bias = _given_bias(given, settings)
-    positions = model.given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
-    heads = tuple(
-        Head(str(h), q=q, k=k, v=v, bias=bias, position=positions[h] if positions else None)
-        for h, (q, k, v) in enumerate(zip(*parts, strict=True))
-    )
-    own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
-    inputs = Inputs(
-        Side(given_labels(given.tokens, len(Q), "q", given.name)),
-        Side(given_labels(own, len(K), "k", given.name)),
-        given.tokens is not None,
-        Embedding("given", given.name, None, None, None),
-        apart=given.apart,
-    )
-    W_o, b_o = given.get("W_o"), given.get("b_o")
-    if W_o is None:
-        joining = model.Projection(Projected("given", given.name, None, None, None), ())
-    else:
-        layout = settings.layout or given.layout or "in-out"
-        about = Projected("given", given.name, layout, None, None)
-        joining = model.Projection(about, (), model.in_out(W_o, layout), b_o)
-    if settings.round is not None:
-        joining = model.rounded(joining, settings.round)
-    names = tuple(head.name for head in heads)
-    return inputs, Layer(names, shown_head(settings.head, names), heads, joining)
 
 
 def project_with_model(
@@ -186,7 +146,7 @@ def project_inputs(
     elif name is None and given is not None and not {"W_q", "W_k", "W_v"} & given.arrays.keys():
         name = "identity"
     if name in ("identity", "random"):
-        heads = settings.heads or 1 if given is None else _head_count(settings, given, ("X",), 1)
+        heads = settings.heads or 1 if given is None else head_count(settings, given, ("X",), 1)
     if name == "identity":
         projection = model.identity(d, heads)
     elif name == "random":
@@ -205,14 +165,14 @@ def project_inputs(
             notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
         weights = weights.laid_out(layout)
         _check_projection(inputs, weights, layout)
-        heads = _head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
+        heads = head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
         projection = model.from_given(weights, heads, layout, source)
         ignored = [*weights.ignored, *weights.beside_weights] if source == "file" else []
         if ignored:
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    bias = None if given is None else _given_bias(given, settings)
+    bias = None if given is None else given_bias(given, settings)
     if settings.round is not None:
         projection = model.rounded(projection, settings.round)
     if not inputs.is_self and projection.heads[0].position is not None:
@@ -221,7 +181,7 @@ def project_inputs(
     return Layer(names, shown, made, projection, turned=turned), notes
 
 
-def _given_bias(given: Given, settings: Settings) -> Array | None:
+def given_bias(given: Given, settings: Settings) -> Array | None:
     """Return the position scores that were given: a read-only copy, which all heads share."""
     bias = given.get("position_scores")
     if bias is None:
@@ -242,7 +202,7 @@ def _fitting(d: int, weights: Given) -> list[str]:
     return found
 
 
-def _head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: int) -> int:
+def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: int) -> int:
     """Return how many heads there are; what a file itself says of it must divide its own matrices."""
     heads = settings.heads or given.heads or 1
     if given.stacked is not None and heads != given.stacked:
