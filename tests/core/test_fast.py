@@ -491,8 +491,11 @@ def test_a_learned_position_term_is_the_matrix_that_it_stands_for(shape):
     (n_q, n_k), reach = shape, 4
     Q, K, V = some(n_q, 6), some(n_k, 6, seed=1), some(n_k, 2, seed=2)
     term = Position(some(2 * reach + 1, 6, seed=3), some(2 * reach + 1, seed=4))
-    core = checked_attention(Q, K, V, None, term.scores(Q, np.arange(n_q), n_k, 0.7), 0.4)
-    head = tiles.Tiles(Q, K, 0.4, by_distance=(Q @ term.R.T + term.b) * 0.7)
+    by_distance = (Q @ term.R.T + term.b) * 0.7
+    distance = np.clip(np.arange(n_k) - np.arange(n_q)[:, np.newaxis], -reach, reach)
+    bias = np.take_along_axis(by_distance, distance + reach, axis=1)
+    core = checked_attention(Q, K, V, None, bias, 0.4)
+    head = tiles.Tiles(Q, K, 0.4, by_distance=by_distance)
     with tiled(7, 5):
         weights, output = streaming.attended([head], [V])
         found = streaming.survey(head, V, 3)
