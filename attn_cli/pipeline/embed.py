@@ -159,10 +159,7 @@ def open_shared(settings: Settings) -> Shared:
     weights = None if stack is not None else read_weights(settings)
     if settings.embedding == "random":
         return Shared(stack, None, weights)
-    table = VectorMemo(_table(settings))
-    if stack is not None:
-        check_pairing(stack, table)
-    return Shared(stack, table, weights)
+    return Shared(stack, VectorMemo(_table(settings, stack)), weights)
 
 
 def settings_for_positions(settings: Settings) -> Settings:
@@ -173,8 +170,12 @@ def settings_for_positions(settings: Settings) -> Settings:
     return settings
 
 
-def _table(settings: Settings) -> Vectors:
-    return open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
+def _table(settings: Settings, stack: EncoderStack | None) -> Vectors:
+    """Open the vectors that the settings name: those that the model was learned on, if there is one."""
+    table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
+    if stack is not None:
+        check_pairing(stack, table)
+    return table
 
 
 def embed_tokens(
@@ -204,10 +205,7 @@ def embed_tokens(
         about = Embedding("random", "random", dim, None, settings.seed)
         vectors = partial(random_vectors, dim=dim, seed=settings.seed)
     else:
-        if table is None:
-            table = _table(settings)
-            if stack is not None:
-                check_pairing(stack, table)
+        table = _table(settings, stack) if table is None else table
         seed = settings.seed if oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
         start = None if stack is None else stack.start
