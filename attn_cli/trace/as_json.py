@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attn_cli.trace.head import SCORES, WEIGHTS
+
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.trace.head import Head
     from attn_cli.trace.trace import Trace
 
 SUMS = ("words_query", "words_key", "encodings_query", "encodings_key")  # what X is the sum of
-MATRICES = (
-    *("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"),
-    *("position_vectors", "position_biases", "q", "k", "v"),
-)
-SCORES = ("scores", "scaled_scores", "position_scores", "masked_scores")
 
 
 def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
@@ -115,7 +112,7 @@ def _head(trace: Trace, head: Head, steps: bool, listed: list[int], held: list[i
         "output": _listed(head.output, listed),
     }
     if steps:
-        for name in MATRICES:
+        for name in (*WEIGHTS, "q", "k", "v"):
             record[name] = _listed(getattr(head, name), listed if name == "q" else None)
         for name in SCORES:
             value = getattr(head, name)
