@@ -155,11 +155,16 @@ def open_shared(settings: Settings) -> Shared:
     from attn_cli.vectors.store.memo import VectorMemo  # one text looks each word up once
 
     settings = settings_for_positions(settings)
-    stack = load_model(settings)
-    weights = None if stack is not None else read_weights(settings)
+    shared = open_projection(settings)
     if settings.embedding == "random":
-        return Shared(stack, None, weights)
-    return Shared(stack, VectorMemo(_table(settings, stack)), weights)
+        return shared
+    return shared._replace(table=VectorMemo(_table(settings, shared.stack)))
+
+
+def open_projection(settings: Settings) -> Shared:
+    """Open the model, or the file of weights, that these settings name."""
+    stack = load_model(settings)
+    return Shared(stack, None, None if stack is not None else read_weights(settings))
 
 
 def settings_for_positions(settings: Settings) -> Settings:

@@ -40,10 +40,9 @@ def trace_phrases(
     chosen; it makes queries and keys alone. Keys differ from each other.
     """
     idle = {"--pad": settings.pad is not None, "--positions": settings.positions not in (None, "none")}
-    for option in (
-        option for option, is_set in idle.items() if is_set
-    ):  # keys have no order, and no end to pad
-        raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
+    for option, is_set in idle.items():  # keys have no order, and no end to pad
+        if is_set:
+            raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
     settings = replace(settings, projection=settings.projection or "identity")
     if load_model(settings) is not None:
         raise UsageError(

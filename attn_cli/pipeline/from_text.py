@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from attn_cli.core.fast import part_of
 from attn_cli.errors import InputError
-from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
     Shared,
     embed_tokens,
+    open_projection,
     prepare_inputs,
     settings_for_positions,
 )
@@ -70,14 +70,9 @@ def trace_text(
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
     before, settings = settings, settings_for_positions(settings)
-    if shared is None:
-        stack = load_model(settings)
-        weights = None if stack is not None else read_weights(settings)
-    else:
-        stack, weights = shared.stack, shared.weights
+    stack, table, weights = shared or open_projection(settings)
     query = _tokens(text, "text", settings)
     key = query if context is None else _tokens(context, "context", settings)
-    table = None if shared is None else shared.table
     inputs = embed_tokens(
         query.tokens, None if context is None else key.tokens, settings, stack, report, table
     )
