@@ -40,10 +40,7 @@ def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array
         return None
     try:
         return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else scale)
-    except (
-        RuntimeWarning,
-        FloatingPointError,
-    ):  # if the caller made these errors; errstate would cost too much
+    except (RuntimeWarning, FloatingPointError):  # if the caller raises them; errstate is too slow
         return None
 
 

@@ -270,14 +270,15 @@ def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str, learned
     if not unknown:
         return ()
     words = ", ".join(visible(word) for word in unknown[:8]) + (", ..." if len(unknown) > 8 else "")
+    like, its = (
+        ("word is spelled like it", "its") if len(unknown) == 1 else ("words are spelled like them", "their")
+    )
     done = {
         "zero": "zeros stand in" if learned else "zeros stand in, so each scores 0 with every word",
-        "nearest": "no known word is spelled like it, so zeros stand in"
-        if len(unknown) == 1
-        else "no known words are spelled like them, so zeros stand in",
+        "nearest": f"no known {like}, so zeros stand in",
         "random": "random vectors stand in",
         "skip": "left out",
-        "model": f"the model starts from {'its' if len(unknown) == 1 else 'their'} spelling",
+        "model": f"the model starts from {its} spelling",
     }[oov]
     notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
     if oov in ("zero", "nearest") and tokens <= set(unknown) and not learned:
