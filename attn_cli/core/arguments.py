@@ -39,15 +39,15 @@ def read_count(value: object, name: str) -> int:
     raise InputError(f"{name} cannot be {value!r}.", "Give a whole number, 1 or more.")
 
 
+def read_threads(threads: object) -> int | None:
+    """Return the most threads to use; None stands for one a processor."""
+    return None if threads is None else read_count(threads, "threads")
+
+
 def read_matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
     """Return Q, K and V as arrays of one floating dtype, whose shapes fit each other."""
     Q, K, V = (_numbers(M, name) for name, M in zip("QKV", given, strict=True))
-    if Q.shape[-1] != K.shape[-1]:
-        raise InputError(
-            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
-        )
-    if K.shape[-2] != V.shape[-2]:
-        raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
+    check_fit(Q, K, V)
     for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
         if not _broadcasts(M.shape[:-2], N.shape[:-2]):
             raise InputError(
@@ -57,6 +57,16 @@ def read_matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
     if dtype.kind != "f":
         dtype = np.dtype(np.float64)
     return Q.astype(dtype, copy=False), K.astype(dtype, copy=False), V.astype(dtype, copy=False)
+
+
+def check_fit(Q: Array, K: Array, V: Array) -> None:
+    """Raise InputError unless queries and keys have equally many columns, and keys and values equally many rows."""
+    if Q.shape[-1] != K.shape[-1]:
+        raise InputError(
+            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
+        )
+    if K.shape[-2] != V.shape[-2]:
+        raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
 
 
 def read_mask(

@@ -1,7 +1,8 @@
 """Attention for programs: `attend` and `strongest_links`, and the choice between the readable and the fast way.
 
-The readable way is attention.py, by blocks of rows where there are many. The fast way, fast.py, gives the same numbers
-to the last few bits. Commands and programs choose between them with the functions of this module.
+The readable way is attention.py, by blocks of rows where there are many. The fast way, streaming.py, gives the same
+numbers to the last few bits, and is imported for large matrices alone. Commands and programs choose between them with
+the functions of this module.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.arguments import read_bias, read_count, read_mask, read_matrices, read_scale
 from attn_cli.core.attention import Steps
 from attn_cli.core.checks import checked_attention, joined_mask
 from attn_cli.core.masks import Mask
@@ -56,20 +56,24 @@ def attend(
     >>> weights.tolist(), output.tolist()
     ([[0.5, 0.5]], [[3.0]])
     """
-    scale, threads = read_scale(scale), None if threads is None else read_count(threads, "threads")
-    if mask is None and bias is None:
-        done = fast.at_once(Q, K, V, scale)
-        if done is not None:
-            return done if return_weights else (None, done[1])
+    is_sound = scale is None or isinstance(scale, (int, float))
+    is_sound &= threads is None or (isinstance(threads, int) and threads > 0)
+    if mask is None and bias is None and is_sound and (done := fast.at_once(Q, K, V, scale)):
+        return done if return_weights else (None, done[1])
+    from attn_cli.core.arguments import read_threads  # the commands check their own
+
+    threads = read_threads(threads)
     heads, lead = _read_heads(Q, K, V, mask, bias, scale)
     weights: Array | None
-    tiles = [head.tiles() if head.cells > fast.SMALL else None for head in heads]
-    if all(tiles):
-        ready, values = [one for one in tiles if one], [head.V for head in heads]
+    tiles = [one for head in heads if (one := head.tiles())]
+    if len(tiles) == len(heads):
+        from attn_cli.core import streaming
+
+        values = [head.V for head in heads]
         if return_weights:
-            weights, output = fast.attended(ready, values, threads)
+            weights, output = streaming.attended(tiles, values, threads)
         else:
-            weights, output = None, fast.output(ready, values, threads)
+            weights, output = None, streaming.output(tiles, values, threads)
     else:
         found = [_small_or_readable(head, return_weights) for head in heads]
         output = np.stack([output for _, output in found])
@@ -96,16 +100,16 @@ def strongest_links(
     >>> links.keys.tolist(), output.shape
     ([[2], [0]], (2, 1))
     """
-    (head, *_), lead = _read_heads(Q, K, V, mask, bias, read_scale(scale))
-    threads, k = None if threads is None else read_count(threads, "threads"), read_count(k, "k")
+    from attn_cli.core.arguments import read_count, read_threads
+
+    (head, *_), lead = _read_heads(Q, K, V, mask, bias, scale)
+    threads, k = read_threads(threads), read_count(k, "k")
     if lead:
         raise InputError("Give one head: matrices without leading axes.")
-    tiles = head.tiles() if head.cells > fast.SMALL else None
-    if (survey := survey_of(head, tiles, k, threads=threads)) is not None:
+    if (survey := survey_of(head, k, threads=threads)) is not None:
         return Links(survey.keys, survey.weights), survey.output
-    links, outputs = [], []
-    size = max(1, BLOCK_CELLS // len(head.K))
-    for rows in blocks_of_rows(len(head.Q), size):
+    links, outputs, tiles = [], [], head.tiles()
+    for rows in blocks_of_rows(head, BLOCK_CELLS):
         weights, output = weigh(head, tiles, rows, threads)
         bias_rows = None if head.bias is None else head.bias[rows.start : rows.stop]
         links.append(strongest(weights, k, joined_mask(head.allowed(rows), bias_rows)))
@@ -129,11 +133,6 @@ class HeadInput(NamedTuple):
     by_distance: Array | None = None
     score: str = "scaled"
     scale: float | None = None
-
-    @property
-    def cells(self) -> int:
-        """How many scores there are."""
-        return len(self.Q) * len(self.K)
 
     def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
         """Return the mask of these rows, (rows, n_k); None where there is none."""
@@ -160,26 +159,29 @@ class HeadInput(NamedTuple):
             raise error.among(at.tolist()) from None
 
     def tiles(self) -> Tiles | None:
-        """Return the head ready for the fast way; None where only the readable way will do."""
+        """Return the head ready for the fast way; None where it is small, or only the readable way will do."""
         rows_as_dot = score_named(self.score).as_dot
-        if rows_as_dot is None:
+        if rows_as_dot is None or len(self.Q) * len(self.K) <= fast.SMALL:
             return None
         scale = scale_of(self.score, self.Q.shape[1]) if self.scale is None else self.scale
         Q, K = rows_as_dot(self.Q), rows_as_dot(self.K)
         if not fast.fits(Q, K, self.V, self.bias, self.by_distance, scale=scale):
             return None
-        return fast.tiled(Q, K, scale, self.mask, self.bias, self.by_distance)
+        from attn_cli.core.tiles import Tiles
+
+        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance)
 
 
-def blocks_of_rows(n_q: int, size: int) -> Iterator[range]:
-    """Yield the rows from 0 up to n_q, `size` at a time."""
+def blocks_of_rows(head: HeadInput, cells: int) -> Iterator[range]:
+    """Yield the rows of a head, as many at a time as have so many scores, and one at least."""
+    n_q, size = len(head.Q), max(1, cells // len(head.K))
     for start in range(0, n_q, size):
         yield range(start, min(start + size, n_q))
 
 
 def readable_blocks(head: HeadInput) -> Iterator[Steps]:
     """Yield the steps of some rows after the other, the readable way."""
-    for rows in blocks_of_rows(len(head.Q), max(1, BLOCK_CELLS // len(head.K))):
+    for rows in blocks_of_rows(head, BLOCK_CELLS):
         yield head.steps(rows)
 
 
@@ -188,32 +190,37 @@ def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None
     if tiles is None:
         steps = head.steps(rows)
         return steps.weights, steps.output
-    (weights,), (output,) = fast.attended([tiles], [head.V], threads, rows=rows)
+    from attn_cli.core.streaming import attended
+
+    (weights,), (output,) = attended([tiles], [head.V], threads, rows)
     return weights, output
 
 
 def output_of(head: HeadInput, threads: int | None, report: Report | None) -> Array:
     """Return the output (n_q, d_v) alone; there is never an n_q x n_k array where the fast way will do."""
-    tiles = head.tiles() if head.cells > fast.SMALL else None
+    tiles = head.tiles()
     if tiles is None:
         return np.concatenate([steps.output for steps in readable_blocks(head)])
-    output: Array = fast.output([tiles], [head.V], threads, report)[0]
-    return output
+    from attn_cli.core.streaming import output
+
+    made: Array = output([tiles], [head.V], threads, report)[0]
+    return made
 
 
 def survey_of(
     head: HeadInput,
-    tiles: Tiles | None,
     k: int,
     blocks: tuple[int, int] | None = None,
-    with_entropy: bool = False,
     threads: int | None = None,
     report: Report | None = None,
 ) -> Survey | None:
-    """Return each row's k strongest links and more, as `fast.survey`; None where whole rows must be gone over."""
-    if tiles is None or k > fast.MANY:
+    """Return each row's k strongest links and more, as streaming.py does; None where whole rows must be gone over."""
+    tiles = head.tiles() if k <= fast.MANY else None
+    if tiles is None:
         return None
-    return fast.survey(tiles, head.V, k, blocks, with_entropy, threads, report)
+    from attn_cli.core.streaming import survey
+
+    return survey(tiles, head.V, k, blocks, threads, report)
 
 
 def _read_heads(
@@ -221,6 +228,9 @@ def _read_heads(
     mask: ArrayLike | str | None, bias: ArrayLike | None, scale: float | None,
 ) -> tuple[list[HeadInput], tuple[int, ...]]:  # fmt: skip
     """Return what was given as single heads, and the leading axes that they had."""
+    from attn_cli.core.arguments import read_bias, read_mask, read_matrices, read_scale
+
+    scale = read_scale(scale)
     Q, K, V = read_matrices(Q, K, V)
     lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     shape = (*lead, Q.shape[-2], K.shape[-2])
@@ -237,7 +247,8 @@ def _read_heads(
 
 def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:
     """Return one head's weights, where they are wanted, and its output."""
-    if head.cells <= fast.SMALL and head.bias is None and head.scale is not None:
+    is_small = len(head.Q) * len(head.K) <= fast.SMALL
+    if is_small and head.bias is None and head.scale is not None:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             done = fast.small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
         if done is not None:

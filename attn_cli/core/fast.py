@@ -1,29 +1,25 @@
 """Fast attention: the results of attention.py, computed in an order that suits processors.
 
-It returns weights and output, or the output alone, or a survey (each row's strongest links, and sums for a map). The
-last two never hold an n_q x n_k array. tiles.py computes tiles of scores, streaming.py loops over them, threads.py
-runs them in parallel; none of these is imported for small matrices.
+Small matrices are done here. Of large ones, streaming.py returns weights and output, or the output alone, or a survey
+(each row's strongest links, and sums for a map); the last two never hold an n_q x n_k array. tiles.py computes tiles
+of scores, threads.py runs them in parallel; none of these is imported for small matrices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from attn_cli.core.masks import Mask
-    from attn_cli.core.streaming import Survey
-    from attn_cli.core.tiles import Tiles
     from attn_cli.io.array_types import Array, Bools
 
     Report = Callable[[float], None]
 
 SMALL = 128 * 128  # scores of a head up to which whole matrices are fastest
-PAYS = 2048 * 2048  # scores of all heads from which a second thread pays
 MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
 MODEST_SQUARES = MODEST**2
 NARROW = 16
@@ -43,11 +39,8 @@ def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array
     if d != d_k or len(V) != n_k or not 0 < n_q * n_k <= SMALL or not d_k * V.shape[1]:
         return None
     try:
-        return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else float(scale))
-    except (
-        RuntimeWarning,
-        FloatingPointError,
-    ):  # if the caller made these errors; errstate would cost too much
+        return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else scale)
+    except (RuntimeWarning, FloatingPointError):  # if the caller raises them; errstate is too slow
         return None
 
 
@@ -117,76 +110,6 @@ def _is_sound(term: Array, most: float) -> bool:
     return float(term.min()) > -most or bool(((term > -most) | np.isneginf(term)).all())
 
 
-def tiled(
-    Q: Array, K: Array, scale: float, mask: Mask | None = None,
-    bias: Array | None = None, by_distance: Array | None = None,
-) -> Tiles:  # fmt: skip
-    """Return one head, Q (n_q, d_k) and K (n_k, d_k), ready for the fast way.
-
-    To the scaled scores is added `bias` (n_q, n_k), in which -inf masks, and what depends on the clipped distance
-    alone: `by_distance` is (n_q, 2 reach + 1), from `reach` or more keys to the left to `reach` or more to the right.
-    """
-    from attn_cli.core.tiles import Tiles
-
-    return Tiles(Q, K, scale, mask, bias, by_distance)
-
-
-def attended(
-    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None,
-    rows: range | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return weights (heads, n_q, n_k) and output (heads, n_q, d_v), of all rows or of `rows`.
-
-    With `rows`, the heads keep their buffers, because more rows will follow.
-    """
-    from attn_cli.core.streaming import weigh
-
-    one = heads[0]
-    rows = range(one.n_q) if rows is None else rows
-    shape = (len(heads), len(rows), one.n_k)
-    make = np.empty if all(head.mask is None for head in heads) else np.zeros
-    weights = make(shape, one.Q.dtype)
-    output = np.empty((len(heads), len(rows), values[0].shape[1]), one.Q.dtype)
-    threads = _threads(threads, len(heads) * one.n_q * one.n_k)
-    weigh(heads, values, weights, output, threads, report, rows)
-    return weights, output
-
-
-def output(
-    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None
-) -> Array:
-    """Return the output (heads, n_q, d_v) alone."""
-    from attn_cli.core.streaming import stream
-
-    one = heads[0]
-    filled = np.empty((len(heads), one.n_q, values[0].shape[1]), one.Q.dtype)
-    stream(heads, values, filled, _threads(threads, len(heads) * one.n_q * one.n_k), report)
-    return filled
-
-
-def survey(
-    head: Tiles, V: Array, k: int, blocks: tuple[int, int] | None = None, with_entropy: bool = False,
-    threads: int | None = None, report: Report | None = None,
-) -> Survey:  # fmt: skip
-    """Return each row's k strongest links, the output, and where wanted entropy and a map (rows, columns)."""
-    from attn_cli.core.streaming import SurveyRequest
-    from attn_cli.core.streaming import survey as surveyed
-
-    wanted = SurveyRequest(k, with_entropy, blocks)
-    return surveyed(head, V, wanted, _threads(threads, head.n_q * head.n_k), report)
-
-
 def part_of(report: Report | None, done: int, parts: int) -> Report | None:
     """Return a report for one of several equal parts of some work, when `done` of them are complete."""
     return None if report is None else lambda part: report((done + part) / parts)
-
-
-def _threads(wanted: int | None, cells: int) -> int:
-    """Return how many threads to use: one where more would not pay, else those wanted, or one per processor."""
-    if cells < PAYS:
-        return 1
-    if wanted is not None:
-        return wanted
-    from attn_cli.core.threads import processors
-
-    return processors()

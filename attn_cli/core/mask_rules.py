@@ -24,9 +24,7 @@ class MaskRule(NamedTuple):
 
     words: Callable[..., str]  # (is_self): one sentence, what query i may look at
     comment: str  # the same in a script, with {} for each number
-    lines: Mapping[
-        str, str
-    ]  # by framework: an expression for the mask, of n_q and n_k, with {} for each number
+    lines: Mapping[str, str]  # by framework: an expression for the mask, of n_q and n_k, with {} as above
     # (n_q, n_k): how far to the left and to the right of its own place a query sees; None is without end.
     reach: Callable[..., Reach] = lambda n_q, n_k, *numbers: EVERYWHERE
     # (i, j, n_q, n_k), i a column and j a row of places: who may attend to whom, where reach does not say it all.
@@ -106,11 +104,8 @@ def find_rule(name: str) -> tuple[MaskRule, tuple[int, ...]] | None:
     """Return the rule of that name and the numbers in it; None if there is none."""
     stem, *numbers = name.split(":")
     rule = MASKS.get(stem)
-    if (
-        rule is None
-        or len(numbers) != rule.numbers
-        or not all(re.fullmatch("[0-9]{1,9}", n) for n in numbers)
-    ):
+    is_sound = all(re.fullmatch("[0-9]{1,9}", n) for n in numbers)
+    if rule is None or len(numbers) != rule.numbers or not is_sound:
         return None
     return rule, tuple(map(int, numbers))
 

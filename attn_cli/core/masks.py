@@ -74,18 +74,14 @@ class Mask(NamedTuple):
 
         None where nothing is. True = may not attend, the opposite of everywhere else.
         """
-        if self._is_band and not (self.padding.start < high and low < self.padding.stop):
+        is_band = self.array is None and rule_named(self.name)[0].allowed is None  # `_reach` says all of it
+        if is_band and not (self.padding.start < high and low < self.padding.stop):
             left, right = self._reach()
             is_seen_left = left is None or low >= stop - 1 - left
             if is_seen_left and (right is None or high - 1 <= start + right):
                 return None
         hidden: Bools = ~self.rows(range(start, stop), low, high)
         return hidden if hidden.any() else None
-
-    @property
-    def _is_band(self) -> bool:
-        """Whether `_reach` says all of it, padding aside."""
-        return self.array is None and rule_named(self.name)[0].allowed is None
 
     def _reach(self) -> Reach:
         """Return how far a query sees to the left and to the right of its own number; None is without end."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.threads import Report, run
+from attn_cli.core.threads import Report, processors, run
 from attn_cli.core.tiles import LOWEST, Block, Tiles
 
 if TYPE_CHECKING:
@@ -25,29 +25,32 @@ WIDE = 512  # keys in it
 WHOLE = 1 << 21  # bytes of a block of whole rows
 MOST_ROWS, FEWEST_ROWS = 256, 32
 LONGEST = 8192  # terms summed at once: float32 loses digits with each addition
+PAYS = 2048 * 2048  # scores of all heads from which a second thread pays
 Task = tuple[int, int]  # a head, and where a block of its rows starts
+Do = Callable[[int, Block], None]  # what becomes of a block of a head's rows
 
 
-def weigh(
-    heads: Sequence[Tiles], values: Sequence[Array], weights: Array, output: Array, threads: int,
-    report: Report | None, wanted: range,
-) -> None:  # fmt: skip
-    """Fill weights (heads, rows, n_k), zeros where nothing is allowed, and output (heads, rows, d_v).
+def attended(
+    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, rows: range | None = None
+) -> tuple[Array, Array]:
+    """Return weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v).
 
-    The rows are those that are `wanted`.
+    With `rows`, of these alone: the heads keep their buffers, because more rows will follow.
     """
-    _, n_q, n_k = weights.shape
-    rows = min(MOST_ROWS, max(FEWEST_ROWS, WHOLE // (n_k * weights.itemsize)), n_q)
+    one = heads[0]
+    wanted, n_k, dtype = rows or range(one.n_q), one.n_k, one.Q.dtype
+    make = np.empty if all(head.mask is None for head in heads) else np.zeros
+    weights = make((len(heads), len(wanted), n_k), dtype)
+    output = np.empty((len(heads), len(wanted), values[0].shape[1]), dtype)
+    size = min(MOST_ROWS, max(FEWEST_ROWS, WHOLE // (n_k * dtype.itemsize)), len(wanted))
 
-    def worker() -> Callable[[Task], None]:
-        ones = np.ones((n_k, 1), weights.dtype)
-        spare = np.empty((rows, min(WIDE, n_k)), weights.dtype)
+    def worker() -> Do:
+        ones = np.ones((n_k, 1), dtype)
+        spare = np.empty((size, min(WIDE, n_k)), dtype)
 
-        def do(task: Task) -> None:
-            head, start = task
-            stop = min(start + rows, n_q)
-            block = heads[head].block(wanted.start + start, wanted.start + stop)
-            held = weights[head, start:stop]
+        def do(head: int, block: Block) -> None:
+            at = slice(block.start - wanted.start, block.stop - wanted.start)
+            held = weights[head, at]
 
             def fill() -> Array:
                 for piece in block.pieces():
@@ -59,11 +62,12 @@ def weigh(
             if block.rescale_faint_rows(total, spare):
                 total = fill()
             held[:, block.low : block.high] *= _inverse(total)
-            output[head, start:stop] = _products(held, values[head], block)
+            output[head, at] = _products(held, values[head], block)
 
         return do
 
-    _run(heads, n_q, rows, worker, threads, report, is_last=wanted.stop == heads[0].n_q)
+    _run(heads, wanted, size, worker, threads, None)
+    return weights, output
 
 
 def _products(held: Array, V: Array, block: Block) -> Array:
@@ -76,54 +80,40 @@ def _products(held: Array, V: Array, block: Block) -> Array:
     return total
 
 
-def stream(
-    heads: Sequence[Tiles], values: Sequence[Array], output: Array, threads: int, report: Report | None
-) -> None:
-    """Fill output (heads, n_q, d_v), in memory for a tile alone."""
-    _, n_q, d_v = output.shape
-    rows, wide = _tile(n_q, output.itemsize)
+def output(
+    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None
+) -> Array:
+    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
+    n_q, d_v, dtype = heads[0].n_q, values[0].shape[1], heads[0].Q.dtype
+    made = np.empty((len(heads), n_q, d_v), dtype)
+    rows, wide = _tile(n_q, dtype.itemsize)
 
-    def worker() -> Callable[[Task], None]:
-        tile, part = np.empty((rows, wide), output.dtype), np.empty((rows, d_v), output.dtype)
-        ones = np.ones(wide, output.dtype)
+    def worker() -> Do:
+        tile, part, ones = np.empty((rows, wide), dtype), np.empty((rows, d_v), dtype), np.ones(wide, dtype)
 
-        def do(task: Task) -> None:
-            head, start = task
-            block = heads[head].block(start, min(start + rows, n_q))
-            total = _accumulate_output(
-                block, values[head], output[head, start : block.stop], tile, part, ones
-            )
+        def do(head: int, block: Block) -> None:
+            held, V = made[head, block.start : block.stop], values[head]
+
+            def fill() -> Array:
+                """Sum up exponentials times values; return the sums of the exponentials."""
+                total = np.zeros(len(held), dtype)
+                held[:] = 0
+                for piece in block.pieces(wide):
+                    exps = tile[: len(held), : piece.high - piece.low]
+                    block.power(exps, exps, block.scores(piece, exps))
+                    held[:] += np.matmul(exps, V[piece.low : piece.high], out=part[: len(held)])
+                    np.add(total, exps @ ones[: exps.shape[1]], out=total)
+                return total
+
+            total = fill()
             if block.rescale_faint_rows(total, tile):
-                total = _accumulate_output(
-                    block, values[head], output[head, start : block.stop], tile, part, ones
-                )
-            output[head, start : block.stop] *= _inverse(total)
+                total = fill()
+            held *= _inverse(total)
 
         return do
 
-    _run(heads, n_q, rows, worker, threads, report)
-
-
-def _accumulate_output(block: Block, V: Array, output: Array, tile: Array, part: Array, ones: Array) -> Array:
-    """Add to output (rows, d_v), from zero, exponentials times values; return the sums of the exponentials."""
-    rows = len(output)
-    total = np.zeros(rows, output.dtype)
-    output[:] = 0
-    for piece in block.pieces(tile.shape[1]):
-        exps = tile[:rows, : piece.high - piece.low]
-        block.power(exps, exps, block.scores(piece, exps))
-        np.matmul(exps, V[piece.low : piece.high], out=part[:rows])
-        output += part[:rows]
-        total += exps @ ones[: exps.shape[1]]
-    return total
-
-
-class SurveyRequest(NamedTuple):
-    """What a survey is to look for: each row's k strongest links, its entropy, a map of blocks (of rows, of keys)."""
-
-    k: int
-    entropy: bool = False
-    blocks: tuple[int, int] | None = None
+    _run(heads, range(n_q), rows, worker, threads, report)
+    return made
 
 
 class Survey(NamedTuple):
@@ -169,58 +159,60 @@ class BlockFindings(NamedTuple):
         return total
 
 
-def survey(tiles: Tiles, V: Array, wanted: SurveyRequest, threads: int, report: Report | None) -> Survey:
-    """Return what is requested of one head, with memory for one tile and the result."""
+def survey(
+    tiles: Tiles, V: Array, k: int, blocks: tuple[int, int] | None = None,
+    threads: int | None = None, report: Report | None = None,
+) -> Survey:  # fmt: skip
+    """Return each row's k strongest links and the output of one head, with memory for one tile and the result.
+
+    With `blocks`, the rows and columns of a map, also the map, each row's entropy, and how many keys it may see.
+    """
     n_q, n_k, d_v, dtype = tiles.n_q, tiles.n_k, V.shape[1], V.dtype
     rows, wide = _tile(n_q, dtype.itemsize)
-    k, blocks = min(wanted.k, n_k), wanted.blocks or (1, 1)
+    k, shape = min(k, n_k), blocks or (1, 1)
     kept = Survey(
         np.empty((n_q, k), np.intp),
         np.empty((n_q, k), dtype),
         np.empty((n_q, d_v), dtype),
-        np.zeros(n_q if wanted.entropy else 0),
-        np.zeros(n_q if wanted.blocks else 0),
-        np.zeros(blocks),
-        np.zeros(blocks),
+        np.zeros(n_q if blocks else 0),
+        np.zeros(n_q if blocks else 0),
+        np.zeros(shape),
+        np.zeros(shape),
     )
     parts: dict[int, tuple[Array, Array]] = {}
 
-    def worker() -> Callable[[Task], None]:
+    def worker() -> Do:
         scores = np.empty((rows, wide), dtype)
-        exps = np.empty((rows, wide), dtype) if wanted.entropy else scores
+        exps = np.empty((rows, wide), dtype) if blocks else scores
         workspace = Workspace(scores, exps, np.empty((rows, d_v), dtype), np.ones(wide, dtype))
 
-        def do(task: Task) -> None:
-            start = task[1]
-            block = tiles.block(start, min(start + rows, n_q))
-            output = kept.output[start : block.stop]
-            found = _found(block, V, wanted, output, workspace)
-            if block.rescale_faint_rows(found.total, workspace.scores):
-                found = _found(block, V, wanted, output, workspace)
-            parts[start] = _put(found, block, kept)
+        def do(head: int, block: Block) -> None:
+            found = _found(block, V, kept, workspace)
+            if block.rescale_faint_rows(found.total, scores):
+                found = _found(block, V, kept, workspace)
+            parts[block.start] = _put(found, block, kept)
 
         return do
 
-    _run([tiles], n_q, rows, worker, threads, report)
+    _run([tiles], range(n_q), rows, worker, threads, report)
     for start in sorted(parts):  # in order, so that the sums do not depend on which thread was first
-        first = start * blocks[0] // n_q
+        first = start * shape[0] // n_q
         for whole, part in zip((kept.sums, kept.counts), parts[start], strict=True):
             whole[first : first + len(part)] += part
     return kept
 
 
-def _found(
-    block: Block, V: Array, wanted: SurveyRequest, output: Array, workspace: Workspace
-) -> BlockFindings:
-    n_k, rows = block.tiles.n_k, len(output)
-    _, blocks = wanted.blocks or (1, 1)
-    k = min(wanted.k, n_k)
+def _found(block: Block, V: Array, kept: Survey, workspace: Workspace) -> BlockFindings:
+    """Go over a block's tiles; the output, before it is divided, goes into `kept`."""
+    output = kept.output[block.start : block.stop]
+    n_k, rows, k, columns = block.tiles.n_k, len(output), kept.keys.shape[1], kept.sums.shape[1]
+    with_map = len(kept.entropy) > 0
     found = BlockFindings(
         np.full((rows, k), -1, np.intp),
         np.full((rows, k), LOWEST, V.dtype),
         np.zeros(rows),
-        np.zeros((rows, blocks)),
-        np.zeros((rows, blocks)),
+        np.zeros((rows, columns)),
+        np.zeros((rows, columns)),
     )
     output[:] = 0
     for piece in block.pieces(workspace.scores.shape[1]):
@@ -234,13 +226,12 @@ def _found(
         block.power(scores, exps, hidden)
         np.matmul(exps, V[low:high], out=workspace.part[:rows])
         output += workspace.part[:rows]
-        if wanted.blocks:
-            _add_to_map(exps, hidden, low * blocks // n_k, np.arange(low, high) * blocks // n_k, found)
-        else:
-            found.sums[:, 0] += exps @ workspace.ones[: high - low]
-        if wanted.entropy:
+        if with_map:
+            _add_to_map(exps, hidden, low * columns // n_k, np.arange(low, high) * columns // n_k, found)
             scores *= exps
             found.spread[:] += scores @ workspace.ones[: high - low]
+        else:
+            found.sums[:, 0] += exps @ workspace.ones[: high - low]
     return found
 
 
@@ -301,21 +292,16 @@ def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array
     none = found.keys < 0
     kept.weights[start:stop] = np.where(none, 0, power.of(np.where(none, 0, found.scores)) * inverse)
     if len(kept.entropy):
+        kept.allowed[start:stop] = found.counts.sum(axis=1)
         # -sum w log w, where w = e^s / total, is log total - sum e^s s / total
         total = found.total
-        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * power.bits
+        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * (
+            np.log2(np.e) / power.unit
+        )
         kept.entropy[start:stop] = np.maximum(log, 0)
-    if len(kept.allowed):
-        kept.allowed[start:stop] = found.counts.sum(axis=1)
-    which = rows_of_map(start, stop, block.tiles.n_q, len(kept.sums))
+    in_block = np.arange(start, stop) * len(kept.sums) // block.tiles.n_q
+    which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
     return which @ (found.sums * inverse), which @ found.counts
-
-
-def rows_of_map(start: int, stop: int, n_q: int, blocks: int) -> Array:
-    """Return which of the map's rows, from the first touched on, each of these queries lies in: ones and zeros."""
-    in_block = np.arange(start, stop) * blocks // n_q
-    which: Array = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
-    return which
 
 
 def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
@@ -325,29 +311,32 @@ def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
 
 
 def _run(
-    heads: Sequence[Tiles], n_q: int, rows: int, worker: Callable[[], Callable[[Task], None]],
-    threads: int, report: Report | None, is_last: bool = True,
+    heads: Sequence[Tiles], rows: range, size: int, worker: Callable[[], Do],
+    threads: int | None, report: Report | None,
 ) -> None:  # fmt: skip
-    """Run all blocks of rows of all heads, head by head; a head releases its buffers after its last block."""
-    tasks = [(head, start) for head in range(len(heads)) for start in range(0, n_q, rows)]
+    """Do these rows of all heads, `size` at a time, head by head; a head releases its buffers after its last row."""
+    tasks = [(head, start) for head in range(len(heads)) for start in range(rows.start, rows.stop, size)]
     left = Counter(head for head, _ in tasks)
     counting = Lock()
+    n_q, n_k = heads[0].n_q, heads[0].n_k
 
     def tidy_worker() -> Callable[[Task], None]:
         do = worker()
 
         def do_and_tidy(task: Task) -> None:
+            head, start = task
             with np.errstate(under="ignore"):  # exponentials may underflow to 0
-                do(task)
-            head = task[0]
+                do(head, Block(heads[head], start, min(start + size, rows.stop)))
             with counting:
                 left[head] -= 1
-            if is_last and not left[head]:
+            if rows.stop == n_q and not left[head]:
                 heads[head].release()
 
         return do_and_tidy
 
-    run(tasks, tidy_worker, threads, report)
+    if len(heads) * n_q * n_k < PAYS:
+        threads = 1
+    run(tasks, tidy_worker, threads or processors(), report)
 
 
 def _inverse(total: Array) -> Array:

@@ -39,11 +39,6 @@ class Power(NamedTuple):
     of: np.ufunc
     unit: float
 
-    @property
-    def bits(self) -> float:
-        """How many bits one unit of its scores is."""
-        return math.log2(math.e) / self.unit
-
 
 @cache
 def quickest(itemsize: int) -> Power:
@@ -79,16 +74,20 @@ class Piece(NamedTuple):
 
 
 class Tiles:
-    """What all blocks of rows of one head share; `keys`, K beside a column of ones, are made at first use."""
+    """What all blocks of rows of one head share; `keys`, K beside a column of ones, are made at first use.
+
+    To the scaled scores of Q (n_q, d_k) and K (n_k, d_k) is added `bias` (n_q, n_k), in which -inf masks, and what
+    depends on the clipped distance alone: `by_distance` is (n_q, 2 reach + 1), as in `HeadInput`.
+    """
 
     def __init__(
         self,
         Q: Array,
         K: Array,
         scale: float,
-        mask: Mask | None,
-        bias: Array | None,
-        by_distance: Array | None,
+        mask: Mask | None = None,
+        bias: Array | None = None,
+        by_distance: Array | None = None,
     ) -> None:
         self.Q, self.mask, self.bias, self.by_distance = Q, mask, bias, by_distance
         self.n_q, self.n_k = len(Q), len(K)
@@ -114,10 +113,6 @@ class Tiles:
     def release(self) -> None:
         """Free the memory of `keys`; they are made again at the next use."""
         self._beside_ones = None
-
-    def block(self, start: int, stop: int) -> Block:
-        """Return the rows from `start` up to `stop`, ready for the scores of any keys."""
-        return Block(self, start, stop)
 
 
 class Block:

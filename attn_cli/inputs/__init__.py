@@ -1,1 +1,1 @@
-"""Inputs from files and options: matrices, saved weights, token labels, masks, key-value pairs."""
+"""Inputs from files and options: matrices, saved weights, token labels, key-value pairs."""

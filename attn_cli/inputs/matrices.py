@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from attn_cli.io.array_types import Array
 
-MATRICES = ("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context")
-VECTORS = ("b_q", "b_k", "b_v", "b_o")
+AXES = dict.fromkeys(("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context"), 2)
+AXES |= dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), 1)
 POSITION = {"position_vectors": 3, "position_biases": 2}  # of attn's own JSON: one for each head
-KNOWN = frozenset({*MATRICES, *VECTORS, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
+KNOWN = frozenset({*AXES, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
 KNOWN |= {"score", "mask", "position_scores"}
 # The matrices of a CSV file with a row for each token of the text, and those with a row, or a column, for each key.
 ROWS_OF_TEXT = ("Q", "q", "X", "scores", "scaled_scores", "masked_scores", "weights", "output")
@@ -159,29 +159,30 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
     else:
         _refuse_near_names(record, name)
     layout = _choice(record.get("layout"), "layout", name)
-    arrays = {key: array(record[key], key, 2, name) for key in MATRICES if record.get(key) is not None}
-    arrays |= {key: array(record[key], key, 1, name) for key in VECTORS if record.get(key) is not None}
-    arrays |= {key: array(record[key], key, POSITION[key], name) for key in POSITION if own and key in record}
-    if record.get("position_scores") is not None:
-        arrays["position_scores"] = array(record["position_scores"], "position_scores", 2, name)
+    taken = AXES | (POSITION if own else {}) | {"position_scores": 2}
+    present = {key: axes for key, axes in taken.items() if record.get(key) is not None}
+    arrays = {key: array(record[key], key, axes, name) for key, axes in present.items()}
+    stacked = _stacked(arrays, name)
     return Given(
         name=name,
         arrays=arrays,
         tokens=_words(record.get("tokens"), "tokens", name),
         context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
-        heads=_count(heads, name) or _stacked(arrays, name),
+        heads=_count(heads, name) or stacked,
         layout=layout,
         score=_choice(record.get("score"), "score", name),
         mask=record.get("mask"),
         ignored=(*_ignored(record, own), *_idle(arrays, own, layout)),
-        stacked=_stacked(arrays, name),
+        stacked=stacked,
         apart=own and record.get("kind") == "cross",
     )
 
 
 def _refuse_near_names(record: Mapping[str, object], name: str) -> None:
     """Raise InputError for a known name in other capitals or underscores, which would be ignored silently."""
-    plain = {known.replace("_", "").lower(): known for known in (*MATRICES[3:], *VECTORS, "mask", "heads")}
+    plain = {
+        known.replace("_", "").lower(): known for known in (*AXES, "mask", "heads") if known not in "QKV"
+    }
     for key in record:
         meant = plain.get(str(key).replace("_", "").replace("-", "").lower())
         if meant is not None and key != meant and meant not in record:
@@ -239,9 +240,8 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             if len({part.shape for part in arrays}) > 1:
                 raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
-    if (
-        record.get("query_rows") is not None
-    ):  # which rows these are is lost: the position scores are taken as they are
+    # Of some rows, it is lost which they are: the position scores are taken as they are.
+    if record.get("query_rows") is not None:
         added = [head.get("position_scores") for head in heads if isinstance(head, dict)]
         if len(added) > 1 and any(one is not None for one in added):
             raise InputError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import json_of, spoken
 from attn_cli.inputs.token_labels import texts
-from attn_cli.inputs.weight_axes import axes, block, stacked
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
@@ -75,7 +75,7 @@ def read_saved(data: bytes, name: str, array: str | None = None, batch: int | No
             raise UsageError(f"{option} goes with arrays; {name} is attn's own JSON.", option=option)
         return _own(record, name)
     keys, found = _chosen(record, name, array)
-    weights = axes(found, keys[0] if len(keys) == 1 else f"{keys[0]} to {keys[-1]}", name, batch)
+    weights = _axes(found, keys[0] if len(keys) == 1 else f"{keys[0]} to {keys[-1]}", name, batch)
     ignored = [other for other in record if other not in {*keys, *LABELS, "mask"}]
     query_tokens, tokens, key_tokens, context = (texts(record, label, name, batch) for label in LABELS)
     saved = Saved(
@@ -167,7 +167,7 @@ def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[l
     if len(named) == 1:
         return named, record[named[0]]
     if layers := _layers(candidates, name):
-        found = stacked([block(record[key], key, name) for key in layers], layers, name)
+        found = _stacked([_block(record[key], key, name) for key in layers], layers, name)
         return layers, found[:, np.newaxis] if found.ndim == 3 else found
     if named:
         raise InputError(f"{name} holds several arrays: {_listed(named)}.", "--array NAME takes one of them.")
@@ -225,14 +225,14 @@ def _own(record: dict[str, object], name: str) -> Saved:
     listed = record.get("heads")
     heads = [head for head in listed if isinstance(head, dict)] if isinstance(listed, list) else []
     heads = heads or [{"name": record.get("head") or "0", "weights": record["weights"]}]
-    blocks = [block(head.get("weights"), "weights", name) for head in heads]
+    blocks = [_block(head.get("weights"), "weights", name) for head in heads]
     names = tuple(str(head.get("name") or n) for n, head in enumerate(heads))
     if len(set(names)) < len(names):
         raise InputError(f"{name}: two heads have the name {max(names, key=names.count)!r}.")
     mask_name = record.get("mask_name")
     saved = Saved(
         name,
-        axes(stacked(blocks, names, name), "weights", name, None),
+        _axes(_stacked(blocks, names, name), "weights", name, None),
         names,
         head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
         mask="none" if record.get("mask") is None else record["mask"],
@@ -242,3 +242,70 @@ def _own(record: dict[str, object], name: str) -> Saved:
     )
     queries, keys = (texts(record, key, name) for key in ("query_tokens", "key_tokens"))
     return labelled(saved, queries, keys, f"{name} holds")
+
+
+def _axes(value: object, key: str, name: str, batch: int | None) -> NDArray[Any]:
+    """Return weights as (layers, heads, n_q, n_k).
+
+    Two axes are a matrix, three its heads, four the layers; five are (layers, batch, heads, n_q, n_k), as
+    `torch.stack(outputs.attentions)` has them.
+    """
+    found = _block(value, key, name)
+    if not 2 <= found.ndim <= 5 or 0 in found.shape:
+        raise InputError(
+            f"{name}: {visible(key)} has shape {found.shape}.",
+            "Weights are (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), and no axis is empty.",
+        )
+    if found.ndim < 5:
+        if batch:
+            raise UsageError(
+                f"--batch {batch}: {name} has no batch: its shape is {found.shape}.", option="--batch"
+            )
+        return found.reshape((1,) * (4 - found.ndim) + found.shape)
+    texts = found.shape[1]
+    if batch is None and texts > 1:
+        raise InputError(
+            f"{name} has shape {found.shape}: (layers, batch, heads, n_q, n_k) with {texts} texts.",
+            f"--batch N takes one of them, 0 to {texts - 1}.",
+        )
+    if batch is not None and not 0 <= batch < texts:
+        raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {texts - 1}.", "--batch")
+    return found[:, batch or 0]
+
+
+def _stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArray[Any]:
+    """Stack arrays along a new first axis; raise InputError where their shapes differ."""
+    for other, part in zip(names, parts, strict=True):
+        if part.shape != parts[0].shape:
+            raise InputError(
+                f"{name}: {visible(names[0])} has shape {parts[0].shape}, {visible(other)} {part.shape}.",
+                "All need the same tokens; --array NAME takes one array.",
+            )
+    return np.stack(parts)
+
+
+def _block(value: object, key: str, name: str) -> NDArray[Any]:
+    """Return numbers as an array; raise InputError, with the place, where they are not one."""
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        found = np.array(None)
+    if found.dtype.kind not in "iufb":
+        place = _crooked(value)
+        raise InputError(
+            f"{name}: {visible(key)} is not a block of numbers{place}.", "Give rows of equally many numbers."
+        )
+    return found
+
+
+def _crooked(value: object, at: str = "") -> str:
+    """Return in words the first place where nested lists do not form an array."""
+    if not isinstance(value, list):
+        is_number = isinstance(value, (int, float))
+        return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"
+    lengths = [len(part) if isinstance(part, list) else -1 for part in value]
+    for place, length in enumerate(lengths):
+        if length != lengths[0]:
+            sizes = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
+            return f": {at}[0] has {sizes[0]}, {at}[{place}] {sizes[1]}"
+    return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.learn.relations import RELATIONS, Links, importance, without_subtype
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.word_shape import features
+from attn_cli.models.encoder import features
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.store.table import as_text
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from attn_cli.core.attention import project
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
 from attn_cli.models.projection import HeadWeights, Projection
-from attn_cli.models.word_shape import features
 from attn_cli.trace.trace import Learned
 
 if TYPE_CHECKING:
@@ -27,6 +27,34 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 NEARLY_ZERO = 1e-5
+LONGEST_ENDING = 4
+
+
+def features(word: str) -> list[str]:
+    """Return the names of a word's features: `*` that all words have, its shape, its endings, itself.
+
+    >>> features("Walking")
+    ['*', 'Xx', '-g', '-ng', '-ing', '-king', '=walking']
+    >>> features("n’t") == features("n't")
+    True
+    """
+    word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
+    lower = word.lower()
+    endings = [f"-{lower[-n:]}" for n in range(1, LONGEST_ENDING + 1) if len(lower) > n]
+    return ["*", *_shape(word), *endings, f"={lower}"]
+
+
+def _shape(word: str) -> list[str]:
+    """Return its shape: X all capitals, Xx capitalised, x small, 9 digits, x9 mixed, . marks, and what joins."""
+    letters = any(char.isalpha() for char in word)
+    if any(char.isdigit() for char in word):
+        shape = "x9" if letters else "9"
+    elif letters:
+        shape = "X" if word.isupper() and len(word) > 1 else "Xx" if word[:1].isupper() else "x"
+    else:
+        shape = "."
+    joined = [mark for mark in ("-", "/", "@") if mark in word and letters]
+    return [shape, *joined]
 
 
 class Start(NamedTuple):
@@ -76,13 +104,11 @@ class EncoderLayer(NamedTuple):
     ) -> Array:
         """Return what the layer makes of X (n, d): the next layer's input."""
         heads = self.attention.heads
-        shares = [fast.part_of(report, n, len(heads)) for n in range(len(heads))]
-        attended = self.attention.joined(
-            [
-                output_of(_head_input(X, head, mask), threads, share)
-                for head, share in zip(heads, shares, strict=True)
-            ]
-        )
+        outputs = [
+            output_of(_head_input(X, head, mask), threads, fast.part_of(report, n, len(heads)))
+            for n, head in enumerate(heads)
+        ]
+        attended = self.attention.joined(outputs)
         assert attended is not None  # these layers have a W_o
         X = self.norm_1.of(X + attended)
         hidden = np.maximum(project(X, self.W_1, self.b_1), 0)
@@ -151,14 +177,13 @@ class EncoderStack(NamedTuple):
         score = _record(_record(self.facts, "scores"), head) if is_last else {}
         about = _record(self.facts, "about").get(head) if is_last else None
         trained_on = self.facts.get("trained_on")
+        names = trained_on if isinstance(trained_on, list) else []
         scored_on = self.facts.get("scored_on")
         makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
         return Learned(
             self.name,
             self.layers,
-            tuple(name for name in trained_on if isinstance(name, str) and name)
-            if isinstance(trained_on, list)
-            else (),
+            tuple(name for name in names if isinstance(name, str) and name),
             str(scored_on) if scored_on else None,
             str(about) if about else None,
             _share(score.get("accuracy")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensor
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
-from attn_cli.models.projection import HeadWeights, Projection
-from attn_cli.models.relative_position import Position
+from attn_cli.models.projection import HeadWeights, Position, Projection
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:
+    from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array, Arrays
 
 FORMAT = "attn-model/1"
@@ -35,10 +35,9 @@ def load_model(settings: Settings) -> EncoderStack | None:
     name = settings.projection
     if name is None and settings.embedding in (None, VECTORS) and settings.heads is None:
         name = BUNDLED[0]
-    if name not in BUNDLED:
-        is_file = name is not None and looks_like_file(name) and is_model(name)
-        if not is_file:
-            return None
+    is_file = name is not None and name not in BUNDLED and looks_like_file(name) and is_model(name)
+    if name not in BUNDLED and not is_file:
+        return None
     if settings.heads is not None:
         raise UsageError(
             f"{visible(str(name))} has heads of its own: --heads splits identity, random or given weights.",
@@ -46,6 +45,24 @@ def load_model(settings: Settings) -> EncoderStack | None:
             "--heads",
         )
     return bundled(str(name)) if name in BUNDLED else read_model(str(name))
+
+
+def read_weights(settings: Settings) -> Given | None:
+    """Return the matrices in the file that --projection names; None where it names none."""
+    name = settings.projection
+    if name in (None, "identity", "random"):
+        return None
+    assert name is not None
+    if not looks_like_file(name):
+        raise UsageError(
+            f"There is no projection {visible(name)!r}.",
+            f"Projections are {', '.join(BUNDLED)}, identity, random, or a file (with a slash or a suffix "
+            "such as .json).",
+            option="--projection",
+        )
+    from attn_cli.inputs.matrices import read_given  # only those who give a file need it
+
+    return read_given(name)
 
 
 def named(model: str) -> EncoderStack:
@@ -84,13 +101,12 @@ def read_model(path: str, name: str | None = None) -> EncoderStack:
     return _Reader(arrays, about, shown).stack()
 
 
-class _Reader:
-    """The arrays of one file, and the sizes that they must agree on."""
+class _Reader(NamedTuple):
+    """The contents of one file, checked while they are taken out."""
 
-    def __init__(self, arrays: Arrays, about: Mapping[str, object], name: str) -> None:
-        self.arrays = arrays
-        self.about = about
-        self.name = name
+    arrays: Arrays
+    about: Mapping[str, object]
+    name: str
 
     def stack(self) -> EncoderStack:
         """Return the whole model."""
@@ -158,8 +174,8 @@ class _Reader:
         if R.shape[2] != d_k or R.shape[1] % 2 == 0:
             raise self.unsound(f"{n}.R has shape {R.shape}: it needs an odd number of rows of {d_k}")
         b = self.take(f"{n}.b", 2, heads=heads, distances=R.shape[1])
-        made = []
         W_o = b_o = None
+        values: list[tuple[Array, Array | None]]
         if names is None:
             W_v = self.take(f"{n}.W_v", 3, heads=heads, d=d)
             b_v = self.take(f"{n}.b_v", 2, heads=heads, d_v=W_v.shape[2])
@@ -173,14 +189,13 @@ class _Reader:
             else:
                 shared = self.take(f"{n}.W_v", 2, d=d)
                 values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
-        for h in range(heads):
-            name = str(h) if names is None else names[h]
-            position = Position(R[h], b[h])
-            made.append(
-                HeadWeights(name, W_q[h], W_k[h], values[h][0], b_q[h], b_k[h], values[h][1], position)
+        made = tuple(
+            HeadWeights(name, W_q[h], W_k[h], W_v_h, b_q[h], b_k[h], b_v_h, Position(R[h], b[h]))
+            for h, (name, (W_v_h, b_v_h)) in enumerate(
+                zip(names or map(str, range(heads)), values, strict=True)
             )
-        about = Projected("learned", self.name, "in-out", None, n)
-        return Projection(about, tuple(made), W_o, b_o)
+        )
+        return Projection(Projected("learned", self.name, "in-out", None, n), made, W_o, b_o)
 
     def take(self, key: str, axes: int, **sizes: int) -> Array:
         """Return an array, as it stands in the file; its last or first axes must have these sizes, in order."""

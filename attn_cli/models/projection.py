@@ -9,8 +9,6 @@ import numpy as np
 
 from attn_cli.core.attention import project
 from attn_cli.errors import InputError, UsageError
-from attn_cli.models.relative_position import Position
-from attn_cli.models.rounding import to_digits
 from attn_cli.trace.trace import Projected
 
 if TYPE_CHECKING:
@@ -18,6 +16,30 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 MOST_WEIGHTS = 100_000_000
+WHOLE = 2.0**52  # from here on, a double has no digits after the point
+
+
+class Position(NamedTuple):
+    """What a head adds for the distance of two words: a vector r (d_k,) and a number b for each distance.
+
+    R is (2 reach + 1, d_k), b (2 reach + 1,): from `reach` or more words to the left, over 0 in the middle,
+    to `reach` or more to the right. A key at that distance counts as k + r (Shaw, Uszkoreit and Vaswani
+    2018, "Self-Attention with Relative Position Representations", equation 4); b is ours.
+    """
+
+    R: Array
+    b: Array
+
+    def by_distance(self, q: Array, factor: float = 1.0) -> Array:
+        """Return (q.r + b) * factor for each distance, (rows, 2 reach + 1), of the queries q (rows, d_k).
+
+        Raises InputError where it is more than a number can hold: infinity would pass for a mask.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = ((q @ self.R.T + self.b) * factor).astype(q.dtype, copy=False)
+        if not np.isfinite(added).all():
+            raise InputError("The position term is more than a number can hold.", "Scale R and b down.")
+        return added
 
 
 class HeadWeights(NamedTuple):
@@ -74,6 +96,17 @@ class Projection(NamedTuple):
         return joined
 
 
+def to_digits(M: Array, digits: int) -> Array:
+    """Return M in float64, rounded to so many digits after the point.
+
+    >>> to_digits(np.array([0.126, -0.001]), 2).tolist()
+    [0.13, 0.0]
+    """
+    M = M.astype(np.float64)
+    fine = np.abs(M) < WHOLE
+    return np.where(fine, np.round(np.where(fine, M, 0), digits) + 0.0, M)  # the sum makes -0.0 a plain zero
+
+
 def rounded(projection: Projection, digits: int) -> Projection:
     """Return the projection with every weight, bias and position term rounded to so many digits."""
 
@@ -91,9 +124,7 @@ def rounded(projection: Projection, digits: int) -> Projection:
 def identity(d: int, heads: int) -> Projection:
     """Return the projection that changes nothing: Q = K = V = X, its columns split among the heads."""
     _check_size(d)
-    eye = np.eye(d)
-    parts = np.split(eye, _share(d, heads) * np.arange(1, heads), axis=1)
-    made = tuple(HeadWeights(str(h), W, W, W) for h, W in enumerate(parts))
+    made = tuple(HeadWeights(str(h), W, W, W) for h, W in enumerate(split(np.eye(d), heads, 1)))
     return Projection(Projected("identity", "identity", "in-out", None, None), made)
 
 
@@ -141,7 +172,7 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     return Projection(about, made, None if W_o is None else in_out(W_o, layout), given.get("b_o"))
 
 
-def in_out(W: Array, layout: str) -> Array:
+def in_out(W: Array, layout: str | None) -> Array:
     """Return W as in x W, turned where the layout says that it came as in W x."""
     return W.T if layout == "out-in" else W
 
@@ -183,7 +214,8 @@ def dividing(d: int) -> str:
 
 def split(W: Array, heads: int, axis: int) -> list[Array]:
     """Split W (or Q, K, V) into equal shares for the heads, along `axis`."""
-    return np.split(W, _share(W.shape[axis], heads) * np.arange(1, heads), axis=axis)
+    _share(W.shape[axis], heads)
+    return np.split(W, heads, axis=axis)
 
 
 def _split_bias(given: Given, name: str, heads: int) -> list[Array | None]:

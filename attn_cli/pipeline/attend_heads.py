@@ -9,22 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attend import (
-    BLOCK_CELLS,
-    FAST_BLOCK_CELLS,
-    HeadInput,
-    blocks_of_rows,
-    survey_of,
-    weigh,
-)
+from attn_cli.core.attend import BLOCK_CELLS, FAST_BLOCK_CELLS, HeadInput, blocks_of_rows, survey_of, weigh
 from attn_cli.core.masks import Mask
-from attn_cli.core.top_links import strongest
+from attn_cli.core.scores import position_scale_of, scale_of
+from attn_cli.core.top_links import Links, strongest
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.pipeline.long_text import HeadSummary
+    from attn_cli.pipeline.long_text import HeadSummary, SomeRows
 
 
 class Work(NamedTuple):
@@ -33,83 +27,78 @@ class Work(NamedTuple):
     heads: tuple[Head, ...]
     mask: Mask | None
     score: str
-    factor: float  # scores are multiplied by it: the scale, divided by the temperature
-    position_factor: float = 1.0  # the same for what a learned position term adds
+    temperature: float
     threads: int | None = None
 
-    def allowed(self, rows: Ints) -> Bools | None:
-        """Return the mask of these rows, (rows, n_k); None where there is none."""
-        return None if self.mask is None else self.mask.rows(rows)
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by, before the temperature."""
+        q = self.heads[0].q
+        assert q is not None  # it is about to attend
+        return scale_of(self.score, q.shape[1])
 
     def head_input(self, head: Head) -> HeadInput:
         """Return a head ready to attend."""
         assert head.q is not None and head.k is not None and head.v is not None
         by_distance = None
         if head.position is not None:
-            by_distance = head.position.by_distance(head.q, self.position_factor)
+            beside = position_scale_of(self.score, head.q.shape[1])
+            by_distance = head.position.by_distance(head.q, beside / self.temperature)
         bias = head.bias if head.position is None else None  # a learned term takes the place of what it gave
-        return HeadInput(head.q, head.k, head.v, self.mask, bias, by_distance, self.score, self.factor)
+        scale = self.scale / self.temperature
+        return HeadInput(head.q, head.k, head.v, self.mask, bias, by_distance, self.score, scale)
 
     def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
-        from attn_cli.pipeline.long_text import blocks_of_map, summary_of_survey  # only long texts need it
+        from attn_cli.pipeline.long_text import blocks_of_map, summary_of_rows, summary_of_survey
 
         found: dict[str, HeadSummary] = {}
         parts = len(self.heads) * (1 + with_mean)
         for done, head in enumerate(self.heads):
             report_part = fast.part_of(report, done, parts)
             ready = self.head_input(head)
-            blocks = blocks_of_map(len(ready.Q), len(ready.K))
-            survey = survey_of(ready, ready.tiles(), k, blocks, True, self.threads, report_part)
+            n_q, n_k = len(ready.Q), len(ready.K)
+            survey = survey_of(ready, k, blocks_of_map(n_q, n_k), self.threads, report_part)
             found[head.name] = (
-                self._summary_by_rows(head.name, k, report_part)
+                summary_of_rows(self._rows(head.name, report_part), n_q, n_k, k)
                 if survey is None
-                else summary_of_survey(survey, len(ready.K))
+                else summary_of_survey(survey, n_k)
             )
         if with_mean:
-            mean = self._summary_by_rows("mean", k, fast.part_of(report, 1, 2))
+            mean = summary_of_rows(self._rows("mean", fast.part_of(report, 1, 2)), n_q, n_k, k)
             found["mean"] = mean._replace(output=mean_output([summary.output for summary in found.values()]))
         return found
 
-    def _summary_by_rows(self, name: str, k: int, report: Report | None) -> HeadSummary:
-        from attn_cli.pipeline.long_text import Summing
+    def blocks(self, name: str) -> Iterator[Array]:
+        """Yield the weights (rows, n_k) of a head, or of the mean, some rows after the other."""
+        return (some.weights for some in self._rows(name, None))
 
-        n_q = len(self.heads[0].q if self.heads[0].q is not None else ())
-        summing: Summing | None = None
-        for rows, weights, output in self._weighed(name):
-            summing = summing or Summing(n_q, weights.shape[1], k)
-            summing.add(rows.start, weights, output, self.allowed(np.array(rows)))
-            if report:
-                report(rows.stop / n_q)
-        assert summing is not None  # there is at least one row
-        return summing.summary()
+    def _rows(self, name: str, report: Report | None) -> Iterator[SomeRows]:
+        """Yield some rows after the other, of a head or of the mean, which has no output here."""
+        from attn_cli.pipeline.long_text import SomeRows
 
-    def blocks(self, name: str) -> Iterator[tuple[int, Array]]:
-        """Yield the weights (rows, n_k) of a head, or of the mean, by blocks: the first row's number, and they."""
-        for rows, weights, _ in self._weighed(name):
-            yield rows.start, weights
-
-    def _weighed(self, name: str) -> Iterator[tuple[range, Array, Array | None]]:
-        """Yield some rows after the other, with their weights (rows, n_k) and, of one head, the output."""
         heads = [self.head_input(head) for head in self.heads if name in (head.name, "mean")]
         tiles = [head.tiles() for head in heads]
-        cells = FAST_BLOCK_CELLS if all(tiles) else BLOCK_CELLS // 2
-        for rows in blocks_of_rows(len(heads[0].Q), max(1, cells // len(heads[0].K))):
+        for rows in blocks_of_rows(heads[0], FAST_BLOCK_CELLS if all(tiles) else BLOCK_CELLS // 2):
             weights, output = weigh(heads[0], tiles[0], rows, self.threads)
             for head, ready in zip(heads[1:], tiles[1:], strict=True):
                 weights = weights + weigh(head, ready, rows, self.threads)[0]
-            yield rows, weights / len(heads), output if len(heads) == 1 else None
+            one = output if len(heads) == 1 else None
+            yield SomeRows(rows.start, weights / len(heads), one, heads[0].allowed(rows))
+            if report:
+                report(rows.stop / len(heads[0].Q))
 
-    def attended(self, rows: Ints, k: int, summaries: Mapping[str, HeadSummary]) -> list[Head]:
+    def attended(
+        self, rows: Ints, allowed: Bools | None, k: int, summaries: Mapping[str, HeadSummary]
+    ) -> list[Head]:
         """Return each head with its steps, of the rows that are to be held, and its k strongest links."""
-        return [self._attended(head, rows, k, summaries.get(head.name)) for head in self.heads]
-
-    def _attended(self, head: Head, rows: Ints, k: int, summary: HeadSummary | None) -> Head:
-        steps = self.head_input(head).steps(rows)
-        if summary:
-            return replace(head, steps=steps, output=summary.output, top=summary.links)
-        links = strongest(steps.weights, k, self.allowed(rows))
-        return replace(head, steps=steps, output=steps.output, top=links)
+        made = []
+        for head in self.heads:
+            steps, summary = self.head_input(head).steps(rows), summaries.get(head.name)
+            output = summary.output if summary else steps.output
+            links = _links(steps.weights, allowed, k, summary)
+            made.append(replace(head, steps=steps, output=output, top=links))
+        return made
 
 
 class ReadyWeights(NamedTuple):
@@ -118,38 +107,37 @@ class ReadyWeights(NamedTuple):
     names: tuple[str, ...]
     weights: Array  # (heads, n_q, n_k)
     mask: Mask | None
+    score: str = "given"
+    scale: float = 1.0
 
-    def allowed(self, rows: Ints) -> Bools | None:
-        """Return the mask of these rows, (rows, n_k); None where there is none."""
-        return None if self.mask is None else self.mask.rows(rows)
-
-    def blocks(self, name: str) -> Iterator[tuple[int, Array]]:
-        """Yield the weights (n_q, n_k) of a head, or of the mean, and 0, the first row's number."""
-        found = dict(zip(self.names, self.weights, strict=True))
-        yield 0, found[name] if name in found else self.weights.mean(axis=0)
+    def blocks(self, name: str) -> Iterator[Array]:
+        """Yield the weights (n_q, n_k) of a head, or of the mean."""
+        yield self.weights[self.names.index(name)] if name in self.names else self.weights.mean(axis=0)
 
     def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
         """Return the strongest links and the long view of each head, and of their mean."""
         from attn_cli.pipeline.long_text import summary_of_weights
 
-        allowed = self.allowed(np.arange(self.weights.shape[1]))
+        allowed = None if self.mask is None else self.mask.rows(range(self.weights.shape[1]))
         names = (*self.names, *["mean"] * with_mean)
-        return {name: summary_of_weights(next(self.blocks(name))[1], allowed, k) for name in names}
+        return {name: summary_of_weights(next(self.blocks(name)), allowed, k) for name in names}
 
-    def attended(self, rows: Ints, k: int, summaries: Mapping[str, HeadSummary]) -> list[Head]:
+    def attended(
+        self, rows: Ints, allowed: Bools | None, k: int, summaries: Mapping[str, HeadSummary]
+    ) -> list[Head]:
         """Return each head with the rows that are to be held, and its k strongest links."""
-        allowed = self.allowed(rows)
+        held = zip(self.names, self.weights[:, rows], strict=True)
         return [
-            _without_steps(name, weights[rows], None, k, summaries.get(name), allowed)
-            for name, weights in zip(self.names, self.weights, strict=True)
+            Head(name, ready=weights, top=_links(weights, allowed, k, summaries.get(name)))
+            for name, weights in held
         ]
 
 
-def mean_head(heads: list[Head], k: int, summary: HeadSummary | None, allowed: Bools | None) -> Head:
+def mean_head(heads: list[Head], allowed: Bools | None, k: int, summary: HeadSummary | None) -> Head:
     """Return the heads' mean as a head of its own, which has weights and output but no steps."""
     weights = np.mean([head.weights for head in heads], axis=0)
     output = summary.output if summary else mean_output([head.output for head in heads])
-    return _without_steps("mean", weights, output, k, summary, allowed)
+    return Head("mean", ready=weights, output=output, top=_links(weights, allowed, k, summary))
 
 
 def mean_output(outputs: list[Array | None]) -> Array | None:
@@ -158,13 +146,5 @@ def mean_output(outputs: list[Array | None]) -> Array | None:
     return np.mean(found, axis=0) if len({output.shape for output in found}) == 1 else None
 
 
-def _without_steps(
-    name: str,
-    weights: Array,
-    output: Array | None,
-    k: int,
-    summary: HeadSummary | None,
-    allowed: Bools | None,
-) -> Head:
-    links = summary.links if summary else strongest(weights, k, allowed)
-    return Head(name, ready=weights, output=output, top=links)
+def _links(weights: Array, allowed: Bools | None, k: int, summary: HeadSummary | None) -> Links:
+    return summary.links if summary else strongest(weights, k, allowed)

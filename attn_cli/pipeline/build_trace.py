@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core import masks
-from attn_cli.core.scores import position_scale_of, scale_of
+from attn_cli.core.masks import Mask
 from attn_cli.core.top_links import Links
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
@@ -18,11 +17,10 @@ from attn_cli.pipeline.project import Layer, ungoverned
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.trace.trace import LARGE, Placed, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
-    from attn_cli.io.array_types import Array
 
 LINKS = 5
 NAMED_WORDS = 3
@@ -30,37 +28,36 @@ COMMONEST = 10_000
 MOST_NAMED = 200
 
 
-def _check_bias(bias: Array | None, n_q: int, n_k: int) -> None:
-    if bias is not None and bias.shape != (n_q, n_k):
-        raise InputError(
-            f"position_scores has shape {bias.shape}, but there are {n_q} queries and {n_k} keys."
-        )
-
-
 def build_trace(
     kind: str,
     inputs: Inputs,
     layer: Layer,
     settings: Settings,
-    mask: masks.Mask | None,
+    mask: Mask | None,
     report: Report | None,
 ) -> Trace:
     """Attend with the layer's heads, and keep the record."""
-    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
-    _check_bias(layer.heads[0].bias, n_q, n_k)
-    score = settings.score or "scaled"
-    q = layer.heads[0].q
-    assert q is not None  # it is about to attend
-    d_k = q.shape[1]
-    scale, beside = scale_of(score, d_k), position_scale_of(score, d_k)
+    n_q, n_k = len(inputs.query.tokens), len(inputs.key.tokens)
+    bias = layer.heads[0].bias
+    if bias is not None and bias.shape != (n_q, n_k):
+        raise InputError(
+            f"position_scores has shape {bias.shape}, but there are {n_q} queries and {n_k} keys."
+        )
     heads = tuple(_in_dtype(head, settings.dtype) for head in layer.heads)
-    factors = scale / settings.temperature, beside / settings.temperature
-    work = Work(heads, mask, score, *factors, settings.threads)
+    work = Work(heads, mask, settings.score or "scaled", settings.temperature, settings.threads)
     try:
-        return record_trace(kind, inputs, layer, settings, work, (score, scale), report)
+        trace = record_trace(kind, inputs, layer, settings, work, report)
     except NotFinite as error:
-        names = [tuple(map(visible, tokens)) for tokens in (inputs.query_tokens, inputs.key_tokens)]
+        names = [tuple(map(visible, side.tokens)) for side in (inputs.query, inputs.key)]
         raise NotFinite(error.query, error.key, *names) from None
+    if layer.turned is None or trace.condensed:
+        return trace
+    try:
+        turned, _ = layer.turned()
+        there = build_trace(kind, inputs, turned._replace(turned=None), settings, mask, None)
+    except InputError:  # W_o or a bias fits in one layout alone
+        return trace
+    return replace(trace, notes=(*trace.notes, _layout_note(trace, there)))
 
 
 def _in_dtype(head: Head, dtype: str) -> Head:
@@ -78,14 +75,13 @@ def record_trace(
     layer: Layer,
     settings: Settings,
     work: Work | ReadyWeights,
-    scored: tuple[str, float],
     report: Report | None,
 ) -> Trace:
     """Let the heads work, by blocks of rows where the matrix is large, and keep the record."""
-    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
-    score, scale = scored
+    query, key = inputs.query, inputs.key
+    n_q, n_k = len(query.tokens), len(key.tokens)
     shown = layer.shown
-    asked = () if settings.query is None else find_rows(settings.query, inputs.query_tokens)
+    asked = () if settings.query is None else find_rows(settings.query, query.tokens)
     wanted = max(LINKS, settings.top or 0)
     rows, focus, summaries, notes = np.arange(n_q), asked, {}, list(inputs.notes)
     if condensed := n_q * n_k > LARGE and not settings.full:
@@ -94,9 +90,9 @@ def record_trace(
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)
         notes += _condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
-    heads = work.attended(rows, wanted, summaries)
-    allowed = work.allowed(rows)
-    mean = mean_head(heads, wanted, summaries.get("mean"), allowed) if shown == "mean" else None
+    allowed = None if work.mask is None else work.mask.rows(rows)
+    heads = work.attended(rows, allowed, wanted, summaries)
+    mean = mean_head(heads, allowed, wanted, summaries.get("mean")) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
     turns_on = ungoverned(layer.governor, inputs) if layer.governor and not focus else None
     if turns_on is not None:
@@ -104,25 +100,29 @@ def record_trace(
     focus = focus or (_telling(top.links, inputs),)
     notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
     outputs = [head.output for head in heads if head.output is not None]
-    ids = _ids(inputs.query_tokens, inputs.key_tokens)
+    numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
+    placed = None
+    if query.words is not None and query.encodings is not None:
+        assert key.words is not None and key.encodings is not None
+        placed = Placed(query.words, key.words, query.encodings, key.encodings)
     return Trace(
         kind=kind,
         settings=settings,
-        query_tokens=inputs.query_tokens,
-        key_tokens=inputs.key_tokens,
-        query_ids=ids[:n_q] if inputs.has_text else None,
-        key_ids=ids[n_q:] if inputs.has_text else None,
+        query_tokens=query.tokens,
+        key_tokens=key.tokens,
+        query_ids=tuple(numbers[token] for token in query.tokens) if inputs.has_text else None,
+        key_ids=tuple(numbers[token] for token in key.tokens) if inputs.has_text else None,
         unknown=inputs.unknown,
         replaced=dict(inputs.replaced),
         dropped=inputs.dropped,
         embedding=inputs.embedding,
-        x_query=inputs.x_query,
-        x_key=inputs.x_key,
+        x_query=query.X,
+        x_key=key.X,
         positions=settings.positions or "none",
-        placed=inputs.placed,
-        projection=layer.about,
-        score=score,
-        scale=scale,
+        placed=placed,
+        projection=layer.projection.about,
+        score=work.score,
+        scale=work.scale,
         temperature=float(settings.temperature),
         mask_name="none" if work.mask is None else work.mask.label,
         mask=allowed,
@@ -132,18 +132,37 @@ def record_trace(
         heads=tuple(heads),
         shown=top,
         learned=layer.learned,
-        W_o=layer.projection.output_weights_as_given if layer.projection else None,
-        b_o=layer.projection.b_o if layer.projection else None,
-        layer_output=layer.projection.joined(outputs) if layer.projection else None,
+        W_o=layer.projection.output_weights_as_given,
+        b_o=layer.projection.b_o,
+        layer_output=layer.projection.joined(outputs),
         output_words=None,
         condensed=condensed,
         notes=tuple(dict.fromkeys(notes)),
         apart=inputs.apart,
-        pad_queries=inputs.pad_queries,
-        pad_keys=inputs.pad_keys,
+        pad_queries=query.padding,
+        pad_keys=key.padding,
         long_view=summaries[shown].view if condensed else None,
         source=work,
     )
+
+
+def _layout_note(trace: Trace, there: Trace) -> str:
+    """Return a note on what the other layout would change."""
+    used, other = (one.projection.layout or "in-out" for one in (trace, there))
+    how = {"in-out": "x W", "out-in": "W x"}
+    told = f"W is square, so its shape cannot tell its layout: it was read as {used} ({how[used]})."
+    change = np.abs(trace.weights - there.weights)
+    i, j = (int(n) for n in np.unravel_index(int(change.argmax()), change.shape))
+    if change[i, j] > 1e-9:
+        here, instead = float(trace.weights[i, j]), float(there.weights[i, j])
+        pair = f"{visible(trace.query_tokens[int(trace.rows[i])])} on {visible(trace.key_tokens[j])}"
+        told += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
+    else:
+        one, two = trace.output, there.output
+        same = one is not None and two is not None and np.allclose(one, two)
+        told += f" As {other} ({how[other]}), the weights would be the same"
+        told += ", and the output too." if same else ", but the output would not."
+    return told
 
 
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
@@ -163,11 +182,6 @@ def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float],
     )
 
 
-def _ids(query: tuple[str, ...], key: tuple[str, ...]) -> tuple[int, ...]:
-    numbers = {token: n for n, token in enumerate(dict.fromkeys((*query, *key)))}
-    return tuple(numbers[token] for token in (*query, *key))
-
-
 def _telling(links: Links, inputs: Inputs) -> int:
     """Return the query whose link to a differently written word is the strongest of all.
 
@@ -175,11 +189,11 @@ def _telling(links: Links, inputs: Inputs) -> int:
     """
     best, telling = -1.0, 0
     unknown = set(inputs.unknown)
-    for i, token in enumerate(inputs.query_tokens):
-        if token in unknown or i in inputs.pad_queries:
+    for i, token in enumerate(inputs.query.tokens):
+        if token in unknown or i in inputs.query.padding:
             continue
         for j, weight in zip(links.keys[i], links.weights[i], strict=True):
-            key = inputs.key_tokens[j] if j >= 0 else token
+            key = inputs.key.tokens[j] if j >= 0 else token
             if key.casefold() != token.casefold() and key not in unknown:
                 if weight > best:
                     best, telling = float(weight), i
@@ -192,7 +206,7 @@ def kept_note(n_q: int, n_k: int) -> str:
     return f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."
 
 
-def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: masks.Mask | None) -> list[str]:
+def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None) -> list[str]:
     notes = [kept_note(n_q, n_k)]
     if asked > kept:
         notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
@@ -205,7 +219,7 @@ def _row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:
     notes = []
     shut = np.flatnonzero(head.links.keys[:, 0] < 0)
     if len(shut):
-        names = ", ".join(f"{visible(inputs.query_tokens[i])} ({i})" for i in shut[:5])
+        names = ", ".join(f"{visible(inputs.query.tokens[i])} ({i})" for i in shut[:5])
         more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
         notes.append(f"A fully masked row: {names}{more} may look at nothing, so its weights are zeros.")
     if n_k == 1:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import UsageError
-from attn_cli.models.model_file import load_model
+from attn_cli.core.arguments import check_fit
+from attn_cli.errors import InputError, UsageError
+from attn_cli.models.model_file import load_model, read_weights
+from attn_cli.models.projection import Projection, given_positions, in_out, rounded, split, to_digits
 from attn_cli.pipeline.build_trace import build_trace
-from attn_cli.pipeline.embed import prepare_inputs, take_x, wrong_pairing
+from attn_cli.pipeline.embed import Inputs, Side, prepare_inputs, wrong_pairing
 from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.other_layout import note_other_layout
-from attn_cli.pipeline.project import project_inputs, take_qkv
-from attn_cli.pipeline.read_weights import read_weights
+from attn_cli.pipeline.project import Layer, given_bias, head_count, project_inputs, shown_head
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
-from attn_cli.trace.trace import Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
@@ -24,32 +25,96 @@ if TYPE_CHECKING:
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
+    has_qkv = given.get("Q") is not None
     notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
-    notes += unused(settings, words=False, has_x=given.get("Q") is None)
-    if given.get("Q") is not None:
-        settings = replace(settings, positions=None)
+    notes += unused(settings, words=False, has_x=not has_qkv)
     settings = replace(
         settings,
+        positions=None if has_qkv else settings.positions,
         layout=settings.layout or given.layout,
         score=settings.score or given.score,
     )
     stack = None if settings.projection is None else load_model(settings)
     if stack is not None:
         raise wrong_pairing(stack, f"given by {given.name}")
-    weights = None if given.get("Q") is not None else read_weights(settings)
-    if given.get("Q") is not None:
-        if settings.pad:
-            raise UsageError(
-                f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to.",
-                "Give X and W, or leave out --pad.",
-                "--pad",
-            )
-        inputs, layer = take_qkv(given, settings)
+    if has_qkv:
+        inputs, layer = _take_qkv(given, settings)
     else:
-        inputs = prepare_inputs(take_x(given), settings)
+        weights = read_weights(settings)
+        inputs = prepare_inputs(_take_x(given), settings)
         layer, more = project_inputs(inputs, settings, given, weights)
         notes += more
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     mask = wanted_mask(settings, given.mask, inputs, given.name)
-    trace = build_trace(kind, inputs, layer, settings, mask, report)
-    return note_other_layout(trace, inputs, layer, settings, mask, given, weights)
+    return build_trace(kind, inputs, layer, settings, mask, report)
+
+
+def _take_x(given: Given) -> Inputs:
+    """Take X, and the context where there is one, from given matrices."""
+    X = given.get("X")
+    if X is None:
+        weights = " attn show draws ready weights." if "weights" in given.ignored else ""
+        raise InputError(
+            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W.{weights}"
+        )
+    context = given.get("context")
+    x_key = X if context is None else context
+    if x_key.shape[1] != X.shape[1]:
+        raise InputError(f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.")
+    query = Side(_labels(given.tokens, len(X), "q", given.name), X)
+    key = query
+    if context is not None:
+        key = Side(_labels(given.context_tokens, len(context), "k", given.name), context)
+    about = Embedding("given", given.name, X.shape[1], None, None)
+    return Inputs(query, key, given.tokens is not None, about, apart=context is not None)
+
+
+def _labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tuple[str, ...]:
+    """Return the tokens that were given, else labels such as q0 and q1."""
+    if tokens is None:
+        return tuple(f"{letter}{i}" for i in range(n))
+    if len(tokens) != n:
+        raise InputError(f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
+    return tokens
+
+
+def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
+    """Take Q, K and V as given, their columns split among the heads."""
+    if settings.pad:
+        raise UsageError(
+            f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to.",
+            "Give X and W, or leave out --pad.",
+            "--pad",
+        )
+    missing = [name for name in "QKV" if given.get(name) is None]
+    if missing:
+        raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
+    Q, K, V = (given.arrays[name] for name in "QKV")
+    check_fit(Q, K, V)
+    count = head_count(settings, given, ("Q", "K", "V"), 1)
+    if settings.round is not None:
+        Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
+    parts = [split(M, count, 1) for M in (Q, K, V)]
+    bias = given_bias(given, settings)
+    positions = given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
+    heads = tuple(
+        Head(str(h), q=q, k=k, v=v, bias=bias, position=positions[h] if positions else None)
+        for h, (q, k, v) in enumerate(zip(*parts, strict=True))
+    )
+    own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
+    inputs = Inputs(
+        Side(_labels(given.tokens, len(Q), "q", given.name)),
+        Side(_labels(own, len(K), "k", given.name)),
+        given.tokens is not None,
+        Embedding("given", given.name, None, None, None),
+        apart=given.apart,
+    )
+    W_o = given.get("W_o")
+    layout = None if W_o is None else settings.layout or given.layout or "in-out"
+    joining = Projection(Projected("given", given.name, layout, None, None), ())
+    if W_o is not None:
+        joining = joining._replace(W_o=in_out(W_o, layout), b_o=given.get("b_o"))
+    if settings.round is not None:
+        joining = rounded(joining, settings.round)
+    names = tuple(head.name for head in heads)
+    return inputs, Layer(names, shown_head(settings.head, names), heads, joining)

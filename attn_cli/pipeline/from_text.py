@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from attn_cli.core.fast import part_of
 from attn_cli.errors import InputError
-from attn_cli.models.model_file import load_model
 from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
     Shared,
     embed_tokens,
+    open_projection,
     prepare_inputs,
     settings_for_positions,
 )
 from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.other_layout import note_other_layout
 from attn_cli.pipeline.project import project_inputs, project_with_model
-from attn_cli.pipeline.read_weights import read_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
 from attn_cli.text.tokenize import Tokens, tokenize
@@ -45,13 +44,8 @@ def trace_self(text: Text, settings: Settings | None = None, report: Report | No
 def trace_masked(text: Text, settings: Settings | None = None, report: Report | None = None) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
     settings = settings or Settings()
-    return trace_text(
-        "masked",
-        text,
-        None,
-        replace(settings, mask="causal" if settings.mask is None else settings.mask),
-        report,
-    )
+    mask = "causal" if settings.mask is None else settings.mask
+    return trace_text("masked", text, None, replace(settings, mask=mask), report)
 
 
 def trace_cross(
@@ -76,14 +70,9 @@ def trace_text(
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
     before, settings = settings, settings_for_positions(settings)
-    if shared is None:
-        stack = load_model(settings)
-        weights = None if stack is not None else read_weights(settings)
-    else:
-        stack, weights = shared.stack, shared.weights
+    stack, table, weights = shared or open_projection(settings)
     query = _tokens(text, "text", settings)
     key = query if context is None else _tokens(context, "context", settings)
-    table = None if shared is None else shared.table
     inputs = embed_tokens(
         query.tokens, None if context is None else key.tokens, settings, stack, report, table
     )
@@ -98,12 +87,12 @@ def trace_text(
     if stack is None:
         layer, more = project_inputs(inputs, settings, None, weights)
     else:
-        is_long = len(inputs.query_tokens) * len(inputs.key_tokens) > LARGE
+        is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
         inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
-        report = _rest(report, layer.about.layer or 0)
+        below = layer.projection.about.layer or 0  # the layers whose work is done
+        report = part_of(report, below, below + 1)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)
-    trace = note_other_layout(trace, inputs, layer, settings, mask, None, weights)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 
@@ -133,8 +122,3 @@ def _about_positions(before: Settings, settings: Settings, stack: EncoderStack |
     if settings.projection != before.projection:
         return ["The projection is identity here: roles, the default, has a position term of its own."]
     return [] if stack is None else [f"{stack.name} was learned without positions added to its vectors."]
-
-
-def _rest(report: Report | None, below: int) -> Report | None:
-    """Return a report of the last layer's work that goes on where that of the layers below ended."""
-    return None if report is None else lambda done: report((below + done) / (below + 1))

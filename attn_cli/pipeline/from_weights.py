@@ -1,33 +1,48 @@
-"""From ready weights to a Trace."""
+"""From ready weights to a Trace, and to its steps where attn's own JSON has them (--steps).
+
+A step of the record is accepted only if it follows from the one before.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.pipeline.attend_heads import ReadyWeights
+import numpy as np
+
+from attn_cli.core.attend import HeadInput
+from attn_cli.core.attention import project
+from attn_cli.core.checks import checked_attention
+from attn_cli.core.scores import SCORES, position_scale_of, scale_of
+from attn_cli.errors import InputError
+from attn_cli.inputs.matrices import array
+from attn_cli.models.projection import HeadWeights, Position, Projection, in_out
+from attn_cli.pipeline.attend_heads import ReadyWeights, mean_output
 from attn_cli.pipeline.build_trace import record_trace
-from attn_cli.pipeline.embed import Inputs
+from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
+from attn_cli.pipeline.ready_weights import select_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
+from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
     from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.io.array_types import Array
     from attn_cli.pipeline.ready_weights import Shaping
 
+WHOSE = "attn's JSON"
+HOTTEST = 1e300
 
-def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping | None = None) -> Trace:
+
+def trace_weights(saved: Saved, settings: Settings, shaping: Shaping) -> Trace:
     """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
 
     `shaping` says what becomes of word pieces and special tokens.
     """
-    # Only who has ready weights needs these.
-    from attn_cli.pipeline.ready_weights import select_weights
-    from attn_cli.pipeline.reread import with_saved_steps
-
     settings = replace(settings, head=settings.head or saved.head)
     n_q, n_k = saved.weights.shape[-2:]
     mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)
@@ -35,20 +50,131 @@ def trace_weights(kind: str, saved: Saved, settings: Settings, shaping: Shaping 
         mask = mask._replace(name=saved.mask_name or "as given")
     is_stated = settings.mask is not None or saved.mask is not None
     found = select_weights(saved, settings, mask, is_stated, shaping)
-    notes = (*saved.notes, *found.notes, *unused(settings, words=False, learned=True))
-    about = Embedding("given", saved.name, None, None, None)
+    record = saved.record or {}
     inputs = Inputs(
-        found.query_tokens,
-        found.key_tokens,
+        Side(found.query_tokens),
+        Side(found.key_tokens),
         saved.has_text,
-        None,
-        None,
-        about,
+        Embedding("given", saved.name, None, None, None),
         *saved.looked_up,
-        notes=notes,
-        apart=(saved.record or {}).get("kind") == "cross",
+        notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
+        apart=record.get("kind") == "cross",
     )
-    layer = Layer(Projected("given", saved.name, None, None, found.layer), found.head_names, found.head, ())
+    about = Projected("given", saved.name, None, None, found.layer)
+    layer = Layer(found.head_names, found.head, (), Projection(about, ()))
     work = ReadyWeights(found.kept, found.weights, found.mask)
-    trace = record_trace(kind, inputs, layer, settings, work, ("given", 1.0), None)
-    return trace if saved.record is None or found.is_shaped else with_saved_steps(trace, saved.record)
+    trace = record_trace("show", inputs, layer, settings, work, None)
+    return trace if found.is_shaped else _with_saved_steps(trace, record)
+
+
+def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:
+    """Return the trace of a record's weights with the record's own steps, where it has them.
+
+    Steps that do not follow from each other, as in a file changed by hand, are left out, and a note says so.
+    """
+    listed = record.get("heads")
+    steps = {
+        str(head.get("name")): head
+        for head in (listed if isinstance(listed, list) else [])
+        if isinstance(head, dict) and head.get("scores") is not None
+    }
+    if trace.condensed or not all(head.name in steps for head in trace.heads):
+        return trace
+    try:
+        return _with_steps(_with_rule(trace, record), record, steps)
+    except (InputError, ValueError) as error:
+        why = f": {error}" if isinstance(error, InputError) else ""
+        note = f"The steps in {trace.embedding.name} do not lead to its weights, and are left out{why}"
+        return replace(trace, notes=(*trace.notes, f"{note.rstrip('.')}."))
+
+
+def _with_rule(trace: Trace, record: Mapping[str, object]) -> Trace:
+    """Return the trace with the score, the scale, the temperature and the layout that the record says it has."""
+    projection = record.get("projection")
+    layout = projection.get("layout") if isinstance(projection, dict) else None
+    score, scale, temperature = (record.get(name) for name in ("score", "scale", "temperature"))
+    if score not in SCORES or layout not in (None, "in-out", "out-in"):
+        raise InputError("its score or its layout is none that attn has")
+    if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)):
+        raise InputError("its scale or its temperature is no number")
+    if not (0 < scale <= 1 and 0 < temperature < HOTTEST):
+        raise InputError("its scale or its temperature is out of range")
+    about = trace.projection._replace(layout=layout or "in-out")
+    return replace(
+        trace, score=str(score), scale=float(scale), temperature=float(temperature), projection=about
+    )
+
+
+def _with_steps(
+    trace: Trace, record: Mapping[str, object], steps: Mapping[str, Mapping[str, object]]
+) -> Trace:
+    X, context = (_optional(record, name, 2) for name in ("x_query", "x_key"))
+    heads = tuple(_head(trace, head, steps[head.name], X, context) for head in trace.heads)
+    mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
+    return replace(
+        trace,
+        heads=heads,
+        shown=next((head for head in heads if head.name == trace.shown.name), mean),
+        x_query=X,
+        x_key=context,
+        embedding=trace.embedding._replace(dim=None if X is None else X.shape[1]),
+        projection=trace.projection._replace(layout=None) if heads[0].W is None else trace.projection,
+        W_o=_optional(record, "W_o", 2),
+        b_o=_optional(record, "b_o", 1),
+        layer_output=_optional(record, "layer_output", 2),
+    )
+
+
+def _optional(record: Mapping[str, object], name: str, axes: int) -> Array | None:
+    value = record.get(name)
+    return None if value is None else array(value, name, axes, WHOSE)
+
+
+def _head(
+    trace: Trace, bare: Head, record: Mapping[str, object], X: Array | None, context: Array | None
+) -> Head:
+    """Return a head with its steps, each checked against the formula."""
+    q, k, v = (array(record.get(name), name, 2, WHOSE) for name in "qkv")
+    layout = trace.projection.layout or "in-out"
+    W = _weights(bare.name, record, layout)
+    if abs(trace.scale - scale_of(trace.score, q.shape[1])) > 1e-9:
+        raise InputError("its scale is not that of its score")
+    for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
+        if M is not None and len(M) != len(made):
+            raise InputError(f"X has {len(M)} rows, {name} has {len(made)}")
+        if M is not None and W is not None:
+            _agree(project(M, getattr(W, f"W_{name}"), getattr(W, f"b_{name}")), made, name)
+    bias = _optional(record, "position_scores", 2)
+    found = checked_attention(q, k, v, trace.mask, bias, trace.scale / trace.temperature, trace.score)
+    _agree(found.weights, bare.weights, "weights")
+    for name in ("scores", "scaled_scores", "output"):
+        _agree(getattr(found, name), array(record.get(name), name, 2, WHOSE), name)
+    found = found._replace(weights=bare.weights)  # as saved, to the last bit
+    position = None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias)
+    return Head(bare.name, W, q, k, v, None, position, layout, found, None, found.output, bare.top)
+
+
+def _weights(name: str, record: Mapping[str, object], layout: str) -> HeadWeights | None:
+    """Return a head's W and b, as in x W; None where it has none."""
+    W = [_optional(record, f"W_{letter}", 2) for letter in "qkv"]
+    W_q, W_k, W_v = (None if M is None else in_out(M, layout) for M in W)
+    if W_q is None or W_k is None or W_v is None:
+        return None
+    b_q, b_k, b_v = (_optional(record, f"b_{letter}", 1) for letter in "qkv")
+    return HeadWeights(name, W_q, W_k, W_v, b_q, b_k, b_v)
+
+
+def _agree(found: Array, stated: Array, name: str) -> None:
+    if found.shape != stated.shape or not np.allclose(found, stated, rtol=1e-5, atol=1e-6):
+        raise InputError(f"{name} is not what the formula gives")
+
+
+def _distances(trace: Trace, record: Mapping[str, object], q: Array, given: Array) -> Position | None:
+    """Return a learned head's vectors and numbers for distances, if they give its position scores."""
+    R, b = _optional(record, "position_vectors", 2), _optional(record, "position_biases", 1)
+    if R is None or b is None or R.shape != (len(b), q.shape[1]):
+        return None
+    along = Position(R, b)
+    by_distance = along.by_distance(q, position_scale_of(trace.score, q.shape[1]) / trace.temperature)
+    scores = HeadInput(q, q, q, by_distance=by_distance).added(np.arange(len(q)))
+    return along if scores is not None and np.allclose(scores, given, rtol=1e-5, atol=1e-6) else None

@@ -1,18 +1,20 @@
-"""What is kept of a matrix that is too large to hold: links, entropy, and a map of block means."""
+"""What is kept of a matrix that is too large to hold: links, entropy, and a map of block means; and what it tells."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.trace.diagnostics import entropy
-from attn_cli.trace.trace import LongView
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import LongView, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.streaming import Survey
-    from attn_cli.io.array_types import Array, Bools
+    from attn_cli.io.array_types import Array, Bools, Ints
 
 MAP = 40  # blocks a side
 ROOM = 1 << 20  # weights that are worked on at once, where all are at hand
@@ -32,51 +34,45 @@ def summary_of_survey(survey: Survey, n_k: int) -> HeadSummary:
     return HeadSummary(Links(survey.keys, survey.weights), survey.output, view)
 
 
-class Summing:
-    """The same summary, summed up from the weights of one block of rows after the other."""
+class SomeRows(NamedTuple):
+    """Some rows of one head, from the row `start` on: weights and mask (rows, n_k), output (rows, d_v)."""
 
-    def __init__(self, n_q: int, n_k: int, k: int) -> None:
-        self.n_k, self.k = n_k, k
-        rows, columns = blocks_of_map(n_q, n_k)
-        self.row_block = np.arange(n_q) * rows // n_q
-        self.column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
-        self.sums, self.counts = np.zeros((rows, columns)), np.zeros((rows, columns))
-        self.links: list[Links] = []
-        self.outputs: list[Array] = []
-        self.entropy: list[Array] = []
-        self.allowed: list[Array] = []
+    start: int
+    weights: Array
+    output: Array | None
+    allowed: Bools | None
 
-    def add(self, start: int, weights: Array, output: Array | None, allowed: Bools | None) -> None:
-        """Take in the weights (rows, n_k) and the output (rows, d_v) of the rows from `start` on."""
-        self.links.append(strongest(weights, self.k, allowed))
-        self.entropy.append(np.maximum(entropy(weights), 0))  # given weights may be a little above 1
+
+def summary_of_rows(blocks: Iterable[SomeRows], n_q: int, n_k: int, k: int) -> HeadSummary:
+    """Return the same summary, summed up from the weights of one block of rows after the other."""
+    rows, columns = blocks_of_map(n_q, n_k)
+    row_block = np.arange(n_q) * rows // n_q
+    column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
+    sums, counts = np.zeros((rows, columns)), np.zeros((rows, columns))
+    links, outputs, entropies, seen = [], [], [], []
+    for start, weights, output, allowed in blocks:
+        links.append(strongest(weights, k, allowed))
+        entropies.append(np.maximum(entropy(weights), 0))  # given weights may be a little above 1
         if output is not None:
-            self.outputs.append(output)
-        columns = self.column_block.astype(weights.dtype)
-        may = np.ones((len(weights), self.n_k), np.bool_) if allowed is None else allowed
-        counts = may @ columns
-        self.allowed.append(counts.sum(axis=1))
-        rows = self.row_block[start : start + len(weights)]
-        np.add.at(self.sums, rows, weights @ columns)
-        np.add.at(self.counts, rows, counts)
-
-    def summary(self) -> HeadSummary:
-        """Return the summary of all rows added."""
-        links = Links(*(np.concatenate(column) for column in zip(*self.links, strict=True)))
-        output = np.concatenate(self.outputs) if self.outputs else None
-        found, allowed = np.concatenate(self.entropy), np.concatenate(self.allowed)
-        return HeadSummary(links, output, _view(found, allowed, self.sums, self.counts, self.n_k))
+            outputs.append(output)
+        in_column = column_block.astype(weights.dtype)
+        may = (np.ones(weights.shape, np.bool_) if allowed is None else allowed) @ in_column
+        seen.append(may.sum(axis=1))
+        at = row_block[start : start + len(weights)]
+        np.add.at(sums, at, weights @ in_column)
+        np.add.at(counts, at, may)
+    view = _view(np.concatenate(entropies), np.concatenate(seen), sums, counts, n_k)
+    top = Links(*(np.concatenate(column) for column in zip(*links, strict=True)))
+    return HeadSummary(top, np.concatenate(outputs) if outputs else None, view)
 
 
 def summary_of_weights(weights: Array, allowed: Bools | None, k: int) -> HeadSummary:
     """Return the summary of weights (n_q, n_k) in memory, computed some rows at a time to save memory."""
     n_q, n_k = weights.shape
-    found = Summing(n_q, n_k, k)
     size = max(1, ROOM // n_k)
-    for start in range(0, n_q, size):
-        rows = slice(start, start + size)
-        found.add(start, weights[rows], None, None if allowed is None else allowed[rows])
-    return found.summary()
+    parts = (slice(start, start + size) for start in range(0, n_q, size))
+    blocks = (SomeRows(at.start, weights[at], None, None if allowed is None else allowed[at]) for at in parts)
+    return summary_of_rows(blocks, n_q, n_k, k)
 
 
 def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:
@@ -85,11 +81,108 @@ def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:
 
 
 def _view(entropies: Array, allowed: Array, sums: Array, counts: Array, n_k: int) -> LongView:
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    rows, columns = means.shape
-    return LongView(entropies, allowed, means, counts, _edges(len(entropies), rows), _edges(n_k, columns))
+    rows, columns = (_edges(n, blocks) for n, blocks in zip((len(entropies), n_k), sums.shape, strict=True))
+    return LongView(entropies, allowed, _means(sums, counts), counts, rows, columns)
+
+
+def _means(sums: Array, counts: Array) -> Array:
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
 def _edges(n: int, blocks: int) -> tuple[int, ...]:
     """Return where each block starts, and n: item j lies in block j * blocks // n."""
     return tuple(-(-i * n // blocks) for i in range(blocks + 1))
+
+
+class Spread(NamedTuple):
+    """How far the rows spread their attention: entropies in bits, of the rows that may look at two keys or more."""
+
+    lowest: float
+    median: float
+    highest: float
+    ranked: Ints  # these rows: first the one whose entropy is the least share of the most that it could be
+
+
+class Strongest(NamedTuple):
+    """The strongest links; `is_sure` unless a link that was not kept could be stronger than the last of them."""
+
+    links: list[tuple[int, int, float]]  # query, key, weight
+    is_sure: bool
+
+
+def merged(view: LongView, rows: int, columns: int) -> LongView:
+    """Return the view with a map of at most `rows` x `columns` blocks, each of neighbouring ones of like number.
+
+    A mean of several blocks is that of all their allowed links: each block counts as often as it has such links.
+    """
+    sums = np.where(view.counts > 0, view.means * view.counts, 0.0)
+    counts, edges = view.counts, []
+    for axis, most, old in ((0, rows, view.query_edges), (1, columns, view.key_edges)):
+        starts = _starts(len(old) - 1, most)
+        sums, counts = (np.add.reduceat(blocks, starts, axis=axis) for blocks in (sums, counts))
+        edges.append((*(old[start] for start in starts), old[-1]))
+    return view._replace(means=_means(sums, counts), counts=counts, query_edges=edges[0], key_edges=edges[1])
+
+
+def _starts(blocks: int, most: int) -> list[int]:
+    """Return the first of each group of blocks, so that there are at most so many groups, as alike as they can be."""
+    groups = blocks // -(-blocks // max(1, most))
+    return [group * blocks // groups for group in range(groups)]
+
+
+def spread(trace: Trace, view: LongView) -> Spread | None:
+    """Return how far the rows spread their attention; None where no row has a choice. Padding does not count."""
+    counted = view.allowed > 1
+    counted[list(trace.pad_queries)] = False
+    rows = np.flatnonzero(counted)
+    if not len(rows):
+        return None
+    bits = view.entropy[rows]
+    ranked = rows[np.argsort(bits / np.log2(view.allowed[rows]), kind="stable")]
+    return Spread(float(bits.min()), float(np.median(bits)), float(bits.max()), ranked)
+
+
+def first_of_each(tokens: Sequence[str], places: Sequence[int], most: int) -> list[int]:
+    """Return the first so many of these places that hold different words, however they are written."""
+    found: dict[str, int] = {}
+    for place in places:
+        found.setdefault(tokens[place].casefold(), int(place))
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
+    """Return a head's strongest links between differently written words, each pair of words at its strongest.
+
+    They are looked for among the links that are kept of each row.
+    """
+    numbers: dict[str, int] = {}
+    queries, keys = (_numbered(tokens, numbers) for tokens in (trace.query_tokens, trace.key_tokens))
+    top, weights = head.links.keys, head.links.weights
+    is_other = (top >= 0) & (keys[top] != queries[:, np.newaxis])
+    is_other[list(trace.pad_queries)] = False
+    at = np.nonzero(is_other)
+    found: dict[tuple[int, int], tuple[int, int, float]] = {}
+    for place in np.argsort(-weights[at], kind="stable"):
+        i, rank = int(at[0][place]), int(at[1][place])
+        j = int(top[i, rank])
+        found.setdefault((int(queries[i]), int(keys[j])), (i, j, float(weights[i, rank])))
+        if len(found) == most:
+            break
+    links = list(found.values())
+    return Strongest(links, _unseen(trace, top, weights) <= (links[-1][2] if len(links) == most else 0.0))
+
+
+def _numbered(tokens: Sequence[str], numbers: dict[str, int]) -> Ints:
+    """Return a number for each token, the same for words that differ in capitals alone."""
+    return np.array([numbers.setdefault(token.casefold(), len(numbers)) for token in tokens], np.intp)
+
+
+def _unseen(trace: Trace, top: Ints, weights: Array) -> float:
+    """Return the largest weight that a link outside the kept ones can have."""
+    if top.shape[1] >= len(trace.key_tokens):
+        return 0.0
+    full = top[:, -1] >= 0
+    full[list(trace.pad_queries)] = False
+    return float(weights[full, -1].max(initial=0.0))

@@ -1,30 +1,33 @@
-"""The mask of a run: the one asked for, or the one given, joined with padding."""
+"""The mask of a run: the one asked for by name or in a file, or the one given, joined with padding."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+
 from attn_cli.core import masks
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_files import is_safetensors, read_npy
 from attn_cli.io.escape import visible
-from attn_cli.io.files import looks_like_file, regular
+from attn_cli.io.files import looks_like_file, read_bytes, regular
+from attn_cli.io.plural import count
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.settings.settings import Settings
 
 
 def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:
     """Return the mask that is wanted, joined with padding; a stated one states the text's own tokens."""
-    n_q, n_k = len(inputs.query_tokens), len(inputs.key_tokens)
-    own_queries, own_keys = inputs.own_queries, inputs.own_keys
-    mask = stated_mask(settings, given, len(own_queries), len(own_keys), name)
-    if not inputs.pad_keys:
+    query, key = inputs.query, inputs.key
+    mask = stated_mask(settings, given, len(query.own), len(key.own), name)
+    if not key.padding:
         return mask
-    if mask is not None:
-        by_rule = mask.array is None
-        mask = (
-            mask._replace(n_q=n_q, n_k=n_k)
-            if by_rule
-            else masks.widened(mask, n_q, n_k, own_queries, own_keys)
-        )
-    return masks.with_padding(mask, n_q, n_k, inputs.pad_keys)
+    n_q, n_k = len(query.tokens), len(key.tokens)
+    if mask is not None and mask.array is None:
+        mask = mask._replace(n_q=n_q, n_k=n_k)
+    elif mask is not None:
+        mask = masks.widened(mask, n_q, n_k, query.own, key.own)
+    return masks.with_padding(mask, n_q, n_k, key.padding)
 
 
 def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str) -> masks.Mask | None:
@@ -32,8 +35,6 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
     wanted = settings.mask
     if wanted is None and given is not None:
         if not isinstance(given, str):
-            from attn_cli.inputs.stated_mask import mask_from_values  # only a file states one
-
             return mask_from_values(name, given, "allowed", n_q, n_k)
         try:
             return masks.named(given, n_q, n_k)
@@ -49,7 +50,62 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
             "'blocked' in torch's MultiheadAttention.",
             option="--mask-true",
         )
-    from attn_cli.inputs.mask_file import read_mask  # only those who give a file need it
-    from attn_cli.inputs.stated_mask import mask_from_values
-
     return mask_from_values(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
+
+
+def read_mask(path: str | Path) -> object:
+    """Read a mask file: .npy, JSON (rows, or an object with `mask`), or lines of 0 and 1 (true, false)."""
+    from attn_cli.inputs.matrices import json_of, read_record  # only those who give a file need it
+
+    data = read_bytes(path)
+    if data[:6] == b"\x93NUMPY":
+        return read_npy(path)
+    if data[:2] == b"PK" or is_safetensors(data):
+        content: object = read_record(path)
+    elif data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
+        content = json_of(data, visible(str(path)))
+    else:
+        return _mask_lines(data.decode("utf-8-sig", "replace"), visible(str(path)))
+    if not isinstance(content, dict):
+        return content
+    if "mask" not in content:
+        raise InputError(f"{visible(str(path))} holds no array named mask.")
+    return content["mask"]
+
+
+def _mask_lines(text: str, name: str) -> list[list[bool]]:
+    meaning = {"0": False, "1": True, "false": False, "true": True, "f": False, "t": True}
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = line.replace(",", " ").replace(";", " ").lower().split()
+        unknown = [cell for cell in cells if cell not in meaning]
+        if unknown:
+            raise InputError(f"{name}, line {number}: {visible(unknown[0][:40])!r} is neither 0 nor 1.")
+        if cells:
+            rows.append([meaning[cell] for cell in cells])
+    return rows
+
+
+def mask_from_values(name: str, values: object, mask_true: str, n_q: int, n_k: int) -> masks.Mask:
+    """Return the mask that `values` (n_q, n_k) states; `mask_true` says what True means in it.
+
+    Values are booleans, or the numbers 0 and 1. `allowed` is the polarity of torch's
+    scaled_dot_product_attention and of Keras, `blocked` that of torch's MultiheadAttention.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"The mask in {name} is not a rectangle: its rows differ in length.") from None
+    if array.dtype != np.bool_ and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
+        raise InputError(
+            f"The mask in {name} holds other values than true and false (or 1 and 0).",
+            "State for each query which keys it may attend to.",
+        )
+    if array.shape != (n_q, n_k):
+        raise InputError(
+            f"The mask in {name} has shape {array.shape}, but there are {count(n_q, 'query', 'queries')} and "
+            f"{count(n_k, 'key', 'keys')}.",
+            f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}.",
+        )
+    allowed = array.astype(np.bool_)
+    return masks.Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)

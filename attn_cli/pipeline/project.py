@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,11 +14,10 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
-from attn_cli.models.rounding import to_digits
-from attn_cli.pipeline.embed import Inputs, given_labels, round_inputs
+from attn_cli.pipeline.embed import Inputs, Side, round_inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LARGE, Embedding, Learned, Projected
+from attn_cli.trace.trace import LARGE, Learned
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -28,62 +29,16 @@ LEFT_OUT = "Distances between two texts mean nothing: the heads' position term i
 
 
 class Layer(NamedTuple):
-    """The heads to attend with, where they came from, and the projection that joins them."""
+    """The heads to attend with, and the projection that says where they came from and joins them."""
 
-    about: Projected
     names: tuple[str, ...]
     shown: str
     heads: tuple[Head, ...]
-    projection: model.Projection | None = None
+    projection: model.Projection
     learned: Learned | None = None
-    governor: model.HeadWeights | None = (
-        None  # which tells the word that the sentence turns on, if that is wanted
-    )
-    is_square: bool = False  # whether the weights would fit in the other layout too, and nobody said which
-
-
-def take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
-    """Take Q, K and V as given, their columns split among the heads."""
-    missing = [name for name in "QKV" if given.get(name) is None]
-    if missing:
-        raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
-    Q, K, V = (given.arrays[name] for name in "QKV")
-    if Q.shape[1] != K.shape[1]:
-        raise InputError(
-            f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
-        )
-    if len(K) != len(V):
-        raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
-    count = _head_count(settings, given, ("Q", "K", "V"), 1)
-    bias = _shared(given.get("position_scores"))
-    if settings.round is not None:
-        Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
-        bias = None if bias is None else _shared(to_digits(bias, settings.round))
-    parts = [model.split(M, count, 1) for M in (Q, K, V)]
-    positions = model.given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
-    heads = tuple(
-        Head(str(h), q=q, k=k, v=v, bias=bias, position=positions[h] if positions else None)
-        for h, (q, k, v) in enumerate(zip(*parts, strict=True))
-    )
-    query_tokens = given_labels(given.tokens, len(Q), "q", given.name)
-    own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
-    inputs = Inputs(
-        query_tokens,
-        given_labels(own, len(K), "k", given.name),
-        given.tokens is not None,
-        None,
-        None,
-        Embedding("given", given.name, None, None, None),
-        apart=given.apart,
-    )
-    W_o, b_o = given.get("W_o"), given.get("b_o")
-    layout = None if W_o is None else settings.layout or given.layout or "in-out"
-    about = Projected("given", given.name, layout, None, None)
-    joining = None if W_o is None else model.Projection(about, (), model.in_out(W_o, layout or "in-out"), b_o)
-    if joining is not None and settings.round is not None:
-        joining = model.rounded(joining, settings.round)
-    names = tuple(head.name for head in heads)
-    return inputs, Layer(about, names, shown_head(settings.head, names), heads, joining)
+    governor: model.HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
+    # Reads it in the other layout, where W fits in both and nobody said which it is in.
+    turned: Callable[[], tuple[Layer, list[str]]] | None = None
 
 
 def project_with_model(
@@ -94,30 +49,27 @@ def project_with_model(
     report: Callable[[float], None] | None,
 ) -> tuple[Inputs, Layer, list[str]]:
     """Take both sides up to the layer that is asked for, and make Q, K and V of its heads."""
-    assert inputs.x_query is not None and inputs.x_key is not None
-    last = stack.layers - 1
-    layer = last if settings.layer is None else settings.layer
-    if layer > last:
-        raise UsageError(
-            f"There is no layer {layer} in {stack.name}.",
-            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
-            option="--layer",
-        )
+    layer = wanted_layer(settings, stack.layers, stack.name)
     notes = []
-    is_self = inputs.x_key is inputs.x_query
-    below = mask if is_self else None
-    threads = settings.threads
-    x_query = stack.input(inputs.x_query, layer, below, report, threads)
-    x_key = x_query if is_self else stack.input(inputs.x_key, layer, _hidden(inputs), report, threads)
-    if inputs.placed is not None and x_query is not inputs.x_query:
+    query, key, is_self = inputs.query, inputs.key, inputs.is_self
+
+    def raised(side: Side, below: Mask | None) -> Side:
+        """Return what the layers below make of a side; it keeps its positions only where there are none below."""
+        assert side.X is not None
+        X = stack.input(side.X, layer, below, report, settings.threads)
+        return side if X is side.X else side._replace(X=X, words=None, encodings=None)
+
+    made = raised(query, mask if is_self else None)
+    if query.words is not None and made.words is None:
         notes.append(f"The positions were added to the word vectors, below what {stack.name} shows here.")
-        inputs = inputs._replace(placed=None)
-    inputs = inputs._replace(x_query=x_query, x_key=x_key)
+    inputs = inputs._replace(query=made, key=made)
+    if not is_self:
+        n_k = len(key.tokens)
+        hidden = with_padding(None, n_k, n_k, key.padding) if key.padding else None
+        inputs = inputs._replace(key=raised(key, hidden))
+    inputs = round_inputs(inputs, settings)
     projection = stack.attention(layer)
     if settings.round is not None:
-        inputs = round_inputs(inputs, settings.round)
-        assert inputs.x_query is not None and inputs.x_key is not None
-        x_query, x_key = inputs.x_query, inputs.x_key
         projection = model.rounded(projection, settings.round)
     if not is_self:
         notes.append(LEFT_OUT)
@@ -125,24 +77,18 @@ def project_with_model(
         notes.append("The mask holds in the layers below as well, as in a decoder.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    heads = _heads(_wanted(projection, settings.head, shown), x_query, x_key, None, is_self)
+    heads = _heads(_wanted(projection, settings.head, shown), inputs, None)
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
     governor = next((head for head in projection.heads if head.name == GOVERNOR), None) if is_chosen else None
-    return inputs, Layer(projection.about, names, shown, heads, projection, learned, governor), notes
-
-
-def _hidden(inputs: Inputs) -> Mask | None:
-    """Return the mask that the context's padding puts on the context's own layers; None without padding."""
-    n_k = len(inputs.key_tokens)
-    return with_padding(None, n_k, n_k, inputs.pad_keys) if inputs.pad_keys else None
+    return inputs, Layer(names, shown, heads, projection, learned, governor), notes
 
 
 def ungoverned(governor: model.HeadWeights, inputs: Inputs) -> int | None:
     """Return the word that the governor head leaves to itself most, mostly the main verb; None in a long text."""
-    own = inputs.own_queries
-    X = None if inputs.x_query is None else inputs.x_query[own.start : own.stop]
-    tokens = inputs.query_tokens[own.start : own.stop]
+    own, X = inputs.query.own, inputs.query.X
+    X = None if X is None else X[own.start : own.stop]
+    tokens = inputs.query.tokens[own.start : own.stop]
     words = [i for i, token in enumerate(tokens) if any(map(str.isalnum, token))]
     if X is None or not words or len(X) ** 2 > LARGE:
         return None
@@ -155,6 +101,18 @@ def _wanted(projection: model.Projection, head: str | None, shown: str) -> model
     if projection.W_o is not None or head in ("all", "mean"):
         return projection
     return projection._replace(heads=tuple(one for one in projection.heads if one.name == shown))
+
+
+def wanted_layer(settings: Settings, layers: int, name: str) -> int:
+    """Return the number of the layer that is asked for: the last one if not said."""
+    last = layers - 1
+    if settings.layer is not None and settings.layer > last:
+        raise UsageError(
+            f"There is no layer {settings.layer} in {name}.",
+            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
+            option="--layer",
+        )
+    return last if settings.layer is None else settings.layer
 
 
 def shown_head(head: str | None, names: tuple[str, ...]) -> str:
@@ -178,19 +136,17 @@ def project_inputs(
 
     `given` are the matrices that X came with, if it did; `weights` those of the file that --projection names.
     """
-    assert inputs.x_query is not None and inputs.x_key is not None
-    d = inputs.x_query.shape[1]
-    name, notes, is_square = settings.projection, [], False
-    if (
-        name is None
-        and given is not None
-        and not any(given.get(W) is not None for W in ("W_q", "W_k", "W_v"))
-    ):
-        name = "identity"
+    X = inputs.query.X
+    assert X is not None
+    d = X.shape[1]
+    name, notes = settings.projection, []
+    turned: Callable[[], tuple[Layer, list[str]]] | None = None
     if name is None and given is None:
         name = "random" if inputs.embedding.source == "random" else "identity"
+    elif name is None and given is not None and not {"W_q", "W_k", "W_v"} & given.arrays.keys():
+        name = "identity"
     if name in ("identity", "random"):
-        heads = settings.heads or 1 if given is None else _head_count(settings, given, ("X",), 1)
+        heads = settings.heads or 1 if given is None else head_count(settings, given, ("X",), 1)
     if name == "identity":
         projection = model.identity(d, heads)
     elif name == "random":
@@ -199,46 +155,44 @@ def project_inputs(
         source = "given" if name is None else "file"
         weights = given if name is None else weights
         assert weights is not None  # a name that is no file was refused when the file was to be read
-        fitting = _fitting(inputs, weights)
+        fitting = _fitting(d, weights)
         layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
-        is_square = len(fitting) > 1 and weights.layout is None
+        if len(fitting) > 1 and weights.layout is None:
+            other = replace(settings, layout="out-in" if layout == "in-out" else "in-out")
+            turned = partial(project_inputs, inputs, other, given, weights)
         if fitting == ["out-in"] and settings.layout is None and weights.layout is None:
-            shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {inputs.x_query.shape}"
+            shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {X.shape}"
             notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
         weights = weights.laid_out(layout)
         _check_projection(inputs, weights, layout)
-        heads = _head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
+        heads = head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
         projection = model.from_given(weights, heads, layout, source)
         ignored = [*weights.ignored, *weights.beside_weights] if source == "file" else []
         if ignored:
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    bias = None if given is None else _shared(given.get("position_scores"))
+    bias = None if given is None else given_bias(given, settings)
     if settings.round is not None:
         projection = model.rounded(projection, settings.round)
-        bias = None if bias is None else _shared(to_digits(bias, settings.round))
-    wanted = _wanted(projection, settings.head, shown)
-    is_self = inputs.x_key is inputs.x_query
-    if not is_self and projection.heads[0].position is not None:
+    if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
-    made = _heads(wanted, inputs.x_query, inputs.x_key, bias, is_self)
-    return Layer(projection.about, names, shown, made, projection, is_square=is_square), notes
+    made = _heads(_wanted(projection, settings.head, shown), inputs, bias)
+    return Layer(names, shown, made, projection, turned=turned), notes
 
 
-def _shared(bias: Array | None) -> Array | None:
-    """Return a read-only copy, which all heads share instead of each owning one."""
+def given_bias(given: Given, settings: Settings) -> Array | None:
+    """Return the position scores that were given: a read-only copy, which all heads share."""
+    bias = given.get("position_scores")
     if bias is None:
         return None
-    bias = bias.copy()
+    bias = bias.copy() if settings.round is None else model.to_digits(bias, settings.round)
     bias.setflags(write=False)
     return bias
 
 
-def _fitting(inputs: Inputs, weights: Given) -> list[str]:
-    """Return the layouts in which all of W_q, W_k and W_v fit the vectors."""
-    assert inputs.x_query is not None
-    d = inputs.x_query.shape[1]
+def _fitting(d: int, weights: Given) -> list[str]:
+    """Return the layouts in which all of W_q, W_k and W_v fit vectors of d numbers."""
     found = []
     for layout, taken, made in (("in-out", -2, -1), ("out-in", -1, -2)):
         shapes = [W.shape for name in ("W_q", "W_k", "W_v") if (W := weights.get(name)) is not None]
@@ -248,7 +202,7 @@ def _fitting(inputs: Inputs, weights: Given) -> list[str]:
     return found
 
 
-def _head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: int) -> int:
+def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: int) -> int:
     """Return how many heads there are; what a file itself says of it must divide its own matrices."""
     heads = settings.heads or given.heads or 1
     if given.stacked is not None and heads != given.stacked:
@@ -268,10 +222,10 @@ def _head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: 
     return heads
 
 
-def _heads(
-    projection: model.Projection, X: Array, context: Array, bias: Array | None, with_position: bool
-) -> tuple[Head, ...]:
+def _heads(projection: model.Projection, inputs: Inputs, bias: Array | None) -> tuple[Head, ...]:
     """Return the heads with their queries, keys and values."""
+    X, context = inputs.query.X, inputs.key.X
+    assert X is not None and context is not None
     made = []
     for W in projection.heads:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -281,14 +235,14 @@ def _heads(
                 raise InputError(
                     f"{name} times the vectors is more than a number can hold.", "Scale them down."
                 )
-        position = W.position if with_position else None
+        position = W.position if inputs.is_self else None
         made.append(Head(W.name, W, q, k, v, bias, position, projection.about.layout or "in-out"))
     return tuple(made)
 
 
 def _check_projection(inputs: Inputs, weights: Given, layout: str) -> None:
     axis, side = (0, "rows") if layout == "in-out" else (1, "columns")
-    sides = (("W_q", inputs.x_query), ("W_k", inputs.x_key), ("W_v", inputs.x_key))
+    sides = (("W_q", inputs.query.X), ("W_k", inputs.key.X), ("W_v", inputs.key.X))
     for name, X in sides:
         W = weights.get(name)
         if W is not None and X is not None and W.shape[axis] != X.shape[1]:

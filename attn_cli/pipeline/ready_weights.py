@@ -9,18 +9,17 @@ import numpy as np
 from attn_cli.core import masks
 from attn_cli.core.mask_rules import find_rule
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs import inferred_mask as zeros
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
-from attn_cli.pipeline.project import shown_head
+from attn_cli.pipeline.project import shown_head, wanted_layer
 from attn_cli.settings.settings import Settings
 from attn_cli.text import wordpieces as pieces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Array, Bools
+    from attn_cli.io.array_types import Array, Bools, Ints
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 MOST_NAMED = 8
@@ -65,19 +64,21 @@ class SelectedWeights(NamedTuple):
 
 
 def select_weights(
-    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping | None
+    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping
 ) -> SelectedWeights:
     """Return one layer of saved weights, masked, joined and renormalized as asked.
 
     Where nobody stated a mask, one is read off zeros that only a mask leaves; where somebody did
     (`is_stated`), `mask` is it, and every weight that it shuts out must be zero.
     """
-    layer = _layer(saved, settings.layer)
+    layer = wanted_layer(settings, len(saved.weights), saved.name)
     head = shown_head(settings.head, saved.heads)
     chosen = head in saved.heads and settings.head != "all"
     kept = [saved.heads.index(head)] if chosen else list(range(len(saved.heads)))
     names = tuple(saved.heads[h] for h in kept)
     weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, names)
+    if len(saved.weights) > 1 and settings.layer is None:
+        notes.insert(0, f"Layer {layer} is shown, the last of 0 to {layer}.")
     n_q, n_k = weights.shape[1:]
     found = SelectedWeights(
         saved.query_tokens or tuple(f"q{i}" for i in range(n_q)),
@@ -89,37 +90,19 @@ def select_weights(
         None if mask is None else mask.rows(np.arange(n_q)),
         "none" if mask is None else mask.name,
         layer if len(saved.weights) > 1 else saved.layer,
-        (*_which(saved, settings), *notes),
+        tuple(notes),
     )
     if not is_stated:
         found = _masked_as_seen(found, saved, saved.weights[layer])
     elif found.allowed is not None:
         _check_shut(found, found.allowed)
     found = found._replace(notes=(*found.notes, *_sums(found)))
-    if shaping is None or not (shaping.join_pieces or shaping.hide_special):
+    if not (shaping.join_pieces or shaping.hide_special):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
         option = "--join-pieces" if shaping.join_pieces else "--hide-special"
         raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
     return _shaped(found, shaping)._replace(is_shaped=True)
-
-
-def _layer(saved: Saved, wanted: int | None) -> int:
-    last = len(saved.weights) - 1
-    if wanted is not None and wanted > last:
-        raise UsageError(
-            f"There is no layer {wanted} in {saved.name}.",
-            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
-            option="--layer",
-        )
-    return last if wanted is None else wanted
-
-
-def _which(saved: Saved, settings: Settings) -> list[str]:
-    layers = len(saved.weights)
-    if layers == 1 or settings.layer is not None:
-        return []
-    return [f"Layer {layers - 1} is shown, the last of 0 to {layers - 1}."]
 
 
 def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, list[str]]:
@@ -147,11 +130,11 @@ def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -
     n_q, n_k = found.weights.shape[1:]
     allowed = np.ones((n_q, n_k), np.bool_)
     notes, name = [], "exact zeros"
-    is_blind = zeros.blind(layer)
-    if zeros.is_causal(saved.weights):
+    is_blind = _blind(layer)
+    if _is_causal(saved.weights):
         allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
         notes.append("Above the diagonal all is exactly 0, as under a causal mask")
-    padding = zeros.padding(saved.weights, found.key_tokens)
+    padding = _padding(saved.weights, found.key_tokens)
     if len(padding):
         allowed[:, padding] = False
         notes.append(f"{_short(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
@@ -161,6 +144,36 @@ def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -
     return found._replace(
         allowed=None if allowed.all() else allowed, mask_name=name, notes=(*found.notes, *told)
     )
+
+
+def _is_causal(weights: NDArray[Any]) -> bool:
+    """Tell whether all layers and heads, (..., n_q, n_k), have zeros above the diagonal and others below it."""
+    *_, n_q, n_k = weights.shape
+    if n_q != n_k or n_q == 1:
+        return False
+    above, below = np.triu_indices(n_q, 1), np.tril_indices(n_q, -1)
+    matrices = weights.reshape(-1, n_q, n_k)
+    if any(np.nan_to_num(matrix[above]).any() for matrix in matrices):
+        return False
+    return any(np.nan_to_num(matrix[below]).any() for matrix in matrices)
+
+
+def _padding(weights: NDArray[Any], tokens: tuple[str, ...]) -> Ints:
+    """Return the keys that are special tokens and get nothing in any layer and head, (..., n_q, n_k).
+
+    A word may get nothing without a mask, as weights too small for a number become zero.
+    """
+    special = np.flatnonzero([pieces.is_special(token) for token in tokens])
+    axes = tuple(range(weights.ndim - 1))
+    used = np.nan_to_num(weights[..., special]).any(axis=axes)
+    unused: Ints = special[np.logical_not(used)]
+    return unused if len(unused) < len(tokens) else unused[:0]
+
+
+def _blind(layer: NDArray[Any]) -> Bools:
+    """Return which queries of a layer, (heads, n_q, n_k), have only zeros or NaN in every head."""
+    unseeing: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
+    return unseeing
 
 
 def _check_shut(found: SelectedWeights, allowed: Bools) -> None:

@@ -65,11 +65,7 @@ class Comparison:
     @property
     def same_tokens(self) -> bool:
         """Whether all sides have the same tokens, so that cells can be compared one by one."""
-        first = self.traces[0]
-        return all(
-            (trace.query_tokens, trace.key_tokens) == (first.query_tokens, first.key_tokens)
-            for trace in self.traces
-        )
+        return len({(trace.query_tokens, trace.key_tokens) for trace in self.traces}) == 1
 
 
 def written(value: Value) -> str:
@@ -104,8 +100,7 @@ def compare(
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
     traces: list[Trace] = []
     for value in values:
-        trace = _trace(text, context, settings, option, value, report)
-        traces.append(trace)
+        traces.append(trace := _trace(text, context, settings, option, value, report))
         if trace.condensed:
             raise InputError(
                 f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
@@ -122,9 +117,7 @@ def _trace(
     text: str, context: str | None, settings: Settings, option: str, value: Value, report: Report | None
 ) -> Trace:
     chosen = getattr(Settings(), option) if value is None else value
-    if (
-        option == "positions"
-    ):  # it implies the identity projection: both sides get it, so that one thing varies
+    if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies
         settings = settings_for_positions(replace(settings, positions="sinusoidal"))
     try:
         settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made

@@ -87,9 +87,7 @@ def make(seed: int, dim: int = 2, words: int = 3, mask: str = "none", score: str
     _check("--words", words, *SIZES)
     random = np.random.default_rng([seed, dim, words])
     sentence = SENTENCES[words][int(random.integers(len(SENTENCES[words])))]
-    X, *W = next(
-        numbers for numbers in _draws(random, words, dim) if _is_good(numbers)
-    )  # one in ten thousand
+    X, *W = next(filter(_is_good, _draws(random, words, dim)))  # one in ten thousand
     rows = [matrix.astype(int).tolist() for matrix in (X, *W)]
     return Exercise(seed, mask, score, tuple(sentence.split()), *rows)
 

@@ -1,4 +1,7 @@
-"""A dictionary looked up three ways: by the key as written, by the nearest key, and softly, by attention."""
+"""A dictionary looked up three ways: by the key as written, by the nearest key, and softly, by attention.
+
+The worked example of a dictionary stands at the end: the lookups of its text, and whether its claim holds.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, score_named
-from attn_cli.inputs.key_value_pairs import Pairs, numbers_of, some
+from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of, some
 from attn_cli.pipeline.from_phrases import trace_phrases
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import Report
     from attn_cli.settings.settings import Settings
+    from attn_cli.teach.examples import Acts
     from attn_cli.trace.trace import Trace
 
 TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # at 0, the limit, the largest score gets all
@@ -74,11 +78,8 @@ class Lookup:
         plain: Callable[[str], object] = str if self.numbers is None else float
         near, j = None, self.nearest
         if j is not None:
-            near = {
-                "key": self.trace.key_tokens[j],
-                "value": plain(self.values[j]),
-                "cosine": self.cosines[j],
-            }
+            key, value, cosine = self.trace.key_tokens[j], plain(self.values[j]), self.cosines[j]
+            near = {"key": key, "value": value, "cosine": cosine}
         has_words = self.numbers is None and self.shares[0].weight
         return record | {
             "values": [plain(value) for value in self.values],
@@ -112,10 +113,15 @@ def look_up(
     has_numbers = numbers_of(pairs) is not None
 
     def values_of(kept: Sequence[str]) -> Array:
-        return _columns([pairs.values[key] for key in kept], has_numbers)
+        """Return V: numbers as one column, words as a one-hot column for each distinct word."""
+        texts = [pairs.values[key] for key in kept]
+        if has_numbers:
+            return np.array(texts, dtype=np.float64)[:, np.newaxis]
+        place = {text: column for column, text in enumerate(dict.fromkeys(texts))}
+        return np.eye(len(place))[[place[text] for text in texts]]
 
-    trace = trace_phrases("lookup", query, keys, values_of, settings, report)
-    cosines = _cosines(trace)
+    trace = trace_phrases(query, keys, values_of, settings, report)
+    cosines, mixed = _cosines(trace), trace.output
     values = tuple(pairs.values[key] for key in trace.key_tokens)
     found = Lookup(
         trace=trace,
@@ -126,19 +132,10 @@ def look_up(
         cosines=cosines,
         nearest=_nearest(trace, query, cosines),
         shares=_shares(trace, values, has_numbers),
-        answer=_weighted_value(trace) if has_numbers else None,
+        answer=float(mixed[0, 0]) if has_numbers and mixed is not None and trace.weights.any() else None,
         ladder=_ladder(trace, has_numbers),
     )
     return replace(found, trace=replace(trace, notes=(*pairs.notes, *trace.notes, *_notes(found, keys))))
-
-
-def _columns(values: Sequence[str], numeric: bool) -> Array:
-    """Return V: numbers as one column, words as a one-hot column for each distinct word."""
-    if numeric:
-        return np.array(values, dtype=np.float64)[:, np.newaxis]
-    place = {value: column for column, value in enumerate(dict.fromkeys(values))}
-    V: Array = np.eye(len(place))[[place[value] for value in values]]
-    return V
 
 
 def _cosines(trace: Trace) -> tuple[float | None, ...]:
@@ -168,12 +165,6 @@ def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, 
         for js in places.values()
     ]
     return tuple(sorted(shares, key=lambda share: -share.weight))
-
-
-def _weighted_value(trace: Trace) -> float | None:
-    if trace.output is None or not trace.weights.any():
-        return None
-    return float(trace.output[0, 0])
 
 
 def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
@@ -243,3 +234,52 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
             why = "the projection changes what is alike"
         notes.append(f"The largest weight is that of {heavy}, the largest cosine that of {alike}: {why}.")
     return notes
+
+
+class DictionaryExample(NamedTuple):
+    """The three lookups: a key as written, the nearest key, and a share of every value."""
+
+    exact: Lookup
+    near: Lookup
+    soft: Lookup
+    claim: str  # what the text expects, and what came out
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the last lookup, with the claim among its notes."""
+        return replace(self.soft.trace, kind="example", notes=(*self.soft.trace.notes, self.claim))
+
+    def to_dict(self, steps: bool = False) -> dict[str, object]:
+        """Return the JSON: the trace of the last lookup, and all three records as `acts`."""
+        acts = [act.to_dict(steps) for act in (self.exact, self.near, self.soft)]
+        record = self.trace.to_dict(steps)
+        notes = record.pop("notes")
+        return record | {"acts": acts, "notes": notes}
+
+
+def dictionary_example(acts: Acts, settings: Settings) -> DictionaryExample:
+    """Return the worked example; its last keys have no values, so each is its own value."""
+    pairs = dictionary(acts.pairs.items())
+    itself = dictionary((key, key) for key in acts.keys)
+    # -q names a row of the last lookup only.
+    exact, near = (look_up(query, pairs, replace(settings, query=None)) for query in acts.queries)
+    soft = look_up(acts.query, itself, settings)
+    return DictionaryExample(exact, near, soft, _claim(soft, acts.least))
+
+
+def _claim(found: Lookup, least: str) -> str:
+    """Return a sentence on whether the key gets the least that the text expects to."""
+    trace = found.trace
+    places = {key: j for j, key in enumerate(trace.key_tokens) if trace.mask is None or trace.mask[0, j]}
+    expected = f"The text expects {least!r} to get the least"
+    if least not in places:
+        why = "the mask hides it" if least in trace.key_tokens else "it has no vector, and was skipped"
+        return f"{expected}; here {why}."
+    weights = {key: found.weights[j] for key, j in places.items()}
+    last = min(weights, key=lambda key: weights[key])
+    if weights[least] <= weights[last]:
+        return f"{expected}, and it does: {weights[least]:.3f}."
+    return (
+        f"{expected}. With these vectors {last!r} does, with {weights[last]:.3f}; "
+        f"{least!r} gets {weights[least]:.3f}."
+    )

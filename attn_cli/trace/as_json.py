@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attn_cli.trace.head import SCORES, WEIGHTS
+
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.trace.head import Head
-    from attn_cli.trace.trace import Learned, Trace
+    from attn_cli.trace.trace import Trace
 
 SUMS = ("words_query", "words_key", "encodings_query", "encodings_key")  # what X is the sum of
-MATRICES = (
-    *("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"),
-    *("position_vectors", "position_biases", "q", "k", "v"),
-)
-SCORES = ("scores", "scaled_scores", "position_scores", "masked_scores")
 
 
 def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
     """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""
     listed = list(trace.listed)
     held = [trace.held(i) for i in listed] if trace.whole else []
+    learned, place = trace.learned, {i: n for n, i in enumerate(listed)}
     record: dict[str, object] = {
         "schema": "attn/1",
         "kind": trace.kind,
@@ -34,7 +32,7 @@ def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
         "dropped": list(trace.dropped),
         "embedding": trace.embedding._asdict(),
         "projection": trace.projection._asdict(),
-        "learned": None if trace.learned is None else _plain(trace.learned),
+        "learned": learned and learned._asdict() | {"trained_on": list(learned.trained_on)},
         "positions": trace.positions,
         "round": trace.settings.round,
         "score": trace.score if trace.is_scored else None,
@@ -51,18 +49,15 @@ def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
         "output_words": _output_words(trace, listed),
         "summary": [_summary(trace, i) for i in listed],
         "diagnostics": None if trace.condensed else _diagnostics(trace, listed),
-        "links": None if trace.whole else [list(link) for link in _numbered_links(trace, listed)],
+        "links": None if trace.whole else [[place[i], j, w] for i, j, w in trace.links()],
         "condensed": not trace.whole,
         "long_view": _long_view(trace, listed),
     }
     steps = steps and trace.is_scored
     if steps:
-        record["x_query"] = _listed(trace.x_query, listed)
-        record["x_key"] = None if trace.x_key is None else trace.x_key.tolist()
-        for name in SUMS:
-            record[name] = None if trace.placed is None else getattr(trace.placed, name).tolist()
-        record["W_o"] = None if trace.W_o is None else trace.W_o.tolist()
-        record["b_o"] = None if trace.b_o is None else trace.b_o.tolist()
+        record |= {"x_query": _listed(trace.x_query, listed), "x_key": _listed(trace.x_key)}
+        record |= {name: _listed(trace.placed and getattr(trace.placed, name)) for name in SUMS}
+        record |= {"W_o": _listed(trace.W_o), "b_o": _listed(trace.b_o)}
     record["heads"] = []
     if steps or trace.settings.head in ("all", "mean"):
         record["heads"] = [_head(trace, head, steps, listed, held) for head in trace.shown_heads]
@@ -110,11 +105,6 @@ def _long_view(trace: Trace, listed: list[int]) -> dict[str, object] | None:
     }
 
 
-def _numbered_links(trace: Trace, listed: list[int]) -> list[tuple[int, int, float]]:
-    place = {i: n for n, i in enumerate(listed)}
-    return [(place[i], j, w) for i, j, w in trace.links()]
-
-
 def _head(trace: Trace, head: Head, steps: bool, listed: list[int], held: list[int]) -> dict[str, object]:
     record: dict[str, object] = {
         "name": head.name,
@@ -122,22 +112,17 @@ def _head(trace: Trace, head: Head, steps: bool, listed: list[int], held: list[i
         "output": _listed(head.output, listed),
     }
     if steps:
-        for name in MATRICES:
-            value = getattr(head, name)
-            rows = listed if name == "q" else None
-            record[name] = None if value is None else (value if rows is None else value[rows]).tolist()
+        for name in (*WEIGHTS, "q", "k", "v"):
+            record[name] = _listed(getattr(head, name), listed if name == "q" else None)
         for name in SCORES:
             value = getattr(head, name)
             record[name] = None if value is None or not trace.whole else _finite(value[held])
     return record
 
 
-def _plain(learned: Learned) -> dict[str, object]:
-    return {**learned._asdict(), "trained_on": list(learned.trained_on)}
-
-
-def _listed(matrix: Array | None, rows: list[int]) -> list[object] | None:
-    return None if matrix is None else matrix[rows].tolist()
+def _listed(matrix: Array | None, rows: list[int] | None = None) -> list[object] | None:
+    """Return a matrix, or these rows of it, as lists."""
+    return None if matrix is None else (matrix if rows is None else matrix[rows]).tolist()
 
 
 def _finite(matrix: Array) -> list[list[float | None]]:

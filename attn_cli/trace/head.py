@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from attn_cli.trace.frozen import Frozen
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
     from attn_cli.core.top_links import Links
     from attn_cli.io.array_types import Array
-    from attn_cli.models.projection import HeadWeights
-    from attn_cli.models.relative_position import Position
+    from attn_cli.models.projection import HeadWeights, Position
 
 MATRICES = ("W_q", "W_k", "W_v")
 WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")
 SCORES = ("scores", "scaled_scores", "position_scores", "masked_scores")
+
+
+class Frozen:
+    """A dataclass that owns its arrays, and those of the named tuples in it: nobody can write to them."""
+
+    def __post_init__(self) -> None:
+        for name in self.__annotations__:
+            value = getattr(self, name)
+            if name == "source":  # what computes again is not part of the record
+                continue
+            if (owned := _owned(value)) is not value:
+                object.__setattr__(self, name, owned)
+
+
+def _owned(value: Any) -> Any:
+    if hasattr(value, "setflags"):
+        array = value.copy() if value.flags.writeable or value.base is not None else value
+        array.setflags(write=False)
+        return array
+    if hasattr(value, "_fields") and any(hasattr(part, "setflags") for part in value):
+        return type(value)(*map(_owned, value))
+    return value
 
 
 @dataclass(frozen=True, eq=False, repr=False)

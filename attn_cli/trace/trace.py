@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from attn_cli.core.scores import score_named
 from attn_cli.settings.settings import Settings
-from attn_cli.trace.frozen import Frozen
-from attn_cli.trace.head import Head
+from attn_cli.trace.head import Frozen, Head
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
     from collections.abc import Iterator, Sequence
@@ -106,8 +105,8 @@ class Row(NamedTuple):
 class Source(Protocol):
     """What computes a head's weights again, a block of rows at a time."""
 
-    def blocks(self, name: str) -> Iterator[tuple[int, Array]]:
-        """Yield the number of a block's first row, and its weights (rows, n_k)."""
+    def blocks(self, name: str) -> Iterator[Array]:
+        """Yield the weights (rows, n_k) of each block."""
         ...
 
 
@@ -226,10 +225,9 @@ class Trace(Frozen):
         held = [self.held(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
+        # A given position term is not divided by the temperature, so the sum does not scale with it.
         is_given = head.position_scores is not None and head.position_vectors is None
-        if (
-            is_given or not heated
-        ):  # a given term is not divided by the temperature, so the sum does not scale with it
+        if is_given or not heated:
             masked = None
         plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None

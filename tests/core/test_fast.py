@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from attn_cli import attend
 from attn_cli.core import attend as attend_module
-from attn_cli.core import fast, tiles
+from attn_cli.core import streaming, tiles
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.checks import checked_attention
 from attn_cli.core.masks import named
 from attn_cli.core.top_links import strongest
 from attn_cli.errors import InputError
-from attn_cli.models.relative_position import Position
+from attn_cli.models.projection import Position
 from tests.problems import (
     BIASES,
     DISTANCES,
@@ -151,10 +151,10 @@ def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
         return
     Q, K, V, scale, mask, bias, by_distance = problem
     with tiled(*tiling):
-        heads = [fast.tiled(Q, K, scale, mask, bias, by_distance)] * 2
-        for way in (fast.attended, fast.output):
+        heads = [tiles.Tiles(Q, K, scale, mask, bias, by_distance)] * 2
+        for way in (streaming.attended, streaming.output):
             np.testing.assert_array_equal(way(heads, [V, -V], threads)[0], way(heads, [V, -V], 1)[0])
-        found, alone = (fast.survey(heads[0], V, 3, (3, 2), True, n) for n in (threads, 1))
+        found, alone = (streaming.survey(heads[0], V, 3, (3, 2), n) for n in (threads, 1))
         for ours, theirs in zip(found, alone, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
@@ -216,10 +216,10 @@ def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
 
 def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
     Q, V = some(200, 8, dtype=np.float32), some(200, 3, dtype=np.float32)
-    head = fast.tiled(Q, Q, np.float64(0.3), None, None, some(200, 7))
-    weights, output = fast.attended([head], [V])
-    found = fast.survey(head, V, 3)
-    for M in (weights, output, fast.output([head], [V]), found.weights, found.output):
+    head = tiles.Tiles(Q, Q, np.float64(0.3), None, None, some(200, 7))
+    weights, output = streaming.attended([head], [V])
+    found = streaming.survey(head, V, 3)
+    for M in (weights, output, streaming.output([head], [V]), found.weights, found.output):
         assert M.dtype == np.float32
 
 
@@ -297,7 +297,7 @@ def test_rows_with_nothing_allowed_are_zeros_and_have_no_links(dtype):
         np.testing.assert_allclose(weights[~shut].sum(axis=1), 1, rtol=0, atol=1e-5)
         for output in outputs:
             assert not output[shut].any() and output[~shut].all()
-    found = fast.survey(fast.tiled(Q, Q, 0.5, None, bias.astype(dtype)), V, 3, (3, 3), True)
+    found = streaming.survey(tiles.Tiles(Q, Q, 0.5, None, bias.astype(dtype)), V, 3, (3, 3))
     assert not found.entropy[shut].any()
 
 
@@ -306,8 +306,8 @@ def test_rows_that_vanish_under_the_bound_are_done_again_beside_rows_that_do_not
     Q, K, V = some(300, 4, dtype=np.float32), some(200, 4, seed=1, dtype=np.float32), some(200, 2)
     K[7] = [1e5, 0, 0, 0]
     Q[::2, 0] = 0
-    head = fast.tiled(Q, K, 0.5)
-    block = head.block(0, 256)
+    head = tiles.Tiles(Q, K, 0.5)
+    block = tiles.Block(head, 0, 256)
     faint = np.exp(-block.shift.astype(float) + 20) * len(K) < tiles.FAINT[4]
     assert faint.all(), "the bound makes all rows vanish but those that look along the long key"
     exact = checked_attention(*(M.astype(float) for M in (Q, K)), V, None, None, 0.5)
@@ -385,7 +385,7 @@ def test_of_words_that_are_repeated_the_first_ones_are_the_strongest_links(shape
     kind = Kind(*shape, 50, 2, dtype, "words", rule="none", distance="3" if by_distance else "none")
     problem = made(kind)
     Q, K, V, scale, mask, bias, term = problem
-    found = fast.survey(fast.tiled(Q, K, scale, mask, bias, term), V, 9)
+    found = streaming.survey(tiles.Tiles(Q, K, scale, mask, bias, term), V, 9)
     check_order(found, Q, K, scale, problem.added, np.ones(shape, bool))
     assert (K[found.keys[:, 1:]] == K[found.keys[:, :-1]]).all(axis=-1).any(), "there are ties"
 
@@ -491,13 +491,16 @@ def test_a_learned_position_term_is_the_matrix_that_it_stands_for(shape):
     (n_q, n_k), reach = shape, 4
     Q, K, V = some(n_q, 6), some(n_k, 6, seed=1), some(n_k, 2, seed=2)
     term = Position(some(2 * reach + 1, 6, seed=3), some(2 * reach + 1, seed=4))
-    core = checked_attention(Q, K, V, None, term.scores(Q, np.arange(n_q), n_k, 0.7), 0.4)
-    head = fast.tiled(Q, K, 0.4, by_distance=(Q @ term.R.T + term.b) * 0.7)
+    by_distance = (Q @ term.R.T + term.b) * 0.7
+    distance = np.clip(np.arange(n_k) - np.arange(n_q)[:, np.newaxis], -reach, reach)
+    bias = np.take_along_axis(by_distance, distance + reach, axis=1)
+    core = checked_attention(Q, K, V, None, bias, 0.4)
+    head = tiles.Tiles(Q, K, 0.4, by_distance=by_distance)
     with tiled(7, 5):
-        weights, output = fast.attended([head], [V])
-        found = fast.survey(head, V, 3)
+        weights, output = streaming.attended([head], [V])
+        found = streaming.survey(head, V, 3)
     np.testing.assert_allclose(weights[0], core.weights, rtol=0, atol=1e-13)
-    for ours in (output[0], fast.output([head], [V])[0], found.output):
+    for ours in (output[0], streaming.output([head], [V])[0], found.output):
         np.testing.assert_allclose(ours, core.output, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(found.keys, strongest(core.weights, 3).keys)
 
@@ -510,11 +513,11 @@ def test_a_learned_position_term_is_the_matrix_that_it_stands_for(shape):
 def test_output_and_survey_never_hold_an_array_of_queries_by_keys(mask, by_distance):
     n = 3000
     Q = some(n, 8, dtype=np.float32)
-    head = fast.tiled(Q, Q, 0.3, named(mask or "none", n, n), None, some(n, 9) if by_distance else None)
+    head = tiles.Tiles(Q, Q, 0.3, named(mask or "none", n, n), None, some(n, 9) if by_distance else None)
     tracemalloc.start()
     try:
-        fast.output([head], [Q], threads=1)
-        fast.survey(head, Q, 5, (20, 20), True, threads=1)
+        streaming.output([head], [Q], threads=1)
+        streaming.survey(head, Q, 5, (20, 20), threads=1)
         attend(Q, Q, Q, mask, return_weights=False, threads=1)
         strongest_links(Q, Q, Q, 5, mask, threads=1)
         assert tracemalloc.get_traced_memory()[1] < n * n * Q.itemsize / 6
@@ -598,7 +601,7 @@ def test_ctrl_c_ends_the_work(threads, two_of_blas):
         signal.raise_signal(signal.SIGINT)
 
     with tiled(4, 16), pytest.raises(KeyboardInterrupt):
-        fast.output([fast.tiled(Q, Q, 0.5)], [Q], threads, report)
+        streaming.output([tiles.Tiles(Q, Q, 0.5)], [Q], threads, report)
     assert len(reports) == 1 and blas() == before
     assert threading.active_count() == 1 or not any("ThreadPool" in t.name for t in threading.enumerate())
 
@@ -640,5 +643,5 @@ def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is,
 
 def test_a_report_may_itself_attend(two_of_blas):
     Q, within = some(200, 4), []
-    fast.output([fast.tiled(Q, Q, 0.5)], [Q], 2, lambda part: within.append(attend(Q, Q, Q, "causal")))
+    streaming.output([tiles.Tiles(Q, Q, 0.5)], [Q], 2, lambda part: within.append(attend(Q, Q, Q, "causal")))
     assert within

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.core.masks import Mask, named, with_padding
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.stated_mask import mask_from_values
+from attn_cli.pipeline.mask import mask_from_values
 
 lengths = st.integers(1, 8)
 laws = settings(max_examples=50, deadline=None, derandomize=True)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, attend, trace_self
-from attn_cli.core.attend import strongest_links
+from attn_cli.core.attend import HeadInput, strongest_links
 from attn_cli.core.masks import named
 from attn_cli.inputs.matrices import given_from
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
-from attn_cli.models.projection import HeadWeights, Projection
-from attn_cli.models.relative_position import Position
+from attn_cli.models.projection import HeadWeights, Position, Projection
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.trace.trace import Projected
 from tests.shell import here
@@ -311,7 +310,9 @@ def test_a_learned_position_term_is_theirs_as_a_bias_and_as_keys_that_depend_on_
     away = np.clip(np.arange(n) - np.arange(n)[:, None], -reach, reach) + reach
     keys = torch.from_numpy(K)[None] + torch.from_numpy(term.R)[torch.from_numpy(away)]  # (n_q, n_k, d_k)
     scores = torch.einsum("id,ijd->ij", torch.from_numpy(Q), keys) / math.sqrt(d_k)
-    bias = term.scores(Q, np.arange(n), n) / Q.dtype.type(math.sqrt(d_k))
+    bias = HeadInput(Q, Q, Q, by_distance=term.by_distance(Q)).added(np.arange(n)) / Q.dtype.type(
+        math.sqrt(d_k)
+    )
     close(attend(Q, K, V, bias=bias)[0], torch.softmax(scores, -1).numpy(), dtype, float(scores.abs().max()))
 
 

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import head_weights, score
+from attn_cli.models.encoder import features
 from attn_cli.models.model_file import BUNDLED, bundled, read_model
-from attn_cli.models.word_shape import features
 from attn_cli.vectors.store.table import bundled as bundled_vectors
 from tests import small_models as models
 from tests.parsed import conllu, parsed

@@ -13,8 +13,8 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.learn.batches import Vocabulary
+from attn_cli.models.encoder import features
 from attn_cli.models.model_file import BUNDLED, named, read_model
-from attn_cli.models.word_shape import features
 from tests import small_models as models
 from tests.shell import attn
 

@@ -25,10 +25,10 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.long_text import merged, spread, strongest_links
 from attn_cli.render import render
 from attn_cli.render.numbers import share
 from attn_cli.settings.output import View
-from attn_cli.trace.long_summary import merged, spread, strongest_links
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import LARGE
 from tests.cli.test_hostile import TOKENS

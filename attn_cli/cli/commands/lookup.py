@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from attn_cli.render.blocks import Block
-    from attn_cli.teach.dictionary_example import DictionaryExample
     from attn_cli.teach.examples import Acts
-    from attn_cli.teach.soft_dictionary import Lookup
+    from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
 
 # A dictionary's keys have no order, and there is one query. Its projection is an option of its own, with another
 # default.
@@ -89,7 +88,7 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
 def show_dictionary(acts: Acts, settings: Settings, view: View) -> None:
     """Compute the worked example of a dictionary, and write it out."""
     from attn_cli.render.views.soft_dictionary import story
-    from attn_cli.teach.dictionary_example import dictionary_example
+    from attn_cli.teach.soft_dictionary import dictionary_example
 
     one = dictionary_example(acts, settings)
     _show(one, story(one, acts, view), view)

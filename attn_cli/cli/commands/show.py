@@ -80,7 +80,7 @@ def show_(
     if context_tokens is not None:
         context = typed_tokens(context_tokens, "--context-tokens", batch)
         saved = labelled(saved, None, context, "--context-tokens holds")
-    trace = trace_weights("show", saved, settings, Shaping(join_pieces, hide_special, renormalize))
+    trace = trace_weights(saved, settings, Shaping(join_pieces, hide_special, renormalize))
     if not trace.is_scored and (view.format or "").startswith("code:"):
         raise UsageError(
             f"-f {view.format} needs queries, keys and values; {trace.embedding.name} holds weights alone.",

@@ -57,7 +57,6 @@ def _blocks(trace: Trace, head: Head) -> Iterator[Array]:
     if trace.asked:
         yield head.weights[[trace.held(i) for i in trace.listed]]
     elif trace.condensed and trace.source is not None:
-        for _, weights in trace.source.blocks(head.name):
-            yield weights
+        yield from trace.source.blocks(head.name)
     else:
         yield head.weights

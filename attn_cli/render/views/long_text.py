@@ -8,13 +8,19 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_cli.io.plural import count
-from attn_cli.pipeline.long_text import MAP, summary_of_weights
+from attn_cli.pipeline.long_text import (
+    MAP,
+    first_of_each,
+    merged,
+    spread,
+    strongest_links,
+    summary_of_weights,
+)
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
-from attn_cli.trace.long_summary import first_of_each, merged, spread, strongest_links
 from attn_cli.trace.trace import LongView, Trace
 
 NUMERIC = 10  # rows and columns of a map that is written as numbers

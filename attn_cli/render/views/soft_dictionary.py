@@ -14,9 +14,8 @@ from attn_cli.render.screen.text import listed
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.wording import closing, formula, head_named, quoted
 from attn_cli.settings.output import View
-from attn_cli.teach.dictionary_example import DictionaryExample
 from attn_cli.teach.examples import Acts
-from attn_cli.teach.soft_dictionary import Lookup
+from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
 
 MOST_KEYS = 12
 MOST_TERMS = 8

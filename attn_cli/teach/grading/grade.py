@@ -14,13 +14,13 @@ from attn_cli.teach.grading.answer_layouts import (
     rounded,
     submitted_heads,
 )
-from attn_cli.teach.grading.mistakes import MISTAKES, procedures
 from attn_cli.teach.grading.replay import (
     CORRECT,
     GRADED_STEPS,
     SCORE_STEPS,
     Problem,
     Procedure,
+    mistakes,
     possible_arrays,
     softmax_mask,
 )
@@ -133,10 +133,8 @@ def _all_following(compared: tuple[StepResult, ...]) -> tuple[StepResult, ...]:
 
 def _explanations(grading: Grading, wrong: str) -> tuple[str, ...]:
     """Return the mistakes that explain every matrix given, each alone, and so the step that is wrong."""
-    problem = grading.key.problem
-    return tuple(
-        code for code in MISTAKES if any(_explains(grading, way, wrong) for way in procedures(problem, code))
-    )
+    found = mistakes(grading.key.problem).items()
+    return tuple(code for code, ways in found if any(_explains(grading, way, wrong) for way in ways))
 
 
 def _explains(grading: Grading, procedure: Procedure, wrong: str) -> bool:

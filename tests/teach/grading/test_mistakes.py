@@ -11,8 +11,14 @@ from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render.views.grading import MEANINGS
 from attn_cli.teach.grading.answer_key import read_answer_key
 from attn_cli.teach.grading.grade import grade
-from attn_cli.teach.grading.mistakes import MISTAKES, procedures
-from attn_cli.teach.grading.replay import CORRECT, GRADED_STEPS, other_corner, possible_arrays, problem_from
+from attn_cli.teach.grading.replay import (
+    CORRECT,
+    GRADED_STEPS,
+    mistakes,
+    other_corner,
+    possible_arrays,
+    problem_from,
+)
 from attn_cli.teach.grading.submission import submission_from
 from tests.fuzz import answers
 
@@ -33,7 +39,10 @@ def judged(at, record, tol=1e-3, **answer):
 
 
 def test_every_mistake_has_its_meaning_and_its_place():
-    assert tuple(MISTAKES) == tuple(MEANINGS) == answers.CODES
+    problem = problem_from(
+        trace_matrices("check", given_from({"X": numbers(1, 3, 4)}, "given"), Settings()), True
+    )
+    assert tuple(mistakes(problem)) == tuple(MEANINGS) == answers.CODES
 
 
 @pytest.mark.parametrize(
@@ -178,7 +187,7 @@ def test_a_transposed_output_projection_is_named_too(at):
 def test_a_w_that_is_not_square_cannot_be_transposed():
     record = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 2) for letter in "qkv"}
     trace = trace_matrices("check", given_from(record, "given"), Settings(head="mean"))
-    assert list(procedures(problem_from(trace, True), "transposed-w")) == []
+    assert mistakes(problem_from(trace, True))["transposed-w"] == []
 
 
 def test_k_and_v_may_be_swapped_where_they_are_made_or_where_they_are_used(at):
