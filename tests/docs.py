@@ -96,8 +96,8 @@ def commands() -> dict[tuple[str, ...], Any]:
     for name in cli.COMMANDS:
         command = app.get_command(None, name)
         found[(name,)] = command
-        for verb, child in getattr(command, "commands", {}).items():
-            found[(name, verb)] = child
+        for verb in getattr(command, "commands", {}):
+            found[(name, verb)] = command.get_command(None, verb)
     return found
 
 

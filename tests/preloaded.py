@@ -4,6 +4,7 @@ Such a run has its own process, streams, environment and folder. What depends on
 PYTHON* variables) and start-up itself are tested in processes started anew.
 """
 
+import atexit
 import importlib
 import io
 import json
@@ -67,6 +68,12 @@ def _server() -> tuple[socket.socket, subprocess.Popen[bytes]]:
         stdin=subprocess.DEVNULL,
     )
     its.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
     return ours, process
 
 
