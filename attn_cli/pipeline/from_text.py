@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.core.fast import part_of
 from attn_cli.errors import InputError
 from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
@@ -90,7 +89,10 @@ def trace_text(
         is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
         inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
         below = layer.projection.about.layer or 0  # the layers whose work is done
-        report = part_of(report, below, below + 1)
+        if report is not None and below:
+            from attn_cli.core.fast import part_of  # only for several layers
+
+            report = part_of(report, below, below + 1)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace

@@ -12,7 +12,6 @@ from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Headin
 from attn_cli.render.numbers import fitting
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
-from attn_cli.render.screen.side_by_side import draw_beside, draw_maps
 from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.render.width_ladder import bar_numbers, largest
 from attn_cli.settings.output import View
@@ -39,8 +38,12 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
             case Matrix():
                 yield from _matrix(block, view, terminal)
             case Beside():
+                from attn_cli.render.screen.side_by_side import draw_beside  # rarely needed, like the next
+
                 yield from draw_beside(block, view, terminal)
             case Maps():
+                from attn_cli.render.screen.side_by_side import draw_maps
+
                 yield from draw_maps(block, view, terminal)
             case Columns():
                 yield from _columns(block, terminal)

@@ -1,4 +1,7 @@
-"""What replaces a matrix that is too large to draw: a map of its blocks, entropies, and the strongest links."""
+"""What replaces a matrix that is too large to draw: a map of its blocks, entropies, and the strongest links.
+
+What a long text alone needs is loaded where one is shown.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_cli.io.plural import count
-from attn_cli.pipeline.long_text import (
-    MAP,
-    first_of_each,
-    merged,
-    spread,
-    strongest_links,
-    summary_of_weights,
-)
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short
@@ -54,6 +49,8 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 
 
 def _long_view(trace: Trace, head: Head) -> LongView:
+    from attn_cli.pipeline.long_text import summary_of_weights
+
     return trace.long_view or summary_of_weights(head.weights, trace.mask, 1).view
 
 
@@ -62,6 +59,8 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
 
     A cell is the mean weight of its block's allowed links, or, for the mask, the share of allowed links.
     """
+    from attn_cli.pipeline.long_text import merged
+
     kept = merged(kept, *_size(trace, view))
     starts, columns = kept.query_edges[:-1], kept.key_edges[:-1]
     sizes = np.outer(np.diff(kept.query_edges), np.diff(kept.key_edges))
@@ -91,6 +90,8 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
 
 def _size(trace: Trace, view: View) -> tuple[int, int]:
     """Return how many rows and columns a map may have."""
+    from attn_cli.pipeline.long_text import MAP
+
     if view.format == "markdown" or (view.format in ("html", "latex") and view.color == "never"):
         return NUMERIC, NUMERIC  # numbers
     if view.format in ("html", "latex"):
@@ -118,6 +119,8 @@ def _word(tokens: Sequence[str], i: int) -> str:
 
 def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
     """Yield the lowest, the median and the highest entropy, and the rows at both ends."""
+    from attn_cli.pipeline.long_text import spread
+
     found = spread(trace, kept)
     if found is None:
         yield Say("No row may look at more than one key.")
@@ -145,6 +148,8 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
 
 def _ends(trace: Trace, ranked: list[int]) -> list[int]:
     """Return the most focused rows and the most spread ones, each word once; all where there are few."""
+    from attn_cli.pipeline.long_text import first_of_each
+
     if len(ranked) <= 2 * EXTREMES:
         return ranked
     focused = first_of_each(trace.query_tokens, ranked, EXTREMES)
@@ -158,6 +163,8 @@ def _many(keys: float) -> str:
 
 def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Block]:
     """Yield the strongest links of all to different words."""
+    from attn_cli.pipeline.long_text import strongest_links
+
     found = strongest_links(trace, head, most)
     k = head.links.keys.shape[1]
     if not found.links:
@@ -236,6 +243,8 @@ def _of_row(trace: Trace, kept: LongView, i: int) -> str:
 
 def strongest_named(trace: Trace, head: Head) -> list[tuple[str, float]]:
     """Return the strongest links of all to different words: `your -> ability`, and the weight."""
+    from attn_cli.pipeline.long_text import strongest_links
+
     return [
         (f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight)
         for i, j, weight in strongest_links(trace, head, MOST_LINKS).links
