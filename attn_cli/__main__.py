@@ -1,4 +1,4 @@
-"""The entry point: quiet on Ctrl-C from the first moment, quick to start and to leave.
+"""The entry point: silent at a signal from the first moment, quick to start and to leave.
 
 Four things keep a run of `attn` short; docs/decisions/0002-start-up.md has the measurements.
 """
@@ -8,18 +8,31 @@ import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+
 
 def _leave(signum: int, frame: object) -> None:
-    os._exit(130)
+    """End at a signal; until a file is written or a bar is drawn there is nothing to clean up."""
+    signals = sys.modules.get("attn_cli.io.signals")
+    if hasattr(signals, "end"):  # it may be half imported
+        signals.end(signum)  # type: ignore[union-attr]
+    else:
+        os._exit(128 + signum)
 
 
 def run() -> None:
     """Run attn, and end the process with its exit code."""
-    _signal.signal(_signal.SIGINT, _leave)  # until main() can clean up, there is nothing to clean up
+    for name in ENDING:
+        number = getattr(_signal, name, None)
+        if number is not None and _signal.getsignal(number) != _signal.SIG_IGN:  # nohup stays in force
+            _signal.signal(number, _leave)
     import gc  # not yet loaded when Python starts, unlike those above
 
     gc.disable()  # imports make no garbage worth a search; main() turns it on again
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread only spins on small matrices
+    from attn_cli.io.streams import check_standard_streams
+
+    check_standard_streams()
     from attn_cli.cli.app import main
 
     code = main(sys.argv[1:])

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -51,13 +50,11 @@ EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'
     "Most options have a variable of their own: ATTN_PALETTE is the default of --palette. attn.toml holds defaults too."
 )
-SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
 def main(args: list[str]) -> int:
     """Run attn with these arguments and return its exit code; the only place where errors end."""
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         if args in (["--version"], ["-V"]):
             from attn_cli.io.console import put_plain  # answered before Typer is loaded
 
@@ -67,7 +64,9 @@ def main(args: list[str]) -> int:
         _silence()
         return 0
     except KeyboardInterrupt:
-        return 130
+        from attn_cli.io.signals import exit_code
+
+        return exit_code()
     except BaseException as error:  # the one place where every error becomes a line and an exit code
         from attn_cli.cli.report_error import report
 
@@ -137,7 +136,9 @@ def _app() -> Any:
         version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
         show_completion: Annotated[
             str | None,
-            typer.Option(metavar="SHELL", help=f"Print the completion script for {', '.join(SHELLS[:4])}."),
+            typer.Option(
+                metavar="SHELL", help="Print the completion script for bash, zsh, fish, powershell."
+            ),
         ] = None,
         install_completion: Annotated[
             str | None, typer.Option(metavar="SHELL", help="Install completion for that shell.")
@@ -168,27 +169,15 @@ def _unknown(name: str) -> None:
     raise UsageError(f"No such command {visible(name[:60])!r}.", hint)
 
 
-def _completion(shell: str, install: bool) -> str:
-    # Typer has no public names for these; the dependency is pinned below the next minor version.
+def _completion(shell: str, is_installed: bool) -> str:
     from typer._completion_classes import completion_init
-    from typer._completion_shared import get_completion_script
-    from typer._completion_shared import install as install_script
 
-    from attn_cli.errors import CreateError, UsageError
-    from attn_cli.io.escape import visible
+    from attn_cli.cli.completion import install, script
 
-    if shell not in SHELLS:
-        raise UsageError(f"There is no completion for {visible(shell)!r}.", f"Shells: {', '.join(SHELLS)}.")
     completion_init()
-    if install:
-        try:
-            name, path = install_script(shell=shell, prog_name="attn", complete_var="_ATTN_COMPLETE")
-        except OSError as error:
-            raise CreateError(
-                f"Cannot install completion: {error.strerror}.", "Try --show-completion."
-            ) from None
-        return f"Completion for {name} is installed in {path}; open a new shell to use it.\n"
-    return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell) + "\n"
+    if not is_installed:
+        return script(shell)
+    return f"Completion for {shell} is installed in {install(shell)}; open a new shell to use it.\n"
 
 
 def _silence() -> None:

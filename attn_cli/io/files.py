@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import stat
 from collections.abc import Iterator
-from io import FileIO
 from typing import IO, TYPE_CHECKING
 
-from attn_cli.errors import CreateError, FileError, WriteError
+from attn_cli.errors import AttnError, CreateError, FileError, WriteError
 from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
@@ -130,54 +131,162 @@ def creatable(path: str | Path) -> None:
 def written(path: str | Path) -> Iterator[IO[bytes]]:
     """Open `path` for writing so that it holds all or nothing: written beside, synced, then renamed.
 
-    A symbolic link is followed and an existing file keeps its permissions. A device or a pipe is
-    written to directly. Raises CreateError when it cannot be opened, WriteError when writing fails.
+    A symbolic link is followed and an existing file keeps its permissions. What a killed run has left beside it is
+    removed. A device or a pipe is written to directly. Raises CreateError when it cannot be opened, WriteError when
+    writing fails; then nothing was changed, unless the message says otherwise.
     """
     name = visible(str(path))
     if os.path.exists(path) and not os.path.isfile(path):
         with _direct(path, name) as stream:
             yield stream
         return
-    from pathlib import Path
-
-    target = Path(os.path.realpath(path))
-    import tempfile  # only for writing
+    from attn_cli.io.signals import cleaned_up  # with streams, only for writing
 
     try:
-        exists = os.path.exists(target)
-        mode = stat.S_IMODE(target.stat().st_mode) if exists else 0o666 & ~_umask()
-        if len(os.fsencode(target.name)) > 255:
-            raise OSError(36, "File name too long")
-        if exists and not os.access(target, os.W_OK):
-            raise PermissionError(13, "Permission denied")
-        handle, beside = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
+        target = _target(path)
+        mode = _mode(target)
+        sweep(target)
+        beside = beside_name(target)
     except (OSError, ValueError) as error:
         raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
+    with cleaned_up(lambda: os.unlink(beside)):
+        try:
+            descriptor = _created(beside)
+        except OSError as error:
+            raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
+        try:
+            with _buffered(descriptor) as stream:
+                yield stream
+                stream.flush()
+                os.fchmod(descriptor, mode)
+                os.fsync(descriptor)
+            os.replace(beside, target)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            if isinstance(error, OSError) and not isinstance(error, AttnError):
+                raise WriteError(f"Cannot write {name}: {reason(error)}.", "Nothing was changed.") from None
+            raise
     try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(beside, mode)
-        os.replace(beside, target)
-    except BaseException as error:
+        sync_folder(os.path.dirname(target))
+    except OSError as error:
+        raise WriteError(
+            f"{name} is written, but its folder cannot be synced: {reason(error)}.",
+            "It may not outlast a loss of power.",
+        ) from None
+
+
+def _target(path: str | Path) -> str:
+    """Return the file that `path` leads to; OSError where none can be created there."""
+    target = os.path.realpath(path)
+    if os.path.islink(target):  # what realpath returns of a loop
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if len(os.fsencode(os.path.basename(target))) > 255:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return target
+
+
+def _mode(target: str) -> int:
+    return stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else 0o666 & ~_umask()
+
+
+def beside_name(target: str) -> str:
+    """Return a new path beside `target` for what is to replace it; `sweep` knows it by its form."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name[:40]}.{os.urandom(4).hex()}.part")
+
+
+def sweep(target: str) -> None:
+    """Remove what killed runs have left beside `target`: unfinished files that no process holds locked."""
+    folder, name = os.path.split(target)
+    start, end = f".{name[:40]}.", ".part"
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            is_part = entry.name.startswith(start) and entry.name.endswith(end)
+            if (
+                is_part
+                and len(entry.name) == len(start) + 8 + len(end)
+                and entry.is_file(follow_symlinks=False)
+            ):
+                with contextlib.suppress(OSError):
+                    _remove_unlocked(entry.path)
+
+
+def _remove_unlocked(path: str) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if _lock(descriptor):
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an unfinished file for as long as it is open; return whether no other process holds it."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return False  # a file system without locks: nothing is swept
+    return True
+
+
+def _created(path: str) -> int:
+    """Create a file and return its descriptor, locked against `sweep`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor)
+        if not os.fstat(descriptor).st_nlink:  # swept between the two calls
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    except BaseException:
+        os.close(descriptor)
         with contextlib.suppress(OSError):
-            os.unlink(beside)
-        if isinstance(error, OSError) and not isinstance(error, FileError):
-            raise WriteError(f"Cannot write {name}: {reason(error)}.", "Nothing was changed.") from None
+            os.unlink(path)
         raise
+    return descriptor
+
+
+def _buffered(descriptor: int) -> IO[bytes]:
+    from attn_cli.io.streams import CheckedStream
+
+    return io.BufferedWriter(CheckedStream(descriptor, owned=True))
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder durable, where the file system knows how."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return  # a folder that may be written to, but not read
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
 def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
+    """Open a device or a pipe, whose writes are checked like all others."""
+    from attn_cli.io.streams import CheckedStream
+
     try:
-        stream = FileIO(target, "wb")
+        stream = CheckedStream(os.open(target, os.O_WRONLY | os.O_CLOEXEC), owned=True)
     except OSError as error:
         raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     try:
         with stream:
-            yield stream
+            yield stream  # type: ignore[misc]
     except BrokenPipeError:
+        raise
+    except AttnError:
         raise
     except OSError as error:
         raise WriteError(f"Cannot write {name}: {reason(error)}.") from None

@@ -1,0 +1,90 @@
+"""Tab completion: the script of a shell, and its installation in the user's profile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from attn_cli.errors import AttnError, CreateError, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.io.files import written
+
+SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+ZSH_SETUP = (b"fpath+=~/.zfunc; autoload -Uz compinit; compinit", b"zstyle ':completion:*' menu select")
+
+
+def script(shell: str) -> str:
+    """Return the completion script of a shell; UsageError for one that has none."""
+    # Typer has no public name for it; the dependency is pinned below the next minor version.
+    from typer._completion_shared import get_completion_script
+
+    if shell not in SHELLS:
+        raise UsageError(f"There is no completion for {visible(shell)!r}.", f"Shells: {', '.join(SHELLS)}.")
+    return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell) + "\n"
+
+
+def install(shell: str) -> str:
+    """Install completion for a shell, and return the file that holds it.
+
+    The script is written first, and what loads it is added to the user's profile last: byte for byte what it was,
+    and one line more. Each file holds all or nothing. Raises CreateError or WriteError.
+    """
+    code = script(shell).encode()
+    try:
+        if shell == "bash":
+            path = _stored(".bash_completions/attn.sh", code)
+            _add(_home(".bashrc"), b"source " + os.fsencode(shlex.quote(path)))
+        elif shell == "zsh":
+            path = _stored(".zfunc/_attn", code)
+            setup, style = ZSH_SETUP
+            _add(_home(".zshrc"), setup)
+            _add(_home(".zshrc"), style, unless=b"zstyle")
+        elif shell == "fish":
+            path = _stored(".config/fish/completions/attn.fish", code)
+        else:
+            path = _powershell_profile(shell)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            _add(path, code.rstrip())
+    except OSError as error:
+        if isinstance(error, AttnError):
+            raise
+        raise CreateError(
+            f"Cannot install completion: {error.strerror or error}.", "Try --show-completion."
+        ) from None
+    return path
+
+
+def _home(name: str) -> str:
+    return os.path.join(os.path.expanduser("~"), name)
+
+
+def _stored(name: str, code: bytes) -> str:
+    """Write a file below the home folder, and return its path."""
+    path = _home(name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with written(path) as stream:
+        stream.write(code)
+    return path
+
+
+def _add(path: str, line: bytes, unless: bytes = b"") -> None:
+    """Add a line to a file, unless that line, or `unless`, is in it; its bytes stay, in whatever encoding."""
+    before = b""
+    if os.path.lexists(path):
+        with open(path, "rb") as file:
+            before = file.read()
+    if (unless or line) in before:
+        return
+    with written(path) as stream:
+        stream.write(before + (b"" if before.endswith(b"\n") or not before else b"\n") + line + b"\n")
+
+
+def _powershell_profile(shell: str) -> str:
+    import subprocess
+
+    command = [shell, "-NoProfile", "-Command", "echo", "$profile"]
+    try:
+        found = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    except subprocess.CalledProcessError as error:
+        raise CreateError(f"{shell} does not say where its profile is: {error}.") from None
+    return found.stdout.decode("utf-8", "surrogateescape").strip()

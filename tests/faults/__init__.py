@@ -1,0 +1,1 @@
+"""Faults injected into every command that writes: `python -m tests.faults`."""

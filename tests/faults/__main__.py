@@ -1,0 +1,62 @@
+"""The fault campaign: `python -m tests.faults [--only NAME] [--share I/N] [--unbuffered]`.
+
+Every write, fsync, rename, open, close and unlink of every command that writes fails in turn (EIO, ENOSPC, EINTR,
+EDQUOT, a short count), once or from then on, and is the last thing that its process does.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.faults.commands import COMMANDS
+from tests.faults.inject import KILLS
+from tests.faults.judge import baseline, faults, tried
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--only", default="", help="commands whose name holds this")
+    parser.add_argument("--share", default="0/1", help="of the commands: 0/2 and 1/2 on two processors")
+    asked = parser.parse_args()
+    mine, shares = map(int, asked.share.split("/"))
+    _load()
+    began = time.monotonic()
+    total = wrong = kills = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for command in [c for c in COMMANDS if asked.only in c.name][mine::shares]:
+            place = Path(folder) / "place"
+            base = baseline(command, place)
+            found: Counter[str] = Counter()
+            count = 0
+            for fault in faults(base):
+                count += 1
+                kills += fault.kind in KILLS
+                for complaint in tried(base, fault, place):
+                    found["wrong"] += 1
+                    print(f"  {command.name}: {fault}: {complaint}", flush=True)
+            total += count
+            wrong += found["wrong"]
+            print(f"{command.name:<24}{count:>6} faults{found['wrong']:>6} wrong", flush=True)
+    print(f"{total:,} faults ({kills:,} kills), {wrong:,} wrong, {time.monotonic() - began:.0f} s")
+    return 1 if wrong else 0
+
+
+def _load() -> None:
+    """Load what the commands need, so that a fork has it."""
+    import importlib
+
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    for name in ("numpy", "typer", "typer.main", "rich.console", "gensim.models.word2vec"):
+        importlib.import_module(name)
+    for path in sorted((Path(__file__).parents[2] / "attn_cli").rglob("*.py")):
+        parts = path.relative_to(Path(__file__).parents[2]).with_suffix("").parts
+        if parts[-1] not in ("__init__", "__main__"):
+            importlib.import_module(".".join(parts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""The commands that write: what each finds, what it leaves, and how that is looked at."""
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.faults.forked import run
+from tests.learn.test_learn import little_language, little_vectors
+from tests.parsed import conllu
+
+WORDS = "The quick brown fox jumped over the lazy dog"
+State = dict[str, bytes]
+
+
+class Command(NamedTuple):
+    """One command line: what is there before it, and what is looked at after it."""
+
+    name: str
+    args: tuple[str, ...]
+    prepare: Callable[[Path], None]
+    observe: Callable[[Path], State]
+    slow: bool = False
+    may_be_lost: tuple[str, ...] = ()  # what may fail without an error: what only saves time
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which everything that attn keeps lies beside `folder`."""
+    home = folder.parent / "home"
+    return {
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "GENSIM_DATA_DIR": str(home / "gensim-data"),
+        "SHELL": "/bin/bash",
+    }
+
+
+def files(folder: Path) -> State:
+    """Return what lies in a folder, unfinished files left out."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(".part")
+    }
+
+
+def unfinished(folder: Path) -> list[str]:
+    """Return the unfinished files in a folder and in the home beside it."""
+    there = [*folder.parent.rglob("*.part"), *folder.parent.rglob(".*.part")]
+    return sorted({str(path.relative_to(folder.parent)) for path in there})
+
+
+def _nothing(folder: Path) -> None:
+    pass
+
+
+def _old(*names: str) -> Callable[[Path], None]:
+    def prepare(folder: Path) -> None:
+        for name in names:
+            (folder / name).write_bytes(b"old\n")
+
+    return prepare
+
+
+def _vectors(count: int, dim: int, scale: float) -> bytes:
+    rows = (" ".join(f"{scale * (i + 1) * (k + 2) % 7 - 3:.4f}" for k in range(dim)) for i in range(count))
+    return "".join(f"w{i} {row}\n" for i, row in enumerate(rows)).encode()
+
+
+def _packed(folder: Path) -> None:
+    (folder / "new.txt.gz").write_bytes(gzip.compress(_vectors(400, 8, 0.7), mtime=0))
+
+
+def _plain(folder: Path) -> None:
+    (folder / "new.txt").write_bytes(_vectors(400, 8, 0.7))
+
+
+def _imported(folder: Path) -> None:
+    """Import an older set under the name, from a packed file."""
+    _packed(folder)
+    old = folder.parent / "older.txt.gz"
+    old.write_bytes(gzip.compress(_vectors(300, 8, 0.3), mtime=0))
+    done = run(("vectors", "import", str(old), "--name", "mine"), folder, environment(folder))
+    assert done.code == 0, done.err
+
+
+def _answer(folder: Path) -> State:
+    """Return what the name stands for: the vectors of some words, as a user reads them."""
+    done = run(("vectors", "nearest", "w3", "-e", "mine", "-f", "json"), folder, environment(folder))
+    return {"code": str(done.code).encode(), "answer": done.out if done.code == 0 else b""}
+
+
+def _exercise_there(folder: Path) -> None:
+    done = run(("exercise", "--seed", "7", "-o", "sheet"), folder, environment(folder))
+    assert done.code == 0, done.err
+
+
+def _profile(folder: Path) -> None:
+    home = folder.parent / "home"
+    home.mkdir(exist_ok=True)
+    (home / ".bashrc").write_bytes(b"# caf\xe9\nalias ll='ls -l'\n")
+
+
+def _profile_now(folder: Path) -> State:
+    return files(folder.parent / "home")
+
+
+def _corpus(folder: Path) -> None:
+    (folder / "text.txt").write_text("the cat sat on the mat and the dog sat on the cat\n" * 40)
+
+
+def _treebank(folder: Path) -> None:
+    (folder / "little.txt").write_text(little_vectors())
+    (folder / "little.conllu").write_text(conllu(*little_language(20, 0)))
+
+
+def _lines(folder: Path) -> None:
+    (folder / "lines.txt").write_text("the cat sat\n" * 20)
+
+
+COMMANDS = (
+    Command("json, new", ("self", WORDS, "-f", "json", "-o", "x.json"), _nothing, files),
+    Command("json, old", ("self", WORDS, "-o", "x.json"), _old("x.json"), files),
+    Command("npy, old", ("self", WORDS, "-e", "random", "-o", "x.npy"), _old("x.npy"), files),
+    Command("html, old", ("explain", WORDS, "-o", "x.html"), _old("x.html"), files),
+    Command("svg, new", ("masked", WORDS, "-e", "random", "-o", "x.svg"), _nothing, files),
+    Command("csv, old", ("cross", WORDS, "the dog", "-o", "x.csv"), _old("x.csv"), files),
+    Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), lambda f: (_lines(f), _old("x.jsonl")(f))[0], files),
+    Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
+    Command("table", ("explain", WORDS), _nothing, files),
+    Command("batch to a pipe", ("batch", "lines.txt", "-e", "random"), _lines, files),
+    Command("help", ("self", "--help"), _nothing, files),
+    Command("exercise, new", ("exercise", "--seed", "8", "-o", "sheet"), _nothing, files),
+    Command("exercise, old", ("exercise", "--seed", "8", "-o", "sheet", "--force"), _exercise_there, files),
+    Command("import, new", ("vectors", "import", "new.txt", "--name", "mine"), _plain, _answer),
+    Command("import packed, new", ("vectors", "import", "new.txt.gz", "--name", "mine"), _packed, _answer),
+    Command("import packed, old", ("vectors", "import", "new.txt.gz", "--name", "mine"), _imported, _answer),
+    Command("remove", ("vectors", "remove", "mine"), _imported, _answer),
+    Command("export text", ("vectors", "export", "new.txt", "-o", "x.txt"), lambda f: (_plain(f), _old("x.txt")(f))[0], files),
+    Command("export binary", ("vectors", "export", "new.txt", "-o", "x.bin"), _plain, files),
+    Command("export table", ("vectors", "export", "new.txt", "-o", "x.safetensors"), _plain, files),
+    Command("completion, bash", ("--install-completion", "bash"), _profile, _profile_now),
+    Command("completion, zsh", ("--install-completion", "zsh"), _profile, _profile_now),
+    Command("completion, fish", ("--install-completion", "fish"), _profile, _profile_now),
+    Command(
+        "train vectors",
+        ("vectors", "train", "text.txt", "-o", "x.safetensors", "--dim", "4", "--epochs", "1", "--min-count", "1"),
+        _corpus, files, slow=True,
+    ),
+    Command(
+        "train heads",
+        ("learn", "train", "little.conllu", "-e", "little.txt", "-o", "x.safetensors", "--epochs", "1", "--relations", "subject"),
+        lambda f: (_treebank(f), _old("x.safetensors")(f))[0], files, slow=True,
+    ),
+)  # fmt: skip
+
+
+def laid(command: Command, place: Path) -> Path:
+    """Lay out an empty place for a command, and return the folder that it runs in."""
+    shutil.rmtree(place, ignore_errors=True)
+    folder = place / "here"
+    folder.mkdir(parents=True)
+    (place / "home").mkdir()
+    command.prepare(folder)
+    return folder
+
+
+def copied(template: Path, place: Path) -> Path:
+    """Copy a laid place, and return the folder in it."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(template, place, symlinks=True)
+    return place / os.path.basename("here")

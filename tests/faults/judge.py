@@ -1,0 +1,118 @@
+"""What must hold after a fault: old or new, never between; the right code; one line; nothing left."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.faults.commands import Command, State, copied, environment, laid, unfinished
+from tests.faults.forked import Ended, run
+from tests.faults.inject import CALLS, KILLS, SHORT, STICKY, Fault, kinds
+
+CODES = (73, 74)
+MOST_OF_A_CALL = 12  # faults of a call that a command makes many times: the first, the last, some between
+
+
+class Baseline(NamedTuple):
+    """A command without a fault: what was there, what is there after it, what it printed and called."""
+
+    command: Command
+    template: Path
+    old: State
+    new: State
+    ended: Ended
+
+
+def baseline(command: Command, place: Path) -> Baseline:
+    """Run a command as it should go."""
+    template = place / "template"
+    folder = laid(command, template)
+    old = command.observe(copied(template, place / "before"))
+    folder = copied(template, place / "run")
+    ended = run(command.args, folder, environment(folder))
+    assert ended.code == 0, (command.name, ended)
+    new = command.observe(folder)
+    assert not unfinished(folder), (command.name, unfinished(folder))
+    return Baseline(command, template, old, new, ended)
+
+
+def faults(base: Baseline) -> Iterator[Fault]:
+    """Yield every fault of every call that the command makes; of a call made very often, some."""
+    for call in CALLS:
+        count = base.ended.calls.get(call, 0)
+        for nth in _some(count):
+            for kind in kinds(call):
+                yield Fault(call, nth, kind)
+
+
+def _some(count: int) -> list[int]:
+    if count <= MOST_OF_A_CALL:
+        return list(range(1, count + 1))
+    step = (count - 1) / (MOST_OF_A_CALL - 1)
+    return sorted({1 + round(step * i) for i in range(MOST_OF_A_CALL)})
+
+
+def tried(base: Baseline, fault: Fault, place: Path) -> list[str]:
+    """Inject one fault and return what is wrong after it."""
+    folder = copied(base.template, place / "run")
+    env = environment(folder)
+    ended = run(base.command.args, folder, env, fault)
+    state = base.command.observe(folder)
+    if fault.kind in KILLS:
+        return list(_after_kill(base, ended, state, folder))
+    return list(_after_error(base, fault, ended, state, folder))
+
+
+def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folder: Path) -> Iterator[str]:
+    if state not in (base.old, base.new):
+        yield f"neither old nor new: {_difference(base, state)}"
+    if ended.code == 0:
+        if state != base.new:
+            yield "exit 0, and not what was asked for"
+        if ended.out != base.ended.out:
+            yield f"exit 0, and {len(ended.out)} of {len(base.ended.out)} bytes on standard output"
+    elif ended.code not in CODES:
+        yield f"exit code {ended.code}"
+    else:
+        is_mute = fault.call == "write" and (ended.victim == "2" or fault.kind in STICKY)
+        lines = ended.err.decode().splitlines()
+        if (
+            not is_mute
+            and len([line for line in lines if line.startswith(("attn: Cannot", '{"schema"', "attn: "))]) != 1
+        ):
+            yield f"{len(lines)} lines: {ended.err.decode()!r}"
+        if "Nothing was changed" in ended.err.decode() and state != base.old:
+            yield "it says that nothing was changed"
+        if fault.kind in (SHORT, "EINTR") and fault.call == "write":
+            yield f"a {fault.kind} write is no error: exit code {ended.code}"
+    if b"Traceback" in ended.err or b"bug in attn" in ended.err or b"harness" in ended.err:
+        yield f"a bug: {ended.err.decode()!r}"
+    left = unfinished(folder)
+    if left and not (fault.call in ("unlink", "close") or (fault.call == "rmdir")):
+        yield f"left behind: {left}"
+
+
+def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Iterator[str]:
+    if ended.code != -9:
+        yield f"not killed: {ended.code}"
+    if state not in (base.old, base.new):
+        yield f"neither old nor new: {_difference(base, state)}"
+    again = run(base.command.args, folder, environment(folder))
+    refused = again.code != 0 and state == base.new  # it was done already: a second time it may be refused
+    if again.code != 0 and not refused:
+        yield f"the next run ends with {again.code}: {again.err.decode()!r}"
+    if base.command.observe(folder) != base.new:
+        yield f"the next run does not make it new: {_difference(base, base.command.observe(folder))}"
+    if left := unfinished(folder):
+        yield f"the next run leaves {left}"
+
+
+def _difference(base: Baseline, state: State) -> str:
+    of = {
+        name: "old"
+        if state.get(name) == base.old.get(name)
+        else "new"
+        if state.get(name) == base.new.get(name)
+        else "else"
+        for name in sorted({*state, *base.old, *base.new})
+    }
+    return ", ".join(f"{name} {which}" for name, which in of.items())
