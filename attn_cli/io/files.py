@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import AttnError, CreateError, FileError, WriteError
@@ -270,6 +270,82 @@ def sync_folder(folder: str) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def write_together(folder: str, contents: Mapping[str, bytes], last: str) -> None:
+    """Write several files into a folder as one: all of them, or, after an error or a signal, those of before.
+
+    `last` is the one of them that says that the others are whole: while they are replaced it is not there, so that
+    who finds it finds a set that belongs together, even after a kill. Raises CreateError or WriteError.
+    """
+    from attn_cli.io.signals import cleaned_up
+
+    paths = {name: os.path.join(folder, name) for name in (*(n for n in contents if n != last), last)}
+    parts = {name: beside_name(path) for name, path in paths.items()}  # what is to take its place
+    waiting = {name: beside_name(path) for name, path in paths.items()}  # the file of before, meanwhile
+
+    def undo() -> None:
+        for name, path in paths.items():
+            if os.path.lexists(waiting[name]):
+                os.replace(waiting[name], path)
+            elif started and not os.path.lexists(parts[name]) and name not in there:
+                _remove(path)
+        for part in parts.values():
+            _remove(part)
+
+    started = False
+    there = {name for name, path in paths.items() if os.path.lexists(path)}
+    with _locked_folder(folder), cleaned_up(undo):
+        try:
+            for name, path in paths.items():
+                _write_part(parts[name], contents[name], _mode(_target(path)))
+            started = True
+            for name in reversed(paths):
+                if name in there:
+                    os.replace(paths[name], waiting[name])
+            for name, path in paths.items():
+                os.replace(parts[name], path)
+            sync_folder(folder)
+        except BaseException as error:
+            left = "Nothing was changed."
+            try:
+                undo()
+            except OSError:
+                left = "What is there does not belong together: write it again with --force."
+            if isinstance(error, OSError):
+                raise WriteError(f"Cannot write into {visible(folder)}: {reason(error)}.", left) from None
+            raise
+        for name in paths:
+            _remove(waiting[name])
+            sweep(paths[name])
+
+
+@contextlib.contextmanager
+def _locked_folder(folder: str) -> Iterator[None]:
+    """Let one process at a time replace the files of a folder."""
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_part(path: str, data: bytes, mode: int) -> None:
+    descriptor = _created(path)
+    with _buffered(descriptor) as stream:
+        stream.write(data)
+        stream.flush()
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 @contextlib.contextmanager
