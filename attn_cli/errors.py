@@ -15,10 +15,11 @@ INPUT = 65  # InputError, NotFinite: the input was refused
 NO_FILE = 66  # FileError: a file is missing or unreadable
 NO_EXTRA = 69  # MissingExtra: an optional part is not installed
 BUG = 70  # AttnError itself, and any exception that is not one of these
+NO_MEMORY = 71  # NoMemory: the machine refused memory
 CANNOT_CREATE = 73  # CreateError: an output file cannot be created
 CANNOT_WRITE = 74  # WriteError: writing failed
 CONFIG = 78  # ConfigError: a bad ATTN_* variable or configuration file
-INTERRUPTED = 130  # Ctrl-C
+INTERRUPTED = 130  # Ctrl-C: 128 and the signal's number; 129 at SIGHUP, 143 at SIGTERM
 
 
 class AttnError(Exception):
@@ -89,6 +90,16 @@ class WriteError(AttnError, OSError):
     """Writing failed half way: disk full, closed standard output."""
 
     code = CANNOT_WRITE
+
+
+class NoMemory(AttnError, MemoryError):
+    """The machine refused memory."""
+
+    code = NO_MEMORY
+
+    def __init__(self) -> None:
+        hint = "Try a shorter text or fewer numbers a word (--full takes the most), or raise the limit (ulimit -v)."
+        super().__init__("There is not enough memory for this.", hint)
 
 
 class ConfigError(AttnError, ValueError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import sys
 from typing import Any
 
-from attn_cli.errors import USAGE, AttnError, ConfigError, InputError, UsageError, WriteError
+from attn_cli.errors import USAGE, AttnError, ConfigError, InputError, NoMemory, UsageError, WriteError
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
@@ -46,16 +47,25 @@ def _known(error: BaseException) -> AttnError:
         return WriteError("Standard output is closed.")
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return _usage(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN) and error.filename is None:
+        return NoMemory()
     if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
         return WriteError(f"Cannot write to standard output: {error.strerror or error}.")
-    if isinstance(error, MemoryError):
-        hint = "Try a shorter text or fewer numbers a word; --full takes the most."
-        return InputError("There is not enough memory for this.", hint)
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _lacks_memory(str(error))):
+        return NoMemory()
     if isinstance(error, RecursionError):
         return InputError("The input is nested too deeply.")
     text = visible(f"{type(error).__name__}: {error}"[:200])
     hint = "Please report it with the command that you typed."
     return AttnError(f"A bug in attn: {text} ({_where(error)}).", hint)
+
+
+def _lacks_memory(message: str) -> bool:
+    """Tell whether a compiled module could not be loaded for want of memory: the loader only says so in words."""
+    return any(
+        words in message
+        for words in ("Cannot allocate memory", "failed to map segment", "cannot map zero-fill")
+    )
 
 
 def _usage(error: Any) -> AttnError:
@@ -82,6 +92,8 @@ def _wants_json(args: list[str]) -> bool:
     """Tell whether the result was to be JSON: then the error is, too, even one of wrong usage."""
     values: dict[str, str] = {}
     names = {"-f": "format", "--format": "format", "-o": "output", "--output": "output"}
+    while args[:1] == ["--"]:  # before the command it ends nothing
+        args = args[1:]
     for arg, following in zip(args, [*args[1:], ""], strict=False):
         if arg == "--":
             break

@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import AttnError, CreateError, FileError, WriteError
@@ -211,13 +211,19 @@ def sweep(target: str) -> None:
                 and entry.is_file(follow_symlinks=False)
             ):
                 with contextlib.suppress(OSError):
-                    _remove_unlocked(entry.path)
+                    remove_unlocked(entry.path)
 
 
-def _remove_unlocked(path: str) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+def remove_unlocked(
+    path: str,
+    is_done_with: Callable[[str], bool] = lambda path: True,
+    first: Callable[[str], object] = lambda path: None,
+) -> None:
+    """Remove a file unless a process holds it locked, or it turns out, once locked, not to be done with."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if _lock(descriptor):
+        if _lock(descriptor) and is_done_with(path):
+            first(path)
             os.unlink(path)
     finally:
         os.close(descriptor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import NamedTuple
 
 BAR = 30  # cells of a progress bar
@@ -32,13 +33,22 @@ class Progress:
         self.watched = is_seen and sys.stderr is not None and sys.stderr.isatty()
         self.line = ""
         self.said = -1
+        self.at_a_signal = ExitStack()
 
     def __enter__(self) -> Progress:
+        if self.watched:
+            from attn_cli.io.signals import cleaned_up
+
+            self.at_a_signal.enter_context(cleaned_up(self._clear))
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._clear()  # whatever happened
+        self.at_a_signal.close()
+
+    def _clear(self) -> None:
         if self.line:
-            self._show("")  # the line is removed, whatever happened
+            self._show("")
 
     def __call__(self, done: float) -> None:
         """Show the part that is done, 0 to 1."""

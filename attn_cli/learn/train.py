@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import CreateError, InputError, UsageError, WriteError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, written
 from attn_cli.io.progress import Stage, StageReport
@@ -218,7 +218,11 @@ def train_file(
             scores = score(read_model(output), table, held_back, report)
             facts["scored_on"] = visible(Path(str(dev)).name)
             facts["scores"] = {one.name: one._asdict() for one in scores}
-            write()
+            try:
+                write()
+            except (CreateError, WriteError) as error:
+                kept = "The model is there, without its scores."
+                raise WriteError(error.message, kept) from None
     except KeyboardInterrupt:
         interrupted = True  # the model is there, without its scores
     return Trained(output, os.path.getsize(output), done, scores, interrupted)

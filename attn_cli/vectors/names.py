@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from attn_cli.errors import AttnError, CreateError, FileError, InputError, UsageError, WriteError
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
-from attn_cli.io.files import SUFFIXES, looks_like_file, written
+from attn_cli.io.files import SUFFIXES, looks_like_file, reason, remove_unlocked, sync_folder, written
+from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors.download import catalogue as gensim_data
 from attn_cli.vectors.formats.detect import open_file, start_of
 from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
@@ -23,6 +24,8 @@ from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progre
 from attn_cli.vectors.store.word_index import index_in_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from attn_cli.vectors.store.vectors import OpenVectors
 
 LARGEST = 1 << 16
@@ -126,18 +129,16 @@ def import_file(
     name = _checked(_stem(path) if name is None else name, given=name is not None)
     with source.opened() as file:
         packed = packing(file.read(6))
-    target = _unpacked(source, packed, name, report) if packed else path
-    vectors = open_file(target, name)
-    told = keep_index(vectors, report)
     before = None
     with contextlib.suppress(AttnError):
         record = read_record(name)
         before = record.path if record else None
-    _store(name, Record(target, vectors.n_words, vectors.dim))
-    unpacked = os.path.realpath(str(_path(name, UNPACKED)))
-    if before == unpacked != os.path.realpath(target) and os.path.exists(unpacked):
-        os.unlink(unpacked)  # nothing else knows of it
-        cache.forget_index(unpacked)
+    with contextlib.ExitStack() as until_named:
+        target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
+        vectors = open_file(target, name)
+        told = keep_index(vectors, report)
+        _store(name, Record(target, vectors.n_words, vectors.dim))
+    _collect()
     notes = [f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes."] if packed else []
     if before is not None and before != os.path.realpath(target):
         notes.append(f"{name} stood for {visible(before)} before.")
@@ -166,24 +167,53 @@ def _checked(name: str, given: bool) -> str:
     )
 
 
-def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> str:
-    """Unpack a file beside the user's data, all or nothing, and return where; it is read through before it counts."""
+@contextlib.contextmanager
+def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> Iterator[str]:
+    """Unpack a file into one of its own in the user's data, read it through, and give its path.
+
+    Inside the block no other process takes it for one that no name stands for; after an error in it the file goes.
+    """
     start_of(source, packed)  # refuses what is neither text nor binary
-    folder = _usable_folder()
-    target = os.path.join(folder, f"{name}{UNPACKED}")
-    beside = os.path.join(folder, f".{name}.{os.getpid()}.part")
-    try:
-        with source.opened() as file, written(beside) as stream:
-            for piece in pieces(file, packed, source.name):
-                stream.write(piece)
-                report(file.tell() / max(1, source.size))
-        open_file(beside, source.name).describe()  # read through
-        os.replace(beside, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
-    return target
+    target = os.path.join(_usable_folder(), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
+    lock = -1
+    with cleaned_up(lambda: _forget(target)):
+        try:
+            with source.opened() as file, written(target) as stream:
+                for piece in pieces(file, packed, source.name):
+                    stream.write(piece)
+                    report(file.tell() / max(1, source.size))
+                lock = os.dup(stream.fileno())  # keeps the lock of the unfinished file
+            open_file(target, source.name).describe()
+            yield target
+        except BaseException:
+            with contextlib.suppress(OSError):
+                _forget(target)
+            raise
+        finally:
+            if lock >= 0:
+                os.close(lock)
+
+
+def _forget(unpacked: str) -> None:
+    """Remove an unpacked file and its index."""
+    cache.forget_index(unpacked)
+    os.unlink(unpacked)
+
+
+def _collect() -> None:
+    """Remove the unpacked files that no name stands for, unless a process imports or reads them now."""
+    folder = cache.data_folder()
+    with contextlib.suppress(OSError):
+        for file in os.listdir(folder or os.devnull):
+            if file.endswith(UNPACKED):
+                with contextlib.suppress(OSError, AttnError):
+                    remove_unlocked(os.path.join(folder or "", file), _is_unnamed, cache.forget_index)
+
+
+def _is_unnamed(path: str) -> bool:
+    """Tell whether no name stands for a file; InputError where a name is damaged: it may be its."""
+    records = [read_record(name) for name in imported()]
+    return not any(record and os.path.realpath(record.path) == os.path.realpath(path) for record in records)
 
 
 def remove(name: str) -> list[str]:
@@ -197,16 +227,24 @@ def remove(name: str) -> list[str]:
             else "See attn vectors list."
         )
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    paths = [_path(name, UNPACKED), path]
+    unpacked, index = "", None
     with contextlib.suppress(AttnError):
-        record = read_record(name)
-        paths.append(cache.index_path(record.path) if record else None)
-    removed = [one for one in paths if one and os.path.exists(one)]
-    for one in removed:
-        try:
-            os.unlink(one)
-        except OSError as error:
-            raise FileError(f"Cannot remove {visible(one)}: {error.strerror}.") from None
+        if record := read_record(name):
+            index = cache.index_path(record.path)
+            is_ours = record.path.endswith(UNPACKED) and os.path.dirname(record.path) == os.path.dirname(path)
+            unpacked = record.path if is_ours else ""
+    # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
+    removed: list[str] = []
+    for one in (path, index, unpacked):
+        if one and os.path.exists(one):
+            try:
+                os.unlink(one)
+            except OSError as error:
+                kept = f"The name {name} is gone." if removed else "Nothing was changed."
+                raise WriteError(f"Cannot remove {visible(one)}: {reason(error)}.", kept) from None
+            removed.append(one)
+    sync_folder(os.path.dirname(path))
+    _collect()
     return removed
 
 

@@ -48,12 +48,13 @@ def bench(
     from attn_cli.bench.machine import machine, pytorch
     from attn_cli.bench.run import measure, until_interrupted
     from attn_cli.bench.sides import RACES
+    from attn_cli.io.signals import raised
     from attn_cli.render.screen.beside_rich_table import drawing
     from attn_cli.render.views import benchmark
 
     has_torch = pytorch() is not None
     cases = chosen(has_torch, only or [], everything, tokens, threads)
-    with Progress("Measuring") as progress:
+    with Progress("Measuring") as progress, raised():
         races = {**RACES, RICH: drawing}
         rows, is_whole = until_interrupted(measure(cases, pairs, threads, progress, races))
     asides = []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attn_cli.teach.exercises import Exercise
 
 ENDINGS = (".md", ".markdown", ".tex", ".json", ".jsonl", ".txt", ".pdf", ".html")
+WHOLE = "exercise.json"  # written last: the checksums of the others, which belong together where it is
 
 
 # These options are narrower than those of the same names elsewhere. No ATTN_* variable reaches them: whoever types the
@@ -120,7 +121,7 @@ def _record(made: Exercise) -> dict[str, object]:
 def _write(made: Exercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
     from attn_cli.io.console import say
-    from attn_cli.io.files import reason, written
+    from attn_cli.io.files import reason, write_together
     from attn_cli.render.data.json import dumps
     from attn_cli.teach.exercises import inputs, unanswered
 
@@ -132,6 +133,7 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
         "inputs.json": dumps(inputs(made)),
         "answer.json": dumps(unanswered(made)),
     }
+    contents[WHOLE] = dumps({"files": {file: _checksum(text) for file, text in contents.items()}})
     name = visible(folder) or "''"
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise CreateError(f"Cannot write into {name}: it is not a folder.", "Choose another place.")
@@ -147,10 +149,14 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
             f"{name} holds another {taken[0]}, and nothing was written.",
             "Choose another folder, or replace what is there with --force.",
         )
-    for file, text in contents.items():
-        with written(os.path.join(folder, file)) as stream:
-            stream.write(text.encode())
+    write_together(folder, {file: text.encode() for file, text in contents.items()}, WHOLE)
     say(f"attn: wrote {', '.join(contents)} to {name}.")
+
+
+def _checksum(text: str) -> str:
+    from hashlib import sha256
+
+    return sha256(text.encode()).hexdigest()
 
 
 def _holds(folder: str, file: str, text: str) -> bool:

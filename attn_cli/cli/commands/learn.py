@@ -92,12 +92,13 @@ def train(
     Example: attn learn train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
     from attn_cli.io.console import say
+    from attn_cli.io.signals import raised
     from attn_cli.learn.relations import RELATIONS
     from attn_cli.learn.train import Epoch, train_file
     from attn_cli.render.screen.training_bar import TrainingBar
 
     prepare_index(embedding)
-    with TrainingBar() as bar:
+    with TrainingBar() as bar, raised():
 
         def report(epoch: Epoch) -> None:
             right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())

@@ -119,6 +119,7 @@ def download(
     Example: attn vectors download glove-wiki-gigaword-50
     """
     from attn_cli.io.console import put_plain, say
+    from attn_cli.io.signals import raised
     from attn_cli.vectors import names
     from attn_cli.vectors.download import catalogue as gensim_data
     from attn_cli.vectors.download.fetch import download as fetch
@@ -128,7 +129,7 @@ def download(
         return
     was_there = gensim_data.local(name)
     try:
-        with Progress("Downloading") as progress:
+        with Progress("Downloading") as progress, raised():
             path = str(fetch(name, progress, lambda line: say(f"attn: {line}")))
     except KeyboardInterrupt:
         say("attn: interrupted. What has arrived is kept: the same command goes on from there.")

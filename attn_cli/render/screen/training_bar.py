@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attn_cli.io.console import say
 from attn_cli.io.progress import Stage
+from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -22,6 +24,7 @@ class TrainingBar:
         self.bar: Progress | None = None
         self.said: tuple[str, int] = ("", -1)
         self.at = 0.0
+        self.at_a_signal = ExitStack()
 
     def __enter__(self) -> TrainingBar:
         if sys.stderr is not None and sys.stderr.isatty():
@@ -33,11 +36,13 @@ class TrainingBar:
             self.bar = Progress(*layout, console=Console(stderr=True), transient=True)
             self.task = self.bar.add_task("reading", total=1.0, status="")
             self.bar.start()
+            self.at_a_signal.enter_context(cleaned_up(self.bar.stop))
         return self
 
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+        self.at_a_signal.close()
 
     def __call__(self, stage: Stage) -> None:
         """Show how far training is."""
