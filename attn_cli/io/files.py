@@ -21,6 +21,9 @@ SUFFIXES = (
     *(".gz", ".xz", ".kv", ".model", ".conllu", ".vectors"),
 )
 
+_BINARY = getattr(os, "O_BINARY", 0)  # on Windows alone
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
+
 
 def data_path(name: str) -> Path:
     """Return where the bundled file `name` lies: inside the installed package, else beside it."""
@@ -158,7 +161,7 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
             with _buffered(descriptor) as stream:
                 yield stream
                 stream.flush()
-                os.fchmod(descriptor, mode)
+                os.chmod(beside, mode)
                 os.fsync(descriptor)
             os.replace(beside, target)
         except BaseException as error:
@@ -220,7 +223,7 @@ def remove_unlocked(
     first: Callable[[str], object] = lambda path: None,
 ) -> None:
     """Remove a file unless a process holds it locked, or it turns out, once locked, not to be done with."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     try:
         if _lock(descriptor) and is_done_with(path):
             first(path)
@@ -230,21 +233,22 @@ def remove_unlocked(
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an unfinished file for as long as it is open; return whether no other process holds it."""
-    import fcntl
+    """Lock an unfinished file for as long as it is open; return whether no other process holds it.
 
+    Where there are no locks (Windows, some file systems) the answer is False: nothing is swept.
+    """
     try:
+        import fcntl
+
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (ImportError, OSError):
         return False
-    except OSError:
-        return False  # a file system without locks: nothing is swept
     return True
 
 
 def _created(path: str) -> int:
     """Create a file and return its descriptor, locked against `sweep`."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, _CREATE, 0o600)
     try:
         _lock(descriptor)
         if not os.fstat(descriptor).st_nlink:  # swept between the two calls
@@ -266,7 +270,7 @@ def _buffered(descriptor: int) -> IO[bytes]:
 def sync_folder(folder: str) -> None:
     """Make the names in a folder durable, where the file system knows how."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
         return  # a folder that may be written to, but not read
     try:
@@ -291,13 +295,15 @@ def write_together(folder: str, contents: Mapping[str, bytes], last: str) -> Non
     waiting = {name: beside_name(path) for name, path in paths.items()}  # the file of before, meanwhile
 
     def undo() -> None:
-        for name, path in paths.items():
-            if os.path.lexists(waiting[name]):
-                os.replace(waiting[name], path)
-            elif started and not os.path.lexists(parts[name]) and name not in there:
-                _remove(path)
-        for part in parts.values():
-            _remove(part)
+        try:
+            for name, path in paths.items():
+                if os.path.lexists(waiting[name]):
+                    os.replace(waiting[name], path)
+                elif started and not os.path.lexists(parts[name]) and name not in there:
+                    _remove(path)
+        finally:
+            for part in filter(os.path.lexists, parts.values()):
+                _remove(part)
 
     started = False
     there = {name for name, path in paths.items() if os.path.lexists(path)}
@@ -321,17 +327,22 @@ def write_together(folder: str, contents: Mapping[str, bytes], last: str) -> Non
             if isinstance(error, OSError):
                 raise WriteError(f"Cannot write into {visible(folder)}: {reason(error)}.", left) from None
             raise
-        for name in paths:
-            _remove(waiting[name])
-            sweep(paths[name])
+        for name, path in paths.items():
+            if name in there:
+                _remove(waiting[name])
+            sweep(path)
 
 
 @contextlib.contextmanager
 def _locked_folder(folder: str) -> Iterator[None]:
     """Let one process at a time replace the files of a folder."""
-    import fcntl
+    try:
+        import fcntl
 
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):  # a system without locks, a folder that may not be read
+        yield
+        return
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -345,7 +356,7 @@ def _write_part(path: str, data: bytes, mode: int) -> None:
     with _buffered(descriptor) as stream:
         stream.write(data)
         stream.flush()
-        os.fchmod(descriptor, mode)
+        os.chmod(path, mode)
         os.fsync(descriptor)
 
 
@@ -360,7 +371,7 @@ def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
     from attn_cli.io.streams import CheckedStream
 
     try:
-        stream = CheckedStream(os.open(target, os.O_WRONLY | os.O_CLOEXEC), owned=True)
+        stream = CheckedStream(os.open(target, os.O_WRONLY), owned=True)
     except OSError as error:
         raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     try:

@@ -1,6 +1,8 @@
 """The commands that write: what each finds, what it leaves, and how that is looked at."""
 
 import gzip
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -66,6 +68,14 @@ def _old(*names: str) -> Callable[[Path], None]:
     return prepare
 
 
+def _both(*prepared: Callable[[Path], None]) -> Callable[[Path], None]:
+    def prepare(folder: Path) -> None:
+        for one in prepared:
+            one(folder)
+
+    return prepare
+
+
 def _vectors(count: int, dim: int, scale: float) -> bytes:
     rows = (" ".join(f"{scale * (i + 1) * (k + 2) % 7 - 3:.4f}" for k in range(dim)) for i in range(count))
     return "".join(f"w{i} {row}\n" for i, row in enumerate(rows)).encode()
@@ -106,7 +116,28 @@ def _profile(folder: Path) -> None:
 
 
 def _profile_now(folder: Path) -> State:
-    return files(folder.parent / "home")
+    """Return the user's profile, and what it loads; a script that nothing loads yet is no change."""
+    home = folder.parent / "home"
+    state = {path.name: path.read_bytes() for path in home.glob(".*rc")}
+    scripts = {".bashrc": ".bash_completions/attn.sh", ".zshrc": ".zfunc/_attn"}
+    for profile, script in scripts.items():
+        if b"attn.sh" in state.get(profile, b"") or b".zfunc" in state.get(profile, b""):
+            state[script] = (home / script).read_bytes()
+    if (fish := home / ".config/fish/completions/attn.fish").exists():
+        state[fish.name] = fish.read_bytes()
+    return state
+
+
+def _sheet_now(folder: Path) -> State:
+    """Return the exercise that is there: nothing where its files are not said to belong together."""
+    sheet = folder / "sheet"
+    if not (sheet / "exercise.json").exists():
+        return {}
+    sums = json.loads((sheet / "exercise.json").read_text())["files"]
+    state = files(sheet)
+    for name, checksum in sums.items():
+        assert hashlib.sha256(state[name]).hexdigest() == checksum, f"{name} is of another exercise"
+    return state
 
 
 def _corpus(folder: Path) -> None:
@@ -129,18 +160,18 @@ COMMANDS = (
     Command("html, old", ("explain", WORDS, "-o", "x.html"), _old("x.html"), files),
     Command("svg, new", ("masked", WORDS, "-e", "random", "-o", "x.svg"), _nothing, files),
     Command("csv, old", ("cross", WORDS, "the dog", "-o", "x.csv"), _old("x.csv"), files),
-    Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), lambda f: (_lines(f), _old("x.jsonl")(f))[0], files),
+    Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), _both(_lines, _old("x.jsonl")), files),
     Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
     Command("table", ("explain", WORDS), _nothing, files),
     Command("batch to a pipe", ("batch", "lines.txt", "-e", "random"), _lines, files),
     Command("help", ("self", "--help"), _nothing, files),
-    Command("exercise, new", ("exercise", "--seed", "8", "-o", "sheet"), _nothing, files),
-    Command("exercise, old", ("exercise", "--seed", "8", "-o", "sheet", "--force"), _exercise_there, files),
+    Command("exercise, new", ("exercise", "--seed", "8", "-o", "sheet"), _nothing, _sheet_now),
+    Command("exercise, old", ("exercise", "--seed", "8", "-o", "sheet", "--force"), _exercise_there, _sheet_now),
     Command("import, new", ("vectors", "import", "new.txt", "--name", "mine"), _plain, _answer),
     Command("import packed, new", ("vectors", "import", "new.txt.gz", "--name", "mine"), _packed, _answer),
     Command("import packed, old", ("vectors", "import", "new.txt.gz", "--name", "mine"), _imported, _answer),
     Command("remove", ("vectors", "remove", "mine"), _imported, _answer),
-    Command("export text", ("vectors", "export", "new.txt", "-o", "x.txt"), lambda f: (_plain(f), _old("x.txt")(f))[0], files),
+    Command("export text", ("vectors", "export", "new.txt", "-o", "x.txt"), _both(_plain, _old("x.txt")), files),
     Command("export binary", ("vectors", "export", "new.txt", "-o", "x.bin"), _plain, files),
     Command("export table", ("vectors", "export", "new.txt", "-o", "x.safetensors"), _plain, files),
     Command("completion, bash", ("--install-completion", "bash"), _profile, _profile_now),
@@ -153,8 +184,9 @@ COMMANDS = (
     ),
     Command(
         "train heads",
-        ("learn", "train", "little.conllu", "-e", "little.txt", "-o", "x.safetensors", "--epochs", "1", "--relations", "subject"),
-        lambda f: (_treebank(f), _old("x.safetensors")(f))[0], files, slow=True,
+        ("learn", "train", "little.conllu", "-e", "little.txt", "-o", "x.safetensors", "--epochs", "1",
+         "--relations", "subject"),
+        _both(_treebank, _old("x.safetensors")), files, slow=True,
     ),
 )  # fmt: skip
 

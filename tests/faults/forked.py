@@ -1,5 +1,6 @@
 """attn run in a fork of a process that has loaded it: a run in milliseconds, with a fault of one's choice."""
 
+import io
 import json
 import os
 import signal
@@ -71,8 +72,10 @@ def _become(
         for number, path in ((1, out), (2, err)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
-        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", False)), "utf-8")
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(2, "w", False)), "utf-8", "backslashreplace"
+        )
         injector = Injector(fault)
         write, opened, closed = os.write, os.open, os.close
 

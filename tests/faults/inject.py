@@ -1,5 +1,6 @@
 """A system call that fails, takes less than it was given, or is the last of its process."""
 
+import contextlib
 import errno
 import os
 import signal
@@ -7,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-CALLS = ("open", "write", "fsync", "fchmod", "close", "replace", "rename", "unlink", "mkdir", "rmdir")
+CALLS = ("open", "write", "fsync", "chmod", "close", "replace", "rename", "unlink", "mkdir", "rmdir")
 ERRORS = ("EIO", "ENOSPC", "EINTR", "EDQUOT")
 KILLS = ("kill before", "kill after", "kill half")  # half: of a write
 SHORT = "short"
@@ -68,7 +69,8 @@ def _spoilt(
         return real(args[0], bytes(args[1])[: max(1, len(args[1]) // 2)])
     if kind in KILLS:
         if kind == "kill after":
-            real(*args, **options)
+            with contextlib.suppress(OSError):
+                real(*args, **options)
         if kind == "kill half":
             real(args[0], bytes(args[1])[: len(args[1]) // 2])
         os.kill(os.getpid(), signal.SIGKILL)

@@ -63,7 +63,7 @@ def tried(base: Baseline, fault: Fault, place: Path) -> list[str]:
 
 
 def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folder: Path) -> Iterator[str]:
-    if state not in (base.old, base.new):
+    if state not in (base.old, base.new) and b"does not belong together" not in ended.err:
         yield f"neither old nor new: {_difference(base, state)}"
     if ended.code == 0:
         if state != base.new:
@@ -87,14 +87,14 @@ def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folde
     if b"Traceback" in ended.err or b"bug in attn" in ended.err or b"harness" in ended.err:
         yield f"a bug: {ended.err.decode()!r}"
     left = unfinished(folder)
-    if left and not (fault.call in ("unlink", "close") or (fault.call == "rmdir")):
+    if left and b"does not belong together" not in ended.err and not (fault.call in ("unlink", "close") or (fault.call == "rmdir")):
         yield f"left behind: {left}"
 
 
 def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Iterator[str]:
     if ended.code != -9:
         yield f"not killed: {ended.code}"
-    if state not in (base.old, base.new):
+    if state not in (base.old, base.new, {}):  # {}: what is there is not said to be whole
         yield f"neither old nor new: {_difference(base, state)}"
     again = run(base.command.args, folder, environment(folder))
     refused = again.code != 0 and state == base.new  # it was done already: a second time it may be refused

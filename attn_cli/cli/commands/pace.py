@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from attn_cli.io.console import put_plain, say
+from attn_cli.io.signals import cleaned_up
 from attn_cli.render import render_blocks
 
 if TYPE_CHECKING:
@@ -56,12 +57,17 @@ def _key() -> str | None:
     if shown:
         sys.stderr.write(PROMPT)
         sys.stderr.flush()
-    try:
-        return _pressed()
-    finally:
+
+    def clear() -> None:
         if shown:
             sys.stderr.write("\r" + " " * len(PROMPT) + "\r")
             sys.stderr.flush()
+
+    with cleaned_up(clear):
+        try:
+            return _pressed()
+        finally:
+            clear()
 
 
 def _pressed() -> str | None:
@@ -78,11 +84,16 @@ def _pressed() -> str | None:
         return None
     try:
         before = termios.tcgetattr(keyboard)
-        try:
-            tty.setcbreak(keyboard)
-            data = os.read(keyboard, 32)  # an arrow key sends several bytes at once
-        finally:
+
+        def restore() -> None:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+        with cleaned_up(restore):
+            try:
+                tty.setcbreak(keyboard)
+                data = os.read(keyboard, 32)  # an arrow key sends several bytes at once
+            finally:
+                restore()
     except (OSError, termios.error):
         return None
     finally:

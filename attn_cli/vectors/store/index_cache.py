@@ -8,15 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 
 from attn_cli.errors import CreateError
 from attn_cli.io.escape import visible
-from attn_cli.io.files import written
+from attn_cli.io.files import remove_unlocked, written
 from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.word_index import Index, StaleIndex, word_hash
-
-ABANDONED_AFTER = 3600.0  # seconds; younger unfinished files may belong to a run that is still at work
 
 
 def _folder(kind: str, variable: str, usual: str) -> str | None:
@@ -100,13 +97,12 @@ def forget_index(of: str) -> None:
 
 
 def _remove_abandoned(folder: str) -> None:
-    """Remove unfinished files of a killed run."""
-    now = time.time()
+    """Remove unfinished files of a killed run: those that no process holds locked."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for left in entries:
-            is_ours = left.name.startswith(".") and left.name.endswith(".part")
-            if is_ours and now - left.stat().st_mtime > ABANDONED_AFTER:
-                os.unlink(left)
+            if left.name.startswith(".") and left.name.endswith(".part"):
+                with contextlib.suppress(OSError):
+                    remove_unlocked(left.path)
 
 
 class _IndexFile:
