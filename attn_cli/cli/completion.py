@@ -10,7 +10,8 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import written
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
-ZSH_SETUP = (b"fpath+=~/.zfunc; autoload -Uz compinit; compinit", b"zstyle ':completion:*' menu select")
+STYLE = b"zstyle"  # added only where the user has none
+ZSH_SETUP = (b"fpath+=~/.zfunc; autoload -Uz compinit; compinit", STYLE + b" ':completion:*' menu select")
 
 
 def script(shell: str) -> str:
@@ -36,9 +37,7 @@ def install(shell: str) -> str:
             _add(_home(".bashrc"), b"source " + os.fsencode(shlex.quote(path)))
         elif shell == "zsh":
             path = _stored(".zfunc/_attn", code)
-            setup, style = ZSH_SETUP
-            _add(_home(".zshrc"), setup)
-            _add(_home(".zshrc"), style, unless=b"zstyle")
+            _add(_home(".zshrc"), *ZSH_SETUP)
         elif shell == "fish":
             path = _stored(".config/fish/completions/attn.fish", code)
         else:
@@ -67,16 +66,18 @@ def _stored(name: str, code: bytes) -> str:
     return path
 
 
-def _add(path: str, line: bytes, unless: bytes = b"") -> None:
-    """Add a line to a file, unless that line, or `unless`, is in it; its bytes stay, in whatever encoding."""
+def _add(path: str, *lines: bytes) -> None:
+    """Add those lines to a file that are not in it; its bytes stay, in whatever encoding."""
     before = b""
     if os.path.lexists(path):
         with open(path, "rb") as file:
             before = file.read()
-    if (unless or line) in before:
+    missing = [line for line in lines if line not in before and not (line.startswith(STYLE) and STYLE in before)]
+    if not missing:
         return
     with written(path) as stream:
-        stream.write(before + (b"" if before.endswith(b"\n") or not before else b"\n") + line + b"\n")
+        newline = b"" if before.endswith(b"\n") or not before else b"\n"
+        stream.write(before + newline + b"".join(line + b"\n" for line in missing))
 
 
 def _powershell_profile(shell: str) -> str:

@@ -176,7 +176,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
     start_of(source, packed)  # refuses what is neither text nor binary
     target = os.path.join(_usable_folder(), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
     lock = -1
-    with cleaned_up(lambda: _forget(target)):
+    with cleaned_up(lambda: _forget_unnamed(target)):
         try:
             with source.opened() as file, written(target) as stream:
                 for piece in pieces(file, packed, source.name):
@@ -186,18 +186,19 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
             open_file(target, source.name).describe()
             yield target
         except BaseException:
-            with contextlib.suppress(OSError):
-                _forget(target)
+            _forget_unnamed(target)
             raise
         finally:
             if lock >= 0:
                 os.close(lock)
 
 
-def _forget(unpacked: str) -> None:
-    """Remove an unpacked file and its index."""
-    cache.forget_index(unpacked)
-    os.unlink(unpacked)
+def _forget_unnamed(unpacked: str) -> None:
+    """Remove an unpacked file and its index, unless a name stands for it by now."""
+    with contextlib.suppress(OSError, AttnError):
+        if _is_unnamed(unpacked):
+            cache.forget_index(unpacked)
+            os.unlink(unpacked)
 
 
 def _collect() -> None:
