@@ -72,7 +72,9 @@ def _add(path: str, *lines: bytes) -> None:
     if os.path.lexists(path):
         with open(path, "rb") as file:
             before = file.read()
-    missing = [line for line in lines if line not in before and not (line.startswith(STYLE) and STYLE in before)]
+    missing = [
+        line for line in lines if line not in before and not (line.startswith(STYLE) and STYLE in before)
+    ]
     if not missing:
         return
     with written(path) as stream:

@@ -6,16 +6,20 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.io.progress import Progress
 
+if TYPE_CHECKING:
+    from attn_cli.settings.settings import Settings
+
 ONE_STANDARD_INPUT = ("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
 ONE_TEXT = '"She likes coffee"'
 
 
-def one_text(texts: Sequence[str] | None, command: str) -> str:
+def one_text(texts: Sequence[str] | None, command: str, settings: Settings) -> str:
     """Return the one text given, or standard input."""
     texts = texts or []
     if len(texts) > 1:
@@ -23,25 +27,29 @@ def one_text(texts: Sequence[str] | None, command: str) -> str:
             f"{len(texts)} texts were given where one is wanted: put quotes round it.",
             f'Try: attn {command} "{visible(" ".join(texts))[:120]}"',
         )
-    return read_text(texts[0] if texts else None, command)
+    return read_text(texts[0] if texts else None, command, settings)
 
 
 def text_and_context(
-    texts: Sequence[str] | None, context: str | None, command: str
+    texts: Sequence[str] | None, context: str | None, command: str, settings: Settings
 ) -> tuple[str, str | None]:
     """Return the one text given, and the text of --context if there is one."""
     if context == "-" and (not texts or texts == ["-"]):
         raise UsageError(*ONE_STANDARD_INPUT)
-    return one_text(texts, command), None if context is None else read_text(context, command)
+    text = one_text(texts, command, settings)
+    return text, None if context is None else read_text(context, command, settings)
 
 
-def read_text(text: str | None, command: str) -> str:
-    """Return `text`, or all of standard input where it is `-` or left out."""
+def read_text(text: str | None, command: str, settings: Settings) -> str:
+    """Return `text`, or all of standard input where it is `-` or left out; no more is read than a text may have."""
     if text is not None and text != "-":
         return as_utf8(text)
     if sys.stdin is None or (text is None and sys.stdin.isatty()):
         raise NoText(command)
-    data = piped_in()
+    from attn_cli.settings.validate import check_length, text_limit
+
+    data = piped_in(text_limit(settings) + 1)
+    check_length(len(data), settings)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError("Standard input looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
     return data.decode("utf-8-sig", "replace")

@@ -17,7 +17,7 @@ from attn_cli.pipeline.embed import NOT_UTF8, Inputs, Side, embed_tokens, round_
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import unused
+from attn_cli.settings.validate import check_words, unused
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
@@ -75,6 +75,7 @@ def _embed_phrases(
     """
     cut = {p: tokenize(p, settings.tokenizer, settings.keep_punctuation) for p in (query, *keys)}
     for phrase, found in cut.items():
+        check_words(found.tokens, settings)
         if not found.tokens:
             raise InputError(
                 f"There is no word in {visible(phrase)!r}, so it has no vector.",

@@ -19,7 +19,7 @@ from attn_cli.pipeline.embed import (
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import unused
+from attn_cli.settings.validate import check_length, check_words, unused
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
@@ -101,6 +101,7 @@ def trace_text(
 def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
     """Return the tokens of a text, or those that were given; there is at least one."""
     if isinstance(text, str):
+        check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
         found = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     else:
         found = Tokens(tuple(text), ())
@@ -109,6 +110,7 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
                 raise InputError(
                     f"Token {place} of the {side} is {token!r}.", "Each token is a text of its own."
                 )
+    check_words(found.tokens, settings)
     if not found.tokens:
         raise InputError(
             f"There is no token in the {side}: nothing to attend to.",

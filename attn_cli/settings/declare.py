@@ -34,6 +34,7 @@ class Setting(NamedTuple):
     choices: Names = ()  # all values there are
     examples: Names = ()  # some of the values there are, for completion
     bounds: tuple[float, float] | None = None  # of a number, both included
+    is_size: bool = False  # a number of bytes, as size_of reads it
     hint: str = ""  # what to give instead of a value out of range
     unset: str = ""  # what None stands for, in words
     has_variable: bool = True  # whether ATTN_* sets it
@@ -81,6 +82,24 @@ class Setting(NamedTuple):
             if not (is_number and least <= value <= most and math.isfinite(value)):  # type: ignore[operator, arg-type]
                 hint = self.hint or f"Give a whole number from {least} to {most:,}."
                 raise SettingError(self.name, _quoted(value), hint)
+        elif self.is_size and size_of(value) is None:
+            raise SettingError(self.name, _quoted(value), "Give a number of bytes, as 500000, 512kB or 64MB.")
+
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+
+
+def size_of(value: object) -> int | None:
+    """Return a size in bytes, above 0; None if it is none.
+
+    >>> size_of("64MB"), size_of("512 k"), size_of("1000"), size_of("many")
+    (64000000, 512000, 1000, None)
+    """
+    text = str(value).strip().lower().removesuffix("b")
+    unit = text[-1:] if text[-1:] in UNITS else ""
+    digits = text.removesuffix(unit).strip()
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < 16
+    return int(digits) * UNITS[unit] or None if is_number else None
 
 
 def _now(names: Names) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
     *("coordination", "previous", "next", "mean", "all"),
 )
-SHOWN_ONLY = ("query", "top", "full", "threads")  # they choose rows, links and speed, and change no number
+# They choose rows, links, speed and what is refused, and change no number.
+SHOWN_ONLY = ("query", "top", "full", "threads", "max_text", "max_word")
 
 
 def _score_help() -> str:
@@ -36,6 +37,8 @@ class Settings:
         choices=("words", "whitespace", "characters"),
     ).field("words")
     keep_punctuation: bool = Setting(TEXT, "Keep punctuation (tokenizer words only).").field(False)
+    max_text: str = Setting(TEXT, "Refuse a longer text.", metavar="SIZE", is_size=True).field("64MB")
+    max_word: str = Setting(TEXT, "Refuse a longer token.", metavar="SIZE", is_size=True).field("1MB")
     embedding: str | None = Setting(
         VECTORS,
         "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",

@@ -1,13 +1,39 @@
-"""Settings that change nothing beside the others, and the rows that a query names."""
+"""What fits settings and what does not: idle options, texts and tokens too long, rows that a query names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
+from attn_cli.settings.declare import size_of
 from attn_cli.settings.settings import Settings
+
+
+def text_limit(settings: Settings) -> int:
+    """Return how many bytes a text may have."""
+    return size_of(settings.max_text) or 0
+
+
+def check_length(size: int, settings: Settings) -> None:
+    """Raise InputError if a text of so many bytes is too long."""
+    if size > text_limit(settings):
+        raise InputError(
+            f"The text has more than {text_limit(settings):,} bytes.",
+            "Give a part of it, or allow more with --max-text.",
+        )
+
+
+def check_words(tokens: Sequence[str], settings: Settings) -> None:
+    """Raise InputError if a token is too long."""
+    most = size_of(settings.max_word) or 0
+    for place, token in enumerate(tokens):
+        if 4 * len(token) > most and len(token.encode("utf-8", "surrogatepass")) > most:
+            raise InputError(
+                f"Token {place} ({visible(token[:20])}...) has more than {most:,} bytes.",
+                "Are there spaces between the words? Allow more with --max-word.",
+            )
 
 
 def unused(settings: Settings, words: bool = True, learned: bool = False, has_x: bool = True) -> list[str]:

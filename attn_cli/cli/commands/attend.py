@@ -99,7 +99,7 @@ def explain(
             "Use table, markdown, latex, html or svg; json holds every step.",
             "--format",
         )
-    text, second = text_and_context(texts, context, "explain")
+    text, second = text_and_context(texts, context, "explain", settings)
     is_masked = (settings.mask or "none") != "none"
     from attn_cli.pipeline.from_text import trace_text
 
@@ -120,7 +120,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
             "Use table, markdown, latex, html, svg or json.",
             "--format",
         )
-    read = _two_texts(texts or []) if kind == "cross" else [one_text(texts, kind)]
+    read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
     from attn_cli.pipeline import from_text  # NumPy is loaded once there is something to compute
 
     with attending(settings.embedding) as progress:
@@ -136,7 +136,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         deliver_blocks(mask_lab(trace, with_width(view)), view)
 
 
-def _two_texts(texts: list[str]) -> list[str]:
+def _two_texts(texts: list[str], settings: Settings) -> list[str]:
     """Return TEXT, which may be standard input, and CONTEXT."""
     if len(texts) > 2:
         raise UsageError(
@@ -147,4 +147,4 @@ def _two_texts(texts: list[str]) -> list[str]:
         raise UsageError(*ONE_STANDARD_INPUT)
     if not texts:
         raise NoText("cross")
-    return [read_text(text, "cross") for text in (texts if len(texts) == 2 else (None, *texts))]
+    return [read_text(text, "cross", settings) for text in (texts if len(texts) == 2 else (None, *texts))]

@@ -49,7 +49,7 @@ def compare(
             f"compare has no {view.format} form.", f"attn self TEXT -f {view.format} has one.", "--format"
         )
     option, values = _varied(context, texts or [], vary or [])
-    text, other = text_and_context(texts, second, "compare")
+    text, other = text_and_context(texts, second, "compare", settings)
     from attn_cli.teach.compare import compare as compared  # loads NumPy
 
     for embedding in values if option == "embedding" else ():

@@ -64,7 +64,7 @@ def lookup(
     is_named = bool(words) and "=" not in words[0]
     query, arguments = (words[0], words[1:]) if is_named else (None, words)
     pairs = _pairs(arguments, source)
-    text = read_text(query, "lookup").strip()
+    text = read_text(query, "lookup", settings).strip()
     if not text:
         raise NoText("lookup")
     from attn_cli.teach.soft_dictionary import look_up  # NumPy is loaded once there is something to compute
