@@ -69,14 +69,15 @@ def _split_clitics(word: str) -> list[str]:
 
 
 # Python's `re` has no Unicode categories, so pieces are matched in a copy of the text of the same length, in which
-# one mark stands for all marks and one symbol for all symbols but those that build emoji.
+# one mark stands for all marks and one symbol for all symbols but those that build emoji. Repetitions are possessive:
+# nothing has to be tried again, and a match remembers nothing of its millions of letters.
 _MARK, _SYMBOL = "\u0301", "\xa4"
 _FLAG_LETTER, _SKIN, _TAG = "\U0001f1e6-\U0001f1ff", "\U0001f3fb-\U0001f3ff", "\U000e0020-\U000e007f"
 _LETTER = f"(?:[^\\W_]|{_MARK})"
-_ONE_SYMBOL = f"[$+<=>\\^`|~{_SYMBOL}{_FLAG_LETTER}{_SKIN}][{_MARK}{_SKIN}{_TAG}]*"
+_ONE_SYMBOL = f"[$+<=>\\^`|~{_SYMBOL}{_FLAG_LETTER}{_SKIN}][{_MARK}{_SKIN}{_TAG}]*+"
 _PIECE = re.compile(
-    f"{_LETTER}+(?:['’.,_-]{_LETTER}+)*"  # a word
-    f"|[{_FLAG_LETTER}]{{2}}|{_ONE_SYMBOL}(?:\u200d{_ONE_SYMBOL})*"  # a flag, a symbol, an emoji
+    f"{_LETTER}++(?:['’.,_-]{_LETTER}++)*+"  # a word
+    f"|[{_FLAG_LETTER}]{{2}}|{_ONE_SYMBOL}(?:\u200d{_ONE_SYMBOL})*+"  # a flag, a symbol, an emoji
     rf"|\.+|-+|!+|\?+|\*+|[^\w\s]|[_{_CONTROLS}]"  # a run of one mark, as treebanks have it: "...", "--"
 )
 
