@@ -96,20 +96,20 @@ def strings(name: str, values: Sequence[str]) -> list[str]:
 
 
 def _pieces(literal: str) -> list[str]:
-    """Cut a very long string into pieces that Python joins_heads; an escape is never cut."""
+    """Cut a very long string into pieces that Python joins; an escape is never cut."""
     if cells(literal) <= LONGEST:
         return [literal + ","]
     mark, inner = literal[0], literal[1:-1]
-    pieces, piece = [], ""
-    while inner:
-        size = 1
-        if inner[0] == "\\":
-            size = {"x": 4, "u": 6, "U": 10}.get(inner[1], 2)
-        if cells(piece) + size > LONGEST and unicodedata.category(inner[0])[0] != "M":
-            pieces.append(mark + piece + mark)
-            piece = ""
-        piece, inner = piece + inner[:size], inner[size:]
-    return [*pieces, mark + piece + mark + ","]
+    pieces: list[str] = []
+    start = at = width = 0
+    while at < len(inner):
+        size = {"x": 4, "u": 6, "U": 10}.get(inner[at + 1], 2) if inner[at] == "\\" else 1
+        if width + size > LONGEST and unicodedata.category(inner[at])[0] != "M":
+            pieces.append(mark + inner[start:at] + mark)
+            start, width = at, 0
+        width += cells(inner[at : at + size])
+        at += size
+    return [*pieces, mark + inner[start:] + mark + ","]
 
 
 def vector(name: str, items: Sequence[str], around: tuple[str, str] = ("", "")) -> list[str]:
