@@ -86,8 +86,25 @@ def _run(args: list[str]) -> int:
     with command.make_context("attn", list(args)) as context:
         gc.enable()
         gc.freeze()
+        _check_memory()
         command.invoke(context)
     return 0
+
+
+LEAST_MEMORY = 256 << 20  # bytes of addresses: less, and the libraries below NumPy end the process themselves
+
+
+def _check_memory() -> None:
+    """Raise NoMemory where a limit on memory (ulimit -v) leaves too little to load NumPy."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit not in (-1, resource.RLIM_INFINITY) and limit < LEAST_MEMORY:
+        from attn_cli.errors import NoMemory
+
+        raise NoMemory
 
 
 def _group(listed: dict[str, tuple[str, Any]]) -> Any:
