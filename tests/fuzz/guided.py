@@ -1,70 +1,295 @@
-"""Fuzzing led by coverage: `python -m tests.fuzz.guided [SECONDS]`; it needs atheris, which is no dependency."""
+"""Fuzzing led by coverage: `python -m tests.fuzz.guided [--reader NAME] [--runs N] [--share I/M]`.
 
+It needs atheris, which is no dependency (pip install atheris). A reader that takes a stranger's file joins by a line in
+TARGETS. A case may take two seconds, and memory for its file and 64 MB more. What is found is kept in
+tests/fuzz/found/READER, which every later campaign begins with.
+"""
+
+import argparse
+import hashlib
 import importlib.util
+import json
+import re
+import resource
 import signal
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.fuzz.place import place
 
-PIECE = 128
+FOUND = Path(__file__).with_name("found")
+SHIPPED = Path(__file__).parents[2] / "data" / "examples"
+PIECE = 128  # bytes that the readers of vectors take for a large file
+MOST_MEMORY = 64 << 20  # beside the file
+SECONDS = 2  # a case
+LONGEST = 4096  # bytes of a file
 
 
-def tell(data: bytes, error: Exception) -> None:
-    """Print a crash of a place where there was none yet, and keep what led to it."""
-    found = place(error)
-    if found not in _TOLD:
-        _TOLD.add(found)
-        kept = Path(tempfile.gettempdir()) / f"attn-guided-{len(_TOLD)}"
-        kept.write_bytes(data)
-        print(f"CRASH {found}: {kept}", flush=True)
+class Target(NamedTuple):
+    """A reader: what of attn is instrumented, the function that makes the reader, and sound files to begin with."""
+
+    modules: tuple[str, ...]
+    reader: Callable[[], Callable[[str, bytes], object]]
+    seeds: Callable[[], list[bytes]]
 
 
-_TOLD: set[str] = set()
+def _vectors() -> Callable[[str, bytes], object]:
+    from attn_cli.vectors.formats import detect
+    from attn_cli.vectors.formats.on_disk import FileVectors
+    from tests.fuzz.cases import check_found, check_rows
+    from tests.fuzz.scaled import scale
+    from tests.fuzz.seeds import ABSENT, KNOWN
+
+    words = (*KNOWN, ABSENT)
+    scale(PIECE)
+
+    def read(path: str, data: bytes) -> None:
+        vectors = detect.open_file(path)
+        check_found(vectors.find(words), words, vectors)
+        if isinstance(vectors, FileVectors):
+            vectors.indexed()
+            check_rows(vectors, vectors.find(words))
+
+    return read
+
+
+def _matrices() -> Callable[[str, bytes], object]:
+    from attn_cli.inputs.matrices import read_given
+
+    return lambda path, data: read_given(path)
+
+
+def _answers() -> Callable[[str, bytes], object]:
+    from attn_cli.teach.grading.submission import read_submission
+
+    return lambda path, data: read_submission(path)
+
+
+def _saved() -> Callable[[str, bytes], object]:
+    from attn_cli.inputs.saved_weights import read_saved
+
+    return lambda path, data: read_saved(data, "saved")
+
+
+def _model() -> Callable[[str, bytes], object]:
+    from attn_cli.models.model_file import read_model
+
+    return lambda path, data: read_model(path)
+
+
+def _config() -> Callable[[str, bytes], object]:
+    from attn_cli.settings.config_file import read_config
+
+    return lambda path, data: read_config(path, ("self", "masked"))
+
+
+def _treebank() -> Callable[[str, bytes], object]:
+    from attn_cli.learn.treebank import read_treebank
+
+    return lambda path, data: read_treebank(path)
+
+
+def _sheet() -> Callable[[str, bytes], object]:
+    from attn_cli.io.csv_matrix import read_csv
+
+    return lambda path, data: read_csv(path)
+
+
+def _examples() -> list[bytes]:
+    return [path.read_bytes() for path in sorted(SHIPPED.glob("*.json"))]
+
+
+def _printed() -> list[bytes]:
+    """Return attn's own JSON of several kinds."""
+    from tests.shell import attn
+
+    commands = (
+        ("self", "a b", "--dim", "2", "-e", "random", "--steps"),
+        ("masked", "a b", "-e", "random", "--dim", "2"),
+        ("cross", "a", "b c", "-e", "random", "--dim", "2", "--top", "1"),
+        ("self", "a b", "-e", "random", "--dim", "2", "--heads", "2", "--head", "all"),
+    )
+    return [attn(*args, "-f", "jsonl").out.encode() for args in commands]
+
+
+def _arrays() -> list[bytes]:
+    import io
+
+    import numpy as np
+
+    found = []
+    for dtype in ("f4", "f8", "i8"):
+        stream = io.BytesIO()
+        np.save(stream, np.eye(3, dtype=dtype)[None])
+        found.append(stream.getvalue())
+    stream = io.BytesIO()
+    np.savez(stream, Q=np.eye(2), K=np.eye(2), V=np.eye(2), tokens=np.array(["a", "b"]))
+    return [*found, stream.getvalue()]
+
+
+def _models() -> list[bytes]:
+    from tests import small_models
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.safetensors"
+        found = []
+        for layers in (1, 2):
+            made = small_models.arrays(layers=layers)
+            small_models.write(path, made, small_models.table(), ["a", "b", "c"])
+            found.append(path.read_bytes())
+        return found
+
+
+def _every_vector_file() -> list[bytes]:
+    from tests.fuzz.seeds import EVERY
+
+    return EVERY
+
+
+TREEBANK = b"# a\n1\tcats\tcat\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\t_\n\n"
+CONFIG = b'score = "dot"\ntop = 3\n[self]\nmask = "causal"\ntemperature = 0.5\nfull = true\n'
+_FILES = "attn_cli.io"
+TARGETS: dict[str, Target] = {
+    "vectors": Target(("attn_cli.vectors", _FILES), _vectors, _every_vector_file),
+    "matrices": Target(("attn_cli.inputs", _FILES), _matrices, lambda: _examples() + _printed() + _arrays()),
+    "answers": Target(
+        ("attn_cli.teach.grading", "attn_cli.inputs", _FILES), _answers, lambda: _examples() + _printed()
+    ),
+    "saved weights": Target(("attn_cli.inputs", _FILES), _saved, lambda: _printed() + _arrays()),
+    "learned model": Target(("attn_cli.models", _FILES), _model, _models),
+    "configuration": Target(("attn_cli.settings", _FILES), _config, lambda: [CONFIG]),
+    "treebank": Target(("attn_cli.learn.treebank", _FILES), _treebank, lambda: [TREEBANK]),
+    "csv": Target((_FILES,), _sheet, lambda: [b"a,b\n1,2\n3,.5\n", b'"x";"1,5"\n2;3\n']),
+}
+
+
+class Guard:
+    """Runs a reader on one file after the other, and keeps those that crash it or take too much memory."""
+
+    def __init__(self, name: str, read: Callable[[str, bytes], object], folder: Path) -> None:
+        self.name, self.read, self.path = name, read, folder / "fuzz.dat"
+        self.told: set[str] = set()
+        self.peak = _peak()
+        self.warm = 500  # cases in which modules are loaded and caches are filled
+
+    def __call__(self, data: bytes) -> None:
+        from attn_cli.errors import AttnError
+
+        self.path.write_bytes(data)
+        before = _resident()
+        try:
+            self.read(str(self.path), data)
+        except AttnError:
+            pass
+        except Exception as error:
+            self.keep(data, place(error))
+        self.warm -= 1
+        if (peak := _peak()) > self.peak:
+            self.peak = peak
+            if peak - before > MOST_MEMORY + len(data) and self.warm < 0:
+                self.keep(data, f"memory {(peak - before) >> 20} MB")
+
+    def keep(self, data: bytes, where: str) -> None:
+        """Keep a file that is refused the wrong way, once for each place."""
+        if where in self.told:
+            return
+        self.told.add(where)
+        folder = FOUND / self.name.replace(" ", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / hashlib.sha256(data).hexdigest()[:16]
+        path.write_bytes(data)
+        print(f"CRASH {self.name}: {where}: {path.name}", flush=True)
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def fuzz(name: str, runs: int, seed: int) -> None:
+    """Fuzz one reader in this process; the fuzzer ends it."""
+    import atheris
+
+    target = TARGETS[name]
+    seeds = target.seeds() + [path.read_bytes() for path in _kept(name)]
+    with atheris.instrument_imports(include=list(target.modules)):
+        read = target.reader()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the fuzzer has a clock of its own
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        corpus = Path(folder) / "corpus"
+        corpus.mkdir()
+        for number, data in enumerate(seeds):
+            (corpus / str(number)).write_bytes(data)
+        artifacts = FOUND / name.replace(" ", "-")
+        artifacts.mkdir(parents=True, exist_ok=True)
+        limits = [f"-runs={runs}", f"-seed={seed}", f"-max_len={LONGEST}", f"-timeout={SECONDS}"]
+        more = ["-print_final_stats=1", "-rss_limit_mb=2048", f"-artifact_prefix={artifacts}/", str(corpus)]
+        atheris.Setup([sys.argv[0], *limits, *more], Guard(name, read, Path(folder)))
+        atheris.Fuzz()
+
+
+def _kept(name: str) -> Iterator[Path]:
+    folder = FOUND / name.replace(" ", "-")
+    yield from (path for path in sorted(folder.glob("*")) if path.is_file())
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.guided", description=__doc__)
+    parser.add_argument("--reader", choices=TARGETS, help="one reader, in this process")
+    parser.add_argument("--runs", type=int, default=400_000, help="executions of each reader")
+    parser.add_argument("--seed", type=int, default=14)
+    parser.add_argument("--share", default="0/1", help="of the readers: 0/2 and 1/2 on two processors")
+    asked = parser.parse_args()
     if importlib.util.find_spec("atheris") is None:
         print("Install it first: pip install atheris", file=sys.stderr)
         return 2
-    import atheris
+    if asked.reader:
+        fuzz(asked.reader, asked.runs, asked.seed)
+        return 0
+    mine, shares = map(int, asked.share.split("/"))
+    results = [_apart(name, asked.runs, asked.seed) for name in list(TARGETS)[mine::shares]]
+    print(
+        json.dumps({"runs": sum(r["runs"] for r in results), "failures": sum(r["failures"] for r in results)})
+    )
+    return 1 if any(r["failures"] for r in results) else 0
 
-    with atheris.instrument_imports(include=["attn_cli.vectors", "attn_cli.io.array_files"]):
-        from attn_cli.errors import AttnError
-        from attn_cli.vectors.formats import detect as formats
-        from attn_cli.vectors.formats.on_disk import FileVectors
-    from tests.fuzz.cases import Bench, check_found, check_rows
-    from tests.fuzz.scaled import scale
-    from tests.fuzz.seeds import ABSENT, EVERY, KNOWN, MAIN
 
-    bench, words = Bench(), (*KNOWN, ABSENT)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the fuzzer has a clock of its own
-
-    def one(data: bytes) -> None:
-        path = bench.put({MAIN: data})
-        try:
-            vectors = formats.open_file(path)
-            check_found(vectors.find(words), words, vectors)
-            if isinstance(vectors, FileVectors):
-                vectors.indexed()
-                check_rows(vectors, vectors.find(words))
-        except AttnError:
-            return
-        except Exception as error:  # told once for each place; the fuzzer goes on
-            tell(data, error)
-
-    scale(PIECE)
-    with tempfile.TemporaryDirectory() as corpus:
-        for number, data in enumerate(EVERY):
-            (Path(corpus) / str(number)).write_bytes(data)
-        seconds = sys.argv[1] if len(sys.argv) > 1 else "60"
-        told = [f"-max_total_time={seconds}", "-max_len=4096", "-timeout=10", "-print_final_stats=1"]
-        atheris.Setup(
-            [sys.argv[0], *told, f"-artifact_prefix={tempfile.gettempdir()}/attn-guided-", corpus], one
-        )
-        atheris.Fuzz()
-    return 0
+def _apart(name: str, runs: int, seed: int) -> dict[str, Any]:
+    """Fuzz a reader in a process of its own, and return what came of it."""
+    began = time.monotonic()
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.guided",
+        "--reader",
+        name,
+        f"--runs={runs}",
+        f"--seed={seed}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    said = done.stdout + done.stderr
+    counted = [int(n) for n in re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)]
+    covered = re.findall(r"cov: (\d+)", said)
+    crashes = [line for line in said.splitlines() if line.startswith("CRASH") or "ERROR: libFuzzer" in line]
+    for line in crashes:
+        print(f"  {line}")
+    taken = time.monotonic() - began
+    shown = covered[-1] if covered else "?"
+    counts = f"{sum(counted):>10,} runs{shown:>8} covered{len(crashes):>4} failures"
+    print(f"{name:<15}{counts}{taken:>7.0f} s", flush=True)
+    if done.returncode and not crashes:
+        print(said[-2000:])
+    return {"runs": sum(counted), "failures": len(crashes)}
 
 
 if __name__ == "__main__":
