@@ -24,6 +24,7 @@ class CheckedStream(io.RawIOBase):
     def __init__(self, descriptor: int, owned: bool = False) -> None:
         self.descriptor = descriptor
         self.owned = owned
+        self.replaced: object = None
 
     def writable(self) -> bool:
         """Return True: this is what it is for."""
@@ -99,5 +100,7 @@ def _checked(stream: TextIO) -> TextIO:
 
     Nothing is buffered beneath the text: after a failed write no rest waits to be written a second time.
     """
-    raw = cast("IO[bytes]", CheckedStream(stream.fileno()))
+    checked = CheckedStream(stream.fileno())
+    checked.replaced = stream  # kept, for it would close the descriptor when it goes
+    raw = cast("IO[bytes]", checked)
     return io.TextIOWrapper(raw, stream.encoding, stream.errors, newline="\n")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attn_cli.errors import AttnError
 from tests.fuzz.place import place
 
 FOUND = Path(__file__).with_name("found")
@@ -114,7 +115,9 @@ def _printed() -> list[bytes]:
         ("cross", "a", "b c", "-e", "random", "--dim", "2", "--top", "1"),
         ("self", "a b", "-e", "random", "--dim", "2", "--heads", "2", "--head", "all"),
     )
-    return [attn(*args, "-f", "jsonl").out.encode() for args in commands]
+    found = [attn(*args, "-f", "jsonl").out.encode() for args in commands]
+    assert all(found)
+    return found
 
 
 def _arrays() -> list[bytes]:
@@ -151,6 +154,62 @@ def _every_vector_file() -> list[bytes]:
     return EVERY
 
 
+KEYS = (
+    *(
+        "Q",
+        "K",
+        "V",
+        "X",
+        "W_q",
+        "W_k",
+        "W_v",
+        "W_o",
+        "b_q",
+        "b_k",
+        "b_v",
+        "b_o",
+        "mask",
+        "heads",
+        "layout",
+        "tokens",
+    ),
+    *(
+        "context",
+        "score",
+        "scale",
+        "weights",
+        "scores",
+        "scaled_scores",
+        "masked_scores",
+        "position_scores",
+        "output",
+    ),
+    *(
+        "query_tokens",
+        "key_tokens",
+        "links",
+        "condensed",
+        "schema",
+        "attn/1",
+        "kind",
+        "name",
+        "null",
+        "true",
+        "1e308",
+    ),
+    *(
+        "data_offsets",
+        "__metadata__",
+        "dtype",
+        "shape",
+        "F16",
+        "F32",
+        "format",
+        "facts",
+        "temperature",
+        "self",
+    ),
+)  # what a random mutation would hardly spell
 TREEBANK = b"# a\n1\tcats\tcat\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\t_\n\n"
 CONFIG = b'score = "dot"\ntop = 3\n[self]\nmask = "causal"\ntemperature = 0.5\nfull = true\n'
 _FILES = "attn_cli.io"
@@ -178,8 +237,6 @@ class Guard:
         self.warm = 500  # cases in which modules are loaded and caches are filled
 
     def __call__(self, data: bytes) -> None:
-        from attn_cli.errors import AttnError
-
         self.path.write_bytes(data)
         before = _resident()
         try:
@@ -220,9 +277,9 @@ def fuzz(name: str, runs: int, seed: int) -> None:
     import atheris
 
     target = TARGETS[name]
-    seeds = target.seeds() + [path.read_bytes() for path in _kept(name)]
     with atheris.instrument_imports(include=list(target.modules)):
         read = target.reader()
+    seeds = target.seeds() + [path.read_bytes() for path in _kept(name)]
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the fuzzer has a clock of its own
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
@@ -230,10 +287,19 @@ def fuzz(name: str, runs: int, seed: int) -> None:
         corpus.mkdir()
         for number, data in enumerate(seeds):
             (corpus / str(number)).write_bytes(data)
+        words = Path(folder) / "words"
+        words.write_text("".join(f'"{key}"\n' for key in KEYS))
         artifacts = FOUND / name.replace(" ", "-")
         artifacts.mkdir(parents=True, exist_ok=True)
-        limits = [f"-runs={runs}", f"-seed={seed}", f"-max_len={LONGEST}", f"-timeout={SECONDS}"]
-        more = ["-print_final_stats=1", "-rss_limit_mb=2048", f"-artifact_prefix={artifacts}/", str(corpus)]
+        longest = max(LONGEST, *map(len, seeds))
+        limits = [f"-runs={runs}", f"-seed={seed}", f"-max_len={longest}", f"-timeout={SECONDS}"]
+        more = [
+            "-print_final_stats=1",
+            "-rss_limit_mb=2048",
+            f"-dict={words}",
+            f"-artifact_prefix={artifacts}/",
+            str(corpus),
+        ]
         atheris.Setup([sys.argv[0], *limits, *more], Guard(name, read, Path(folder)))
         atheris.Fuzz()
 
