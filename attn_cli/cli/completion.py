@@ -6,8 +6,8 @@ import os
 import shlex
 
 from attn_cli.errors import AttnError, CreateError, UsageError
+from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import written
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 STYLE = b"zstyle"  # added only where the user has none

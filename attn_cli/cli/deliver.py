@@ -147,7 +147,7 @@ def _deliver_npy(trace: Trace, view: View) -> None:
         if to_standard_output(view):
             put_bytes(parts)
         else:
-            from attn_cli.io.files import written
+            from attn_cli.io.atomic import written
 
             with written(str(view.output)) as stream:
                 for part in parts:
@@ -171,7 +171,7 @@ def writer(view: View) -> Iterator[Callable[[str], object]]:
     if to_standard_output(view):
         yield put_plain
         return
-    from attn_cli.io.files import written
+    from attn_cli.io.atomic import written
 
     with written(str(view.output)) as stream:
         yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))

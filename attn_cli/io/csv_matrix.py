@@ -30,6 +30,9 @@ BLANKS = {"": "nan", "nan": "nan", "null": "nan", "none": "nan", "na": "nan"} | 
 CORNERS = ("query", "query\\key")  # what attn writes above its labels
 ONE_MATRIX = "A file holds one matrix: numbers alone, or with labels in the first row and column."
 
+# Signs with which a spreadsheet begins a formula; fullwidth ones count in Japanese and Chinese.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠")
+
 
 class Sheet(NamedTuple):
     """The body of a file as texts that float() takes, and the labels beside and above it, where there are any."""
@@ -162,7 +165,7 @@ def _has_labels(header: list[str] | None, body: list[list[str]]) -> bool:
 
 def _unguarded(label: str) -> str:
     """Take away the apostrophe that keeps a spreadsheet from reading a label as a formula."""
-    return label[1:] if label[:1] == "'" and label[1:2] in ("=", "+", "-", "@", "\t") else label
+    return label[1:] if label[:1] == "'" and label[1:2] in FORMULA_STARTS else label
 
 
 def _quoted(cell: str) -> str:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError
+from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular, written
+from attn_cli.io.files import creatable, regular
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import UNKNOWN, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.deep import Deep, pytorch

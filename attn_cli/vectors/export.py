@@ -9,8 +9,9 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, written
+from attn_cli.io.files import creatable
 from attn_cli.vectors.store.table import OnProgress, Rows, no_progress, write_table
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import AttnError, CreateError, FileError, InputError, UsageError, WriteError
+from attn_cli.io.atomic import remove_unlocked, sync_folder, written
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
-from attn_cli.io.files import SUFFIXES, looks_like_file, reason, remove_unlocked, sync_folder, written
+from attn_cli.io.files import SUFFIXES, looks_like_file, reason
 from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors.download import catalogue as gensim_data
 from attn_cli.vectors.formats.detect import open_file, start_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 16
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")
+TRIES = 100  # of a name whose file is replaced again and again
 
 
 class Record(NamedTuple):
@@ -74,6 +76,8 @@ def read_record(name: str) -> Record | None:
         words, dim = (kept.get(key) if type(kept.get(key)) is int else None for key in ("words", "dim"))
         if not isinstance(kept["path"], str):
             raise ValueError
+    except FileNotFoundError:
+        return None  # removed a moment ago
     except (OSError, ValueError, KeyError, AttributeError, RecursionError):
         raise InputError(
             f"The name {name} is damaged: {visible(path)}.",
@@ -201,14 +205,16 @@ def _forget_unnamed(unpacked: str) -> None:
             os.unlink(unpacked)
 
 
-def _collect() -> None:
-    """Remove the unpacked files that no name stands for, unless a process imports or reads them now."""
-    folder = cache.data_folder()
-    with contextlib.suppress(OSError):
-        for file in os.listdir(folder or os.devnull):
-            if file.endswith(UNPACKED):
-                with contextlib.suppress(OSError, AttnError):
-                    remove_unlocked(os.path.join(folder or "", file), _is_unnamed, cache.forget_index)
+def _collect() -> list[str]:
+    """Remove the unpacked files that no name stands for, and return them; one in use waits for the next time."""
+    folder = cache.data_folder() or ""
+    removed: list[str] = []
+    with contextlib.suppress(OSError, AttnError):
+        for file in os.listdir(folder):
+            path = os.path.join(folder, file)
+            if file.endswith(UNPACKED) and remove_unlocked(path, _is_unnamed, cache.forget_index):
+                removed.append(path)
+    return removed
 
 
 def _is_unnamed(path: str) -> bool:
@@ -228,15 +234,13 @@ def remove(name: str) -> list[str]:
             else "See attn vectors list."
         )
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    unpacked, index = "", None
+    index = None
     with contextlib.suppress(AttnError):
-        if record := read_record(name):
-            index = cache.index_path(record.path)
-            is_ours = record.path.endswith(UNPACKED) and os.path.dirname(record.path) == os.path.dirname(path)
-            unpacked = record.path if is_ours else ""
+        record = read_record(name)
+        index = cache.index_path(record.path) if record else None
     # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
     removed: list[str] = []
-    for one in (path, index, unpacked):
+    for one in (path, index):
         if one and os.path.exists(one):
             try:
                 os.unlink(one)
@@ -245,13 +249,19 @@ def remove(name: str) -> list[str]:
                 raise WriteError(f"Cannot remove {visible(one)}: {reason(error)}.", kept) from None
             removed.append(one)
     sync_folder(os.path.dirname(path))
-    _collect()
-    return removed
+    return removed + _collect()
 
 
 def path_of(name: str) -> str | None:
-    """Return the file that a name stands for: imported, else downloaded; None if there is no such name."""
-    record = read_record(name)
+    """Return the file that a name stands for: imported, else downloaded; None if there is no such name.
+
+    A file that was unpacked for the name stays as long as this process, whatever others import and remove.
+    """
+    tries = TRIES
+    while (
+        (record := read_record(name)) and record.path.endswith(UNPACKED) and not _hold(record.path) and tries
+    ):
+        tries -= 1  # it was replaced between the two calls: the name says by what
     if record is None:
         there = gensim_data.local(name)
         return None if there is None else str(there)
@@ -261,6 +271,26 @@ def path_of(name: str) -> str | None:
             f"Import it anew: attn vectors import FILE --name {name}",
         )
     return record.path
+
+
+_held: dict[str, int] = {}  # descriptors of files in use, by path
+
+
+def _hold(path: str) -> bool:
+    """Lock a file against being collected, for as long as this process runs; return whether it is there."""
+    if path not in _held:
+        try:
+            import fcntl
+
+            descriptor = os.open(path, os.O_RDONLY)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        except (ImportError, OSError):
+            return os.path.exists(path)
+        _held[path] = descriptor
+    if os.fstat(_held[path]).st_nlink:
+        return True
+    os.close(_held.pop(path))
+    return False
 
 
 def all_names() -> list[str]:

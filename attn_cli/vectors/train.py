@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import InputError, MissingExtra, UsageError
+from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular, unpacked_lines, written
+from attn_cli.io.files import creatable, regular, unpacked_lines
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import VectorTraining

@@ -87,7 +87,11 @@ def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folde
     if b"Traceback" in ended.err or b"bug in attn" in ended.err or b"harness" in ended.err:
         yield f"a bug: {ended.err.decode()!r}"
     left = unfinished(folder)
-    if left and b"does not belong together" not in ended.err and not (fault.call in ("unlink", "close") or (fault.call == "rmdir")):
+    if (
+        left
+        and b"does not belong together" not in ended.err
+        and not (fault.call in ("unlink", "close") or (fault.call == "rmdir"))
+    ):
         yield f"left behind: {left}"
 
 

@@ -120,8 +120,9 @@ def _record(made: Exercise) -> dict[str, object]:
 
 def _write(made: Exercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
+    from attn_cli.io.atomic import write_together
     from attn_cli.io.console import say
-    from attn_cli.io.files import reason, write_together
+    from attn_cli.io.files import reason
     from attn_cli.render.data.json import dumps
     from attn_cli.teach.exercises import inputs, unanswered
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attn_cli.errors import AttnError, ConfigError, CreateError, InputError, UsageError, WriteError
+from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import read_bytes, written
+from attn_cli.io.files import read_bytes
 from attn_cli.vectors.download.http import body_of, host_of
 
 INDEX_URL = "https://raw.githubusercontent.com/RaRe-Technologies/gensim-data/master/list.json"

@@ -10,8 +10,8 @@ import os
 import sys
 
 from attn_cli.errors import CreateError
+from attn_cli.io.atomic import remove_unlocked, written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import remove_unlocked, written
 from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.word_index import Index, StaleIndex, word_hash
 
@@ -101,8 +101,7 @@ def _remove_abandoned(folder: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for left in entries:
             if left.name.startswith(".") and left.name.endswith(".part"):
-                with contextlib.suppress(OSError):
-                    remove_unlocked(left.path)
+                remove_unlocked(left.path)
 
 
 class _IndexFile:

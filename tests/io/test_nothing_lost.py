@@ -1,0 +1,359 @@
+"""Every byte is written or the run says that it was not; signals leave nothing behind."""
+
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from attn_cli.io import signals
+from attn_cli.io.atomic import written
+from attn_cli.io.streams import CheckedStream
+from tests.shell import COMMAND, attn, shell, surroundings, terminal
+
+LONG = " ".join(f"word{i}" for i in range(100))
+RECORD = ["self", LONG, "-e", "random", "-f", "json"]  # half a megabyte
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+ALIKE = [{}, UNBUFFERED]
+
+
+def whole() -> bytes:
+    return attn(*RECORD).out.encode()
+
+
+def started(*args, env=None, **options):
+    return subprocess.Popen([*COMMAND, *args], env=surroundings(env), **options)
+
+
+@pytest.mark.parametrize("env", ALIKE, ids=["buffered", "unbuffered"])
+def test_a_file_that_cannot_grow_is_74_and_not_a_short_file_with_0(env, at):
+    with open("o.json", "wb") as out:
+        process = started(
+            *RECORD, env=env, stdout=out, stderr=subprocess.PIPE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)),
+        )  # fmt: skip
+        _, err = process.communicate(timeout=60)
+    assert Path("o.json").stat().st_size == 65536
+    assert process.returncode == 74
+    assert json.loads(err)["error"]["message"] == "Cannot write to standard output: File too large."
+
+
+@pytest.mark.parametrize("env", ALIKE, ids=["buffered", "unbuffered"])
+def test_a_pipe_that_does_not_block_gets_everything(env):
+    ours, its = os.pipe()
+    fcntl.fcntl(its, fcntl.F_SETFL, fcntl.fcntl(its, fcntl.F_GETFL) | os.O_NONBLOCK)
+    process = started(*RECORD, env=env, stdout=its)
+    os.close(its)
+    time.sleep(0.5)  # the pipe is full long before it is read
+    with open(ours, "rb") as stream:
+        got = stream.read()
+    assert process.wait(30) == 0
+    assert got == whole()
+
+
+@pytest.mark.parametrize("how", ["standard output", "-o to a pipe"])
+def test_a_writer_that_is_stopped_and_continued_loses_nothing(how, at):
+    os.mkfifo("pipe")
+    if how == "standard output":
+        ours, its = os.pipe()
+        process = started(*RECORD, env=UNBUFFERED, stdout=its)
+        os.close(its)
+    else:
+        process = started(*RECORD, "-o", "pipe")
+        ours = os.open("pipe", os.O_RDONLY)
+    got = os.read(ours, 1)
+    for _ in range(5):
+        process.send_signal(signal.SIGSTOP)
+        got += os.read(ours, 4096)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.02)
+    with open(ours, "rb") as stream:
+        got += stream.read()
+    assert process.wait(30) == 0
+    assert got == whole()
+
+
+def test_a_checked_stream_takes_what_was_taken_in_parts(monkeypatch):
+    ours, its = os.pipe()
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, bytes(data)[:3]))
+    with CheckedStream(its, owned=True) as stream:
+        assert stream.write(b"0123456789") == 10
+    monkeypatch.undo()
+    assert os.read(ours, 100) == b"0123456789"
+    os.close(ours)
+
+
+def test_a_stream_that_takes_nothing_is_an_error_and_not_a_loop(monkeypatch):
+    monkeypatch.setattr(os, "write", lambda descriptor, data: 0)
+    with pytest.raises(OSError, match="No byte was taken"):
+        CheckedStream(1).write(b"x")
+
+
+# Files
+
+
+def test_a_link_that_leads_to_itself_is_refused_and_kept(at):
+    os.symlink("loop", "loop")
+    ran = attn("self", "a b", "-f", "json", "-o", "loop")
+    assert ran.code == 73 and "symbolic links" in ran.err
+    assert os.readlink("loop") == "loop"
+
+
+def test_what_a_killed_run_left_is_swept_and_what_another_writes_now_is_not(at):
+    Path(".x.json.0123abcd.part").write_bytes(b"left")
+    Path(".x.json.notes.part").write_bytes(b"somebody's own")
+    with written("x.json"):
+        running = [name for name in os.listdir() if name.endswith(".part") and "notes" not in name]
+        assert len(running) == 1 and "0123abcd" not in running[0]
+        assert attn("self", "a b", "-o", "x.json").code == 0
+        assert running[0] in os.listdir()
+    assert sorted(os.listdir()) == [".x.json.notes.part", "x.json"]
+
+
+def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there(at, monkeypatch):
+    real = os.fsync
+
+    def fsync(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="is written, but its folder cannot be synced"), written("x") as stream:
+        stream.write(b"new")
+    assert Path("x").read_bytes() == b"new"
+
+
+# Signals
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_while_a_file_is_written_leaves_no_part_of_it(number, code, at):
+    Path("x.jsonl").write_text("old")
+    Path("lines.txt").write_text("the cat sat on the mat\n" * 20_000)
+    process = started("batch", "lines.txt", "-e", "random", "-o", "x.jsonl", stderr=subprocess.PIPE)
+    end = time.monotonic() + 20
+    while not any(name.endswith(".part") for name in os.listdir()) and time.monotonic() < end:
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (code, b"")
+    assert sorted(os.listdir()) == ["lines.txt", "x.jsonl"] and Path("x.jsonl").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_at_any_moment_gives_its_code_and_silence(number, code):
+    start = time.monotonic()
+    assert subprocess.run([*COMMAND, *RECORD], env=surroundings(), capture_output=True).returncode == 0
+    whole_run = time.monotonic() - start
+    ends = []
+    for part in range(10):
+        process = started(*RECORD, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(whole_run * part / 10)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+        if b"Traceback" in err:  # Python itself was still starting
+            assert b"attn_cli" not in err
+            continue
+        assert err == b"", (part, err)
+        ends.append(process.returncode)
+    assert set(ends) <= {0, code, -number} and code in ends
+
+
+def test_who_ignores_a_signal_is_not_ended_by_it():
+    process = started(
+        *RECORD, stdout=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
+    for _ in range(20):
+        time.sleep(0.01)
+        process.send_signal(signal.SIGHUP)
+    assert process.wait(30) == 0
+
+
+def test_inside_a_block_that_wants_it_a_signal_is_an_interrupt_and_a_second_one_the_end():
+    script = (
+        "import os, signal\nfrom attn_cli.io import signals\n"
+        "signal.signal(signal.SIGTERM, lambda number, frame: signals.end(number))\n"
+        "with signals.cleaned_up(lambda: print('cleaned', flush=True)):\n"
+        "    try:\n"
+        "        with signals.raised():\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('interrupted', signals.exit_code(), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=surroundings())
+    assert (done.returncode, done.stdout) == (143, "interrupted 143\ncleaned\n")
+    assert signals.exit_code() == 130
+
+
+def test_the_progress_bar_is_taken_away_by_a_signal_too(at):
+    Path("lines.txt").write_text("the cat sat on the mat\n" * 20_000)
+    import pty
+
+    ours, its = pty.openpty()
+    process = started("batch", "lines.txt", "-e", "random", "-o", "x.jsonl", stderr=its, stdin=its)
+    os.close(its)
+    shown = b""
+    while b"%" not in shown and select.select([ours], [], [], 20)[0]:
+        shown += os.read(ours, 1000)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 143
+    while select.select([ours], [], [], 0.2)[0]:
+        try:
+            shown += os.read(ours, 1000)
+        except OSError:
+            break
+    os.close(ours)
+    assert shown.endswith(b"\r") and not shown.rstrip(b"\r").rsplit(b"\r", 1)[-1].strip()
+
+
+# Limits
+
+
+def test_a_long_word_and_a_long_text_are_refused_before_they_hurt():
+    ran = attn("self", "-e", "random", input="a" * 1_000_001)
+    assert ran.code == 65 and "Token 0 (aaaaaaaaaaaaaaaaaaaa...) has more than 1,000,000 bytes." in ran.err
+    ran = attn("self", "-e", "random", "--max-text", "2k", input="a " * 1001)
+    assert ran.code == 65 and "The text has more than 2,000 bytes." in ran.err
+    assert attn("self", "-e", "random", "--max-text", "2002", input="a " * 1001).code == 0
+
+
+def test_limits_are_set_by_option_variable_and_configuration(at):
+    assert attn("self", "word", "--max-word", "3").code == 65
+    assert attn("self", "word", env={"ATTN_MAX_WORD": "3"}).code == 65
+    Path("attn.toml").write_text('max_word = "3"\n')
+    assert attn("self", "word").code == 65
+    ran = attn("self", "word", "--max-word", "many")
+    assert ran.code == 2 and ran.err.startswith("attn: --max-word cannot be 'many'. Give a number of bytes")
+
+
+def test_a_long_word_takes_little_memory():
+    script = (
+        "import resource, sys\nfrom attn_cli.text.tokenize import tokenize\n"
+        "text = 'a' * 10_000_000\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "tokenize(text)\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=surroundings())
+    assert int(done.stdout) < 64 << 10, "KiB"
+
+
+@pytest.mark.parametrize("limit", [30, 60, 100, 150, 250])
+def test_too_little_memory_is_71_in_one_line(limit):
+    ran = shell(f"ulimit -v {limit * 1024}; attn explain 'the cat sat'")
+    assert ran.code == 71 and ran.err.count("\n") == 1
+    assert "There is not enough memory for this." in ran.err
+
+
+# Messages
+
+
+def test_an_error_is_json_behind_two_dashes_too():
+    ran = attn("--", "self", "cat", "-f", "json", "--score", "best")
+    assert ran.code == 2 and json.loads(ran.err)["error"]["code"] == 2
+
+
+def test_fullwidth_signs_begin_no_formula():
+    for sign in "=+-@＝＋－＠":
+        line = attn("self", f"{sign}1 b", "-e", "random", "--tokenizer", "whitespace", "-f", "csv").out
+        assert line.startswith(f"query,'{sign}1,b")
+
+
+def test_completion_keeps_every_byte_of_a_profile_and_follows_its_link(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "dotfiles").mkdir()
+    real = tmp_path / "dotfiles" / "bashrc"
+    real.write_bytes(b"# caf\xe9\nexport A=1")
+    real.chmod(0o640)
+    (home / ".bashrc").symlink_to(real)
+    for _ in range(2):
+        assert attn("--install-completion", "bash", env={"HOME": str(home)}).code == 0
+    lines = real.read_bytes().split(b"\n")
+    assert lines[:2] == [b"# caf\xe9", b"export A=1"] and len(lines) == 4
+    assert lines[2].startswith(b"source ") and (home / ".bashrc").is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+# Many at once
+
+
+def test_sixteen_processes_import_remove_and_look_up_one_name(own, tmp_path):
+    import gzip
+
+    files = []
+    for scale in (1, 2):
+        rows = "".join(f"w{i} {scale * i} {scale} {scale}.5\n" for i in range(300))
+        path = tmp_path / f"v{scale}.txt.gz"
+        path.write_bytes(gzip.compress(rows.encode()))
+        files.append(str(path))
+    answers = {
+        attn("self", "w7", "-e", file, "-p", "identity", "-f", "json", "--steps").out.split('"x_query":')[1]
+        for file in files
+    }
+    assert len(answers) == 2
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        for turn in range(4):
+            if number % 4 == 0:
+                ran = attn("vectors", "import", files[turn % 2], "--name", "mine")
+                fine = ran.code == 0
+            elif number == 1:
+                ran = attn("vectors", "remove", "mine")
+                fine = ran.code == 0 or "There is no imported name" in ran.err
+            else:
+                ran = attn("self", "w7", "-e", "mine", "-p", "identity", "-f", "json", "--steps")
+                fine = (
+                    ran.out.split('"x_query":')[1] in answers
+                    if ran.code == 0
+                    else "There are no vectors" in ran.err
+                )
+            if not fine:
+                wrong.append((number, ran))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert attn("vectors", "import", files[0], "--name", "mine").code == 0
+    left = sorted(os.listdir(own / "data" / "attn" / "vectors"))
+    assert len(left) == 2 and left[1] == "mine.json" and left[0].endswith(".vectors")
+    assert attn("vectors", "remove", "mine").code == 0
+    assert os.listdir(own / "data" / "attn" / "vectors") == []
+
+
+def test_sixteen_processes_write_one_file(at):
+    texts = ["the cat", "the dog sat"]
+    alone = [attn("self", text, "-f", "json").out for text in texts]
+    codes = []
+
+    def work(number: int) -> None:
+        codes.append(attn("self", texts[number % 2], "-f", "json", "-o", "x.json").code)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [0] * 16
+    assert Path("x.json").read_text() in alone and os.listdir() == ["x.json"]
+
+
+def test_a_terminal_gets_everything_unbuffered_or_not():
+    assert terminal("explain", "the cat").out == terminal("explain", "the cat").out
