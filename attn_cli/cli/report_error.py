@@ -49,6 +49,8 @@ def _known(error: BaseException) -> AttnError:
         return _usage(error)
     if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN) and error.filename is None:
         return NoMemory()
+    if isinstance(error, OSError) and error.filename is not None:
+        return WriteError(f"Cannot use {visible(os.fsdecode(error.filename))}: {error.strerror}.")
     if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
         return WriteError(f"Cannot write to standard output: {error.strerror or error}.")
     if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _lacks_memory(str(error))):

@@ -137,13 +137,15 @@ def import_file(
     with contextlib.suppress(AttnError):
         record = read_record(name)
         before = record.path if record else None
+    notes = []
     with contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
         told = keep_index(vectors, report)
         _store(name, Record(target, vectors.n_words, vectors.dim))
+        if packed:
+            notes.append(f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes.")
     _collect()
-    notes = [f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes."] if packed else []
     if before is not None and before != os.path.realpath(target):
         notes.append(f"{name} stood for {visible(before)} before.")
     if told.startswith("No index"):
@@ -189,6 +191,11 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
                 lock = os.dup(stream.fileno())  # keeps the lock of the unfinished file
             open_file(target, source.name).describe()
             yield target
+            with contextlib.suppress(ImportError, OSError):
+                import fcntl
+
+                fcntl.flock(lock, fcntl.LOCK_SH)  # others may read it, too
+            _held[target], lock = lock, -1
         except BaseException:
             _forget_unnamed(target)
             raise
@@ -212,6 +219,8 @@ def _collect() -> list[str]:
     with contextlib.suppress(OSError, AttnError):
         for file in os.listdir(folder):
             path = os.path.join(folder, file)
+            if path in _held and _is_unnamed(path):
+                os.close(_held.pop(path))
             if file.endswith(UNPACKED) and remove_unlocked(path, _is_unnamed, cache.forget_index):
                 removed.append(path)
     return removed

@@ -268,7 +268,7 @@ def test_an_error_is_json_behind_two_dashes_too():
 
 def test_fullwidth_signs_begin_no_formula():
     for sign in "=+-@＝＋－＠":
-        line = attn("self", f"{sign}1 b", "-e", "random", "--tokenizer", "whitespace", "-f", "csv").out
+        line = attn("self", "-e", "random", "--tokenizer", "whitespace", "-f", "csv", "--", f"{sign}1 b").out
         assert line.startswith(f"query,'{sign}1,b")
 
 
