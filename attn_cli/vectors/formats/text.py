@@ -115,12 +115,14 @@ class TextFormat(NamedTuple):
         if b"\t" in block:
             is_mark |= data == 9
         marks = np.flatnonzero(is_mark)
-        each = self.dim + (block[int(ends[0]) - 1 : int(ends[0])] == b" ")
+        is_trailing = block[int(ends[0]) - 1 : int(ends[0])] == b" "
+        each = self.dim + is_trailing
         if len(marks) == each * len(ends) and is_plain(data, len(ends)):
             starts, rows = _starts(ends), marks.reshape(len(ends), each)
             lengths = rows[:, 0] - starts
             if (
                 (np.diff(marks) > 1).all()
+                and ((rows[:, -1] == ends - 1) == is_trailing).all()
                 and (rows[:, -1] < ends).all()
                 and 0 < lengths.min() <= lengths.max() <= LONGEST_WORD
             ):
