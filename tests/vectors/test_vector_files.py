@@ -951,7 +951,7 @@ def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(fil
 
 def test_a_word_with_a_space_is_not_taken_for_its_first_part_beside_lines_that_end_in_a_space(file, own):
     """Found by fuzzing: as many spaces on each line, and not the same ones."""
-    rows = b"".join(b"w%d 1 2 \n" % number for number in range(60_000))
+    rows = b"".join(b"w%d 1 2 \n" % number for number in range(450_000))
     found = open_table(file(rows + b"new york 3 4\ndog 5 6 \n")).find(["new", "new york", "dog"])
     assert {word: row.tolist() for word, row in found.items()} == {"new york": [3, 4], "dog": [5, 6]}
 
