@@ -64,6 +64,13 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
         ) from None
 
 
+def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
+    """Open a file that is whole only later, as a download's: from its start, or behind what is there."""
+    how = os.O_APPEND if resumed else os.O_TRUNC
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | getattr(os, "O_BINARY", 0), 0o666)
+    return io.BufferedWriter(CheckedStream(descriptor, owned=True))
+
+
 def write_together(folder: str, contents: Mapping[str, bytes], last: str) -> None:
     """Write several files into a folder as one: all of them, or, after an error or a signal, those of before.
 

@@ -5,17 +5,22 @@ EDQUOT, a short count), once or from then on, and is the last thing that its pro
 """
 
 import argparse
+import contextlib
+import gzip
 import os
 import random
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults.commands import COMMANDS
+from tests.faults.commands import COMMANDS, vector_lines
 from tests.faults.inject import KILLS
 from tests.faults.judge import baseline, faults, tried
+from tests.vectors.download.test_download import NAME, Mirror, entry, index
 
 
 def main() -> int:
@@ -31,7 +36,7 @@ def main() -> int:
     _load(bool(asked.sample))
     began = time.monotonic()
     total = wrong = kills = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _mirror():
         wanted = [c for c in COMMANDS if asked.only in c.name and not (asked.sample and c.slow)]
         for command in wanted[mine::shares]:
             place = Path(folder) / "place"
@@ -53,6 +58,24 @@ def main() -> int:
             print(f"{command.name:<24}{count:>6} faults{found['wrong']:>6} wrong", flush=True)
     print(f"{total:,} faults ({kills:,} kills), {wrong:,} wrong, {time.monotonic() - began:.0f} s")
     return 1 if wrong else 0
+
+
+@contextlib.contextmanager
+def _mirror() -> Iterator[None]:
+    """Serve a set of vectors from this machine, for the command that downloads one."""
+    data = gzip.compress(vector_lines(400, 8, 0.7), mtime=0)
+    with Mirror() as server:
+        server.files[f"/{NAME}/{NAME}.gz"] = data
+        server.lists(index(**{NAME: entry(data)}))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        os.environ["ATTN_MIRROR"] = server.address
+        try:
+            yield
+        finally:
+            server.go_on.set()
+            server.shutdown()
+            thread.join()
 
 
 def _load(quick: bool) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tests.faults.forked import run
 from tests.learn.test_learn import little_language, little_vectors
 from tests.parsed import conllu
+from tests.vectors.download.test_download import NAME
 
 WORDS = "The quick brown fox jumped over the lazy dog"
 State = dict[str, bytes]
@@ -32,6 +33,7 @@ def environment(folder: Path) -> dict[str, str]:
     """Return an environment in which everything that attn keeps lies beside `folder`."""
     home = folder.parent / "home"
     return {
+        "ATTN_MIRROR": os.environ.get("ATTN_MIRROR", ""),
         "HOME": str(home),
         "XDG_CACHE_HOME": str(home / "cache"),
         "XDG_DATA_HOME": str(home / "data"),
@@ -76,24 +78,24 @@ def _both(*prepared: Callable[[Path], None]) -> Callable[[Path], None]:
     return prepare
 
 
-def _vectors(count: int, dim: int, scale: float) -> bytes:
+def vector_lines(count: int, dim: int, scale: float) -> bytes:
     rows = (" ".join(f"{scale * (i + 1) * (k + 2) % 7 - 3:.4f}" for k in range(dim)) for i in range(count))
     return "".join(f"w{i} {row}\n" for i, row in enumerate(rows)).encode()
 
 
 def _packed(folder: Path) -> None:
-    (folder / "new.txt.gz").write_bytes(gzip.compress(_vectors(400, 8, 0.7), mtime=0))
+    (folder / "new.txt.gz").write_bytes(gzip.compress(vector_lines(400, 8, 0.7), mtime=0))
 
 
 def _plain(folder: Path) -> None:
-    (folder / "new.txt").write_bytes(_vectors(400, 8, 0.7))
+    (folder / "new.txt").write_bytes(vector_lines(400, 8, 0.7))
 
 
 def _imported(folder: Path) -> None:
     """Import an older set under the name, from a packed file."""
     _packed(folder)
     old = folder.parent / "older.txt.gz"
-    old.write_bytes(gzip.compress(_vectors(300, 8, 0.3), mtime=0))
+    old.write_bytes(gzip.compress(vector_lines(300, 8, 0.3), mtime=0))
     done = run(("vectors", "import", str(old), "--name", "mine"), folder, environment(folder))
     assert done.code == 0, done.err
 
@@ -101,6 +103,12 @@ def _imported(folder: Path) -> None:
 def _answer(folder: Path) -> State:
     """Return what the name stands for: the vectors of some words, as a user reads them."""
     done = run(("vectors", "nearest", "w3", "-e", "mine", "-f", "json"), folder, environment(folder))
+    return {"code": str(done.code).encode(), "answer": done.out if done.code == 0 else b""}
+
+
+def _downloaded(folder: Path) -> State:
+    """Return what the downloaded set answers."""
+    done = run(("vectors", "nearest", "w3", "-e", NAME, "-f", "json"), folder, environment(folder))
     return {"code": str(done.code).encode(), "answer": done.out if done.code == 0 else b""}
 
 
@@ -171,6 +179,7 @@ COMMANDS = (
     Command("import packed, new", ("vectors", "import", "new.txt.gz", "--name", "mine"), _packed, _answer),
     Command("import packed, old", ("vectors", "import", "new.txt.gz", "--name", "mine"), _imported, _answer),
     Command("remove", ("vectors", "remove", "mine"), _imported, _answer),
+    Command("download", ("vectors", "download", NAME), _nothing, _downloaded),
     Command("export text", ("vectors", "export", "new.txt", "-o", "x.txt"), _both(_plain, _old("x.txt")), files),
     Command("export binary", ("vectors", "export", "new.txt", "-o", "x.bin"), _plain, files),
     Command("export table", ("vectors", "export", "new.txt", "-o", "x.safetensors"), _plain, files),

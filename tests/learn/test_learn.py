@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attn_cli.errors import CreateError, WriteError
 from attn_cli.learn.batches import SHAPES, UNKNOWN, Batch, Vocabulary, batches, concatenated, feature_names
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
 from attn_cli.learn.relations import RELATIONS, balances
@@ -920,3 +921,23 @@ def test_the_helping_tasks_are_learned_beside_the_heads(torch, little):
     deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
     for name in ("tag.b", "kind.b", "word.b"):
         assert deep.auxiliary[name].detach().numpy().any(), name
+
+
+def test_scores_that_cannot_be_added_leave_the_model_and_say_so(little, monkeypatch):
+    from attn_cli.io import atomic
+    from attn_cli.learn import train
+
+    calls = []
+
+    def written(path):
+        calls.append(path)
+        if len(calls) == 2:
+            raise CreateError("Cannot create model.safetensors: No space left on device.")
+        return atomic.written(path)
+
+    monkeypatch.setattr(train, "written", written)
+    with pytest.raises(
+        WriteError, match=r"No space left on device\. The model is there, without its scores\."
+    ):
+        trained(little, "model.safetensors")
+    works(little, "model.safetensors")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attn_cli.errors import FileError, InputError, UsageError
+from attn_cli.errors import FileError, InputError, UsageError, WriteError
 from attn_cli.vectors import names
 from attn_cli.vectors.export import export
 from attn_cli.vectors.formats.detect import open_file
@@ -1023,3 +1023,21 @@ def test_where_no_index_can_be_kept_an_import_is_told_so_and_has_its_name(file, 
     told = here("vectors", "import", path)
     assert told.code == 0 and "No index of large is kept" in told.err
     assert here("self", "the fox", "-e", "large").code == 0
+
+
+def test_an_import_whose_name_cannot_be_stored_leaves_the_vectors_behind_it(file, own, monkeypatch):
+    import_file(file(gzip.compress(b"fox 1 2\n"), "good.txt.gz"), "x")
+    before = os.listdir(cache.data_folder())
+    real = os.replace
+
+    def replace(old, new):
+        if new.endswith(".json"):
+            raise OSError(30, "Read-only file system")
+        real(old, new)
+
+    monkeypatch.setattr(os, "replace", replace)
+    for name in ("x", "fresh"):
+        with pytest.raises(WriteError, match="Nothing was changed"):
+            import_file(file(gzip.compress(b"fox 3 4\n"), "other.txt.gz"), name)
+    assert open_table("x").find(["fox"])["fox"].tolist() == [1, 2]
+    assert os.listdir(cache.data_folder()) == before

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from attn_cli.cli.deliver import aligned
 from attn_cli.cli.options import Source, argument, own
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.errors import UsageError
+from attn_cli.errors import CreateError, UsageError, WriteError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
 from attn_cli.settings.training import VectorTraining
@@ -138,7 +138,11 @@ def download(
         say(f"attn: {name} is there already: {visible(path)}.")
         return
     say(f"attn: {'there already' if was_there else 'downloaded'}: {visible(path)}.")
-    import_(path, name)
+    try:
+        import_(path, name)
+    except (CreateError, WriteError) as error:
+        hint = f"The file is there, without its name: attn vectors import {visible(path)}"
+        raise type(error)(error.message, hint) from None
 
 
 def _catalogue() -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import AttnError, CreateError, FileError, InputError, WriteError
+from attn_cli.io.atomic import growing, sync_folder, written
 from attn_cli.io.escape import visible
 from attn_cli.vectors.download.catalogue import (
     Package,
@@ -115,7 +116,7 @@ def _fetch_package(package: Package, report: Callable[[float], None]) -> None:
             _fetch(f"{base}/{part}", checksum, package.bytes, stage / part, arrived)
             before += (stage / part).stat().st_size
         if len(package.parts) > 1:
-            with (stage / package.file).open("wb") as joined:
+            with growing(stage / package.file) as joined:
                 for part in package.parts:
                     with (stage / part).open("rb") as file:
                         shutil.copyfileobj(file, joined, CHUNK)
@@ -134,7 +135,8 @@ def _fetch_reader(url: str, stage: Path) -> None:
         if not 400 <= error.status < 500:
             raise
     else:
-        (stage / "__init__.py").write_bytes(code)
+        with written(stage / "__init__.py") as stream:
+            stream.write(code)
 
 
 def _fetch(
@@ -170,7 +172,7 @@ def _store(url: str, most: int | None, path: Path, arrived: Callable[[int, int],
         if max(announced or 0, have) > limit:
             path.unlink(missing_ok=True)
             raise too_much
-        with path.open("ab" if is_resumed else "wb") as file:
+        with growing(path, is_resumed) as file:
             for piece in arriving(answer, url):
                 have += len(piece)
                 if have > limit:
@@ -227,6 +229,7 @@ def _publish(package: Package, stage: Path) -> None:
         shutil.rmtree(stage, ignore_errors=True)
     else:
         stage.rename(home)
+    sync_folder(str(folder()))
 
 
 @contextlib.contextmanager
