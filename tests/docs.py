@@ -43,7 +43,8 @@ MEANINGS = {
     "CANNOT_CREATE": "The output file cannot be created.",
     "CANNOT_WRITE": "Writing failed: the disk is full, or standard output is closed.",
     "CONFIG": "A bad value in an `ATTN_*` variable, or a mistake in a file of settings.",
-    "INTERRUPTED": "Interrupted with Ctrl-C.",
+    "NO_MEMORY": "There is not enough memory.",
+    "INTERRUPTED": "Interrupted with Ctrl-C; 129 at SIGHUP, 143 at SIGTERM. Nothing half done is left.",
 }
 
 INTRO = """\

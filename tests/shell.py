@@ -33,6 +33,8 @@ _OURS = re.compile(
     "ATTN_.*|_ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON.*"
 )
 
+_KEPT = {"PYTHONUNBUFFERED"}  # everything must hold with raw standard streams, too
+
 
 class Ran(NamedTuple):
     """How a run of attn ended: its exit code, and what it wrote to each stream."""
@@ -47,7 +49,9 @@ def surroundings(env: Mapping[str, str | None] | None = None) -> dict[str, str]:
 
     Whatever the folder that attn is run in, it is the attn under test.
     """
-    made: dict[str, str | None] = {k: v for k, v in os.environ.items() if not _OURS.fullmatch(k)}
+    made: dict[str, str | None] = {
+        k: v for k, v in os.environ.items() if not _OURS.fullmatch(k) or k in _KEPT
+    }
     made |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | dict(env or {})
     made["PYTHONPATH"] = os.pathsep.join(filter(None, [made.get("PYTHONPATH"), ROOT]))
     return {name: value for name, value in made.items() if value is not None}

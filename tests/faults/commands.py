@@ -91,6 +91,10 @@ def _plain(folder: Path) -> None:
     (folder / "new.txt").write_bytes(vector_lines(400, 8, 0.7))
 
 
+def _matrices(folder: Path) -> None:
+    (folder / "m.json").write_text('{"Q": [[1, 0]], "K": [[1, 0], [0, 1]], "V": [[1], [2]]}')
+
+
 def _imported(folder: Path) -> None:
     """Import an older set under the name, from a packed file."""
     _packed(folder)
@@ -168,6 +172,12 @@ COMMANDS = (
     Command("html, old", ("explain", WORDS, "-o", "x.html"), _old("x.html"), files),
     Command("svg, new", ("masked", WORDS, "-e", "random", "-o", "x.svg"), _nothing, files),
     Command("csv, old", ("cross", WORDS, "the dog", "-o", "x.csv"), _old("x.csv"), files),
+    Command("comparison", ("compare", WORDS, "--vary", "score=scaled,dot", "-o", "x.md"), _old("x.md"), files),
+    Command("lookup", ("lookup", "colour", "brand=Porsche", "color=black", "-o", "x.tex"), _nothing, files),
+    Command("example", ("example", "coffee", "-o", "x.html"), _old("x.html"), files),
+    Command("neighbours", ("vectors", "nearest", "cat", "-f", "json"), _nothing, files),
+    Command("script", ("masked", WORDS, "-f", "code:numpy", "-o", "x.py"), _old("x.py"), files),
+    Command("matrices", ("compute", "m.json", "-o", "x.json"), _matrices, files),
     Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), _both(_lines, _old("x.jsonl")), files),
     Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
     Command("table", ("explain", WORDS), _nothing, files),

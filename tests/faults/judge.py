@@ -9,8 +9,9 @@ from tests.faults.forked import Ended, run
 from tests.faults.inject import CALLS, KILLS, SHORT, STICKY, Fault, kinds
 
 CODES = (73, 74)
-NOTE = "attn: downloaded:"  # a line about what is done, before the one about what failed
-MOST_OF_A_CALL = 12  # faults of a call that a command makes many times: the first, the last, some between
+# Lines about what is done, before the one about what failed.
+NOTES = ("attn: downloaded:", "attn: epoch", "attn: vocabulary", "attn: bundling")
+MOST_OF_A_CALL = 20  # faults of a call that a command makes many times: the first, the last, some between
 
 
 class Baseline(NamedTuple):
@@ -75,7 +76,7 @@ def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folde
         yield f"exit code {ended.code}"
     else:
         is_mute = fault.call == "write" and (ended.victim == "2" or fault.kind in STICKY)
-        lines = [line for line in ended.err.decode().splitlines() if not line.startswith(NOTE)]
+        lines = [line for line in ended.err.decode().splitlines() if not line.startswith(NOTES)]
         if not is_mute and len(lines) != 1:
             yield f"{len(lines)} lines: {ended.err.decode()!r}"
         if "Nothing was changed" in ended.err.decode() and state != base.old:
