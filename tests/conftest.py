@@ -1,8 +1,17 @@
 """Fixtures that several files share."""
 
+import contextlib
+import signal
 from pathlib import Path
 
 import pytest
+
+# A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
+with contextlib.suppress(ValueError):  # not in the main thread
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
