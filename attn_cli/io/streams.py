@@ -6,10 +6,7 @@ import errno
 import io
 import os
 import sys
-from typing import IO, TYPE_CHECKING, TextIO, cast
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from typing import IO, TextIO, cast
 
 MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
 
@@ -54,7 +51,7 @@ class CheckedStream(io.RawIOBase):
         """Return the position."""
         return os.lseek(self.descriptor, 0, os.SEEK_CUR)
 
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
         """Write all of `data` and return its number of bytes; wait where the descriptor is full for now."""
         view = memoryview(data).cast("B")
         at = 0

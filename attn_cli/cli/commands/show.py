@@ -18,18 +18,8 @@ from attn_cli.settings.settings import Settings
 
 # Settings of how weights are computed; these are given.
 COMPUTED = (
-    *(
-        "tokenizer",
-        "keep_punctuation",
-        "max_text",
-        "max_word",
-        "embedding",
-        "dim",
-        "seed",
-        "oov",
-        "projection",
-    ),
-    *("heads", "layout", "score", "temperature", "pad", "pad_side", "positions", "round"),
+    *("tokenizer", "keep_punctuation", "max_text", "max_word", "embedding", "dim", "seed", "oov"),
+    *("projection", "heads", "layout", "score", "temperature", "pad", "pad_side", "positions", "round"),
 )
 
 
