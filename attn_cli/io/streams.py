@@ -6,7 +6,7 @@ import errno
 import io
 import os
 import sys
-from typing import IO, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
 
@@ -51,8 +51,8 @@ class CheckedStream(io.RawIOBase):
         """Return the position."""
         return os.lseek(self.descriptor, 0, os.SEEK_CUR)
 
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
-        """Write all of `data` and return its number of bytes; wait where the descriptor is full for now."""
+    def write(self, data: Any, /) -> int:
+        """Write all of `data`, which is bytes of any kind, and return its number of bytes; wait where the descriptor is full for now."""
         view = memoryview(data).cast("B")
         at = 0
         while at < len(view):
