@@ -52,7 +52,7 @@ class CheckedStream(io.RawIOBase):
         return os.lseek(self.descriptor, 0, os.SEEK_CUR)
 
     def write(self, data: Any, /) -> int:
-        """Write all of `data`, which is bytes of any kind, and return its number of bytes; wait where the descriptor is full for now."""
+        """Write all of `data`, bytes of any kind, and return how many; wait where the descriptor is full for now."""
         view = memoryview(data).cast("B")
         at = 0
         while at < len(view):
