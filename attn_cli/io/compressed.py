@@ -9,8 +9,9 @@ from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 
 PIECE = 1 << 22
-MOST_GROWTH = 100  # text packs to a third or a tenth; what packs more tightly holds almost nothing
-GROWTH_COUNTS_FROM = 1 << 26
+UNPACKED_PIECE = 1 << 20  # smaller: its words are objects, each many times as large as it was packed
+MOST_GROWTH = 30  # text packs to a third or a tenth; what packs more tightly holds almost nothing
+GROWTH_COUNTS_FROM = 1 << 24
 XZ_MEMORY = 1 << 27  # twice what xz -9 needs
 MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz"}
 
@@ -61,11 +62,11 @@ def _unpacked(file: IO[bytes], packed: str) -> Iterator[bytes]:
         expand = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
         stream = inflate if packed == "gzip" else expand
         while not stream.eof:
-            piece = stream.decompress(raw, PIECE)
+            piece = stream.decompress(raw, UNPACKED_PIECE)
             if piece:
                 yield piece
             raw = inflate.unconsumed_tail  # lzma keeps what is left over itself
-            is_hungry = expand.needs_input if packed == "xz" else not raw and len(piece) < PIECE
+            is_hungry = expand.needs_input if packed == "xz" else not raw and len(piece) < UNPACKED_PIECE
             if is_hungry and not stream.eof and not (raw := file.read(PIECE)):
                 raise EOFError("it is cut off")
         raw = stream.unused_data.lstrip(b"\0") or file.read(PIECE).lstrip(b"\0")

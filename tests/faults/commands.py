@@ -95,6 +95,15 @@ def _matrices(folder: Path) -> None:
     (folder / "m.json").write_text('{"Q": [[1, 0]], "K": [[1, 0], [0, 1]], "V": [[1], [2]]}')
 
 
+def _answered(folder: Path) -> None:
+    _matrices(folder)
+    (folder / "a.json").write_text('{"scores": [[1, 0]]}')
+
+
+def _saved(folder: Path) -> None:
+    (folder / "w.json").write_text('{"weights": [[0.25, 0.75], [1, 0]], "tokens": ["a", "b"]}')
+
+
 def _imported(folder: Path) -> None:
     """Import an older set under the name, from a packed file."""
     _packed(folder)
@@ -178,6 +187,12 @@ COMMANDS = (
     Command("neighbours", ("vectors", "nearest", "cat", "-f", "json"), _nothing, files),
     Command("script", ("masked", WORDS, "-f", "code:numpy", "-o", "x.py"), _old("x.py"), files),
     Command("matrices", ("compute", "m.json", "-o", "x.json"), _matrices, files),
+    Command("verdict", ("check", "a.json", "--expect", "m.json", "-o", "v.json"), _answered, files),
+    Command("slide", ("explain", WORDS, "-o", "x.tex"), _old("x.tex"), files),
+    Command("settings", ("config", "-f", "json"), _nothing, files),
+    Command("drawing", ("show", "w.json", "-o", "x.svg"), _saved, files),
+    Command("neighbours, old", ("vectors", "nearest", "cat", "-o", "x.json"), _old("x.json"), files),
+    Command("dictionary", ("example", "dictionary", "-o", "x.md"), _nothing, files),
     Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), _both(_lines, _old("x.jsonl")), files),
     Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
     Command("table", ("explain", WORDS), _nothing, files),
