@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import NamedTuple, NoReturn
 PACKAGE = Path(__file__).parents[1] / "attn_cli"
 SIZE = struct.Struct("!I")
 CODE = struct.Struct("!i")
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class Run(NamedTuple):
@@ -50,9 +52,10 @@ def start(
     """Start `attn ARGS` with standard input, output and error on these descriptors."""
     status, its = os.pipe()
     request = json.dumps({"args": args, "env": dict(env), "cwd": cwd, "own_session": own_session}).encode()
-    server, _ = _server()
-    socket.send_fds(server, [SIZE.pack(len(request))], [*streams, its])
-    server.sendall(request)
+    with _ONE_AT_A_TIME:
+        server, _ = _server()
+        socket.send_fds(server, [SIZE.pack(len(request))], [*streams, its])
+        server.sendall(request)
     os.close(its)
     return Run(CODE.unpack(_exactly(status, CODE.size))[0], status)
 

@@ -8,6 +8,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from string import hexdigits
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import AttnError, CreateError, WriteError
@@ -44,6 +45,7 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
         try:
             stream = part.open()
         except OSError as error:
+            part.remove()
             raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
         try:
             with stream:
@@ -71,46 +73,51 @@ def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
     return io.BufferedWriter(CheckedStream(descriptor, owned=True))
 
 
-def write_together(folder: str, contents: Mapping[str, bytes], last: str) -> None:
+def write_together(
+    folder: str, contents: Mapping[str, bytes], last: str, check: Callable[[], object] = lambda: None
+) -> None:
     """Write several files into a folder as one: all of them, or, after an error or a signal, those of before.
 
     `last` is the one of them that says that the others are whole: while they are replaced it is not there, so that
-    who finds it finds a set that belongs together, even after a kill. Raises WriteError.
+    who finds it finds a set that belongs together, even after a kill. `check` looks at the folder, and may refuse it,
+    when no other process can be at it. Raises CreateError or WriteError.
     """
     names = [*(name for name in contents if name != last), last]
-    parts = [Part(os.path.join(folder, name)) for name in names]
-    with _locked_folder(folder), cleaned_up(lambda: _undo(parts)):
+    with _locked_folder(folder):
+        check()
         try:
-            for name, part in zip(names, parts, strict=True):
-                with part.open() as stream:
-                    stream.write(contents[name])
-                    part.sync(stream)
-            for part in reversed(parts):
-                part.set_aside()
-            for part in parts:
-                part.take_place()
-            sync_folder(folder)
-        except BaseException as error:
-            left = "Nothing was changed."
+            parts = [Part(_target(os.path.join(folder, name))) for name in names]
+        except OSError as error:
+            raise CreateError(f"Cannot write into {visible(folder)}: {reason(error)}.") from None
+        with cleaned_up(lambda: _undo(parts)):
             try:
-                _undo(parts)
-            except OSError:
-                left = "What is there does not belong together: write it again with --force."
-            if isinstance(error, OSError):
-                raise WriteError(f"Cannot write into {visible(folder)}: {reason(error)}.", left) from None
-            raise
+                for name, part in zip(names, parts, strict=True):
+                    with part.open() as stream:
+                        stream.write(contents[name])
+                        part.sync(stream)
+                for part in reversed(parts):
+                    part.set_aside()
+                for part in parts:
+                    part.take_place()
+                sync_folder(folder)
+            except BaseException as error:
+                left = "Nothing was changed."
+                if not _undo(parts):
+                    left = "What is there does not belong together: write it again with --force."
+                if isinstance(error, OSError):
+                    raise WriteError(f"Cannot write into {visible(folder)}: {reason(error)}.", left) from None
+                raise
         for part in parts:
             part.forget_old()
             sweep(part.target)
 
 
-def _undo(parts: list[Part]) -> None:
-    try:
-        for part in parts:
-            part.restore()
-    finally:
-        for part in parts:
-            part.remove()
+def _undo(parts: list[Part]) -> bool:
+    """Put back what was there before; return whether all of it is."""
+    are_back = [part.restore() for part in parts]
+    for part in parts:
+        part.remove()
+    return all(are_back)
 
 
 class Part:
@@ -121,7 +128,7 @@ class Part:
         self.mode = _mode(target)
         self.was_there = os.path.lexists(target)
         self.path = self.old = ""
-        self.lock = -1
+        self.lock = self.old_lock = -1
 
     def open(self) -> IO[bytes]:
         """Create the file, after sweeping what killed runs have left."""
@@ -130,10 +137,14 @@ class Part:
             self.path = _beside(self.target)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             descriptor = os.open(self.path, flags, 0o600)
-            _wait_for_lock(descriptor)
-            if os.fstat(descriptor).st_nlink:  # not swept before it was locked
-                self.lock = os.dup(descriptor)
-                return io.BufferedWriter(CheckedStream(descriptor, owned=True))
+            try:
+                _wait_for_lock(descriptor)
+                if os.fstat(descriptor).st_nlink:  # not swept before it was locked
+                    self.lock = os.dup(descriptor)
+                    return io.BufferedWriter(CheckedStream(descriptor, owned=True))
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -147,25 +158,33 @@ class Part:
         """Replace the target."""
         os.replace(self.path, self.target)
         self.path = ""
-        self._unlock()
+        if not self.old:
+            self._unlock()
 
     def set_aside(self) -> None:
         """Move the target of before out of the way, where it can be restored from."""
         if self.was_there:
+            self.old_lock = os.open(self.target, os.O_RDONLY)
+            _wait_for_lock(self.old_lock)
             self.old = _beside(self.target)
             os.replace(self.target, self.old)
 
-    def restore(self) -> None:
-        """Put the target of before back; what is new is removed."""
-        if self.old and os.path.lexists(self.old):
-            os.replace(self.old, self.target)
-        elif not self.path and not self.was_there:
-            _remove(self.target)
+    def restore(self) -> bool:
+        """Put the target of before back, or remove what is new; return whether that was possible."""
+        try:
+            if self.old and os.path.lexists(self.old):
+                os.replace(self.old, self.target)
+            elif not self.path and not self.was_there and os.path.lexists(self.target):
+                os.unlink(self.target)
+        except OSError:
+            return False
+        return not self.was_there or os.path.lexists(self.target)
 
     def forget_old(self) -> None:
         """Remove the target of before."""
         if self.old:
             _remove(self.old)
+        self._unlock()
 
     def remove(self) -> None:
         """Remove the unfinished file, if it is there."""
@@ -174,10 +193,11 @@ class Part:
         self._unlock()
 
     def _unlock(self) -> None:
-        if self.lock >= 0:
-            lock, self.lock = self.lock, -1
-            with contextlib.suppress(OSError):
-                os.close(lock)
+        locks, self.lock, self.old_lock = (self.lock, self.old_lock), -1, -1
+        for lock in locks:
+            if lock >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(lock)
 
 
 def _beside(target: str) -> str:
@@ -192,7 +212,8 @@ def sweep(target: str) -> None:
     length = len(start) + 8 + len(end)
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
-            if len(entry.name) == length and entry.name.startswith(start) and entry.name.endswith(end):
+            is_ours = len(entry.name) == length and entry.name.startswith(start) and entry.name.endswith(end)
+            if is_ours and set(entry.name[len(start) : -len(end)]) <= set(hexdigits):
                 remove_unlocked(entry.path)
 
 
@@ -208,12 +229,12 @@ def remove_unlocked(
     try:
         import fcntl
 
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (ImportError, OSError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_done_with(path):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or not is_done_with(path):
             return False
         first(path)
         os.unlink(path)
@@ -269,6 +290,8 @@ def _target(path: str | Path) -> str:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if len(os.fsencode(os.path.basename(target))) > 255:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if os.path.exists(target) and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return target

@@ -140,17 +140,21 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
         raise CreateError(f"Cannot write into {name}: it is not a folder.", "Choose another place.")
     try:
         os.makedirs(folder, exist_ok=True)
-        there = set(os.listdir(folder))
+        os.listdir(folder)
     except (OSError, ValueError) as error:
         why = reason(error)
         raise CreateError(f"Cannot create the folder {name}: {why}.", "Choose another place.") from None
-    taken = [file for file in contents if file in there and not _holds(folder, file, contents[file])]
-    if taken and not force:
-        raise CreateError(
-            f"{name} holds another {taken[0]}, and nothing was written.",
-            "Choose another folder, or replace what is there with --force.",
-        )
-    write_together(folder, {file: text.encode() for file, text in contents.items()}, WHOLE)
+
+    def check() -> None:
+        there = set(os.listdir(folder))
+        taken = [file for file in contents if file in there and not _holds(folder, file, contents[file])]
+        if taken and not force:
+            raise CreateError(
+                f"{name} holds another {taken[0]}, and nothing was written.",
+                "Choose another folder, or replace what is there with --force.",
+            )
+
+    write_together(folder, {file: text.encode() for file, text in contents.items()}, WHOLE, check)
     say(f"attn: wrote {', '.join(contents)} to {name}.")
 
 
