@@ -72,8 +72,9 @@ def _add(path: str, *lines: bytes) -> None:
     if os.path.lexists(path):
         with open(path, "rb") as file:
             before = file.read()
+    there = {one.strip() for one in before.split(b"\n")}
     missing = [
-        line for line in lines if line not in before and not (line.startswith(STYLE) and STYLE in before)
+        line for line in lines if line not in there and not (line.startswith(STYLE) and STYLE in before)
     ]
     if not missing:
         return

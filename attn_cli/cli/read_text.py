@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, UsageError
@@ -78,10 +78,17 @@ def piped_in(most: int = -1) -> bytes:
     global _piped
     if _piped is None or _piped[0] is not sys.stdin:
         try:
+            wait_for_input()
             _piped = (sys.stdin, sys.stdin.buffer.read(most))
         except OSError as error:
             raise InputError(f"Cannot read standard input: {error.strerror}.") from None
     return _piped[1]
+
+
+def wait_for_input() -> None:
+    """Let reading standard input wait for what has not arrived yet, which would be taken for its end."""
+    with suppress(OSError, ValueError, AttributeError):  # no real stream, or Windows
+        os.set_blocking(sys.stdin.fileno(), True)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
     writing fails; then nothing was changed, unless the message says otherwise.
     """
     name = visible(str(path))
-    if os.path.exists(path) and not os.path.isfile(path):
+    if _opened_already(str(path)) is not None or (os.path.exists(path) and not os.path.isfile(path)):
         with _direct(path, name) as stream:
             yield stream
         return
@@ -314,8 +314,10 @@ def _remove(path: str) -> None:
 @contextlib.contextmanager
 def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
     """Open a device or a pipe, whose writes are checked like all others."""
+    number = _opened_already(str(target))
     try:
-        stream = CheckedStream(os.open(target, os.O_WRONLY), owned=True)
+        descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
+        stream = CheckedStream(descriptor, owned=True)
     except OSError as error:
         raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     try:
@@ -327,3 +329,15 @@ def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
         raise
     except OSError as error:
         raise WriteError(f"Cannot write {name}: {reason(error)}.") from None
+
+
+def _opened_already(path: str) -> int | None:
+    """Return the number of a descriptor that a path such as /dev/fd/3 names; a shell has opened its file."""
+    standard = {"/dev/stdout": 1, "/dev/stderr": 2}
+    if path in standard:
+        return standard[path]
+    folder, _, number = path.rpartition("/")
+    is_one = (
+        folder in ("/dev/fd", "/proc/self/fd") and number.isascii() and number.isdigit() and len(number) < 8
+    )
+    return int(number) if is_one else None

@@ -63,9 +63,12 @@ class Progress:
             self._show(f"{self.label} {done:,} {what}")
 
     def _show(self, line: str) -> None:
-        sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
+        try:
+            sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
+            sys.stderr.flush()
+        except (OSError, ValueError):  # the terminal has gone: the work goes on
+            self.watched = False
         self.line = line
-        sys.stderr.flush()
 
     def _bar(self, done: float) -> str:
         full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."

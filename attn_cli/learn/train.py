@@ -211,7 +211,11 @@ def train_file(
         with written(output) as stream:
             write_model(stream, arrays, table.name, table.fingerprint(), settings.layers > 1, heads, facts)
 
-    write()
+    try:
+        write()
+    except KeyboardInterrupt:  # the numbers are there: a first interrupt costs none of them
+        interrupted = True
+        write()
     scores: list[Score] = []
     try:
         if held_back and not interrupted:

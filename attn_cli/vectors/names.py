@@ -145,7 +145,7 @@ def import_file(
         _store(name, Record(target, vectors.n_words, vectors.dim))
         if packed:
             notes.append(f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes.")
-    _collect()
+    _collect(before or "")
     if before is not None and before != os.path.realpath(target):
         notes.append(f"{name} stood for {visible(before)} before.")
     if told.startswith("No index"):
@@ -212,16 +212,23 @@ def _forget_unnamed(unpacked: str) -> None:
             os.unlink(unpacked)
 
 
-def _collect() -> list[str]:
-    """Remove the unpacked files that no name stands for, and return them; one in use waits for the next time."""
+def _collect(before: str = "") -> list[str]:
+    """Remove the unpacked files that no name stands for, and return them; one in use waits for the next time.
+
+    They are told by their own names; `before` is what a name stood for until now, whatever it is called.
+    """
     folder = cache.data_folder() or ""
     removed: list[str] = []
     with contextlib.suppress(OSError, AttnError):
         for file in os.listdir(folder):
             path = os.path.join(folder, file)
+            stem, _, code = file.removesuffix(UNPACKED).rpartition(".")
+            is_ours = stem and len(code) == 8 and set(code) <= set("0123456789abcdef")
+            if not file.endswith(UNPACKED) or not (is_ours or path == before):
+                continue
             if path in _held and _is_unnamed(path):
                 os.close(_held.pop(path))
-            if file.endswith(UNPACKED) and remove_unlocked(path, _is_unnamed, cache.forget_index):
+            if remove_unlocked(path, _is_unnamed, cache.forget_index):
                 removed.append(path)
     return removed
 
@@ -243,10 +250,10 @@ def remove(name: str) -> list[str]:
             else "See attn vectors list."
         )
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    index = None
+    index, before = None, ""
     with contextlib.suppress(AttnError):
-        record = read_record(name)
-        index = cache.index_path(record.path) if record else None
+        if record := read_record(name):
+            index, before = cache.index_path(record.path), record.path
     # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
     removed: list[str] = []
     for one in (path, index):
@@ -257,8 +264,13 @@ def remove(name: str) -> list[str]:
                 kept = f"The name {name} is gone." if removed else "Nothing was changed."
                 raise WriteError(f"Cannot remove {visible(one)}: {reason(error)}.", kept) from None
             removed.append(one)
-    sync_folder(os.path.dirname(path))
-    return removed + _collect()
+    removed += _collect(before)
+    try:
+        sync_folder(os.path.dirname(path))
+    except OSError as error:
+        why = f"The name {name} is gone, but its folder cannot be synced: {reason(error)}."
+        raise WriteError(why, "It may come back after a loss of power.") from None
+    return removed
 
 
 def path_of(name: str) -> str | None:
@@ -292,10 +304,11 @@ def _hold(path: str) -> bool:
             import fcntl
 
             descriptor = os.open(path, os.O_RDONLY)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
         except (ImportError, OSError):
             return os.path.exists(path)
         _held[path] = descriptor
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
     if os.fstat(_held[path]).st_nlink:
         return True
     os.close(_held.pop(path))

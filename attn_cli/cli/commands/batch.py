@@ -14,7 +14,7 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output, writer
 from attn_cli.cli.options import argument, own, without
-from attn_cli.cli.read_text import NoText, prepare_index
+from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
@@ -133,6 +133,7 @@ def _opened(file: str | None) -> Iterator[Source]:
     if file in (None, "-"):
         if sys.stdin is None or (file is None and sys.stdin.isatty()):
             raise NoText("batch")
+        wait_for_input()
         yield Source(sys.stdin.buffer, sys.stdin.buffer, 0, "standard input")
         return
     from attn_cli.io.compressed import packing, pieces

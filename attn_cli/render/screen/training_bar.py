@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from attn_cli.io.console import say
@@ -41,7 +41,8 @@ class TrainingBar:
 
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            with suppress(OSError):
+                self.bar.stop()
         self.at_a_signal.close()
 
     def __call__(self, stage: Stage) -> None:
@@ -51,7 +52,8 @@ class TrainingBar:
         note = f"  {stage.note}" if stage.note else ""
         status = f"{stage.done:4.0%}{note}  {rate:,.0f} words/s  {_clock(left)} left in this pass"
         if self.bar is not None:
-            self.bar.update(self.task, description=stage.phase, completed=stage.done, status=status)
+            with suppress(OSError):  # the terminal may be gone: the work goes on
+                self.bar.update(self.task, description=stage.phase, completed=stage.done, status=status)
             return
         step = (stage.phase, int(10 * stage.done))
         is_new = stage.phase != self.said[0]
@@ -62,7 +64,8 @@ class TrainingBar:
     def tell(self, line: str) -> None:
         """Print a line above the bar."""
         if self.bar is not None:
-            self.bar.console.print(line, markup=False, highlight=False)
+            with suppress(OSError):
+                self.bar.console.print(line, markup=False, highlight=False)
         else:
             say(line)
 
