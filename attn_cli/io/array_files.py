@@ -34,6 +34,9 @@ UNREAD = ("BF16", "F8_E4M3", "F8_E5M2", "C64")
 _HEADER_LIMIT = 100_000_000
 MOST_AXES = 32
 
+# A matrix may be all zeros, which packs far more tightly than text.
+MOST_GROWTH, GROWTH_COUNTS_FROM = 100, 1 << 26
+
 
 class Entry(NamedTuple):
     """Where an array lies in its file."""
@@ -190,8 +193,6 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
     # Only this format needs these.
     import zipfile
     import zlib
-
-    from attn_cli.io.compressed import GROWTH_COUNTS_FROM, MOST_GROWTH
 
     packed = file.seek(0, 2)
     try:

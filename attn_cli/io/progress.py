@@ -63,12 +63,13 @@ class Progress:
             self._show(f"{self.label} {done:,} {what}")
 
     def _show(self, line: str) -> None:
+        width, self.line = len(self.line), line or self.line
         try:
-            sys.stderr.write(f"\r{line:{len(self.line)}}" + ("\r" if not line else ""))
+            sys.stderr.write(f"\r{line:{width}}" + ("\r" if not line else ""))
             sys.stderr.flush()
         except (OSError, ValueError):  # the terminal has gone: the work goes on
             self.watched = False
-        self.line = line
+        self.line = line  # until here a signal finds the line that it has to clear
 
     def _bar(self, done: float) -> str:
         full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."

@@ -65,7 +65,7 @@ def test_commands_are_completed():
 
 
 def test_options_and_their_values_are_completed():
-    assert set(completed("attn self --ma")) == {"--mask", "--mask-true"}
+    assert set(completed("attn self --mas")) == {"--mask", "--mask-true"}
     assert set(completed("attn explain --c")) == {"--context", "--color"}
     assert completed("attn self --score ") == ["scaled", "dot", "cosine"]
     assert completed("attn self -f j") == ["json", "jsonl"]

@@ -566,11 +566,11 @@ def test_a_table_of_vectors_that_are_not_finite_is_65_and_names_a_word(at):
 
 
 @linux
-def test_a_projection_too_large_for_memory_is_65(at):
+def test_a_projection_too_large_for_memory_is_71(at):
     limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
     limited += "import sys; sys.argv = ['attn', 'self', 'a b', '-e', 'random', '--dim', '9999'];"
     limited += "runpy.run_module('attn_cli', run_name='__main__')"
-    refused(_python("-c", limited), 65, "memory")
+    refused(_python("-c", limited), 71, "memory")
 
 
 def _python(*args: str) -> Ran:

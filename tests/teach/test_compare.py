@@ -13,6 +13,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.render.numbers import PERCENT, signed, weight
 from attn_cli.render.palette import shades
 from attn_cli.render.screen.text import cells
+from attn_cli.settings.settings import SHOWN_ONLY
 from attn_cli.teach.compare import VARIED, compare, written
 from tests.shell import here, plain
 
@@ -238,7 +239,7 @@ def test_a_variable_yields_to_what_is_varied_and_is_not_blamed_for_it():
 
 
 def test_every_setting_that_changes_a_number_can_be_varied_and_no_other():
-    assert set(VARIED) == set(Settings.__dataclass_fields__) - {"query", "top", "full", "threads"}
+    assert set(VARIED) == set(Settings.__dataclass_fields__) - set(SHOWN_ONLY)
     with pytest.raises(UsageError, match="cannot vary 'top'"):
         compare("a", None, Settings(), "top", (1, 2))
 

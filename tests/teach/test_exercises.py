@@ -18,7 +18,7 @@ from attn_cli.render.worksheet.markdown import worksheet_markdown
 from attn_cli.teach.exercises import make
 from tests.shell import ROOT, attn, here, shell
 
-FILES = {"exercise.md", "exercise.tex", "key.md", "key.tex", "inputs.json", "answer.json"}
+FILES = {"exercise.md", "exercise.tex", "key.md", "key.tex", "inputs.json", "answer.json", "exercise.json"}
 SIZES = list(itertools.product((2, 3, 4), (2, 3, 4)))
 KINDS = list(itertools.product(("none", "causal"), ("scaled", "dot")))
 SEEDS = range(60)
