@@ -105,7 +105,6 @@ def is_one_sentence(line: str) -> bool:
     return bool(SENTENCE_ENDS.search(line)) and not SENTENCE_ENDS_INSIDE.search(line)
 
 
-# The page for contributors is not wrapped yet.
 @pytest.mark.parametrize("name", sorted({*LINKED, "data/README.md"} - {"docs/reference.md"}))
 def test_prose_is_wrapped_or_has_one_sentence_a_line(name: str) -> None:
     assert long_lines((docs.ROOT / name).read_text(encoding="utf-8")) == []

@@ -345,6 +345,6 @@ def _listed(name: str, source: str) -> ListEntry:
     )
 
 
-def _path(name: str, suffix: str = ".json") -> str | None:
+def _path(name: str) -> str | None:
     folder = cache.data_folder()
-    return None if folder is None else os.path.join(folder, name + suffix)
+    return None if folder is None else os.path.join(folder, f"{name}.json")

@@ -26,7 +26,6 @@ class Command(NamedTuple):
     prepare: Callable[[Path], None]
     observe: Callable[[Path], State]
     slow: bool = False
-    may_be_lost: tuple[str, ...] = ()  # what may fail without an error: what only saves time
 
 
 def environment(folder: Path) -> dict[str, str]:

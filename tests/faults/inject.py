@@ -35,7 +35,7 @@ def kinds(call: str) -> tuple[str, ...]:
 class Injector:
     """Stands before the os functions that write; counts their calls, and spoils one of them."""
 
-    def __init__(self, fault: Fault | None = None, random_bytes: bool = False) -> None:
+    def __init__(self, fault: Fault | None = None) -> None:
         self.fault = fault
         self.counts: Counter[str] = Counter()
         self.victim: Any = None  # the first argument of the spoilt call
