@@ -113,6 +113,9 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
     from attn_cli.render import render
     from attn_cli.render.views.wording import talk
 
+    if trace.settings.versus is not None and walk is None and not trace.asked:
+        hint = "Name the row that looks: -q WORD."
+        raise UsageError("--versus goes with -q, or with attn explain.", hint, "--versus")
     terminal = terminal_for(view)
     if pause:
         from attn_cli.cli.commands.pace import paced

@@ -26,6 +26,7 @@ LINKS = 5
 NAMED_WORDS = 3
 COMMONEST = 10_000
 MOST_NAMED = 200
+SHUNNED = 3.0  # e^3: twenty times less than the words before
 
 
 def build_trace(
@@ -99,6 +100,8 @@ def record_trace(
         focus = (turns_on,)
     focus = focus or (_telling(top.links, inputs),)
     notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
+    if work.mask is not None and work.mask.label.startswith("causal") and layer.learned and not condensed:
+        notes += _untaught_mask(top, layer.learned.layers, inputs)
     outputs = [head.output for head in heads if head.output is not None]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
     placed = None
@@ -213,6 +216,32 @@ def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | Non
     if mask is not None:
         notes.append(f"The mask is {mask.label}.")
     return notes
+
+
+def _untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
+    """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden.
+
+    Its distance terms tell: whether it looks ahead at all, and whether it shuns or prefers a word's own place.
+    """
+    P = head.position_scores
+    n = len(head.weights)
+    if P is None or layers > 1 or P.shape != (n, n) or n < 3:
+        return []
+    inner = range(1, n - 1)
+    ahead = float(np.median([P[i, i + 1 :].max() - P[i, :i].max() for i in inner]))
+    behind = float(np.median([P[i, :i].max() - P[i, i] for i in inner]))
+    if ahead < -SHUNNED or abs(behind) < SHUNNED:
+        return []
+    name = f"Head {visible(head.name)} was trained without a mask"
+    if behind < 0:
+        return [
+            f"{name}, and a word that finds nothing looks at itself: its own place is the sign for nothing."
+        ]
+    second, first = (visible(inputs.query.tokens[i]) for i in (1, 0))
+    return [
+        f"{name}, to look ahead too. Where a word's partner comes later, the words before share all: its own place "
+        f"is {behind:.1f} behind theirs in distance. So {second} gives {float(head.weights[1, 0]):.2f} to {first}."
+    ]
 
 
 def _row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:

@@ -56,7 +56,7 @@ def _portable(page: str, terminal: Terminal) -> str:
 def _json(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
     from attn_cli.render.data.json import dumps
 
-    record = trace.to_dict(steps=view.steps or walk is not None)
+    record = trace.to_dict(view.steps or walk is not None, walk is not None)
     return dumps(record, view.format == "jsonl", not terminal.unicode)
 
 
@@ -112,10 +112,13 @@ def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator
     """Yield the blocks of a screen: bars, the walk, or the table of weights."""
     from attn_cli.render.views.explain import explain
     from attn_cli.render.views.overview import bars, table
+    from attn_cli.render.views.story import story
 
     if view.format == "bars":
         return bars(trace, view)
-    return table(trace, view) if walk is None else explain(trace, view, walk)
+    if walk is None:
+        return table(trace, view)
+    return explain(trace, view, walk) if walk.has_steps or view.steps else story(trace, view)
 
 
 def render_blocks(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:

@@ -32,6 +32,11 @@ class View:
     ).field(None)
     tidy: bool = Setting(OUTPUT, "Rows of query,key,weight instead of a matrix (csv and tsv).").field(False)
     steps: bool = Setting(OUTPUT, "Every step's matrices too.").field(False)
+    by_hand: str = Setting(
+        OUTPUT,
+        "With -q, write out the products of the winner and its rivals, or of all keys.",
+        choices=("two", "all"),
+    ).field("two")
     precision: int | None = Setting(
         OUTPUT, "Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits"
     ).field(None)

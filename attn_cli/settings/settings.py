@@ -15,7 +15,7 @@ HEADS = (
     *("coordination", "previous", "next", "mean", "all"),
 )
 # They choose rows, links, speed and what is refused, and change no number.
-SHOWN_ONLY = ("query", "top", "full", "threads", "max_text", "max_word")
+SHOWN_ONLY = ("query", "versus", "top", "full", "threads", "max_text", "max_word")
 
 
 def _score_help() -> str:
@@ -129,6 +129,13 @@ class Settings:
         "Only this token's rows (or the row of this number), by hand.",
         short="-q",
         metavar="TOKEN",
+        in_files=False,
+    ).field(None)
+    versus: str | None = Setting(
+        SHOWN,
+        "Say why a row looks at its strongest token and not at this one (explain, -q).",
+        metavar="TOKEN",
+        has_variable=False,
         in_files=False,
     ).field(None)
     top: int | None = Setting(

@@ -65,8 +65,8 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     return [note for note, is_idle in idle.items() if is_idle]
 
 
-def find_rows(query: str, tokens: Sequence[str]) -> tuple[int, ...]:
-    """Return the rows that `query` names: a token as written, else case-blind, else an index."""
+def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tuple[int, ...]:
+    """Return the places that `query` names: a token as written, else case-blind, else an index."""
     rows = tuple(i for i, token in enumerate(tokens) if token == query)
     rows = rows or tuple(i for i, token in enumerate(tokens) if token.casefold() == query.casefold())
     if rows:
@@ -77,7 +77,7 @@ def find_rows(query: str, tokens: Sequence[str]) -> tuple[int, ...]:
 
     near = "" if query.isdigit() else did_you_mean(query, tokens[:2000])
     raise UsageError(
-        f"There is no token {visible(query[:60])!r} to look from.",
+        f"There is no token {visible(query[:60])!r} to {'look from' if option == '--query' else 'look at'}.",
         f"{near}Give a token of the text, or its number from 0 to {len(tokens) - 1}.",
-        "--query",
+        option,
     )

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 SUMS = ("words_query", "words_key", "encodings_query", "encodings_key")  # what X is the sum of
 
 
-def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
-    """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""
+def as_json(trace: Trace, steps: bool = False, walked: bool = False) -> dict[str, object]:
+    """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
+
+    With `walked`, or where rows were asked for, it says why each row in focus looks where it looks.
+    """
     listed = list(trace.listed)
     held = [trace.held(i) for i in listed] if trace.whole else []
     learned, place = trace.learned, {i: n for n, i in enumerate(listed)}
@@ -48,6 +51,7 @@ def as_json(trace: Trace, steps: bool = False) -> dict[str, object]:
         "layer_output": _listed(trace.layer_output, listed),
         "output_words": _output_words(trace, listed),
         "summary": [_summary(trace, i) for i in listed],
+        "because": _because(trace) if (walked or trace.asked) and trace.is_scored else None,
         "diagnostics": None if trace.condensed else _diagnostics(trace, listed),
         "links": None if trace.whole else [[place[i], j, w] for i, j, w in trace.links()],
         "condensed": not trace.whole,
@@ -72,7 +76,15 @@ def _summary(trace: Trace, i: int) -> dict[str, object]:
         "query": trace.query_tokens[i],
         "key": trace.key_tokens[j] if found else None,
         "weight": float(trace.shown.links.weights[i, 0]) if found else None,
+        "query_index": i,
+        "key_index": j if found else None,
     }
+
+
+def _because(trace: Trace) -> list[dict[str, object]]:
+    from attn_cli.trace.because import because  # only for rows that are walked
+
+    return [one._asdict() for i in trace.focus for one in because(trace, i)]
 
 
 def _diagnostics(trace: Trace, listed: list[int]) -> list[dict[str, object]]:

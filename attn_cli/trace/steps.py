@@ -15,6 +15,11 @@ class Walk(NamedTuple):
     by_hand: bool = True
     ending: bool = True
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether steps were asked for, so that the story would not do."""
+        return bool(self.only)
+
 
 class Step(NamedTuple):
     """One step. `name` is the Trace's or the Head's field; `sentence` is filled by the renderer."""
@@ -93,8 +98,8 @@ STEPS = (
     ),
     Step(
         "position_scores",
-        "Position",
-        "position = {position}",
+        "Distance",
+        "distance = {position}",
         r"\frac{q_i^\top r_{j-i} + b_{j-i}}{\sqrt{d_k}}",
         "For their distance the model adds {value} to the score of {query} and {key}: together {sum}.",
     ),

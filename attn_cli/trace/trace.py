@@ -101,6 +101,16 @@ class Row(NamedTuple):
     total: float
     weights: list[float]
 
+    def is_masked(self, j: int) -> bool:
+        """Return whether the query may not look at key j."""
+        return self.masked[j] == -math.inf
+
+    @property
+    def strongest(self) -> list[int]:
+        """The keys that the query may look at, those with the largest weights first."""
+        allowed = [j for j in range(len(self.masked)) if not self.is_masked(j)]
+        return sorted(allowed, key=lambda j: -self.weights[j])
+
 
 class Source(Protocol):
     """What computes a head's weights again, a block of rows at a time."""
@@ -252,11 +262,14 @@ class Trace(Frozen):
         head = f"head {self.shown.name}" + (f" (one of {heads})" if heads > 1 else "")
         return f"<Trace {self.kind}: {n_q:,} queries x {n_k:,} keys, {head}; {first}>"
 
-    def to_dict(self, steps: bool = False) -> dict[str, object]:
-        """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked."""
+    def to_dict(self, steps: bool = False, walked: bool = False) -> dict[str, object]:
+        """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
+
+        With `steps` it holds every step's matrices; with `walked`, why the rows in focus look where they look.
+        """
         from attn_cli.trace.as_json import as_json  # only those who ask pay for it
 
-        return as_json(self, steps)
+        return as_json(self, steps, walked)
 
     def _repr_html_(self) -> str:
         """Return the weights as an HTML table: what a notebook shows."""

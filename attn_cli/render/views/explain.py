@@ -14,7 +14,6 @@ from attn_cli.render.views.wording import (
     closing,
     formula,
     head_named,
-    is_large,
     learned,
     may_look_at,
     quoted,
@@ -37,7 +36,7 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     if parts.by_hand:
         yield from map(Say, learned(trace))
         for i in trace.focus[:MOST_FOCUS]:
-            yield from one_row(trace, i, every_product=trace.asked and not is_large(trace))
+            yield from one_row(trace, i, view.by_hand == "all")
     if not trace.asked or parts.only:
         if parts.by_hand:
             yield Heading("The whole matrix, step by step")

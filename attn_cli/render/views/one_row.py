@@ -1,4 +1,4 @@
-"""One row by hand: how one query comes to its weights, with every number."""
+"""One row by hand: how one query comes to its weights, the numbers first and then the arithmetic behind them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain
+from attn_cli.render.views.reasons import reasons
+from attn_cli.render.views.whys import mixture, walked
 from attn_cli.render.views.wording import (
     head_named,
     is_large,
@@ -18,70 +20,119 @@ from attn_cli.render.views.wording import (
     short,
     temperature_divisor,
 )
+from attn_cli.trace.because import Because, against, because, stepped_head
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Row, Trace
 
 ALL_FACTORS = 8
-FIRST_FACTORS = 4
+FIRST_FACTORS, FIRST_NUMBERS = 2, 3
 MOST_KEYS = 12
 SHORT_COUNT = 10_000
 FOUR = number(4)
 
 
-def one_row(trace: Trace, i: int, every_product: bool) -> Iterator[Block]:
-    """Yield query i's arithmetic: q, the products of q·k, then scaled score, exp and weight of every key.
+def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
+    """Yield query i's row: the table of its keys, why the winner won, and the arithmetic.
 
-    With `every_product` the products of every key are written out, else those of its strongest keys.
+    With `every_key` the arithmetic of every key is written out in full, else that of the winner and its rivals.
     """
-    is_mean = trace.shown.scores is None
-    head = trace.heads[0] if is_mean else trace.shown
+    yield from row_and_reasons(trace, i, every_key)
+    of = walked(trace, i)
+    if of is None:
+        return
+    if of.head.q is not None:
+        yield from _vectors(trace, of.head, i)
+    yield from products(
+        trace, of.row, _keys(of.row, True) if every_key else worked_keys(trace, of.row), every_key
+    )
+    if not every_key and of.head.q is not None and of.head.q.shape[1] > ALL_FACTORS:
+        yield Say("--by-hand all writes out every product.", quiet=True)
+    yield Say(mixture(of))
+    if of.head.output is not None:
+        yield Formula(_vector("output", of.head.output[i].tolist()))
+
+
+def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[Block]:
+    """Yield the table of query i's keys, and why its winner won."""
+    head = stepped_head(trace)
     row = trace.row(i, head)
     query = quoted_at(trace.query_tokens, i)
     yield Heading(f"One row by hand: what does {query} look at?")
     assert row is not None
-    if is_mean:
+    if trace.shown.scores is None:
         yield Say(
             f"The mean of the heads has weights but no scores of its own. This is {head_named(head.name)}."
         )
     if row.total == 0:
         yield Say(f"{query} may look at nothing: its weights and its output are zeros.")
         return
-    keys = _keys(row, every_product)
-    if head.q is not None:
-        yield from _vectors(trace, head, i)
-    for j in keys if every_product else _worked_keys(trace, row):
-        key = quoted_at(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
-        yield Formula(_products(trace, head, i, j, row), f"{query} with {key}:")
-        if head.position_vectors is not None:
-            yield _position(trace, head, i, j, row)
-    yield row_table(trace, row, keys)
-    yield from _sentences(trace, row, query)
-    if head.output is not None:
-        yield Formula(_vector("output", head.output[i].tolist()))
+    yield row_table(trace, row, _keys(row, every_key))
+    yield Formula(_legend(trace, head, row))
+    yield from map(Say, reasons(trace, row, because(trace, i, head)))
+
+
+def products(
+    trace: Trace, row: Row, keys: list[int], every: bool = False, distances: int | None = None
+) -> Iterator[Block]:
+    """Yield the scores of these keys as sums of products, and what the distances of the first of them add.
+
+    With `every`, every product is written out, however many there are.
+    """
+    head = stepped_head(trace)
+    for n, j in enumerate(keys):
+        key = placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
+        yield Formula(_products(trace, head, row.query, j, row, every), f"{key}:")
+        if head.position_vectors is not None and (distances is None or n < distances):
+            yield _distance(trace, head, row.query, j, row)
+    if row.shift:
+        yield Say(
+            f"Before exp, the largest score ({plain(row.shift)}) is subtracted from every score: this keeps the "
+            "numbers small, and cancels out."
+        )
+
+
+def worked_keys(trace: Trace, row: Row) -> list[int]:
+    """Return the keys whose arithmetic is written out: the winner and its rivals."""
+    found = because(trace, row.query, stepped_head(trace))
+    return list(dict.fromkeys([row.strongest[0], *(one.rival_index for one in found)]))
 
 
 def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
     """Yield the query's x and q, which are the same where W is the identity."""
     assert head.q is not None
     token = f"{short(trace.query_tokens[i])}:"
-    q = head.q[i].tolist()
-    if trace.projection.source == "identity" and len(trace.head_names) == 1 and trace.placed is None:
-        yield Formula(_vector("q = x", q), token)
+    if _is_x(trace):
+        yield query_vector(trace, head, i)
         return
     if trace.placed is not None:
         yield Formula(_vector("word", trace.placed.words_query[i].tolist()), token)
         yield Formula(_vector("P", trace.placed.encodings_query[i].tolist()), f"place {trace.place(i)}:")
     if trace.x_query is not None:
         yield Formula(_vector("x = word + P" if trace.placed else "x", trace.x_query[i].tolist()), token)
+    yield query_vector(trace, head, i)
+
+
+def query_vector(trace: Trace, head: Head, i: int) -> Formula:
+    """Return query i's q, and how it is made."""
+    assert head.q is not None
+    token, q = f"{short(trace.query_tokens[i])}:", head.q[i].tolist()
+    if _is_x(trace):
+        return Formula(_vector("q = x", q), token)
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     bias = " + b_q" if head.b_q is not None else ""
-    yield Formula(_vector(f"q = {made}{bias}" if head.W_q is not None else "q", q), token)
+    name = f"q = {made}{bias}" if head.W_q is not None else "q"
+    return Formula(_vector(name, q), token)
+
+
+def _is_x(trace: Trace) -> bool:
+    """Return whether a query is its word's vector: with W the identity, and nothing added for places."""
+    return trace.projection.source == "identity" and len(trace.head_names) == 1 and trace.placed is None
 
 
 def _vector(name: str, numbers: list[float]) -> str:
     if len(numbers) <= ALL_FACTORS:
         return f"{name} = [{'  '.join(map(plain, numbers))}]"
-    first = "  ".join(map(plain, numbers[:FIRST_FACTORS]))
+    first = "  ".join(map(plain, numbers[:FIRST_NUMBERS]))
     return f"{name} = [{first}  …  {plain(numbers[-1])}] ({len(numbers)} numbers)"
 
 
@@ -89,39 +140,26 @@ def _keys(row: Row, every: bool) -> list[int]:
     """Return the keys to list: all, or the strongest ones in the order of the text."""
     most = MOST_KEYS * 3 if every else MOST_KEYS
     n_k = len(row.masked)
-    return list(range(n_k)) if n_k <= most else sorted(_strongest(row)[:most])
+    return list(range(n_k)) if n_k <= most else sorted(row.strongest[:most])
 
 
-def _strongest(row: Row) -> list[int]:
-    allowed = [j for j in range(len(row.masked)) if not _is_masked(row, j)]
-    return sorted(allowed, key=lambda j: -row.weights[j])
-
-
-def _worked_keys(trace: Trace, row: Row) -> list[int]:
-    """Return the strongest key, and the strongest one that is a different word."""
-    order = _strongest(row)
-    own = trace.query_tokens[row.query].casefold()
-    others = [j for j in order if trace.key_tokens[j].casefold() != own]
-    return list(dict.fromkeys([*order[:1], *others[:1]]))
-
-
-def _products(trace: Trace, head: Head, i: int, j: int, row: Row) -> str:
-    """Return a score written as a sum: all its terms up to eight, else the first four, the rest, and the last."""
+def _products(trace: Trace, head: Head, i: int, j: int, row: Row, every: bool) -> str:
+    """Return a score written as a sum: every term, or of many the first two, and the rest as one."""
     assert head.q is not None and head.k is not None
     score = score_named(trace.score)
     left, written, after = score.by_hand(head.q[i].tolist(), head.k[j].tolist(), row.scores[j], plain)
     terms = [text for text, _ in written]
     values = [value for _, value in written]
-    if len(terms) > ALL_FACTORS:
-        between = f"({len(terms) - FIRST_FACTORS - 1} more: {plain(sum(values[FIRST_FACTORS:-1]))})"
-        terms = [*terms[:FIRST_FACTORS], between, terms[-1]]
+    if len(terms) > ALL_FACTORS and not every:
+        rest = f"({len(terms) - FIRST_FACTORS} more: {plain(sum(values[FIRST_FACTORS:]))})"
+        terms = [*terms[:FIRST_FACTORS], rest]
     total = sum(values)
     if not math.isfinite(total):
         return f"{left} is too large to write out; the score is {plain(row.scores[j])}"
     return f"{left} = {' + '.join(terms)} = {plain(total)}{after}"
 
 
-def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
+def _distance(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
     """Return what the distance of key j from query i adds, written out."""
     assert head.q is not None and head.position_vectors is not None and head.position_biases is not None
     assert row.position is not None
@@ -131,48 +169,67 @@ def _position(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
     along = sum(a * b for a, b in zip(q, r, strict=True))
     b = float(head.position_biases[place])
     numbers = f"{plain(along)} + {plain(b) if b >= 0 else f'({plain(b)})'}"
-    term = f"position = {position_term(trace)} = {position_term(trace, numbers)} = {plain(row.position[j])}"
+    term = f"distance = {position_term(trace, numbers)} = {plain(row.position[j])}"
     apart, way = abs(j - i), "back" if j < i else "on"
+    words = f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}"
     if apart < 2:
-        return Formula(term, f"1 word {way}:" if apart else "at distance 0:")
-    return Formula(term, f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}:")
+        words = f"1 word {way}" if apart else "its own place"
+    return Formula(term, f"{short(trace.key_tokens[j])}, {words}:")
 
 
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
-    """Return a table of these keys of one query: score, scaled score, exp, weight.
+    """Return a table of these keys of one query: content, distance, sum, exp, weight, and what puts a key behind.
 
-    The other keys are summed up in one line, the masked ones counted in another.
+    The other keys are summed up in one line, the masked ones counted in another. Without a distance term the
+    content is the sum, and the score it was divided from stands before it.
     """
-    divisor = (root_divisor(trace) + temperature_divisor(trace)).strip()
-    header = ["key", score_named(trace.score).column, *([divisor] if divisor else [])]
-    if row.position is not None:
-        header += ["position", "sum"]
-    header += ["exp" if not row.shift else "exp(s - max)", f"/ {_weight(row.total)}"]
-    rows = [_key_line(trace, row, j, bool(divisor)) for j in keys]
+    is_divided = bool(_divisor(trace))
+    header = ["key", "content", "distance", "sum"]
+    if row.position is None:
+        header = ["key", score_named(trace.score).column, *(["content"] if is_divided else [])]
+    header += ["exp" if not row.shift else "exp(s - max)", "weight"]
+    winner = row.strongest[0]
+    is_split = row.position is not None and len(keys) > 1
+    rows = [_key_line(trace, row, j, is_divided) for j in keys]
+    if is_split:
+        header.append("behind mostly by")
+        for line, j in zip(rows, keys, strict=True):
+            line.append("winner" if j == winner else _behind(against(trace, row, winner, j)))
     rest = set(range(len(row.weights))).difference(keys)
-    others = [j for j in sorted(rest) if not _is_masked(row, j)]
-    blank = ["…"] * (len(header) - 3)
+    others = [j for j in sorted(rest) if not row.is_masked(j)]
+    blank, tail = ["…"] * (len(header) - 3 - is_split), ["…"] * is_split
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
-        rows.append([_counted(len(others), "others"), *blank, _weight(exps), _weight(weights)])
+        rows.append([_counted(len(others), "others"), *blank, _weight(exps), _weight(weights), *tail])
     if masked := len(rest) - len(others):
-        rows.append([_counted(masked, "masked"), *blank, "masked", "–"])
-    rows.append(["sum", *blank, _weight(row.total), FOUR(sum(row.weights))])
+        rows.append([_counted(masked, "masked"), *blank, "masked", "–", *tail])
+    rows.append(["sum", *blank, _weight(row.total), FOUR(sum(row.weights)), *tail])
     return Columns(header, rows)
 
 
 def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
-    is_masked = _is_masked(row, j)
+    is_masked = row.is_masked(j)
     # In a large text, keys that are written alike are told apart by their places.
     line = [placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])]
-    line += [FOUR(row.scores[j]), *([FOUR(row.scaled[j])] if is_divided else [])]
-    if row.position is not None:
-        line += [FOUR(row.position[j]), "masked" if is_masked else FOUR(row.masked[j])]
+    if row.position is None:
+        line += [FOUR(row.scores[j]), *([FOUR(row.scaled[j])] if is_divided else [])]
+    else:
+        line += [FOUR(row.scaled[j]), FOUR(row.position[j]), "masked" if is_masked else FOUR(row.masked[j])]
     return line + (["masked", "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])])
 
 
-def _is_masked(row: Row, j: int) -> bool:
-    return row.masked[j] == float("-inf")
+def _behind(found: Because) -> str:
+    """Return which term puts a rival behind the winner most, and by how much."""
+    if found.decided == "mask":
+        return "the mask"
+    if found.lead == 0:
+        return "nothing"
+    by = found.content if found.decided == "content" or found.distance is None else found.distance
+    return f"{found.decided if found.decided != 'both' else 'both alike'} {FOUR(by)}"
+
+
+def _divisor(trace: Trace) -> str:
+    return (root_divisor(trace) + temperature_divisor(trace)).strip()
 
 
 def _counted(n: int, what: str) -> str:
@@ -180,24 +237,14 @@ def _counted(n: int, what: str) -> str:
     return f"{n:,} {what if n < SHORT_COUNT else 'more'}"
 
 
-def _sentences(trace: Trace, row: Row, query: str) -> Iterator[Block]:
-    if row.shift:
-        yield Say(
-            f"Before exp, the largest score ({plain(row.shift)}) is subtracted from every score: this keeps the "
-            "numbers small, and cancels out."
-        )
-    allowed = _strongest(row)
-    order = allowed[:3]
-    tokens = [quoted_at(trace.key_tokens, j) for j in order]
-    names = [
-        "itself" if trace.is_self and j == row.query else name for j, name in zip(order, tokens, strict=True)
-    ]
-    parts = [f"{_weight(row.weights[j])} to {name}" for j, name in zip(order, names, strict=True)]
-    tail = f" and at most {_weight(row.weights[allowed[3]])} to any other." if len(allowed) > 3 else "."
-    yield Say(f"So {query} gives {', '.join(parts)}{tail}")
-    mixed = " + ".join(f"{_weight(row.weights[j])} v({name})" for j, name in zip(order, tokens, strict=True))
-    rest = " + ..." if len(allowed) > 3 else ""
-    yield Say(f"Its output is the values mixed in these shares: {mixed}{rest}")
+def _legend(trace: Trace, head: Head, row: Row) -> str:
+    """Return how the columns come about."""
+    content = f"{score_named(trace.score).symbol}{root_divisor(trace)}{temperature_divisor(trace)}"
+    parts = [f"content = {content}"] if row.position is not None or _divisor(trace) else []
+    if row.position is not None and head.position_vectors is not None:
+        parts.append(f"distance = {position_term(trace)}")
+    parts.append(f"weight = exp / {_weight(row.total)}")
+    return ", ".join(parts)
 
 
 def _weight(weight: float) -> str:

@@ -38,15 +38,20 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     yield Heading(title(trace), 1)
     yield Formula(formula(trace))
     if trace.asked:
-        yield from _asked_rows(trace)
+        yield from _asked_rows(trace, view)
     if view.steps and trace.is_scored:
         yield from walk(trace)
     if view.steps or trace.asked:
         yield Heading("The weights")
+    yield from all_weights(trace, view)
+    yield from closing(trace, with_learned=len(drawn_heads(trace)) == 1)
+
+
+def all_weights(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield the weights of every head that is shown: as small maps where there are several, else as a matrix."""
     drawn = drawn_heads(trace)
     if len(drawn) > 1 and _fits_maps(trace, view):
         yield from _multiples(trace)
-        yield from closing(trace, with_learned=False)
         return
     for head in drawn:
         if len(drawn) > 1:
@@ -55,7 +60,6 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
         rows = list(zip(trace.listed, trace.diagnoses(heated=False), strict=True))
         yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
-    yield from closing(trace, with_learned=len(drawn) == 1)
 
 
 def _multiples(trace: Trace) -> Iterator[Block]:
@@ -95,14 +99,14 @@ def _fits_maps(trace: Trace, view: View) -> bool:
     return is_drawn and trace.whole and is_small
 
 
-def _asked_rows(trace: Trace) -> Iterator[Block]:
+def _asked_rows(trace: Trace, view: View) -> Iterator[Block]:
     if not trace.is_scored:
         yield Say(
             "These weights were given without queries, keys and scores, so there is no arithmetic to show."
         )
         return
     for i in trace.focus[:MOST_FOCUS]:
-        yield from one_row(trace, i, every_product=not is_large(trace))
+        yield from one_row(trace, i, view.by_hand == "all")
     if len(trace.focus) > MOST_FOCUS:
         yield Say(
             f"{len(trace.focus) - MOST_FOCUS} more rows match: their weights follow, without arithmetic."

@@ -63,7 +63,7 @@ def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]
 def _ending(found: Lookup, view: View) -> Iterator[Block]:
     yield from _ladder(found)
     if view.steps:
-        yield from one_row(found.trace, 0, every_product=True)
+        yield from one_row(found.trace, 0, every_key=True)
     yield from closing(found.trace)
 
 

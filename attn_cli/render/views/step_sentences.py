@@ -29,7 +29,7 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
     in_out = trace.projection.layout != "out-in"
     bias = {name: f" + {name}" if getattr(head, name) is not None else "" for name in ("b_q", "b_k", "b_v")}
     given = head.W_q is None
-    unmasked = "scaled" if head.position_scores is None else "scaled + position"
+    unmasked = "scaled" if head.position_scores is None else "scaled + distance"
     applied = {
         f"apply_{m}": "given"
         if given
@@ -66,7 +66,7 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
         }
     if name == "x_query" and trace.x_query is not None:
         start = trace.x_query if trace.placed is None else trace.placed.words_query
-        return {"query": query, "first": plain(start[i, 0], 3), "source": _source(trace)}
+        return {"query": query, "first": plain(start[i, 0], 3), "source": source(trace)}
     if name == "encodings_query" and trace.placed is not None and trace.x_query is not None:
         words, encodings = trace.placed.words_query, trace.placed.encodings_query
         numbers = {"before": words, "added": encodings, "first": trace.x_query}
@@ -139,7 +139,8 @@ def _scaling_effect(trace: Trace) -> str:
     return f"all are divided by the same {plain(1 / trace.scale)}: the order stays, the weights come closer together"
 
 
-def _source(trace: Trace) -> str:
+def source(trace: Trace) -> str:
+    """Return where the vector of the row in focus comes from, in words."""
     about = trace.embedding
     if trace.focus[0] in trace.pad_queries and not trace.projection.layer:
         return "it is padding, which starts as zeros"
@@ -154,7 +155,7 @@ def _source(trace: Trace) -> str:
         stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"
         return f"{about.name} has no vector for it, and {stand_in}"
     return {
-        "word2vec": "they were learned from which words occur near each other",
+        "word2vec": "word2vec learned them from each word's neighbours",
         "random": f"drawn at random from seed {about.seed} and the word itself",
         "file": f"they come from {about.name}",
         "given": "they were given",

@@ -12,6 +12,7 @@ from attn_cli.io.plural import count
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.step_sentences import keeps_values, ranking, repeats_x, step_facts, walk_facts
+from attn_cli.render.views.whys import walked, why
 from attn_cli.render.views.wording import head_named, quoted, short
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
@@ -35,6 +36,7 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
         other = next(name for name in reversed(trace.head_names) if name != head.name)
         yield Say(f"The steps below are those of {head_named(head.name)}; --head {other} shows another.")
     facts = walk_facts(trace, head)
+    of = walked(trace, trace.focus[0])
     number = 0
     for step in STEPS:
         blocks = list(_numbers(trace, head, step.name))
@@ -54,6 +56,8 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
             continue
         sentence = step.alone if step.alone and len(trace.key_tokens) == 1 else step.sentence
         yield Say(sentence.format(**facts | step_facts(trace, head, step.name)))
+        if of is not None and (reason := why(step.name, of)):
+            yield Say(reason)
 
 
 # Why the trace lacks a step that was asked for.

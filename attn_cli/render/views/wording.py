@@ -72,11 +72,15 @@ def size(trace: Trace) -> str:
 
 def title(trace: Trace) -> str:
     """Return the screen's title: the kind of attention, and its size."""
+    return f"{kind_of(trace)}: {size(trace)}"
+
+
+def kind_of(trace: Trace) -> str:
+    """Return the kind of attention: `Masked self-attention`."""
     kind = KINDS.get(trace.kind, "attention")
     if trace.kind == "show" and trace.is_self and trace.query_ids is not None:
         kind = KINDS["self"]
-    kind = f"Masked {kind}" if trace.mask_name != "none" else kind.capitalize()
-    return f"{kind}: {size(trace)}"
+    return f"Masked {kind}" if trace.mask_name != "none" else kind.capitalize()
 
 
 def formula(trace: Trace) -> str:
@@ -84,11 +88,11 @@ def formula(trace: Trace) -> str:
     if not trace.is_scored:
         return "weights as given"
     head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
-    position = "" if head.position_scores is None else " + position"
+    distance = "" if head.position_scores is None else " + distance"
     # What was learned is divided by the temperature too.
     if head.position_vectors is not None and trace.temperature != 1:
-        return f"weights = softmax(({scores}{position}){temperature_divisor(trace)})"
-    return f"weights = softmax({scores}{temperature_divisor(trace)}{position})"
+        return f"weights = softmax(({scores}{distance}){temperature_divisor(trace)})"
+    return f"weights = softmax({scores}{temperature_divisor(trace)}{distance})"
 
 
 def root_divisor(trace: Trace) -> str:
@@ -184,6 +188,22 @@ def projection(trace: Trace) -> str:
     return f"W: {about.name}, layout {about.layout} ({rule})"
 
 
+# Terms of grammar in what a head was taught, explained where they stand.
+GLOSSES = {
+    "its governor": "the word it depends on",
+    "determiner": "the, a, this",
+    "possessor": "whose it is",
+    "joined word": "as after and",
+}
+
+
+def _glossed(about: str) -> str:
+    """Return what a head was taught, its terms explained."""
+    for term, meaning in GLOSSES.items():
+        about = about.replace(term, f"{term} ({meaning})", 1)
+    return about
+
+
 def learned(trace: Trace) -> list[str]:
     """Return sentences about a learned head: what it was taught, on what, and its score."""
     facts = trace.learned
@@ -195,24 +215,36 @@ def learned(trace: Trace) -> list[str]:
     origin = f"{facts.model} was trained {whose} on {one} ({treebanks}), and is not a large language model."
     if trace.shown.name == "mean":
         return [origin]
-    head = f"Head {short(trace.shown.name)}"
-    if facts.about is None:
-        head += f" of layer {trace.projection.layer}"
-        return [f"{head} was given no relation to find: it learned what helps the layers above it.", origin]
-    return [f"{head} was taught to look {facts.about}.", origin, *_accuracy(trace, facts)]
+    return [f"{_taught(trace, facts)}.", origin, *_accuracy(trace, facts)]
+
+
+def learned_briefly(trace: Trace) -> list[str]:
+    """Return a sentence on what a learned head was taught, and how often it is right."""
+    facts = trace.learned
+    if facts is None or trace.shown.name == "mean":
+        return []
+    is_measured = facts.about is not None and not _untested(trace)
+    if not is_measured or facts.accuracy is None or facts.baseline is None:
+        return [f"{_taught(trace, facts)}."]
+    right = f"right for {facts.accuracy:.1%} of held-out words (best fixed distance: {facts.baseline:.1%})"
+    return [f"{_taught(trace, facts)}: {right}."]
+
+
+def _taught(trace: Trace, facts: Learned) -> str:
+    """Return what a head was taught, without the full stop."""
+    n = len(trace.head_names)
+    head = f"Head {short(trace.shown.name)}, one of {n}," if n > 1 else f"Head {short(trace.shown.name)}"
+    if facts.about is not None:
+        return f"{head} was taught to look {_glossed(facts.about)}"
+    head = head.replace(",", f" of layer {trace.projection.layer},", 1)
+    return f"{head} was given no relation to find: it learned what helps the layers above it"
 
 
 def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     """Return how often a learned head is right, where it was measured."""
     if facts.accuracy is None or facts.baseline is None or facts.scored_on is None:
         return ["How often it is right was not measured."]
-    conditions = {
-        "across two texts": not trace.is_self,
-        "under a mask": trace.mask_name != "none",
-        f"with {trace.score} scores": trace.score != "scaled",
-        f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
-    }
-    if untested := [name for name, holds in conditions.items() if holds]:  # heads are scored without them
+    if untested := _untested(trace):
         return [f"How often it is right {' and '.join(untested)} was not measured."]
     sentences = [
         f"On held-out text ({visible(facts.scored_on.partition('.')[0])}), its strongest link is right for "
@@ -222,6 +254,17 @@ def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     if facts.precision is not None:
         sentences.append(f"Of its strongest links to another word, {facts.precision:.1%} are right.")
     return sentences
+
+
+def _untested(trace: Trace) -> list[str]:
+    """Return under which of this trace's conditions heads are not scored."""
+    conditions = {
+        "across two texts": not trace.is_self,
+        "under a mask": trace.mask_name != "none",
+        f"with {trace.score} scores": trace.score != "scaled",
+        f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
+    }
+    return [name for name, holds in conditions.items() if holds]
 
 
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:

@@ -1,0 +1,164 @@
+"""The first screen of `attn explain`: one row and why it came out so, then where its numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from attn_cli.io.terminal import Terminal
+from attn_cli.render.blocks import Beside, Block, Heading, Matrix, Say
+from attn_cli.render.screen.text import listed
+from attn_cli.render.views.one_row import products, query_vector, row_and_reasons, worked_keys
+from attn_cli.render.views.overview import MOST_FOCUS, all_weights
+from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
+from attn_cli.render.views.wording import dropped, kind_of, learned_briefly, short
+from attn_cli.settings.output import View
+from attn_cli.trace.because import stepped_head
+from attn_cli.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+
+MOST_TOKENS = 24
+MOST_LINES, WIDTH = 60, 80
+MOST_SMALL = 32  # numbers in X of an input whose every matrix may fit
+
+
+def story(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield what attention does, a row by hand with its because, where the numbers come from, and all the rows.
+
+    A small input has its every matrix too, as long as the screen stays within MOST_LINES lines.
+    """
+    short_one = list(_parts(trace, view, []))
+    matrices = _matrices(trace)
+    if matrices:
+        whole = list(_parts(trace, view, matrices))
+        if _height(whole, view) <= MOST_LINES:
+            return iter(whole)
+    return iter(short_one)
+
+
+def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
+    yield Heading(_title(trace), 1)
+    yield Say(_what(trace))
+    for i in trace.focus[:MOST_FOCUS]:
+        yield from row_and_reasons(trace, i)
+    of = walked(trace, trace.focus[0])
+    if of is not None:
+        yield from _numbers(of)
+    if matrices:
+        yield Heading("Every matrix")
+        yield from matrices
+    if not trace.asked:
+        yield Heading("All the rows: who looks at whom")
+        yield from all_weights(trace, view)
+    if of is not None:
+        yield from _meaning(of)
+    yield from _next(trace)
+
+
+def _height(blocks: list[Block], view: View) -> int:
+    """Return how many lines the blocks take on a screen."""
+    from attn_cli.render.screen.draw import draw
+
+    return sum(1 for _ in draw(blocks, view, Terminal(view.width or WIDTH)))
+
+
+def _matrices(trace: Trace) -> list[Block]:
+    """Return every matrix of a small input, those of one shape side by side; nothing for a larger one."""
+    head = stepped_head(trace)
+    if trace.condensed or trace.asked or trace.x_query is None or trace.x_query.size > MOST_SMALL:
+        return []
+    found: list[tuple[str, tuple[str, ...], Array | None]] = [("X", trace.query_tokens, trace.x_query)]
+    if trace.apart and trace.x_key is not None:
+        found.append(("context", trace.key_tokens, trace.x_key))
+    for name, rows in (("q", trace.query_tokens), ("k", trace.key_tokens), ("v", trace.key_tokens)):
+        W = getattr(head, f"W_{name}")
+        if W is not None and trace.projection.source != "identity":
+            found.append((f"W_{name}", tuple(map(str, range(len(W)))), W))
+        found.append((name.upper(), rows, getattr(head, name)))
+    found += [("scores", trace.query_tokens, head.scores), ("scaled", trace.query_tokens, head.scaled_scores)]
+    groups: dict[tuple[tuple[str, ...], bool, int], list[tuple[str, Array]]] = {}
+    for name, rows, values in found:
+        if values is not None:
+            is_square = name in ("scores", "scaled")
+            groups.setdefault((rows, is_square, values.shape[1]), []).append((name, values))
+    return [_side_by_side(trace, *key, group) for key, group in groups.items()]
+
+
+def _side_by_side(
+    trace: Trace, rows: tuple[str, ...], is_square: bool, n: int, group: list[tuple[str, Array]]
+) -> Block:
+    columns = trace.key_tokens if is_square else tuple(map(str, range(n)))
+    parts = [Matrix(rows, columns, values, digits=trace.settings.round) for _, values in group]
+    return Beside([name for name, _ in group], parts)
+
+
+def _title(trace: Trace) -> str:
+    """Return the kind of attention, and the text."""
+    texts = [trace.query_tokens, trace.key_tokens] if trace.apart else [trace.query_tokens]
+    shown = [" ".join(map(short, text[:MOST_TOKENS])) + " ..." * (len(text) > MOST_TOKENS) for text in texts]
+    return f"{kind_of(trace)}: {' -> '.join(shown)}"
+
+
+def _what(trace: Trace) -> str:
+    """Return what attention does, in two sentences."""
+    words = "all the words of the text" if trace.is_self else "the words of the context"
+    share = "its match (content)"
+    if trace.heads[0].position_scores is not None:
+        share += " and its place (distance)"
+    return (
+        f"Attention gives each word a new vector, a mix of {words}. A word's weight in it comes from {share}."
+    )
+
+
+def _numbers(of: Walked) -> Iterator[Block]:
+    """Yield where the numbers of the row come from: tokens, vectors, q and k, and why each step is there."""
+    trace = of.trace
+    yield Heading("Where these numbers come from")
+    if trace.query_ids is not None:
+        yield Say(f"Tokens and ids: {_numbered(trace)}. {why('tokens', of)}")
+    yield Say(why("W_q", of))
+    if of.head.q is not None:
+        yield query_vector(trace, of.head, of.row.query)
+    yield from products(trace, of.row, worked_keys(trace, of.row), distances=1)
+    yield from (
+        Say(text) for step in ("position_scores", "scaled_scores", "weights") if (text := why(step, of))
+    )
+
+
+def _numbered(trace: Trace) -> str:
+    """Return the tokens with their ids."""
+    sides = [(trace.query_tokens, trace.query_ids), (trace.key_tokens, trace.key_ids)]
+    pairs = dict.fromkeys(
+        (token, number)
+        for tokens, ids in (sides if trace.apart else sides[:1])
+        for token, number in zip(tokens, ids or (), strict=True)
+    )
+    return listed([f"{short(token)} {number}" for token, number in pairs], MOST_TOKENS)
+
+
+def _rows(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield the weights of all rows."""
+    yield Heading("All the rows: who looks at whom")
+    yield from all_weights(trace, view)
+
+
+def _meaning(of: Walked) -> Iterator[Block]:
+    """Yield what the output is, what a mask is for, and what the head was taught."""
+    yield Say(mixture(of))
+    if text := why("masked_scores", of):
+        yield Say(text)
+    yield Say(" ".join([*learned_briefly(of.trace), heads(of)]))
+
+
+def _next(trace: Trace) -> Iterator[Block]:
+    """Yield where to go on, and what else is to be said."""
+    yield Say(
+        "Next: attn explain TEXT --versus WORD (why not that word?), attn explain TEXT --steps (every matrix), "
+        "attn cross TEXT CONTEXT (rows: TEXT, columns: CONTEXT)."
+    )
+    for mark in dropped(trace):
+        yield Say(mark, quiet=True)
+    for note in trace.notes:
+        yield Say(f"Note: {note}")

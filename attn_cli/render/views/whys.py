@@ -1,0 +1,185 @@
+"""Why each step is there: one sentence each, with the numbers of the row that is walked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from attn_cli.core.scores import position_scale_of, score_named
+from attn_cli.io.plural import count
+from attn_cli.render.numbers import plain, share
+from attn_cli.render.views.reasons import key_named
+from attn_cli.render.views.step_sentences import source
+from attn_cli.render.views.wording import d_k, quoted_at
+from attn_cli.trace.because import stepped_head
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Row, Trace
+
+MOST_SHARES, LEAST_SHARE = 3, 0.005
+
+
+class Walked(NamedTuple):
+    """The row that a screen walks: its trace, its head and its numbers."""
+
+    trace: Trace
+    head: Head
+    row: Row
+
+    @property
+    def query(self) -> str:
+        """The token that looks, in quotation marks."""
+        return quoted_at(self.trace.query_tokens, self.row.query)
+
+    @property
+    def winner(self) -> int:
+        """The key with the largest weight."""
+        return self.row.strongest[0]
+
+    def key(self, j: int) -> str:
+        """Return a key in quotation marks, or `itself`."""
+        return key_named(self.trace, self.row, j)
+
+
+def walked(trace: Trace, i: int) -> Walked | None:
+    """Return the row of query i; None where it has no arithmetic, or may look at nothing."""
+    head = stepped_head(trace)
+    row = trace.row(i, head)
+    return None if row is None or row.total == 0 else Walked(trace, head, row)
+
+
+def why(name: str, of: Walked) -> str:
+    """Return why there is the step of that name, in a sentence or two; empty where nothing is to be said."""
+    sentence = WHYS.get(name)
+    return sentence(of) if sentence else ""
+
+
+def _tokens(of: Walked) -> str:
+    """Return what a token is, and why the same one has the same vector."""
+    if of.trace.x_query is None:
+        return "A token is a word or a mark."
+    numbers = f"{of.trace.x_query.shape[1]} numbers"
+    if of.trace.embedding.source == "given" or (of.trace.learned and of.trace.projection.layer):
+        return f"A token is a word or a mark. {of.query} starts as {numbers}; {source(of.trace)}."
+    return f"A token, a word or a mark, is looked up by itself: same word, same vector, {numbers}; {source(of.trace)}."
+
+
+def _projections(of: Walked) -> str:
+    """Return why Q, K and V are three: looking is one-sided."""
+    trace, row, head = of.trace, of.row, of.head
+    parts = "A query looks, a key is found, a value is passed on"
+    if not trace.is_self:
+        return f"{parts}: queries come from the one text, keys and values from the other."
+    other = next((j for j in row.strongest if j != row.query), None)
+    if other is None or head.scores is None or trace.condensed:
+        return f"{parts}."
+    there, back = row.scores[other], float(head.scores[other, row.query])
+    symbol = score_named(trace.score).symbol
+    pair = f"{symbol} of {of.query} with {of.key(other)} is {plain(there, 2)}, the other way round {plain(back, 2)}"
+    if math.isclose(there, back, rel_tol=1e-9, abs_tol=1e-12):
+        return f"{parts}. Here queries and keys are alike, so looking is mutual: {pair}."
+    return f"{parts}: three, so that looking can be one-sided ({pair})."
+
+
+def undivided(of: Walked) -> list[float]:
+    """Return the weights that the softmax would give to the row if its scores were not divided by sqrt(d_k)."""
+    trace, row = of.trace, of.row
+    times = 1.0
+    if row.position is not None and of.head.position_vectors is not None:
+        times = 1 / position_scale_of(trace.score, d_k(trace))
+    added = row.position or [0.0] * len(row.scores)
+    sums = [
+        -math.inf if row.is_masked(j) else row.scores[j] / trace.temperature + times * added[j]
+        for j in range(len(row.scores))
+    ]
+    exps = [math.exp(s - max(sums)) for s in sums]
+    return [e / sum(exps) for e in exps]
+
+
+def _scaling(of: Walked) -> str:
+    """Return why scores are divided by the root of d_k: their spread before and after, and what undivided gives."""
+    trace, row, n = of.trace, of.row, d_k(of.trace)
+    if not score_named(trace.score).is_scaled or n < 2 or len(row.strongest) < 2:
+        return ""
+    raw, scaled = ([part[j] for j in row.strongest] for part in (row.scores, row.scaled))
+    weights = undivided(of)
+    top = max(row.strongest, key=lambda j: weights[j])
+    before, after = (f"from {plain(min(part), 2)} to {plain(max(part), 2)}" for part in (raw, scaled))
+    return (
+        f"Why divide by √{n}? Sums of {n} products spread wide: here {before}, divided {after}. Undivided, "
+        f"softmax gives {of.key(top)} {share(weights[top])}, not {share(row.weights[top])}."
+    )
+
+
+def _distance(of: Walked) -> str:
+    if of.row.position is None:
+        return ""
+    if of.head.position_vectors is None:
+        return "The distance term was given: it is added to the scaled scores."
+    return "Why distance? q·k is blind to the order of words (Shaw et al. 2018)."
+
+
+def _mask(of: Walked) -> str:
+    """Return what a causal mask is for: predicting the next word."""
+    trace, i = of.trace, of.row.query
+    use = "a model that is to predict the next word may not see it"
+    if trace.mask is not None:
+        hidden = len(of.row.masked) - len(of.row.strongest)
+        words = count(hidden, "word", "words")
+        if trace.mask_name.startswith("causal"):
+            hides = f"the {words} after {of.query}" if hidden else "from every word those after it"
+            return f"Why a causal mask? It hides {hides}: {use}."
+        return f"The mask ({trace.mask_name}) hides {words} from {of.query}: they get no weight at all."
+    if not trace.is_self:
+        return ""
+    after = len(trace.key_tokens) - 1 - i
+    if not after:
+        return f"No mask: every word may look ahead. In attn masked none may: {use}."
+    weight = share(sum(of.row.weights[i + 1 :]))
+    ahead = f"No mask: {of.query} also looks ahead, at {count(after, 'word', 'words')} ({weight} in all)"
+    return f"{ahead}. What is to predict the next word may not see it: attn masked hides it."
+
+
+def _softmax(of: Walked) -> str:
+    """Return why exp, and why a row sums to one."""
+    row, order = of.row, of.row.strongest
+    total = "Divided by their sum, the row sums to 1."
+    if len(order) < 2 or row.weights[order[1]] == 0:
+        return f"Why exp? It is positive. {total}"
+    lead = row.masked[order[0]] - row.masked[order[1]]
+    times = row.weights[order[0]] / row.weights[order[1]]
+    return (
+        f"Why exp? It is positive, and turns leads into ratios: {plain(lead)} ahead of {of.key(order[1])} is "
+        f"e^{plain(lead)} = {plain(times, 2)} times its weight. {total}"
+    )
+
+
+def mixture(of: Walked) -> str:
+    """Return what an output is, as a mix of values, and the words nearest to it."""
+    trace, row = of.trace, of.row
+    told = [j for j in row.strongest[:MOST_SHARES] if row.weights[j] >= LEAST_SHARE] or row.strongest[:1]
+    mix = " + ".join(f"{share(row.weights[j])} v({quoted_at(trace.key_tokens, j)})" for j in told)
+    rest = " + ..." if len(row.strongest) > len(told) else ""
+    new = f"The output, the new vector of {of.query}, is {mix}{rest}"
+    if trace.shown.scores is None or trace.output_words is None or not trace.output_words[row.query]:
+        return new if rest else f"{new}."
+    near = ", ".join(f"{word} {share(cosine)}" for word, cosine in trace.output_words[row.query])
+    return f"{new}; nearest words: {near}."
+
+
+def heads(of: Walked) -> str:
+    """Return what a head is, and why there are several."""
+    what = "A head is one set of W_q, W_k, W_v"
+    if len(of.trace.head_names) == 1:
+        return f"{what}: one way of looking. Models have several."
+    return f"{what}. Its rows sum to 1, so a second look takes a second head."
+
+
+WHYS: dict[str, Callable[[Walked], str]] = {
+    "tokens": _tokens,
+    "W_q": _projections,
+    "scaled_scores": _scaling,
+    "position_scores": _distance,
+    "masked_scores": _mask,
+    "weights": _softmax,
+}

@@ -1,0 +1,72 @@
+"""Why one key won over another: the lead of its score, split into what content and what distance put in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from attn_cli.settings.validate import find_rows
+
+if TYPE_CHECKING:
+    from attn_cli.trace.head import Head
+    from attn_cli.trace.trace import Row, Trace
+
+
+class Because(NamedTuple):
+    """How far a query's winner is ahead of one rival; places count in the whole text.
+
+    content + distance is the difference of the two scores that the softmax gets.
+    """
+
+    query: str
+    query_index: int
+    winner: str
+    winner_index: int
+    rival: str
+    rival_index: int
+    content: float  # scaled score of the winner less that of the rival
+    distance: (
+        float | None
+    )  # position score of the winner less that of the rival; None without a position term
+    decided: str  # content, distance, mask, or both where the two put in the same
+
+    @property
+    def lead(self) -> float:
+        """How much higher the winner's score is."""
+        return self.content + (self.distance or 0.0)
+
+
+def because(trace: Trace, i: int, head: Head | None = None) -> list[Because]:
+    """Return why query i of a head looks at its strongest key and not at the runner-up, nor at the token of --versus.
+
+    Empty where there is no rival, or where the weights have no scores of their own.
+    """
+    row = trace.row(i, head)
+    if row is None or row.total == 0:
+        return []
+    order = row.strongest
+    rivals = [*order[1:2], *named_rivals(trace)]
+    return [against(trace, row, order[0], j) for j in dict.fromkeys(rivals) if j != order[0]]
+
+
+def stepped_head(trace: Trace) -> Head:
+    """Return the head whose steps are shown: the shown one, or the first of those that a mean is taken of."""
+    return trace.heads[0] if trace.shown.scores is None else trace.shown
+
+
+def named_rivals(trace: Trace) -> tuple[int, ...]:
+    """Return the keys that --versus names."""
+    name = trace.settings.versus
+    return () if name is None else find_rows(name, trace.key_tokens, "--versus")
+
+
+def against(trace: Trace, row: Row, winner: int, rival: int) -> Because:
+    """Return how far the winner of a row is ahead of a rival."""
+    content = row.scaled[winner] - row.scaled[rival]
+    distance = None if row.position is None else row.position[winner] - row.position[rival]
+    decided = "content"
+    if row.is_masked(rival):
+        decided = "mask"
+    elif distance is not None and distance >= content:
+        decided = "distance" if distance > content else "both"
+    query, chosen, other = trace.query_tokens[row.query], trace.key_tokens[winner], trace.key_tokens[rival]
+    return Because(query, row.query, chosen, winner, other, rival, content, distance, decided)

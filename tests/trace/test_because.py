@@ -1,0 +1,116 @@
+"""Why one key won over another: the lead, split into content and distance, checked against the weights themselves."""
+
+import json
+import math
+
+import pytest
+
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.errors import UsageError
+from attn_cli.trace.because import because
+from tests.shell import here
+from tests.thorough import often
+
+FOX = "The quick brown fox jumped over the lazy dog"
+TEXTS = [FOX, "The cat sat on the mat", "she likes coffee and tea", "no no yes", "dog"]
+SETTINGS = [
+    Settings(),
+    Settings(head="subject"),
+    Settings(projection="roles-deep"),
+    Settings(score="cosine", temperature=0.5),
+    Settings(score="dot"),
+    Settings(embedding="random", dim=6, heads=2),
+    Settings(mask="causal"),
+]
+
+
+def of(trace):
+    return [one for i in range(len(trace.query_tokens)) for one in because(trace, i)]
+
+
+@pytest.mark.parametrize("settings", SETTINGS[: often(len(SETTINGS) * 3)], ids=str)
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:8])
+def test_the_lead_is_the_logarithm_of_the_ratio_of_two_weights(text, settings):
+    trace = trace_self(text, settings)
+    for one in of(trace):
+        weights = trace.weights[one.query_index]
+        assert weights[one.winner_index] == weights.max()
+        assert one.lead == pytest.approx(
+            math.log(weights[one.winner_index] / weights[one.rival_index]), abs=1e-9
+        )
+        scaled = trace.shown.scaled_scores[one.query_index]
+        assert one.content == scaled[one.winner_index] - scaled[one.rival_index]
+        assert (one.distance is None) == (trace.shown.position_scores is None)
+        if one.decided == "distance":
+            assert one.distance > one.content
+        if one.decided == "content":
+            assert one.distance is None or one.content > one.distance
+
+
+def test_the_runner_up_is_the_second_strongest_key():
+    trace = trace_self(FOX, Settings(query="jumped"))
+    (only,) = because(trace, 4)
+    assert (only.winner, only.rival, only.decided) == ("fox", "over", "content")
+
+
+def test_versus_names_a_rival_and_the_distance_decides_between_fox_and_lazy():
+    trace = trace_self(FOX, Settings(query="jumped", versus="lazy"))
+    _, lazy = because(trace, 4)
+    assert (lazy.rival, lazy.rival_index, lazy.decided) == ("lazy", 7, "distance")
+    assert lazy.distance > 1.5 > 0.1 > lazy.content > 0
+
+
+def test_every_occurrence_of_a_rival_is_compared_but_not_the_winner_with_itself():
+    trace = trace_self("the cat saw the dog", Settings(query="cat", versus="the"))
+    found = because(trace, 1)
+    winner = found[0].winner
+    assert {one.rival_index for one in found if one.rival == "the"} == {0, 3} - {found[0].winner_index}
+    again = trace_self("the cat saw the dog", Settings(query="cat", versus=winner))
+    assert all(one.rival_index != one.winner_index for one in because(again, 1))
+
+
+def test_a_rival_may_be_given_by_its_place():
+    assert because(trace_self(FOX, Settings(query="jumped", versus="7")), 4)[1].rival == "lazy"
+
+
+def test_a_masked_rival_lost_by_the_mask():
+    trace = trace_masked(FOX, Settings(query="jumped", versus="dog"))
+    assert because(trace, 4)[-1].decided == "mask"
+
+
+def test_where_there_is_no_rival_there_is_no_because():
+    assert because(trace_self("dog"), 0) == []
+    assert because(trace_self(FOX, Settings(head="mean")), 4) == []
+
+
+def test_without_a_distance_term_content_alone_decides():
+    (only,) = because(trace_cross("she", "likes coffee"), 0)
+    assert only.distance is None and only.decided == "content" and only.lead == only.content
+
+
+def test_a_rival_that_there_is_not_is_wrong_usage_with_the_nearest():
+    with pytest.raises(UsageError, match="look at"):
+        because(trace_self(FOX, Settings(query="jumped", versus="lasy")), 4)
+    ran = here("explain", FOX, "--versus", "lasy")
+    assert ran.code == 2 and "lazy" in ran.err and ran.err.count("\n") == 1
+
+
+def test_versus_without_a_row_is_wrong_usage():
+    ran = here("self", FOX, "--versus", "lazy")
+    assert ran.code == 2 and "-q" in ran.err
+
+
+def test_the_json_has_an_entry_for_each_row_and_each_rival():
+    text = "the cat saw the dog"
+    record = json.loads(here("self", text, "-q", "the", "--versus", "saw", "-f", "json").out)
+    assert {entry["query_index"] for entry in record["because"]} == {0, 3}
+    assert {entry["rival"] for entry in record["because"] if entry["query_index"] == 3} >= {"saw"}
+    assert json.loads(here("self", FOX, "-f", "json").out)["because"] is None
+    assert json.loads(here("explain", FOX, "-f", "json").out)["because"][0]["winner"] == "fox"
+
+
+def test_the_summary_gives_places_so_that_words_that_come_twice_are_told_apart():
+    record = json.loads(here("self", "the cat saw the dog", "-q", "the", "-f", "json").out)
+    for entry in record["summary"]:
+        assert record["key_tokens"][entry["key_index"]] == entry["key"]
+    assert [entry["query_index"] for entry in record["summary"]] == [0, 3]
