@@ -156,7 +156,7 @@ def test_a_word_behind_the_mask_changes_nothing_before_it_in_any_layer():
 def explained(text, **options):
     kind = trace_masked if options.get("mask") else trace_self
     trace = kind(text, Settings(**options))
-    return trace, " ".join(render(trace, View(), Terminal(), Walk()).split())
+    return trace, " ".join(render(trace, View(steps=True), Terminal(), Walk()).split())
 
 
 @pytest.mark.parametrize(

@@ -387,7 +387,7 @@ def test_keys_of_a_long_text_that_are_written_alike_have_their_places():
     assert listed and all(WORDS[int(j)] == word for j, word in listed)
     assert all(WORDS.count(word) == 1 for word in re.findall(r"^(w\d+) ", table, re.MULTILINE))
     strongest = int(trace.shown.links.keys[700, 0])
-    assert f'with "{WORDS[strongest]}" ({strongest}): q·k' in flat(text)
+    assert f"{strongest} {WORDS[strongest]}: q·k" in flat(text) or f"{WORDS[strongest]}: q·k" in flat(text)
 
 
 @pytest.mark.parametrize("command", ["self", "explain"])
@@ -396,13 +396,16 @@ def test_a_row_of_some_hundred_words_is_told_in_the_long_form(command):
     text = here(command, words, *PLAINLY, "-q", "7", "--width", "80").out
     assert len(text.splitlines()) < 80 and text.count("q·k =") <= 2 and "288 others" in text
     short = here(command, " ".join(MANY[:30]), *PLAINLY, "-q", "7", "--width", "80").out
-    assert short.count("q·k =") == 30 and "others" not in short
+    assert short.count("q·k =") == 2 and "others" not in short
+    every = here(command, " ".join(MANY[:30]), *PLAINLY, "-q", "7", "--by-hand", "all", "--width", "80").out
+    assert every.count("q·k =") == 30
 
 
 def test_a_row_of_few_keys_is_whole_however_many_queries_there_are():
     trace = trace_cross(" ".join(MANY[:1300]), " ".join(MANY[:30]), replace(RANDOM, query="7"))
     text = screen(trace)
-    assert text.count("q·k =") == 30 and "others" not in text and "strongest keys" not in text
+    assert len(re.findall(r"^w?\S+ +-?\d", text, re.MULTILINE)) >= 30
+    assert "others" not in text and "strongest keys" not in text
 
 
 @pytest.mark.parametrize("format", ["table", "markdown", "html", "latex"])

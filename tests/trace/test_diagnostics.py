@@ -114,7 +114,7 @@ def test_a_mean_of_heads_has_entropy_and_no_temperature():
 
 def test_the_walk_tells_how_sharp_each_row_is():
     trace = trace_self("she likes coffee", Settings())
-    out = here("explain", "she likes coffee").out
+    out = here("explain", "she likes coffee", "--steps").out
     part = out[out.index("How sharp are the weights?") :]
     for token, told in zip(trace.query_tokens, trace.diagnoses(), strict=True):
         line = next(line for line in part.splitlines() if line.startswith(token)).split()

@@ -262,7 +262,9 @@ def test_a_fully_masked_row_is_zeros_in_numbers_null_in_the_summary_and_noted():
     trace = trace_cross("a b c", "d", changed(mask="causal-bottom-right"))
     assert trace.weights.tolist() == [[0.0], [0.0], [1.0]]
     record = trace.to_dict(steps=True)
-    assert record["summary"][0] == {"query": "a", "key": None, "weight": None}
+    assert record["summary"][0] == {
+        "query": "a", "key": None, "weight": None, "query_index": 0, "key_index": None,
+    }  # fmt: skip
     assert record["output"][0] == [0.0] * 6
     assert record["heads"][0]["masked_scores"][0] == [None]
     assert any("fully masked row" in note and "a (0)" in note and "b (1)" in note for note in trace.notes)

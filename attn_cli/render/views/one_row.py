@@ -9,7 +9,7 @@ from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain
 from attn_cli.render.views.reasons import reasons
-from attn_cli.render.views.whys import mixture, walked
+from attn_cli.render.views.whys import Walked, mixture, walked
 from attn_cli.render.views.wording import (
     head_named,
     is_large,
@@ -42,14 +42,23 @@ def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
         return
     if of.head.q is not None:
         yield from _vectors(trace, of.head, i)
-    yield from products(
-        trace, of.row, _keys(of.row, True) if every_key else worked_keys(trace, of.row), every_key
-    )
+    yield from hand_work(of, every_key, distances=None)
     if not every_key and of.head.q is not None and of.head.q.shape[1] > ALL_FACTORS:
         yield Say("--by-hand all writes out every product.", quiet=True)
     yield Say(mixture(of))
     if of.head.output is not None:
         yield Formula(_vector("output", of.head.output[i].tolist()))
+
+
+def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterator[Block]:
+    """Yield the scores of the winner and its rivals (or of every key) as sums of products.
+
+    What the distance adds is written out of the first keys alone, as many as `distances`; None is all.
+    """
+    if every_key:
+        yield from _sums(of, _keys(of.trace, of.row, True), None, True)
+    else:
+        yield from _sums(of, _worked_keys(of), distances, False)
 
 
 def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[Block]:
@@ -66,19 +75,13 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
     if row.total == 0:
         yield Say(f"{query} may look at nothing: its weights and its output are zeros.")
         return
-    yield row_table(trace, row, _keys(row, every_key))
+    yield row_table(trace, row, _keys(trace, row, every_key))
     yield Formula(_legend(trace, head, row))
     yield from map(Say, reasons(trace, row, because(trace, i, head)))
 
 
-def products(
-    trace: Trace, row: Row, keys: list[int], every: bool = False, distances: int | None = None
-) -> Iterator[Block]:
-    """Yield the scores of these keys as sums of products, and what the distances of the first of them add.
-
-    With `every`, every product is written out, however many there are.
-    """
-    head = stepped_head(trace)
+def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> Iterator[Block]:
+    trace, head, row = of
     for n, j in enumerate(keys):
         key = placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
         yield Formula(_products(trace, head, row.query, j, row, every), f"{key}:")
@@ -91,10 +94,10 @@ def products(
         )
 
 
-def worked_keys(trace: Trace, row: Row) -> list[int]:
+def _worked_keys(of: Walked) -> list[int]:
     """Return the keys whose arithmetic is written out: the winner and its rivals."""
-    found = because(trace, row.query, stepped_head(trace))
-    return list(dict.fromkeys([row.strongest[0], *(one.rival_index for one in found)]))
+    found = because(of.trace, of.row.query, of.head)
+    return list(dict.fromkeys([of.winner, *(one.rival_index for one in found)]))
 
 
 def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
@@ -136,11 +139,11 @@ def _vector(name: str, numbers: list[float]) -> str:
     return f"{name} = [{first}  …  {plain(numbers[-1])}] ({len(numbers)} numbers)"
 
 
-def _keys(row: Row, every: bool) -> list[int]:
-    """Return the keys to list: all, or the strongest ones in the order of the text."""
-    most = MOST_KEYS * 3 if every else MOST_KEYS
+def _keys(trace: Trace, row: Row, every: bool) -> list[int]:
+    """Return the keys to list, in the order of the text: all, or the strongest where they are many."""
+    most = MOST_KEYS * 3 if trace.asked and not is_large(trace) else MOST_KEYS
     n_k = len(row.masked)
-    return list(range(n_k)) if n_k <= most else sorted(row.strongest[:most])
+    return list(range(n_k)) if every or n_k <= most else sorted(row.strongest[:most])
 
 
 def _products(trace: Trace, head: Head, i: int, j: int, row: Row, every: bool) -> str:
@@ -178,7 +181,7 @@ def _distance(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
 
 
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
-    """Return a table of these keys of one query: content, distance, sum, exp, weight, and what puts a key behind.
+    """Return a table of these keys of one query: content, distance, sum, exp, weight, and by what a key lost.
 
     The other keys are summed up in one line, the masked ones counted in another. Without a distance term the
     content is the sum, and the score it was divided from stands before it.
@@ -192,12 +195,13 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     is_split = row.position is not None and len(keys) > 1
     rows = [_key_line(trace, row, j, is_divided) for j in keys]
     if is_split:
-        header.append("behind mostly by")
+        header += ["lost by", "in"]
         for line, j in zip(rows, keys, strict=True):
-            line.append("winner" if j == winner else _behind(against(trace, row, winner, j)))
+            line += ["–", "winner"] if j == winner else _lost(against(trace, row, winner, j))
     rest = set(range(len(row.weights))).difference(keys)
     others = [j for j in sorted(rest) if not row.is_masked(j)]
-    blank, tail = ["…"] * (len(header) - 3 - is_split), ["…"] * is_split
+    tail = ["…"] * (2 * is_split)
+    blank = ["…"] * (len(header) - 3 - len(tail))
     if others:
         exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
         rows.append([_counted(len(others), "others"), *blank, _weight(exps), _weight(weights), *tail])
@@ -218,14 +222,12 @@ def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
     return line + (["masked", "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])])
 
 
-def _behind(found: Because) -> str:
-    """Return which term puts a rival behind the winner most, and by how much."""
+def _lost(found: Because) -> list[str]:
+    """Return by how much a rival is behind the winner in the term that decides, and which term that is."""
     if found.decided == "mask":
-        return "the mask"
-    if found.lead == 0:
-        return "nothing"
+        return ["–", "mask"]
     by = found.content if found.decided == "content" or found.distance is None else found.distance
-    return f"{found.decided if found.decided != 'both' else 'both alike'} {FOUR(by)}"
+    return [FOUR(by), found.decided]
 
 
 def _divisor(trace: Trace) -> str:

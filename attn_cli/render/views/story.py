@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Beside, Block, Heading, Matrix, Say
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.one_row import products, query_vector, row_and_reasons, worked_keys
+from attn_cli.render.views.one_row import hand_work, query_vector, row_and_reasons
 from attn_cli.render.views.overview import MOST_FOCUS, all_weights
 from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
 from attn_cli.render.views.wording import dropped, kind_of, learned_briefly, short
@@ -42,10 +42,10 @@ def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
     yield Heading(_title(trace), 1)
     yield Say(_what(trace))
     for i in trace.focus[:MOST_FOCUS]:
-        yield from row_and_reasons(trace, i)
+        yield from row_and_reasons(trace, i, view.by_hand == "all")
     of = walked(trace, trace.focus[0])
     if of is not None:
-        yield from _numbers(of)
+        yield from _numbers(of, view.by_hand == "all")
     if matrices:
         yield Heading("Every matrix")
         yield from matrices
@@ -112,7 +112,7 @@ def _what(trace: Trace) -> str:
     )
 
 
-def _numbers(of: Walked) -> Iterator[Block]:
+def _numbers(of: Walked, every_key: bool) -> Iterator[Block]:
     """Yield where the numbers of the row come from: tokens, vectors, q and k, and why each step is there."""
     trace = of.trace
     yield Heading("Where these numbers come from")
@@ -121,7 +121,7 @@ def _numbers(of: Walked) -> Iterator[Block]:
     yield Say(why("W_q", of))
     if of.head.q is not None:
         yield query_vector(trace, of.head, of.row.query)
-    yield from products(trace, of.row, worked_keys(trace, of.row), distances=1)
+    yield from hand_work(of, every_key)
     yield from (
         Say(text) for step in ("position_scores", "scaled_scores", "weights") if (text := why(step, of))
     )

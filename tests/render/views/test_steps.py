@@ -23,14 +23,14 @@ def explain(*options):
 
 
 def test_only_shows_these_steps_with_their_own_numbers_and_nothing_around_them():
-    whole, part = explain(), explain("--only", "softmax,scores")
+    whole, part = explain("--steps"), explain("--only", "softmax,scores")
     titles = [title for title in headings(whole) if "Scores" in title or "Softmax" in title]
     assert headings(part) == titles and len(titles) == 2
     assert "One row by hand" not in part and "Who attends" not in part and "no mask" in part
 
 
 def test_from_goes_on_to_the_end():
-    whole, part = explain(), explain("--from", "softmax")
+    whole, part = explain("--steps"), explain("--from", "softmax")
     assert headings(part) == headings(whole)[-2:]
     assert "One row by hand" not in part and "Who attends to whom" in part and "How sharp" in part
 
@@ -82,7 +82,7 @@ def spawn(*args):
 
 
 def test_a_key_goes_on_part_by_part_and_all_that_was_shown_stays():
-    child = spawn(TEXT)
+    child = spawn(TEXT, "--steps")
     shown, parts = "", 0
     while child.expect(["a key goes on", pexpect.EOF]) == 0:
         shown += child.before
@@ -93,7 +93,7 @@ def test_a_key_goes_on_part_by_part_and_all_that_was_shown_stays():
     assert child.wait() == 0
     assert parts > 10
     assert "\x1b[2J" not in shown and "\x1b[H" not in shown  # nothing is cleared
-    for line in explain("--width", "80").splitlines():
+    for line in explain("--steps", "--width", "80").splitlines():
         assert line in shown, line
 
 
@@ -130,8 +130,8 @@ def test_a_standing_format_gives_way_to_a_pause(at):
 
 
 def test_a_temperature_is_shown_as_it_was_typed_and_divides_a_learned_position_too():
-    out = explain("-t", "0.00964")
-    assert "softmax((q·k / √32 + position) / 0.00964)" in out
+    out = explain("-t", "0.00964", "--steps")
+    assert "softmax((q·k / √32 + distance) / 0.00964)" in out
 
 
 @pytest.mark.parametrize("format", ["bars", "csv", "code:numpy"])
