@@ -232,3 +232,23 @@ def test_position_is_told_with_what_it_makes_of_the_score():
     position, scaled = trace.shown.position_scores[row, fox], trace.shown.scaled_scores[row, fox]
     assert told and float(told[1]) == pytest.approx(position, abs=6e-4)
     assert float(told[2]) == pytest.approx(position + scaled, abs=6e-4)
+
+
+@pytest.mark.parametrize("text", [FOX, "The cat sat on the mat", "Children like warm bread"])
+def test_a_mask_that_the_head_was_not_trained_with_is_said_with_what_it_does(text):
+    def notes(head, mask="causal"):
+        trace = trace_self(text, Settings(head=head, mask=mask))
+        return trace, [note for note in trace.notes if "trained without a mask" in note]
+
+    trace, (shuns,) = notes("relations")
+    second, first = trace.query_tokens[1], trace.query_tokens[0]
+    assert f"So {second} gives {trace.weights[1, 0]:.2f} to {first}." in shuns
+    position = trace.shown.position_scores
+    behind = np.median([position[i, :i].max() - position[i, i] for i in range(1, len(position) - 1)])
+    assert f"is {behind:.1f} behind theirs in distance" in shuns and behind > 3
+    trace, (nothing,) = notes("object")
+    assert "looks at itself: its own place is the sign for nothing" in nothing
+    assert notes("previous")[1] == [] and notes("relations", "none")[1] == []
+    assert not any(
+        "without a mask" in note for note in trace_self(text, Settings(projection="roles-deep")).notes
+    )

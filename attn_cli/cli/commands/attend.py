@@ -83,10 +83,10 @@ def explain(
     settings: Settings,
     view: View,
 ) -> None:
-    """The walk: every step, every number, one sentence each.
+    """The story: one row by hand, why it came out so, and what each step is for.
 
-    It opens with one row by hand (that of the main verb, if the heads find one; -q takes any), goes on
-    to the whole matrix, the mask and how sharp the weights are, and ends with who attends to whom.
+    The row is that of the main verb, if the heads find one; -q takes any. --versus asks why the row does not
+    look at another word. --steps (or --only, --from) walks through every matrix.
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """
