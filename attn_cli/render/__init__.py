@@ -109,16 +109,18 @@ def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = Non
 
 
 def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
-    """Yield the blocks of a screen: bars, the walk, or the table of weights."""
-    from attn_cli.render.views.explain import explain
-    from attn_cli.render.views.overview import bars, table
+    """Yield the blocks of a screen: bars, the table of weights, the story of `attn explain`, or its walk."""
+    if view.format == "bars" or walk is None:
+        from attn_cli.render.views import overview
+
+        return overview.bars(trace, view) if view.format == "bars" else overview.table(trace, view)
+    if walk.has_steps or view.steps:
+        from attn_cli.render.views.explain import explain
+
+        return explain(trace, view, walk)
     from attn_cli.render.views.story import story
 
-    if view.format == "bars":
-        return bars(trace, view)
-    if walk is None:
-        return table(trace, view)
-    return explain(trace, view, walk) if walk.has_steps or view.steps else story(trace, view)
+    return story(trace, view)
 
 
 def render_blocks(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:

@@ -12,8 +12,6 @@ from attn_cli.io.plural import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
-from attn_cli.render.views.one_row import one_row
-from attn_cli.render.views.steps import walk
 from attn_cli.render.views.wording import MOST_CELLS, closing, formula, is_large, quoted, short, title
 from attn_cli.settings.output import View
 from attn_cli.trace.diagnostics import Diagnosis
@@ -40,6 +38,8 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     if trace.asked:
         yield from _asked_rows(trace, view)
     if view.steps and trace.is_scored:
+        from attn_cli.render.views.steps import walk  # most tables need neither this nor rows by hand
+
         yield from walk(trace)
     if view.steps or trace.asked:
         yield Heading("The weights")
@@ -105,6 +105,8 @@ def _asked_rows(trace: Trace, view: View) -> Iterator[Block]:
             "These weights were given without queries, keys and scores, so there is no arithmetic to show."
         )
         return
+    from attn_cli.render.views.one_row import one_row
+
     for i in trace.focus[:MOST_FOCUS]:
         yield from one_row(trace, i, view.by_hand == "all")
     if len(trace.focus) > MOST_FOCUS:
