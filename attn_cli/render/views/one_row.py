@@ -181,7 +181,7 @@ def _distance(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
 
 
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
-    """Return a table of these keys of one query: content, distance, sum, exp, weight, and by what a key lost.
+    """Return a table of these keys of one query: content, distance, sum, exp, weight, and how far a key is behind.
 
     The other keys are summed up in one line, the masked ones counted in another. Without a distance term the
     content is the sum, and the score it was divided from stands before it.
@@ -195,7 +195,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     is_split = row.position is not None and len(keys) > 1
     rows = [_key_line(trace, row, j, is_divided) for j in keys]
     if is_split:
-        header += ["lost by", "in"]
+        header += ["behind", "mostly in"]
         for line, j in zip(rows, keys, strict=True):
             line += ["–", "winner"] if j == winner else _lost(against(trace, row, winner, j))
     rest = set(range(len(row.weights))).difference(keys)
@@ -223,11 +223,8 @@ def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
 
 
 def _lost(found: Because) -> list[str]:
-    """Return by how much a rival is behind the winner in the term that decides, and which term that is."""
-    if found.decided == "mask":
-        return ["–", "mask"]
-    by = found.content if found.decided == "content" or found.distance is None else found.distance
-    return [FOUR(by), found.decided]
+    """Return how far the sum of a rival is behind the winner's, and which term most of it is in."""
+    return ["–", "mask"] if found.decided == "mask" else [FOUR(found.lead), found.decided]
 
 
 def _divisor(trace: Trace) -> str:

@@ -39,10 +39,10 @@ def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
     if one.distance is None:
         content = f"{score_named(trace.score).symbol}{root_divisor(trace)}{temperature_divisor(trace)}"
         return f"{question} Its {content} is {FOUR(one.lead)} higher. There is no distance term: content alone decides."
-    decides = "Both decide alike." if one.decided == "both" else f"The {one.decided} decides."
+    decides = "both decide alike" if one.decided == "both" else f"{one.decided} decides"
     return (
         f"{question} Its sum is {FOUR(one.lead)} higher: content puts it {_ahead(one.content)}, "
-        f"distance {_ahead(one.distance)}. {decides}"
+        f"distance {_ahead(one.distance)}. Against {rival}, {decides}."
     )
 
 
@@ -57,9 +57,6 @@ def _alone(trace: Trace, row: Row, position: list[float]) -> str:
     by_distance = max(allowed, key=lambda j: position[j])
     if by_content == by_distance == winner:
         return "Content alone would choose it, and so would distance alone."
-    query, best = quoted_at(trace.query_tokens, row.query), key_named(trace, row, by_content)
-    content = FOUR(row.scaled[by_content])
-    if by_content != winner:
-        content += f"; {key_named(trace, row, winner)} has {FOUR(row.scaled[winner])}"
-    nearest = f"{key_named(trace, row, by_distance)} ({FOUR(position[by_distance])})"
-    return f"By content alone {query} would choose {best} ({content}), by distance alone {nearest}."
+    query = quoted_at(trace.query_tokens, row.query)
+    first, second = (key_named(trace, row, j) for j in (by_content, by_distance))
+    return f"By content alone {query} would choose {first}, by distance alone {second}."

@@ -155,7 +155,7 @@ def source(trace: Trace) -> str:
         stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"
         return f"{about.name} has no vector for it, and {stand_in}"
     return {
-        "word2vec": "word2vec learned them from each word's neighbours",
+        "word2vec": "word2vec learned it from the words near it in much text",
         "random": f"drawn at random from seed {about.seed} and the word itself",
         "file": f"they come from {about.name}",
         "given": "they were given",

@@ -155,8 +155,8 @@ def _meaning(of: Walked) -> Iterator[Block]:
 def _next(trace: Trace) -> Iterator[Block]:
     """Yield where to go on, and what else is to be said."""
     yield Say(
-        "Next: attn explain TEXT --versus WORD (why not that word?), attn explain TEXT --steps (every matrix), "
-        "attn cross TEXT CONTEXT (rows: TEXT, columns: CONTEXT)."
+        "Next: attn explain TEXT --versus WORD (why not it?), attn explain TEXT --steps (every matrix), "
+        "attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)."
     )
     for mark in dropped(trace):
         yield Say(mark, quiet=True)

@@ -17,6 +17,7 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Row, Trace
 
 MOST_SHARES, LEAST_SHARE = 3, 0.005
+NEARLY_ALL = 0.9
 
 
 class Walked(NamedTuple):
@@ -61,15 +62,17 @@ def _tokens(of: Walked) -> str:
     numbers = f"{of.trace.x_query.shape[1]} numbers"
     if of.trace.embedding.source == "given" or (of.trace.learned and of.trace.projection.layer):
         return f"A token is a word or a mark. {of.query} starts as {numbers}; {source(of.trace)}."
-    return f"A token, a word or a mark, is looked up by itself: same word, same vector, {numbers}; {source(of.trace)}."
+    return (
+        f"A token, a word or a mark, has an id and one vector of {numbers} in any text; {source(of.trace)}."
+    )
 
 
 def _projections(of: Walked) -> str:
-    """Return why Q, K and V are three: looking is one-sided."""
+    """Return why Q, K and V are three: looking is one-sided, and what is given is not what is found."""
     trace, row, head = of.trace, of.row, of.head
-    parts = "A query looks, a key is found, a value is passed on"
+    parts = "A word looks by its query q, is found by its key k, gives its value v"
     if not trace.is_self:
-        return f"{parts}: queries come from the one text, keys and values from the other."
+        return f"{parts}. Queries come from the one text, keys and values from the other."
     other = next((j for j in row.strongest if j != row.query), None)
     if other is None or head.scores is None or trace.condensed:
         return f"{parts}."
@@ -78,7 +81,7 @@ def _projections(of: Walked) -> str:
     pair = f"{symbol} of {of.query} with {of.key(other)} is {plain(there, 2)}, the other way round {plain(back, 2)}"
     if math.isclose(there, back, rel_tol=1e-9, abs_tol=1e-12):
         return f"{parts}. Here queries and keys are alike, so looking is mutual: {pair}."
-    return f"{parts}: three, so that looking can be one-sided ({pair})."
+    return f"{parts}. Looking is one-sided: {pair}."
 
 
 def undivided(of: Walked) -> list[float]:
@@ -104,10 +107,11 @@ def _scaling(of: Walked) -> str:
     raw, scaled = ([part[j] for j in row.strongest] for part in (row.scores, row.scaled))
     weights = undivided(of)
     top = max(row.strongest, key=lambda j: weights[j])
-    before, after = (f"from {plain(min(part), 2)} to {plain(max(part), 2)}" for part in (raw, scaled))
+    before, after = (f"{plain(min(part), 2)} to {plain(max(part), 2)}" for part in (raw, scaled))
+    is_peak = weights[top] >= NEARLY_ALL > row.weights[top]
     return (
-        f"Why divide by √{n}? Sums of {n} products spread wide: here {before}, divided {after}. Undivided, "
-        f"softmax gives {of.key(top)} {share(weights[top])}, not {share(row.weights[top])}."
+        f"Why divide by √d_k = √{n}? Sums of {n} products run wide: {before}, divided {after}. Undivided, "
+        f"{of.key(top)} would get {share(weights[top])}{': hardly a mix any more' if is_peak else ''}."
     )
 
 
@@ -116,13 +120,16 @@ def _distance(of: Walked) -> str:
         return ""
     if of.head.position_vectors is None:
         return "The distance term was given: it is added to the scaled scores."
-    return "Why distance? q·k is blind to the order of words (Shaw et al. 2018)."
+    return (
+        "Why distance? q·k is blind to the order of the words; each distance has an r and a b, learned (relative "
+        "positions, Shaw et al. 2018)."
+    )
 
 
 def _mask(of: Walked) -> str:
     """Return what a causal mask is for: predicting the next word."""
     trace, i = of.trace, of.row.query
-    use = "a model that is to predict the next word may not see it"
+    use = "whoever is to predict the next word may not see it"
     if trace.mask is not None:
         hidden = len(of.row.masked) - len(of.row.strongest)
         words = count(hidden, "word", "words")
@@ -134,16 +141,17 @@ def _mask(of: Walked) -> str:
         return ""
     after = len(trace.key_tokens) - 1 - i
     if not after:
-        return f"No mask: every word may look ahead. In attn masked none may: {use}."
+        return f"No mask here. A causal mask (attn masked) hides from a word those after it: {use}."
     weight = share(sum(of.row.weights[i + 1 :]))
-    ahead = f"No mask: {of.query} also looks ahead, at {count(after, 'word', 'words')} ({weight} in all)"
-    return f"{ahead}. What is to predict the next word may not see it: attn masked hides it."
+    words = count(after, "word", "words")
+    ahead = f"No mask here: {of.query} also looks at the {words} after it ({weight})"
+    return f"{ahead}. A causal mask (attn masked) hides them: {use}."
 
 
 def _softmax(of: Walked) -> str:
     """Return why exp, and why a row sums to one."""
     row, order = of.row, of.row.strongest
-    total = "Divided by their sum, the row sums to 1."
+    total = "Softmax: exp / sum of exps; a row sums to 1."
     if len(order) < 2 or row.weights[order[1]] == 0:
         return f"Why exp? It is positive. {total}"
     lead = row.masked[order[0]] - row.masked[order[1]]
@@ -160,19 +168,21 @@ def mixture(of: Walked) -> str:
     told = [j for j in row.strongest[:MOST_SHARES] if row.weights[j] >= LEAST_SHARE] or row.strongest[:1]
     mix = " + ".join(f"{share(row.weights[j])} v({quoted_at(trace.key_tokens, j)})" for j in told)
     rest = " + ..." if len(row.strongest) > len(told) else ""
-    new = f"The output, the new vector of {of.query}, is {mix}{rest}"
+    new = f"The output of {of.query}, its new vector, is {mix}{rest}"
     if trace.shown.scores is None or trace.output_words is None or not trace.output_words[row.query]:
         return new if rest else f"{new}."
     near = ", ".join(f"{word} {share(cosine)}" for word, cosine in trace.output_words[row.query])
-    return f"{new}; nearest words: {near}."
+    return f"{new}; closest by cosine: {near}."
 
 
 def heads(of: Walked) -> str:
     """Return what a head is, and why there are several."""
-    what = "A head is one set of W_q, W_k, W_v"
-    if len(of.trace.head_names) == 1:
-        return f"{what}: one way of looking. Models have several."
-    return f"{what}. Its rows sum to 1, so a second look takes a second head."
+    what = "A head is one set of W_q, W_k, W_v: one question to the text"
+    return (
+        f"{what}; models have several."
+        if len(of.trace.head_names) == 1
+        else f"{what}. Another takes another head."
+    )
 
 
 WHYS: dict[str, Callable[[Walked], str]] = {

@@ -226,7 +226,7 @@ def learned_briefly(trace: Trace) -> list[str]:
     is_measured = facts.about is not None and not _untested(trace)
     if not is_measured or facts.accuracy is None or facts.baseline is None:
         return [f"{_taught(trace, facts)}."]
-    right = f"right for {facts.accuracy:.1%} of held-out words (best fixed distance: {facts.baseline:.1%})"
+    right = f"right for {facts.accuracy:.1%} of unseen words (best fixed distance: {facts.baseline:.1%})"
     return [f"{_taught(trace, facts)}: {right}."]
 
 
