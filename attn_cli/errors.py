@@ -1,11 +1,11 @@
-"""Every error and every exit code."""
+"""Every error and every exit code, and the question which name a mistyped one was meant to be."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 # Exit code        given by
 FINE = 0  # also when the reader of a pipe has left
@@ -20,6 +20,25 @@ CANNOT_CREATE = 73  # CreateError: an output file cannot be created
 CANNOT_WRITE = 74  # WriteError: writing failed
 CONFIG = 78  # ConfigError: a bad ATTN_* variable or configuration file
 INTERRUPTED = 130  # Ctrl-C: 128 and the signal's number; 129 at SIGHUP, 143 at SIGTERM
+
+
+def near_names(word: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Return the known names that are spelled most like `word`, in whatever capitals, at most so many."""
+    import difflib  # only for help with a mistake
+
+    by_letters = {name.casefold(): name for name in known}
+    return [by_letters[near] for near in difflib.get_close_matches(word[:120].casefold(), by_letters, most)]
+
+
+def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
+    """Return the question that a hint begins with, or nothing where no known name is like `word`.
+
+    >>> did_you_mean("Dto", ["scaled", "dot"])
+    'Did you mean dot? '
+    """
+    near = [name if name.isprintable() else ascii(name) for name in near_names(word, known, most)]
+    listed = " or ".join(filter(None, [", ".join(near[:-1]), *near[-1:]]))
+    return f"Did you mean {listed}? " if near else ""
 
 
 class AttnError(Exception):

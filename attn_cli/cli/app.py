@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -119,7 +120,7 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in listed:
-                return None if listed is not COMMANDS or ctx.resilient_parsing else _unknown(cmd_name)
+                return None if ctx.resilient_parsing else _unknown(cmd_name, listed, ctx.command_path)
             where, what = listed[cmd_name]
             if isinstance(what, dict):
                 verbs: Any = dict.fromkeys(what)
@@ -177,12 +178,11 @@ def _app() -> Any:
     return app
 
 
-def _unknown(name: str) -> None:
-    from attn_cli.errors import UsageError
+def _unknown(name: str, known: Iterable[str], path: str) -> None:
+    from attn_cli.errors import UsageError, did_you_mean
     from attn_cli.io.escape import visible
-    from attn_cli.io.near_names import did_you_mean
 
-    hint = f"{did_you_mean(name, COMMANDS)}See attn --help."
+    hint = f"{did_you_mean(name, known)}See {path} --help."
     raise UsageError(f"No such command {visible(name[:60])!r}.", hint)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from attn_cli.errors import AttnError, CreateError, UsageError
+from attn_cli.errors import AttnError, CreateError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 
@@ -20,7 +20,8 @@ def script(shell: str) -> str:
     from typer._completion_shared import get_completion_script
 
     if shell not in SHELLS:
-        raise UsageError(f"There is no completion for {visible(shell)!r}.", f"Shells: {', '.join(SHELLS)}.")
+        hint = f"{did_you_mean(shell, SHELLS)}Shells: {', '.join(SHELLS)}."
+        raise UsageError(f"There is no completion for {visible(shell)!r}.", hint)
     return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell) + "\n"
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.console import put_plain
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
@@ -44,7 +44,7 @@ def choose_format(view: View, settings: Settings | None = None) -> View:
         if suffix not in SUFFIXES and is_ordinary(path):
             raise UsageError(
                 f"No format is known by the suffix of {visible(path)!r}.",
-                f"Use {' '.join(SUFFIXES)}, or choose one with -f.",
+                f"{did_you_mean(suffix, SUFFIXES)}Use {' '.join(SUFFIXES)}, or choose one with -f.",
                 "--output",
             )
         chosen = SUFFIXES.get(suffix)

@@ -9,7 +9,16 @@ import re
 import sys
 from typing import Any
 
-from attn_cli.errors import USAGE, AttnError, ConfigError, InputError, NoMemory, UsageError, WriteError
+from attn_cli.errors import (
+    USAGE,
+    AttnError,
+    ConfigError,
+    InputError,
+    NoMemory,
+    UsageError,
+    WriteError,
+    did_you_mean,
+)
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
@@ -72,22 +81,40 @@ def _lacks_memory(message: str) -> bool:
 
 def _usage(error: Any) -> AttnError:
     """Return a mistake that Typer found: an unknown option, a value that does not fit."""
-    message = visible(" ".join(str(error.format_message()).split())).rstrip(".") + "."
+    said = error.message if hasattr(error, "possibilities") else error.format_message()  # Typer's own guess
+    message = visible(" ".join(str(said).split())).rstrip(".") + "."
     message = message.replace("?.", "?")
     message = re.sub(r" Recognized values: .*", " Give 1 or 0.", message)
     context = getattr(error, "ctx", None)
     parameter = getattr(error, "param", None)
+    near = nearest_option(error) or nearest_choice(error, parameter)
     if parameter is not None and context is not None:
         from attn_cli.cli.origins import VARIABLE, origin, place
 
         if where := place(context, parameter.name):
             is_variable = origin(context, parameter.name) == VARIABLE
             hint = f"Change or unset {where}." if is_variable else "Change that line."
-            return ConfigError(f"{where}: {message}", hint)
-    hint = f"See {context.command_path if context is not None else 'attn'} --help."
+            return ConfigError(f"{where}: {message}", near + hint)
+    hint = f"{near}See {context.command_path if context is not None else 'attn'} --help."
     if message.startswith("Missing command") and context is not None:
         hint += "\n" + context.get_help()
     return UsageError(message, hint)
+
+
+def nearest_option(error: Any) -> str:
+    """Return the question which option of the command an unknown one was meant to be, or nothing."""
+    if not hasattr(error, "possibilities"):
+        return ""
+    options = [one for one in error.ctx.command.get_params(error.ctx) if one.param_type_name == "option"]
+    known = [name for one in options for name in (*one.opts, *one.secondary_opts)]
+    return did_you_mean(error.option_name, known)
+
+
+def nearest_choice(error: Any, parameter: Any) -> str:
+    """Return the question which of a parameter's choices a refused value was meant to be, or nothing."""
+    refused = re.match(r"(['\"])(.*)\1 is not one of ", str(getattr(error, "message", "")), re.DOTALL)
+    choices = getattr(getattr(parameter, "type", None), "choices", ())
+    return did_you_mean(refused[2], map(str, choices)) if refused else ""
 
 
 def _wants_json(args: list[str]) -> bool:

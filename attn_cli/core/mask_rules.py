@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools, Ints
@@ -117,6 +117,7 @@ def rule_named(name: str) -> tuple[MaskRule, tuple[int, ...]]:
         limits = "".join(
             f" ({rule.form.partition(':')[2]} is 0 or more)" for rule in MASKS.values() if rule.numbers
         )
-        hint = f"Masks are {', '.join(mask_forms())}{limits}, or a file."
+        near = did_you_mean(name, mask_forms())
+        hint = f"{near}Masks are {', '.join(mask_forms())}{limits}, or a file."
         raise UsageError(f"There is no mask {name!r}.", hint, "--mask")
     return found

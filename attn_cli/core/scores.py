@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import hypot, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -65,7 +65,8 @@ def score_named(name: str) -> Score:
     """Return the score function of that name; raise UsageError, with the names there are, if none has it."""
     if name in SCORES:
         return SCORES[name]
-    raise UsageError(f"There is no score {name!r}.", f"Scores are {', '.join(SCORES)}.", "--score")
+    hint = f"{did_you_mean(name, SCORES)}Scores are {', '.join(SCORES)}."
+    raise UsageError(f"There is no score {name!r}.", hint, "--score")
 
 
 def scale_of(name: str, d_k: int) -> float:

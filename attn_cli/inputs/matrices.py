@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
 from attn_cli.io.csv_matrix import is_csv, read_csv, read_sheet
 from attn_cli.io.decimals import Written
@@ -301,4 +301,5 @@ def _choice(value: object, key: str, name: str) -> str | None:
     choices = declared(Settings)[key].names()
     if value is None or (isinstance(value, str) and value in choices):
         return value
-    raise InputError(f"{name}: {key} should be one of {', '.join(choices)}.")
+    hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+    raise InputError(f"{name}: {key} should be one of {', '.join(choices)}.", hint.rstrip())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.inputs.matrices import json_of, spoken
 from attn_cli.inputs.token_labels import texts
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
@@ -159,8 +159,9 @@ def _chosen(record: dict[str, object], name: str, wanted: str | None) -> tuple[l
     candidates = [key for key, value in record.items() if _is_block(value) and key != "mask"]
     if wanted is not None:
         if wanted not in candidates:
+            near = did_you_mean(wanted, candidates)
             raise UsageError(
-                f"{name} has no array {visible(wanted)!r}.", f"It has {_listed(candidates)}.", "--array"
+                f"{name} has no array {visible(wanted)!r}.", f"{near}It has {_listed(candidates)}.", "--array"
             )
         return [wanted], record[wanted]
     named = [key for key in NAMES if key in candidates] or candidates

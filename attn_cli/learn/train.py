@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import CreateError, InputError, UsageError, WriteError
+from attn_cli.errors import CreateError, InputError, UsageError, WriteError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular
@@ -250,7 +250,7 @@ def _check(settings: ModelTraining, output: str, files: Sequence[str]) -> list[s
         wrong = visible((strange or twice)[0])
         raise UsageError(
             f"--relations cannot hold {wrong!r}" + (" twice." if not strange else "."),
-            f"Choose among {','.join(RELATIONS)}.",
+            f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}.",
             "--relations",
         )
     if not output.lower().endswith(".safetensors"):

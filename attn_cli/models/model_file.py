@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
@@ -56,8 +56,8 @@ def read_weights(settings: Settings) -> Given | None:
     if not looks_like_file(name):
         raise UsageError(
             f"There is no projection {visible(name)!r}.",
-            f"Projections are {', '.join(BUNDLED)}, identity, random, or a file (with a slash or a suffix "
-            "such as .json).",
+            f"{did_you_mean(name, (*BUNDLED, 'identity', 'random'))}Projections are {', '.join(BUNDLED)}, "
+            "identity, random, or a file (with a slash or a suffix such as .json).",
             option="--projection",
         )
     from attn_cli.inputs.matrices import read_given  # only those who give a file need it
@@ -72,7 +72,8 @@ def named(model: str) -> EncoderStack:
     if not looks_like_file(model):
         raise UsageError(
             f"There is no model {visible(model)!r}.",
-            f"Choose {', '.join(BUNDLED)}, or a file (with a slash or a suffix such as .safetensors).",
+            f"{did_you_mean(model, BUNDLED)}Choose {', '.join(BUNDLED)}, or a file (with a slash or a suffix such "
+            "as .safetensors).",
         )
     if not is_safetensors(first_bytes(model)):
         raise InputError(f"{visible(model)} is not a learned model.", "Make one with attn learn train.")

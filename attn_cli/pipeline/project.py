@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.masks import Mask, with_padding
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
@@ -123,10 +123,9 @@ def shown_head(head: str | None, names: tuple[str, ...]) -> str:
         return str(head)
     if head is not None and head.isascii() and head.isdigit() and len(head) < 7 and int(head) < len(names):
         return names[int(head)]
-    shown = ", ".join(map(visible, names[:12]))
-    raise UsageError(
-        f"There is no head {visible(str(head))!r}.", f"Heads are {shown}, mean and all.", option="--head"
-    )
+    known = [*map(visible, names), "mean", "all"]
+    hint = f"{did_you_mean(str(head), known)}Heads are {', '.join(known[:-2][:12])}, mean and all."
+    raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")
 
 
 def project_inputs(

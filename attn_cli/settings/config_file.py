@@ -15,10 +15,9 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from functools import cache
 from typing import NamedTuple
 
-from attn_cli.errors import ConfigError, FileError
+from attn_cli.errors import ConfigError, FileError, did_you_mean, near_names
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.io.near_names import did_you_mean, near_name
 from attn_cli.settings.declare import Value, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -232,11 +231,11 @@ def _written(value: object) -> str:
 
 
 def _no_table(where: str, table: Sequence[str], commands: Collection[str]) -> ConfigError:
-    near = near_name(table[0], commands) if len(table) == 1 else None
+    near = near_names(table[0], commands) if len(table) == 1 else []
     named = visible(".".join(table)[:60])
     return ConfigError(
         f"{where}: there is no table [{named}].",
-        f"{f'Did you mean [{near}]? ' if near else ''}A table bears a command's name, as [masked].",
+        f"{f'Did you mean [{near[0]}]? ' if near else ''}A table bears a command's name, as [masked].",
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from attn_cli.errors import SettingError
+from attn_cli.errors import SettingError, did_you_mean
 from attn_cli.io.escape import visible
 
 T = TypeVar("T")
@@ -75,7 +75,8 @@ class Setting(NamedTuple):
             return
         if names := self.names():
             if value not in names:
-                raise SettingError(self.name, _quoted(value), _choose(str(value), names))
+                hint = f"{did_you_mean(str(value), names)}Choose {', '.join(names)}."
+                raise SettingError(self.name, _quoted(value), hint)
         elif self.bounds is not None:
             least, most = self.bounds
             is_number = hasattr(value, "__index__" if self.type is int else "__float__")
@@ -108,13 +109,6 @@ def _now(names: Names) -> tuple[str, ...]:
 
 def _quoted(value: object) -> str:
     return repr(visible(value[:60])) if isinstance(value, str) else visible(str(value)[:60])
-
-
-def _choose(value: str, names: Sequence[str]) -> str:
-    from attn_cli.io.near_names import near_name  # only for help with a mistake
-
-    near = near_name(value, names)
-    return f"Choose {', '.join(names)}{f'; did you mean {near}?' if near else '.'}"
 
 
 @cache

@@ -28,7 +28,7 @@ class Settings:
 
     >>> Settings(score="dto")
     Traceback (most recent call last):
-    attn_cli.errors.SettingError: score cannot be 'dto'. Choose scaled, dot, cosine; did you mean dot?
+    attn_cli.errors.SettingError: score cannot be 'dto'. Did you mean dot? Choose scaled, dot, cosine.
     """
 
     tokenizer: str = Setting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
@@ -73,8 +73,6 @@ def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tup
         return rows
     if query.isascii() and query.isdigit() and len(query) < 10 and int(query) < len(tokens):
         return (int(query),)
-    from attn_cli.io.near_names import did_you_mean  # only for help with a mistake
-
     near = "" if query.isdigit() else did_you_mean(query, tokens[:2000])
     raise UsageError(
         f"There is no token {visible(query[:60])!r} to {'look from' if option == '--query' else 'look at'}.",

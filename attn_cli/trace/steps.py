@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 
 
@@ -167,4 +167,5 @@ def _step(name: str, option: str) -> str:
         if name.lower() in (*names, step.lower()):
             return step
     offered = ", ".join(names[0] for names in NAMES.values())
-    raise UsageError(f"There is no step {visible(name[:40])!r}.", f"Steps are {offered}.", option)
+    near = did_you_mean(name, [each for names in NAMES.values() for each in names])
+    raise UsageError(f"There is no step {visible(name[:40])!r}.", f"{near}Steps are {offered}.", option)

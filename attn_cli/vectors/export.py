@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
@@ -35,7 +35,7 @@ def export(
     if suffix not in SUFFIXES:
         raise UsageError(
             f"Vectors are not written as {visible(Path(output).name)!r}.",
-            f"Use {', '.join(SUFFIXES)}.",
+            f"{did_you_mean(suffix, SUFFIXES)}Use {', '.join(SUFFIXES)}.",
             "--output",
         )
     creatable(output)

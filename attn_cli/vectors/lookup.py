@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progress, require_finite
@@ -48,7 +48,6 @@ def path_for(embedding: str, others: str = "") -> str:
     """Return the file that is meant: one with a slash or a known suffix, one under a name, or one that is there."""
     if looks_like_file(embedding):
         return embedding
-    from attn_cli.io.near_names import did_you_mean
     from attn_cli.vectors.names import all_names, path_of
 
     named = path_of(embedding)

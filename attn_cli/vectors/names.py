@@ -10,7 +10,15 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import AttnError, CreateError, FileError, InputError, UsageError, WriteError
+from attn_cli.errors import (
+    AttnError,
+    CreateError,
+    FileError,
+    InputError,
+    UsageError,
+    WriteError,
+    did_you_mean,
+)
 from attn_cli.io.atomic import remove_unlocked, sync_folder, written
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
@@ -247,7 +255,7 @@ def remove(name: str) -> list[str]:
         hint = (
             f"It was downloaded, and lies in {visible(str(there.parent))}."
             if there
-            else "See attn vectors list."
+            else f"{did_you_mean(name, imported())}See attn vectors list."
         )
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
     index, before = None, ""

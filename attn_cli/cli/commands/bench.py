@@ -10,7 +10,7 @@ import typer
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
 from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, to_standard_output
 from attn_cli.cli.options import own, without
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
 from attn_cli.io.progress import Progress
@@ -84,7 +84,9 @@ def _check(only: list[str], pairs: int, threads: int, tokens: int | None, view: 
     for group in only:
         if group not in GROUPS:
             raise UsageError(
-                f"There is no part {visible(group[:60])!r}.", f"Parts are {', '.join(GROUPS)}.", "--only"
+                f"There is no part {visible(group[:60])!r}.",
+                f"{did_you_mean(group, GROUPS)}Parts are {', '.join(GROUPS)}.",
+                "--only",
             )
     if not to_standard_output(view):
         creatable(str(view.output))

@@ -9,9 +9,8 @@ import typer
 from attn_cli.cli.deliver import choose_format, deliver, deliver_blocks, deliver_json, with_width
 from attn_cli.cli.options import Context, Texts, own, without
 from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.io.near_names import did_you_mean
 from attn_cli.settings.declare import declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import SHOWN_ONLY, Settings
@@ -141,7 +140,9 @@ def _typed(context: typer.Context, parameter: Any, text: str) -> Value:
     try:
         value: Value = parameter.type_cast_value(context, text)
     except typer.BadParameter as error:
+        from attn_cli.cli.report_error import nearest_choice  # only for help with a mistake
+
         message = error.message.partition(" Recognized values")[0]  # of a switch: many ways to say yes
-        hint = "Give yes or no." if message != error.message else ""
+        hint = "Give yes or no." if message != error.message else nearest_choice(error, parameter).rstrip()
         raise UsageError(f"--vary {name}: {message}", hint, "--vary") from None
     return value

@@ -11,9 +11,8 @@ import typer
 from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
 from attn_cli.cli.options import SETTINGS, Output, RecordFormat, argument, single_command, without
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, blamed, origin, user_config
-from attn_cli.errors import SettingError, UsageError
+from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names
 from attn_cli.io.escape import visible
-from attn_cli.io.near_names import near_name
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -60,7 +59,7 @@ def config(
     if command is not None and command not in commands:
         raise UsageError(
             f"There is no command {visible(command[:60])!r}.",
-            f"Commands are {', '.join(commands)}.",
+            f"{did_you_mean(command, commands)}Commands are {', '.join(commands)}.",
             "COMMAND",
         )
     settings = _in_force(root, command)
@@ -135,7 +134,7 @@ def _unknown_variables(root: Any) -> list[tuple[str, str | None]]:
     known = {str(option.envvar) for name in commands for option in _parameters(root, name) if option.envvar}
     known |= set(OTHER_VARIABLES)
     found = sorted(name for name in os.environ if name.startswith("ATTN_") and os.environ[name])
-    return [(name, near_name(name, sorted(known))) for name in found if name not in known]
+    return [(name, next(iter(near_names(name, sorted(known))), None)) for name in found if name not in known]
 
 
 # How it is shown

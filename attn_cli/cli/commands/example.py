@@ -11,7 +11,7 @@ from attn_cli.cli.deliver import choose_format, deliver_record, show, terminal_f
 from attn_cli.cli.options import argument
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -44,7 +44,9 @@ def example(
         return
     if name not in EXAMPLES:
         raise UsageError(
-            f"There is no example {visible(name)!r}.", f"Examples are {', '.join(EXAMPLES)}.", "NAME"
+            f"There is no example {visible(name)!r}.",
+            f"{did_you_mean(name, EXAMPLES)}Examples are {', '.join(EXAMPLES)}.",
+            "NAME",
         )
     chosen = load(name)
     if chosen.acts is not None:

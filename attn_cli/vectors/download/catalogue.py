@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from attn_cli.errors import AttnError, ConfigError, CreateError, InputError, UsageError, WriteError
+from attn_cli.errors import (
+    AttnError,
+    ConfigError,
+    CreateError,
+    InputError,
+    UsageError,
+    WriteError,
+    did_you_mean,
+)
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
@@ -200,11 +208,9 @@ def find_package(index: Index, name: str) -> Package:
     shown = visible(name)
     if name in index.malformed:
         raise InputError(f"What the index says of {shown!r} cannot be right.", "Check ATTN_MIRROR.")
-    import difflib  # only a mistyped name needs it
-
-    near = difflib.get_close_matches(name[:120], index.packages, 3)
     short = sorted((known for known in index.packages if known[0] != "_"), key=len)[:3]
-    hint = f"Did you mean {_or(near)}?" if near else f"Try {_or(short)}." if short else ""
+    near = did_you_mean(name, index.packages, 3).rstrip()
+    hint = near or (f"Try {_or(short)}." if short else "")
     if name in index.corpora:
         raise UsageError(f"{shown!r} is a corpus, not a set of word vectors.", hint)
     raise UsageError(f"There are no word vectors named {shown!r}.", hint)

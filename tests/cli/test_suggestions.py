@@ -1,0 +1,151 @@
+"""A mistyped name: the error asks whether the nearest one was meant, whatever it names."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from attn_cli.core.attend import attend
+from attn_cli.errors import UsageError, did_you_mean
+from attn_cli.settings.settings import Settings
+from tests.docs import ROOT, commands
+from tests.shell import attn, here
+
+
+def asked(ran, code, meant):
+    """Assert that a run ended with this code and one line that asks whether `meant` was."""
+    assert (ran.code, ran.out) == (code, "")
+    assert f"Did you mean {meant}?" in ran.err
+    assert ran.err.count("\n") == 1 and ran.err.count("Did you mean") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (["slef", "a b"], "self"),
+        (["Self", "a b"], "self"),
+        (["vectors", "neerest"], "nearest"),
+        (["learn", "trian"], "train"),
+        (["--versoin"], "--version"),
+        (["self", "a b", "--tempratur", "2"], "--temperature"),
+        (["self", "a b", "--TEMPERATURE", "2"], "--temperature"),
+        (["self", "a b", "--no-tdy"], "--no-tidy"),
+        (["vectors", "nearest", "the", "--topp", "3"], "--top"),
+        (["learn", "train", "x.conllu", "--epoch", "3"], "--epochs"),
+        (["self", "a b", "--mask", "casual"], "causal"),
+        (["self", "a b", "--mask", "windw:2"], "window:N"),
+        (["self", "a b", "--head", "sbject"], "subject"),
+        (["self", "a b", "-e", "random", "--heads", "2", "--head", "al"], "all"),
+        (["self", "a b", "-p", "role"], "roles"),
+        (["self", "a b", "-e", "wrd2vec"], "word2vec"),
+        (["self", "a b", "-q", "aa"], "a"),
+        (["self", "a b", "-o", "weights.jsn"], ".json"),
+        (["explain", "a b", "--only", "tokens,sofmax"], "softmax"),
+        (["explain", "a b", "--from", "quries"], "queries"),
+        (["example", "cofee"], "coffee"),
+        (["compare", "a b", "--vary", "scor=scaled,dot"], "score"),
+        (["compare", "a b", "--vary", "head=subject,objct"], "object"),
+        (["learn", "score", "rols", "x.conllu"], "roles"),
+        (["vectors", "info", "wrd2vec"], "word2vec"),
+        (["vectors", "export", "-o", "vectors.vc"], ".vec"),
+        (["config", "maskd"], "masked"),
+        (["bench", "--only", "wieghts"], "weights"),
+        (["--show-completion", "bsh"], "bash"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistyped_name_is_2_and_the_nearest_is_asked_for(args, meant, at):
+    asked(here(*args), 2, meant)
+    assert list(at.iterdir()) == []
+
+
+def choices():
+    """Return the options that have choices, each list of them once: a command, the option, its choices."""
+    found = {}
+    for words, command in commands().items():
+        for option in command.params:
+            if option.param_type_name == "option" and (known := getattr(option.type, "choices", ())):
+                found.setdefault((option.opts[-1], tuple(known)), words)
+    return [(words, *option) for option, words in found.items()]
+
+
+@pytest.mark.parametrize(("words", "option", "known"), choices(), ids=lambda value: "".join(value)[:30])
+def test_every_option_with_choices_asks_for_the_nearest(words, option, known):
+    for one in known:
+        wrong = one + "~"
+        ran = here(*words, option, wrong)
+        assert ran.code == 2 and f"'{wrong}' is not one of" in ran.err
+        assert f"Did you mean {one}? " in ran.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "meant"),
+    [
+        ("score", "dto", "dot"),
+        ("palette", "Viridsi", "viridis"),
+        ("mask", "casual", "causal"),
+        ("head", "sbject", "subject"),
+        ("embedding", "wrd2vec", "word2vec"),
+        ("projection", "role", "roles"),
+    ],
+)
+def test_a_mistyped_value_of_a_variable_or_of_a_file_is_78_and_asks_too(setting, wrong, meant, at):
+    asked(here("self", "a b", env={f"ATTN_{setting.upper()}": wrong}), 78, meant)
+    Path("attn.toml").write_text(f'{setting} = "{wrong}"\n')
+    asked(here("self", "a b"), 78, meant)
+
+
+@pytest.mark.parametrize(("key", "wrong", "meant"), [("mask", "casual", "causal"), ("score", "dto", "dot")])
+def test_a_mistyped_name_in_a_file_of_matrices_is_65_and_asks_too(key, wrong, meant, at):
+    Path("given.json").write_text(f'{{"X": [[1.0, 2.0]], "{key}": "{wrong}"}}')
+    asked(here("compute", "given.json"), 65, meant)
+
+
+def test_a_value_that_compare_varies_is_asked_for(at):
+    ran = here("compare", "a b", "--vary", "score=scaled,dto")
+    assert (ran.code, ran.out) == (2, "") and ran.err.endswith("Did you mean dot?\n")
+
+
+def test_the_error_object_holds_the_question():
+    ran = here("self", "a b", "--mask", "casual", "-f", "json")
+    assert ran.code == 2 and '"hint": "Did you mean causal? Masks are' in ran.err
+
+
+def test_what_is_like_no_known_name_is_not_guessed():
+    for args in (
+        ["zzzz"],
+        ["self", "a", "--zzzz"],
+        ["self", "a", "--mask", "zzzz"],
+        ["self", "a", "-f", "zzzz"],
+    ):
+        assert "Did you mean" not in here(*args).err
+    assert "Did you mean" not in here("self", "a b", "--head", "99").err
+
+
+def test_python_is_asked_the_same():
+    one = [[1.0]]
+    for wrong in ({"mask": "casual"}, {"score": "scled"}):
+        with pytest.raises(UsageError, match=r"Did you mean (causal|scaled)\? "):
+            attend(one, one, one, **wrong) if "mask" in wrong else Settings(**wrong)
+
+
+def test_the_question_is_inert_and_names_as_many_as_wanted():
+    assert did_you_mean("re", ["re\x1b[31m"]) == ""
+    assert did_you_mean("red!", ["red\x1b"]) == "Did you mean 'red\\x1b'? "
+    assert did_you_mean("cat", ["cats", "cot", "dog"], 3) == "Did you mean cats or cot? "
+    assert did_you_mean("MEAN", ["mean", "all"]) == "Did you mean mean? "
+
+
+def test_one_function_knows_what_is_like_a_name():
+    """Whoever compares spellings by himself would guess otherwise than the rest."""
+    using = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "attn_cli").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import) and any(name.name == "difflib" for name in node.names)
+    }
+    assert using == {"attn_cli/errors.py"}
+
+
+def test_a_mistyped_verb_is_asked_for_in_a_process_of_its_own_too():
+    asked(attn("vectors", "neerest"), 2, "nearest")
