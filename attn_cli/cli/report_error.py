@@ -42,7 +42,7 @@ def report(error: BaseException, args: list[str]) -> int:
     if more and sys.stderr is not None and sys.stderr.isatty():
         say(f"{more}\n")  # help is for a person who watches; a script gets the one line
     if _wants_json(args):
-        say(json.dumps(known.as_record()))
+        say(json.dumps(known.as_record()), is_data=True)
     else:
         say(f"attn: {known.message}" + (f" {line}" if line else ""))
     return known.code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import IO, NamedTuple
 
@@ -10,9 +9,9 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.io.console import stream_width
 from attn_cli.io.escape import visible
 
-NARROWEST, WIDEST = 20, 10_000
 TRUECOLOR = 1 << 24
 _SYSTEMS = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT, TRUECOLOR: ColorSystem.TRUECOLOR}
 
@@ -79,7 +78,7 @@ def detect(
     colored = _wants_color(environ, is_tty, color)
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return Terminal(
-        width=width or _width(environ, stream if is_tty else None),
+        width=width or stream_width(environ, stream),
         colors=_color_count(environ) if colored else 0,
         encoding=getattr(stream, "encoding", None) or "utf-8",
         dark=background not in ("7", "15"),
@@ -104,16 +103,3 @@ def _color_count(environ: Mapping[str, str]) -> int:
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or term.endswith("-direct"):
         return TRUECOLOR
     return 256 if "256" in term else 16
-
-
-def _width(environ: Mapping[str, str], tty: IO[str] | None) -> int | None:
-    columns = environ.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit() and len(columns) < 9 and int(columns) > 0:
-        return min(max(int(columns), NARROWEST), WIDEST)
-    if tty is None:
-        return None
-    try:
-        columns_now = os.get_terminal_size(tty.fileno()).columns
-    except (OSError, ValueError):
-        columns_now = 0
-    return min(max(columns_now, NARROWEST), WIDEST) if columns_now else 80
