@@ -115,6 +115,14 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
     class Group(TyperGroup):
         """A group that imports a command when it is named."""
 
+        entries = listed
+
+        def __init__(self, **attributes: Any) -> None:
+            from attn_cli.cli.options import help_options
+
+            super().__init__(**{**attributes, "add_help_option": False})
+            self.params.extend(help_options())
+
         def list_commands(self, ctx: Any) -> list[str]:
             return list(listed)
 
@@ -135,6 +143,8 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
 def _app() -> Any:
     import typer
 
+    from attn_cli.settings.declare import HELP
+
     app = typer.Typer(
         cls=_group(COMMANDS),
         name="attn",
@@ -145,21 +155,25 @@ def _app() -> Any:
         no_args_is_help=False,
         invoke_without_command=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 
     @app.callback()
     def root(
         context: typer.Context,
-        version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
+        version: Annotated[
+            bool, typer.Option("--version", "-V", help="Show the version.", rich_help_panel=HELP)
+        ] = False,
         show_completion: Annotated[
             str | None,
             typer.Option(
-                metavar="SHELL", help="Print the completion script for bash, zsh, fish, powershell."
+                metavar="SHELL",
+                help="Print the completion script for bash, zsh, fish, powershell.",
+                rich_help_panel=HELP,
             ),
         ] = None,
         install_completion: Annotated[
-            str | None, typer.Option(metavar="SHELL", help="Install completion for that shell.")
+            str | None,
+            typer.Option(metavar="SHELL", help="Install completion for that shell.", rich_help_panel=HELP),
         ] = None,
     ) -> None:
         from attn_cli.errors import USAGE
@@ -172,7 +186,9 @@ def _app() -> Any:
             put_plain(_completion(show_completion or install_completion or "", bool(install_completion)))
             raise typer.Exit
         if context.invoked_subcommand is None:
-            say(context.get_help())
+            from attn_cli.cli.help import short_help
+
+            say(short_help(context, sys.stderr).rstrip())
             raise typer.Exit(USAGE)
 
     return app

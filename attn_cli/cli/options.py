@@ -5,15 +5,17 @@ commands share and that are no settings stand here too.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperOption
 
 from attn_cli.cli.origins import Command
 from attn_cli.io.escape import as_utf8
-from attn_cli.settings.declare import Setting, declared
+from attn_cli.settings.declare import HELP, TEXT, Setting, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -35,9 +37,14 @@ def argument(metavar: str, help: str, *values: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=offers(*values))
 
 
-def own(metavar: str, help: str, *names: str, values: Sequence[str] = ()) -> Any:
-    """Return Typer's description of a command's own option; without `names` it bears its parameter's."""
-    return typer.Option(*names, metavar=metavar, help=help, autocompletion=offers(*values))
+def own(metavar: str, help: str, *names: str, group: str = "", values: Sequence[str] = ()) -> Any:
+    """Return Typer's description of a command's own option; without `names` it bears its parameter's.
+
+    `group` is one of GROUPS: the heading above it in --help.
+    """
+    return typer.Option(
+        *names, metavar=metavar, help=help, rich_help_panel=group or None, autocompletion=offers(*values)
+    )
 
 
 def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
@@ -51,7 +58,7 @@ def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
         envvar=one.variable if has_variable else None,
         show_envvar=bool(help),
         autocompletion=offers(*one.completions()) if one.metavar else None,
-        rich_help_panel=None if help else one.group or None,
+        rich_help_panel=one.group or None,
     )
 
 
@@ -100,12 +107,45 @@ def _with_options(function: Function, left_out: tuple[str, ...] = (), typed: boo
 def single_command(name: str, function: Function | Taking) -> Any:
     """Return the command that Typer makes of a function."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command(name, cls=Command)(function() if isinstance(function, partial) else _with_options(function))
-    return typer.main.get_command(app)
+    made = function() if isinstance(function, partial) else _with_options(function)
+    app.command(name, cls=Command, add_help_option=False)(made)
+    command: Any = typer.main.get_command(app)
+    command.params.extend(help_options())
+    return command
+
+
+def help_options() -> list[TyperOption]:
+    """Return the options that show a command's help: -h the short one, --help the full one."""
+    return [
+        _help_option("-h", "Show what people use most, and an example.", "short_help"),
+        _help_option("--help", "Show everything, as here.", "full_help"),
+    ]
+
+
+def _help_option(name: str, help: str, which: str) -> TyperOption:
+    def show(ctx: Any, parameter: object, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            from attn_cli.cli import help as helping  # only for who asks
+            from attn_cli.io.console import put_plain
+
+            put_plain(getattr(helping, which)(ctx, sys.stdout))
+            ctx.exit()
+
+    return TyperOption(
+        param_decls=[name],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help=help,
+        rich_help_panel=HELP,
+    )
 
 
 Texts = Annotated[list[str] | None, argument("TEXT", "The text, in quotes; - is standard input.")]
-Context = Annotated[str | None, own("TEXT", "Keys and values come from this second text.", "--context")]
+Context = Annotated[
+    str | None, own("TEXT", "Keys and values come from this second text.", "--context", group=TEXT)
+]
 
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."

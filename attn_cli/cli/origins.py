@@ -55,28 +55,10 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed; configuration files give the defaults of the options that have a variable."""
+        ctx.meta["typed"] = tuple(args)  # help is asked for before --width is read
         if not ctx.resilient_parsing and (paths := config_files()):
             ctx.default_map = _file_values(self, ctx, paths)
         return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the program's own defaults, without reading a configuration file."""
-        kept, ctx.default_map = ctx.default_map, None
-        super().format_help(ctx, formatter)
-        ctx.default_map = kept
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, the command's own options, then the settings group by group."""
-        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
-            is_argument = parameter.param_type_name == "argument"
-            heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Options"
-            if (row := parameter.get_help_record(ctx)) is not None:
-                groups.setdefault(heading, []).append(row)
-        for heading, rows in groups.items():
-            if rows:
-                with formatter.section(heading):
-                    formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a bad value that came from a variable or a file is blamed on that (exit 78)."""
@@ -101,7 +83,9 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except NoText as error:
-            raise UsageError(error.message, f"{error.hint}\n{ctx.get_help()}") from None
+            from attn_cli.cli.help import short_help  # only for help
+
+            raise UsageError(error.message, f"{error.hint}\n{short_help(ctx, sys.stderr)}") from None
         except UsageError as error:
             if error.option == "--tidy" and origin(ctx, "tidy") in NOT_TYPED:
                 ctx.params["tidy"] = False  # tidy csv in general does not forbid a table

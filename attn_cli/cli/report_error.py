@@ -40,7 +40,7 @@ def report(error: BaseException, args: list[str]) -> int:
         known.message = f"{known.message[: LONGEST // 2]}...{known.message[-LONGEST // 3 :]}"
     line, _, more = known.hint.partition("\n")
     if more and sys.stderr is not None and sys.stderr.isatty():
-        say(f"{more}\n")  # help is for a person who watches; a script gets the one line
+        say(more)  # help is for a person who watches; a script gets the one line
     if _wants_json(args):
         say(json.dumps(known.as_record()), is_data=True)
     else:
@@ -97,7 +97,9 @@ def _usage(error: Any) -> AttnError:
             return ConfigError(f"{where}: {message}", near + hint)
     hint = f"{near}See {context.command_path if context is not None else 'attn'} --help."
     if message.startswith("Missing command") and context is not None:
-        hint += "\n" + context.get_help()
+        from attn_cli.cli.help import short_help  # only for help
+
+        hint += "\n" + short_help(context, sys.stderr)
     return UsageError(message, hint)
 
 

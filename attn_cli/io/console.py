@@ -54,11 +54,16 @@ def _unwritten(error: Exception) -> WriteError:
     return WriteError(f"Cannot write to standard output: {why}.", "Write to a file with -o.")
 
 
+def columns(text: str) -> int | None:
+    """Return the width that a text states, brought within bounds; None for what is no number above 0."""
+    is_number = text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0
+    return min(max(int(text), NARROWEST), WIDEST) if is_number else None
+
+
 def stream_width(environ: Mapping[str, str], stream: IO[str] | None) -> int | None:
     """Return the columns of COLUMNS, else of the terminal that `stream` is; None for what is no terminal."""
-    columns = environ.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit() and len(columns) < 9 and int(columns) > 0:
-        return min(max(int(columns), NARROWEST), WIDEST)
+    if wanted := columns(environ.get("COLUMNS", "")):
+        return wanted
     if stream is None or not stream.isatty():
         return None
     try:

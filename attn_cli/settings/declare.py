@@ -21,7 +21,18 @@ Value: TypeAlias = bool | int | float | str
 Names: TypeAlias = Sequence[str] | Callable[[], Sequence[str]]
 
 TYPES: dict[str, type[Value]] = {"str": str, "int": int, "float": float, "bool": bool}
-TEXT, VECTORS, ATTENTION, SHOWN, OUTPUT = "Text", "Vectors", "Attention", "What is shown", "Output"
+# The groups of options, in the order of --help; each option names its own where it is declared.
+GROUPS = (
+    *(INPUT := "Input", COMPARED := "What is compared", MEASURED := "What is measured"),
+    *(
+        TEXT := "Text",
+        VECTORS := "Vectors",
+        ATTENTION := "Attention",
+        MODEL := "Model",
+        TRAINING := "Training",
+    ),
+    *(SHOWN := "What is shown", OUTPUT := "Output", HELP := "Help"),
+)
 
 
 class Setting(NamedTuple):

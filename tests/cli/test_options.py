@@ -104,7 +104,7 @@ def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_ever
 
 def test_help_shows_the_settings_by_group():
     shown = here("self", "--help").out
-    headings = ["Arguments:", "Options:", "Text:", "Vectors:", "Attention:", "What is shown:", "Output:"]
+    headings = ["Arguments:", "Text:", "Vectors:", "Attention:", "What is shown:", "Output:", "Help:"]
     assert [line for line in shown.splitlines() if line in headings] == headings
 
 

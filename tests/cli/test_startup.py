@@ -28,7 +28,16 @@ def imported(*args: str) -> set[str]:
 @pytest.mark.parametrize(
     "line",
     [
-        *("--version", "-V", "--help", "self --help", "explain -h", "vectors --help", "vectors train --help"),
+        *(
+            "--version",
+            "-V",
+            "-h",
+            "--help",
+            "self --help",
+            "explain -h",
+            "vectors -h",
+            "vectors train --help",
+        ),
         *("learn --help", "learn train --help", "learn score --help"),
     ],
 )

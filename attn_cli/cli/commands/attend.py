@@ -17,6 +17,7 @@ from attn_cli.cli.read_text import (
     text_and_context,
 )
 from attn_cli.errors import UsageError
+from attn_cli.settings.declare import OUTPUT, SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import chosen_steps
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 
 Part = Annotated[
     Literal["mask"] | None,
-    typer.Option("--show", help="Show the mask itself: in words, as frameworks write it, and what it does."),
+    typer.Option(
+        "--show",
+        help="Show the mask itself: in words, as frameworks write it, and what it does.",
+        rich_help_panel=SHOWN,
+    ),
 ]
 
 
@@ -74,10 +79,19 @@ def cross(
 def explain(
     texts: Texts = None,
     context: Context = None,
-    only: Annotated[str | None, own("STEPS", "Only these steps, such as scores,weights.")] = None,
-    start: Annotated[str | None, own("STEP", "From this step on, such as softmax.", "--from")] = None,
+    only: Annotated[
+        str | None, own("STEPS", "Only these steps, such as scores,weights.", group=SHOWN)
+    ] = None,
+    start: Annotated[
+        str | None, own("STEP", "From this step on, such as softmax.", "--from", group=SHOWN)
+    ] = None,
     pause: Annotated[
-        bool, typer.Option("--pause", help="Wait for a key before each part; q stops. Nothing is cleared.")
+        bool,
+        typer.Option(
+            "--pause",
+            help="Wait for a key before each part; q stops. Nothing is cleared.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     *,
     settings: Settings,

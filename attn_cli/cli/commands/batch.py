@@ -19,6 +19,7 @@ from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.io.progress import Progress
+from attn_cli.settings.declare import ATTENTION, OUTPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -39,12 +40,21 @@ def batch(
     ] = None,
     kind: Annotated[
         Literal["self", "masked", "cross"],
-        typer.Option("--kind", help="Which attention; for cross a line is TEXT, a tab, CONTEXT."),
+        typer.Option(
+            "--kind",
+            help="Which attention; for cross a line is TEXT, a tab, CONTEXT.",
+            rich_help_panel=ATTENTION,
+        ),
     ] = "self",
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Write an error object for a bad line, and go on.")
+        bool,
+        typer.Option(
+            "--keep-going", help="Write an error object for a bad line, and go on.", rich_help_panel=OUTPUT
+        ),
     ] = False,
-    written_as: Annotated[str | None, own("jsonl", "JSON Lines, the one format.", "--format", "-f")] = None,
+    written_as: Annotated[
+        str | None, own("jsonl", "JSON Lines, the one format.", "--format", "-f", group=OUTPUT)
+    ] = None,
     *,
     settings: Settings,
     view: View,

@@ -14,6 +14,7 @@ from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
 from attn_cli.io.progress import Progress
+from attn_cli.settings.declare import MEASURED
 from attn_cli.settings.output import View
 
 PAIRS, MOST_PAIRS, MOST_THREADS = 7, 1000, 64
@@ -23,15 +24,27 @@ MOST_TOKENS = 8192  # beyond, the textbook's matrices take gigabytes
 @without("tidy", "steps", "precision", "palette")
 def bench(
     everything: Annotated[
-        bool, typer.Option("--all", help="Everything, 100,000 tokens too: a quarter of an hour.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Everything, 100,000 tokens too: a quarter of an hour.",
+            rich_help_panel=MEASURED,
+        ),
     ] = False,
     only: Annotated[
         list[str] | None,
-        own("PART", f"One part, all of it: {', '.join(GROUPS)}; may be given again.", values=GROUPS),
+        own(
+            "PART",
+            f"One part, all of it: {', '.join(GROUPS)}; may be given again.",
+            group=MEASURED,
+            values=GROUPS,
+        ),
     ] = None,
-    pairs: Annotated[int, own("N", "Pairs of calls for each ratio, at least.")] = PAIRS,
-    threads: Annotated[int, own("N", "Threads for attn and for PyTorch.")] = 1,
-    tokens: Annotated[int | None, own("N", "Measure at N tokens, up to 8,192, instead.")] = None,
+    pairs: Annotated[int, own("N", "Pairs of calls for each ratio, at least.", group=MEASURED)] = PAIRS,
+    threads: Annotated[int, own("N", "Threads for attn and for PyTorch.", group=MEASURED)] = 1,
+    tokens: Annotated[
+        int | None, own("N", "Measure at N tokens, up to 8,192, instead.", group=MEASURED)
+    ] = None,
     *,
     view: View,
 ) -> None:

@@ -11,6 +11,7 @@ from attn_cli.cli.deliver import choose_form, deliver, deliver_blocks, deliver_j
 from attn_cli.cli.options import argument, own, without
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
+from attn_cli.settings.declare import COMPARED
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -38,9 +39,10 @@ def check(
             metavar="FILE",
             help="What to compare with: inputs, which are computed with, or right results.",
             show_default=False,
+            rich_help_panel=COMPARED,
         ),
     ],
-    tol: Annotated[float, own("F", "Largest difference that still counts as equal.")] = 0.001,
+    tol: Annotated[float, own("F", "Largest difference that still counts as equal.", group=COMPARED)] = 0.001,
     *,
     settings: Settings,
     view: View,

@@ -11,7 +11,7 @@ from attn_cli.cli.options import Context, Texts, own, without
 from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.settings.declare import declared
+from attn_cli.settings.declare import COMPARED, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import SHOWN_ONLY, Settings
 
@@ -28,7 +28,9 @@ def compare(
     vary: Annotated[
         list[str] | None,
         own(
-            "OPTION=A,B[,C]", "The option to vary, and two or three values of it; default is its own default."
+            "OPTION=A,B[,C]",
+            "The option to vary, and two or three values of it; default is its own default.",
+            group=COMPARED,
         ),
     ] = None,
     second: Context = None,

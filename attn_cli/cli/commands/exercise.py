@@ -11,6 +11,7 @@ from attn_cli.cli.deliver import STANDARD_OUTPUT, deliver, deliver_json, termina
 from attn_cli.cli.options import own
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.io.escape import visible
+from attn_cli.settings.declare import ATTENTION, OUTPUT, TEXT, VECTORS
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
@@ -23,23 +24,35 @@ WHOLE = "exercise.json"  # written last: the checksums of the others, which belo
 # These options are narrower than those of the same names elsewhere. No ATTN_* variable reaches them: whoever types the
 # command that stands on a sheet gets that sheet.
 def exercise(
-    seed: Annotated[int, own("N", "Which exercise: another one for every seed.")] = 0,
-    dim: Annotated[int, own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.")] = 2,
-    words: Annotated[int, own("N", "Words in the sentence: 2, 3 or 4.")] = 3,
-    mask: Annotated[Literal["none", "causal"], typer.Option(help="Whether words look back only.")] = "none",
+    seed: Annotated[int, own("N", "Which exercise: another one for every seed.", group=TEXT)] = 0,
+    dim: Annotated[
+        int, own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.", group=VECTORS)
+    ] = 2,
+    words: Annotated[int, own("N", "Words in the sentence: 2, 3 or 4.", group=TEXT)] = 3,
+    mask: Annotated[
+        Literal["none", "causal"],
+        typer.Option(help="Whether words look back only.", rich_help_panel=ATTENTION),
+    ] = "none",
     score: Annotated[
-        Literal["scaled", "dot"], typer.Option(help="scaled is q.k / sqrt(d), dot is q.k.")
+        Literal["scaled", "dot"],
+        typer.Option(help="scaled is q.k / sqrt(d), dot is q.k.", rich_help_panel=ATTENTION),
     ] = "scaled",
     key: Annotated[
-        bool, typer.Option("--key", help="Print the key in place of the worksheet (json holds both).")
+        bool,
+        typer.Option(
+            "--key", help="Print the key in place of the worksheet (json holds both).", rich_help_panel=OUTPUT
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files in DIR.", rich_help_panel=OUTPUT)
+    ] = False,
     format: Annotated[
         Literal["markdown", "latex", "json", "jsonl"] | None,
-        typer.Option("--format", "-f", help="What to print.  [default: markdown]"),
+        typer.Option("--format", "-f", help="What to print.  [default: markdown]", rich_help_panel=OUTPUT),
     ] = None,
     output: Annotated[
-        str | None, own("DIR", "Write the sheet, its key and their data into DIR.", "--output", "-o")
+        str | None,
+        own("DIR", "Write the sheet, its key and their data into DIR.", "--output", "-o", group=OUTPUT),
     ] = None,
 ) -> None:
     """A worksheet to do by hand, and its key.

@@ -10,6 +10,7 @@ from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
+from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
@@ -79,8 +80,12 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
 
 def train(
     treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
-    output: Annotated[str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o")],
-    dev: Annotated[str | None, own("TREEBANK", "Sentences held back: accuracy is measured on them.")] = None,
+    output: Annotated[
+        str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o", group=OUTPUT)
+    ],
+    dev: Annotated[
+        str | None, own("TREEBANK", "Sentences held back: accuracy is measured on them.", group=TRAINING)
+    ] = None,
     embedding: Vectors = None,
     *,
     settings: ModelTraining,

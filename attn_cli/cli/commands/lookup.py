@@ -10,6 +10,7 @@ from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import NoText, attending, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
+from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -34,7 +35,7 @@ def lookup(
         ),
     ] = None,
     source: Annotated[
-        str | None, own("FILE", "More pairs, from a JSON object of keys and values.", "--from")
+        str | None, own("FILE", "More pairs, from a JSON object of keys and values.", "--from", group=INPUT)
     ] = None,
     own_projection: Annotated[
         str | None,
@@ -43,6 +44,7 @@ def lookup(
             "W_q and W_k: identity, random, or a file.  [default: identity]",
             "--projection",
             "-p",
+            group=ATTENTION,
             values=("identity", "random"),
         ),
     ] = None,

@@ -13,6 +13,7 @@ from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import NoText, piped_in
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
+from attn_cli.settings.declare import INPUT, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -34,25 +35,29 @@ def show_(
         own(
             "TOKENS|FILE",
             "The tokens, between spaces, as a JSON list, or in a file (a JSON list, or one a line).",
+            group=TEXT,
         ),
     ] = None,
     context_tokens: Annotated[
-        str | None, own("TOKENS|FILE", "Those of the keys, where they differ from the queries'.")
+        str | None, own("TOKENS|FILE", "Those of the keys, where they differ from the queries'.", group=TEXT)
     ] = None,
     join_pieces: Annotated[
         bool,
         typer.Option(
-            help="Join word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries."
+            help="Join word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries.",
+            rich_help_panel=TEXT,
         ),
     ] = False,
     hide_special: Annotated[
-        bool, typer.Option(help="Leave out [CLS], [SEP], <s>, padding and their like.")
+        bool,
+        typer.Option(help="Leave out [CLS], [SEP], <s>, padding and their like.", rich_help_panel=TEXT),
     ] = False,
     renormalize: Annotated[
-        bool, typer.Option(help="Let the rows sum to one again when tokens are hidden.")
+        bool,
+        typer.Option(help="Let the rows sum to one again when tokens are hidden.", rich_help_panel=TEXT),
     ] = False,
-    array: Annotated[str | None, own("NAME", "Which array, where a file holds several.")] = None,
-    batch: Annotated[int | None, own("N", "Which text of a batch, from 0.")] = None,
+    array: Annotated[str | None, own("NAME", "Which array, where a file holds several.", group=INPUT)] = None,
+    batch: Annotated[int | None, own("N", "Which text of a batch, from 0.", group=INPUT)] = None,
     *,
     settings: Settings,
     view: View,

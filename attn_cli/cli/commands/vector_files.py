@@ -11,6 +11,7 @@ from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import CreateError, UsageError, WriteError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
+from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import VectorTraining
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ USUAL = ("king", "coffee", "fox")
 
 def import_(
     file: Annotated[str, argument("FILE", "A file of word vectors, in any format.")],
-    name: Annotated[str | None, own("NAME", "The name.  [default: the file's own]")] = None,
+    name: Annotated[str | None, own("NAME", "The name.  [default: the file's own]", group=VECTORS)] = None,
 ) -> None:
     """Give a file of word vectors a name, and make it quick.
 
@@ -76,9 +77,11 @@ def remove(
 
 
 def export(
-    output: Annotated[str, own("FILE", "Where to: .txt, .vec, .bin or .safetensors.", "--output", "-o")],
+    output: Annotated[
+        str, own("FILE", "Where to: .txt, .vec, .bin or .safetensors.", "--output", "-o", group=OUTPUT)
+    ],
     source: Source = None,
-    words: Annotated[int | None, own("N", "Only the first N words.  [default: all]")] = None,
+    words: Annotated[int | None, own("N", "Only the first N words.  [default: all]", group=VECTORS)] = None,
 ) -> None:
     """Write word vectors as text, binary or a table.
 
@@ -160,7 +163,9 @@ def _catalogue() -> str:
 
 def train(
     corpora: Annotated[list[str], argument("CORPUS...", "Text files, a sentence a line: plain, .gz or .xz.")],
-    output: Annotated[str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o")],
+    output: Annotated[
+        str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o", group=OUTPUT)
+    ],
     *,
     settings: VectorTraining,
 ) -> None:

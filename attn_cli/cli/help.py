@@ -1,0 +1,213 @@
+"""Help in two lengths: -h, which fits a screen, and --help, with every option under the heading of its group."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from inspect import cleandoc
+from typing import IO, Any, NamedTuple
+
+from attn_cli.io.console import USUAL_WIDTH, columns, folded, stream_width
+from attn_cli.settings.declare import GROUPS
+
+# What people use most: of attn its commands, of a command its options. Whatever is not listed here shows all it has.
+_OF_A_TEXT = "query head mask score temperature embedding format output"
+USUAL = {
+    "attn": "explain self masked cross compare lookup example check",
+    "attn explain": "query context head mask temperature only format output",
+    "attn self": _OF_A_TEXT,
+    "attn masked": "query head show score temperature embedding format output",
+    "attn cross": _OF_A_TEXT,
+    "attn lookup": "from projection embedding score temperature steps format output",
+    "attn compute": "query heads mask score temperature steps format output",
+    "attn check": "expect tol mask score head heads format output",
+    "attn exercise": "seed dim words mask score key format output",
+    "attn compare": "vary context query head mask temperature format output",
+    "attn show": "tokens layer head query join-pieces hide-special format output",
+    "attn example": "query mask score temperature heads steps format output",
+    "attn vectors train": "output dim window epochs words min-count seed workers",
+    "attn learn train": "output dev embedding relations layers epochs seed threads",
+    "attn batch": "kind keep-going mask head embedding top steps output",
+    "attn bench": "all only pairs threads tokens format output color",
+}
+WIDEST = 100  # columns of help, unless --width says more: longer lines are hard to read
+LEFT = 30  # cells for an option and what it takes, where the screen is 80 wide or more
+LEAST = 20  # cells for what is said of it; with less room it stands below
+MANY = 8  # of an option's choices, as many are named in the short help
+EXAMPLES = ("Example: ", "Start with: ")
+
+
+class Row(NamedTuple):
+    """What is typed, and what it does."""
+
+    typed: str
+    text: str
+
+
+def short_help(ctx: Any, stream: IO[str] | None) -> str:
+    """Return what a command does, the options (of a group, the commands) that people use most, and an example."""
+    width = _width(ctx, stream)
+    about, *rest = _paragraphs(ctx.command)
+    usual = USUAL.get(ctx.command_path, "").split()
+    entries = getattr(ctx.command, "entries", None)
+    if entries is not None:
+        rows = [Row(name, _summary(entries[name])) for name in usual or entries]
+        others = [name for name in entries if usual and name not in usual]
+    else:
+        rows, others = _usual_rows(ctx, usual), []
+    lines = [*_usage(ctx, width), "", *folded(about, width)]
+    lines += ["", *_table(rows, width)] if rows else []
+    lines += ["", *folded(f"More commands: {', '.join(others)}.", width, 2)] if others else []
+    lines += ["", *(line for text in rest if text.startswith(EXAMPLES) for line in _example(text, width))]
+    lines += folded(f"--help has all options{' and commands' if entries is not None else ''}.", width)
+    return "\n".join(lines) + "\n"
+
+
+def full_help(ctx: Any, stream: IO[str] | None) -> str:
+    """Return all there is to say of a command: its arguments, and its options group by group."""
+    width = _width(ctx, stream)
+    about = len(_split(ctx.command.help))
+    paragraphs = _paragraphs(ctx.command)
+    lines = _usage(ctx, width)
+    for text in paragraphs[:about]:
+        lines += ["", *_indented(text, width)]
+    for heading, rows in _sections(ctx).items():
+        lines += ["", f"{heading}:", *_table(rows, width)]
+    for text in paragraphs[about:]:
+        lines += ["", *_indented(text, width)]
+    return "\n".join(lines) + "\n"
+
+
+def _width(ctx: Any, stream: IO[str] | None) -> int:
+    """Return the columns to use: those of --width, else ATTN_WIDTH, else COLUMNS or the terminal's, up to WIDEST."""
+    takes_width = any(getattr(one, "envvar", None) == "ATTN_WIDTH" for one in ctx.command.params)
+    typed = ctx.meta.get("typed", ()) if takes_width else ()
+    for given, following in zip(typed, (*typed[1:], ""), strict=False):
+        name, equals, value = given.partition("=")
+        if name == "--width" and (wanted := columns(value if equals else following)):
+            return wanted
+    if wanted := columns(os.environ.get("ATTN_WIDTH", "")):
+        return wanted
+    return min(stream_width(os.environ, stream) or USUAL_WIDTH, WIDEST)
+
+
+# What is said
+
+
+def _split(text: str | None) -> list[str]:
+    return [" ".join(part.split()) for part in cleandoc(text or "").split("\n\n") if part.strip()]
+
+
+def _paragraphs(command: Any) -> list[str]:
+    """Return the paragraphs of a command's help, and of what stands below its options."""
+    return [*_split(command.help), *_split(command.epilog)]
+
+
+def _summary(entry: tuple[str, Any]) -> str:
+    """Return the first paragraph of a command, read from its function, or of a group."""
+    where, what = entry
+    if isinstance(what, dict):
+        return _split(where)[0]
+    function = getattr(import_module(f"attn_cli.cli.commands.{where}"), what)
+    return _split((function.args[0] if isinstance(function, partial) else function).__doc__)[0]
+
+
+def _usual_rows(ctx: Any, usual: Sequence[str]) -> list[Row]:
+    """Return a command's arguments, then the options that are used most; the required ones are marked."""
+    arguments = [one for one in ctx.command.params if one.param_type_name == "argument"]
+    options = {name.lstrip("-"): one for one in own_options(ctx.command) for name in one.opts}
+    chosen = [options[name] for name in usual] if usual else list(dict.fromkeys(options.values()))
+    return [_row(one, ctx, is_brief=True) for one in (*arguments, *chosen)]
+
+
+def own_options(command: Any) -> list[Any]:
+    """Return the options of a command except those that show its help."""
+    return [one for one in command.params if one.param_type_name == "option" and one.expose_value]
+
+
+def _sections(ctx: Any) -> dict[str, list[Row]]:
+    """Return the rows of --help by heading; an option without a known group stands under Options."""
+    found: dict[str, list[Row]] = {"Arguments": [], "Commands": [], **{group: [] for group in GROUPS}}
+    for name, entry in getattr(ctx.command, "entries", {}).items():
+        found["Commands"].append(Row(name, _summary(entry)))
+    kept, ctx.default_map = ctx.default_map, None  # the program's own defaults: no file is read
+    for one in ctx.command.params:
+        is_argument = one.param_type_name == "argument"
+        heading = "Arguments" if is_argument else one.rich_help_panel or "Options"
+        found.setdefault(heading, []).append(_row(one, ctx))
+    ctx.default_map = kept
+    return {heading: rows for heading, rows in found.items() if rows}
+
+
+def _row(one: Any, ctx: Any, is_brief: bool = False) -> Row:
+    """Return what is typed for a parameter and what it does; in brief, without its default."""
+    if is_brief:
+        text = (one.help or "").partition("  [")[0] + ("  [required]" if one.required else "")
+    else:
+        text = str(one.get_help_record(ctx)[1])
+    if one.param_type_name == "argument":
+        return Row(one.make_metavar(ctx), text)
+    typed = ", ".join(sorted(one.opts, key=len))
+    if one.is_flag:
+        return Row(" / ".join([typed, *([] if is_brief else one.secondary_opts)]), text)
+    choices = getattr(one.type, "choices", ())
+    if one.metavar or not choices:
+        return Row(f"{typed} {one.make_metavar(ctx=ctx)}", text)
+    return _choice_row(typed, text, choices, MANY if is_brief else len(choices))
+
+
+def _choice_row(typed: str, text: str, choices: Sequence[str], most: int) -> Row:
+    """Return the row of an option with choices, which it names, at most so many, unless its text names all."""
+    said, bracket, rest = text.partition("  [")
+    name = f"{typed} {typed.rpartition('--')[2].upper()}"
+    if len(choices) == 1:
+        return Row(f"{typed} {choices[0]}", text)
+    if all(re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", said) for one in choices):
+        return Row(name, text)
+    if len(brief := f"{typed} <{'|'.join(choices)}>") <= LEFT:
+        return Row(brief, text)
+    listed = choices[:most] if len(choices) > most + 1 else choices
+    more = f" and {len(choices) - len(listed)} more" if len(listed) < len(choices) else ""
+    return Row(name, f"{said} One of {', '.join(listed)}{more}.{bracket}{rest}")
+
+
+# How it is laid out
+
+
+def _usage(ctx: Any, width: int) -> list[str]:
+    pieces = [piece.strip("{}") for piece in ctx.command.collect_usage_pieces(ctx)]
+    return folded(" ".join(["Usage:", ctx.command_path, *pieces]), width, len("Usage: "))
+
+
+def _example(text: str, width: int) -> list[str]:
+    """Return an example on one line; where that is too long, the command stands on its own."""
+    if len(text) <= width:
+        return [text]
+    label, _, command = text.partition(": ")
+    return [f"{label}:", *_indented(command, width)]
+
+
+def _indented(text: str, width: int) -> list[str]:
+    lines = _example(text, width - 2) if text.startswith(EXAMPLES) else folded(text, width - 2)
+    return [f"  {line}" for line in lines]
+
+
+def _table(rows: Iterable[Row], width: int) -> Iterator[str]:
+    """Yield rows in two columns; what is too long for the first has a line of its own."""
+    rows = list(rows)
+    most = min(LEFT, width * 3 // 8)
+    first = max((len(row.typed) for row in rows if len(row.typed) <= most), default=most)
+    room = width - first - 4
+    edge = first + 4 if room >= LEAST else 6
+    for row in rows:
+        lines = [line.rstrip() for line in folded(row.text, width - edge)] if row.text else []
+        if lines and len(row.typed) <= first and edge > 6:
+            lines[0] = f"  {row.typed:<{first}}  {lines[0]}"
+            yield lines[0]
+            lines = lines[1:]
+        else:
+            yield from (f"  {line}" for line in folded(row.typed, width - 2, 2))
+        yield from (f"{'':{edge}}{line}" for line in lines)

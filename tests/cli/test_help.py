@@ -1,0 +1,159 @@
+"""Help in two lengths: -h fits a screen, --help has everything; both fit their width."""
+
+from typing import Annotated
+
+import pytest
+
+from attn_cli.cli.app import COMMANDS
+from attn_cli.cli.help import USUAL, own_options
+from attn_cli.cli.options import own, single_command
+from attn_cli.settings.declare import GROUPS
+from tests.docs import commands
+from tests.shell import attn, here, terminal
+
+ALL = commands()
+EVERY = pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "attn")
+MOST_LINES, MOST_OPTIONS = 24, 8
+
+
+def path(words):
+    """Return what is typed for a command."""
+    return " ".join(("attn", *words))
+
+
+def options(words):
+    """Return the options of a command, but not -h and --help, by their names without dashes."""
+    return {name.lstrip("-"): one for one in own_options(ALL[words]) for name in one.opts}
+
+
+def ungrouped(command):
+    """Return the options of a command that stand under no known heading."""
+    found = [one for one in command.params if one.param_type_name == "option"]
+    return [one.name for one in found if one.rich_help_panel not in GROUPS]
+
+
+@EVERY
+def test_the_short_help_fits_a_screen_and_says_what_and_an_example_and_where_more_is(words):
+    shown = here(*words, "-h")
+    assert (shown.code, shown.err) == (0, "")
+    lines = shown.out.splitlines()
+    assert len(lines) <= MOST_LINES and max(map(len, lines)) <= 80
+    assert lines[0].startswith(f"Usage: {path(words)} ") and lines[-1].startswith("--help has all options")
+    about = " ".join(ALL[words].help.partition("\n\n")[0].split())
+    assert about in " ".join(lines)
+    assert any(line.startswith(("Example:", "Start with:")) for line in lines)
+
+
+@EVERY
+def test_the_short_help_has_the_options_that_people_use_most_and_all_that_are_required(words):
+    shown = here(*words, "-h").out
+    known = options(words)
+    usual = [] if hasattr(ALL[words], "entries") else USUAL.get(path(words), " ".join(known)).split()
+    assert all(f"--{name}" in shown or f"-{name}" in shown for name in usual)
+    listed = [line for line in shown.splitlines() if line.startswith(("  -", "  --"))]
+    assert len(listed) == len({id(known[name]) for name in usual}) <= MOST_OPTIONS
+    assert all(one in [known[name] for name in usual] for one in known.values() if one.required)
+
+
+def test_what_people_use_most_is_there_and_is_no_more_than_eight():
+    by_path = {path(words): words for words in ALL}
+    assert set(USUAL) <= set(by_path)
+    for name, listed in USUAL.items():
+        usual = listed.split()
+        known = COMMANDS if name == "attn" else options(by_path[name])
+        assert set(usual) <= set(known), name
+        assert len(set(usual)) == len(usual) <= MOST_OPTIONS
+
+
+@EVERY
+def test_the_full_help_has_every_option_and_every_command(words):
+    shown = here(*words, "--help").out
+    typed = {word.strip(",") for word in shown.split()}
+    for one in ALL[words].params:
+        if one.param_type_name == "option":
+            assert {*one.opts, *one.secondary_opts} <= typed
+            for choice in getattr(one.type, "choices", ()):
+                assert choice in shown, (one.name, choice)
+    for name in getattr(ALL[words], "entries", ()):
+        assert f"\n  {name} " in shown
+
+
+@EVERY
+def test_every_option_stands_under_the_heading_of_its_group(words):
+    """Give an option that fails here a group where it is declared: group=..., or rich_help_panel=..., of GROUPS."""
+    assert ungrouped(ALL[words]) == []
+    headings = [
+        line[:-1] for line in here(*words, "--help").out.splitlines() if line[:1].strip() and line[-1] == ":"
+    ]
+    used = {one.rich_help_panel for one in ALL[words].params if one.param_type_name == "option"}
+    assert [one for one in headings if one in GROUPS] == [one for one in GROUPS if one in used]
+    assert set(headings) <= {*GROUPS, "Arguments", "Commands"}
+
+
+def test_an_option_without_a_group_is_found_and_shown_all_the_same():
+    def some(bare: Annotated[str | None, own("X", "Something.")] = None) -> None:
+        """Nothing."""
+
+    command = single_command("some", some)
+    assert ungrouped(command) == ["bare"]
+
+
+@EVERY
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_fits_its_width_and_breaks_no_word(words, option):
+    wide = here(*words, option, env={"COLUMNS": "100"}).out
+    for columns in (20, 40, 60, 80):
+        shown = here(*words, option, env={"COLUMNS": str(columns)}).out
+        assert shown.split() == wide.split()
+        for line in shown.splitlines():
+            assert len(line) <= columns or " " not in line.strip(), line
+            assert line == line.rstrip()
+
+
+def test_the_width_is_that_of_the_option_then_of_its_variable_then_of_columns_then_of_the_terminal():
+    def width(*args, **env):
+        return max(map(len, here("self", *args, env=env).out.splitlines()))
+
+    for option in ("-h", "--help"):
+        assert 55 < width(option, "--width", "60", COLUMNS="90", ATTN_WIDTH="70") <= 60
+        assert 55 < width("--width=60", option, COLUMNS="90") <= 60
+        assert 65 < width(option, ATTN_WIDTH="70", COLUMNS="90") <= 70
+        assert 45 < width(option, COLUMNS="50") <= 50
+        assert 75 < width(option) <= 80
+        assert width(option, COLUMNS="200") <= 100 < width(option, "--width", "120")
+    shown = terminal("self", "--help", columns=50).out.splitlines()
+    assert 45 < max(map(len, shown)) <= 50
+
+
+def test_a_width_that_is_a_models_is_none_of_the_screen():
+    usual = here("learn", "train", "--help").out
+    assert here("learn", "train", "--width", "64", "--help").out == usual
+    assert here("self", "--width", "many", "-h").out == here("self", "-h").out
+
+
+def test_help_has_no_colour_and_asks_nothing_of_the_other_arguments():
+    forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
+    for args in (["-h"], ["self", "-h"], ["self", "--help"], ["vectors", "import", "-h"]):
+        assert "\x1b" not in attn(*args, env=forced).out
+    for args in (
+        ["self", "--mask", "casual", "-h"],
+        ["self", "-h", "a", "b", "c"],
+        ["vectors", "import", "-h"],
+    ):
+        assert here(*args).code == 0
+    assert here("self", "-h", "--help").out == here("self", "-h").out
+
+
+def test_a_file_of_settings_changes_no_help(at):
+    usual = [here("self", option).out for option in ("-h", "--help")]
+    (at / "attn.toml").write_text("temperature = 7.0\n[broken")
+    assert [here("self", option).out for option in ("-h", "--help")] == usual
+
+
+@pytest.mark.parametrize("args", [[], ["self"], ["explain"], ["show"], ["compare"], ["vectors"], ["learn"]])
+def test_a_command_that_lacks_something_shows_its_short_help_and_the_error_below(args):
+    shown = terminal(*args)
+    assert shown.code == 2
+    assert here(*args, "-h").out.strip() in shown.out
+    after = shown.out.partition("--help has all options")[2]
+    assert not args or "\nattn: " in after
