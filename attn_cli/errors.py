@@ -1,4 +1,4 @@
-"""Every error and every exit code, and the question which name a mistyped one was meant to be."""
+"""Every error and every exit code; and the known name that a mistyped one is most like."""
 
 from __future__ import annotations
 

@@ -50,8 +50,12 @@ MEANINGS = {
 INTRO = """\
 # Command reference
 
-Every command with its options, as `--help` shows them. The [tutorial](tutorial.md) shows how they work
-together; [json.md](json.md) explains the JSON.
+Every command with its options, as `--help` shows them: all of them, group by group. `-h` is shorter and fits a
+screen: what the command does, the eight options that people use most, an example. Both are as wide as the
+terminal (at most 100 columns), or as `COLUMNS` or `--width` says.
+
+The [tutorial](tutorial.md) shows how the options work together; [json.md](json.md) explains the JSON. A name
+that attn does not know (a command, an option, a value, a head, a setting) is answered with the nearest one.
 """
 
 VARIABLES = """\
@@ -79,7 +83,8 @@ These variables, which many programs share, are read too:
 EXIT_CODES = """\
 ## Exit codes
 
-Where the output was to be JSON, the message of an error is [a JSON object](json.md#errors).
+An error is one line on standard error; a terminal gets it broken between words. Where the output was to be
+JSON, it is [a JSON object](json.md#errors).
 """
 
 

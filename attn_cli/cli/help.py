@@ -17,7 +17,7 @@ from attn_cli.settings.declare import GROUPS
 _OF_A_TEXT = "query head mask score temperature embedding format output"
 USUAL = {
     "attn": "explain self masked cross compare lookup example check",
-    "attn explain": "query context head mask temperature only format output",
+    "attn explain": "query versus steps context head mask format output",
     "attn self": _OF_A_TEXT,
     "attn masked": "query head show score temperature embedding format output",
     "attn cross": _OF_A_TEXT,
