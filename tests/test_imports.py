@@ -191,8 +191,10 @@ def test_the_version_needs_neither_numpy_nor_typer():
 
 
 def test_help_needs_neither_numpy_nor_rich():
-    for args in (["--help"], ["self", "--help"], ["learn", "--help"], ["learn", "train", "--help"]):
-        assert not loaded(*args) & {"numpy", "rich", *HEAVY}
+    for words in ([], ["self"], ["learn"], ["learn", "train"]):
+        full = loaded(*words, "--help")
+        assert not full & {"numpy", "rich", *HEAVY}
+        assert loaded(*words, "-h") <= full, "the short help costs no more"
 
 
 def test_every_public_name_can_be_imported():

@@ -35,7 +35,8 @@ USUAL = {
 }
 WIDEST = 100  # columns of help, unless --width says more: longer lines are hard to read
 LEFT = 30  # cells for an option and what it takes, where the screen is 80 wide or more
-LEAST = 20  # cells for what is said of it; with less room it stands below
+LEAST = 20  # cells for what is said of it; with less room it stands below, so far indented:
+BELOW = 6
 MANY = 8  # of an option's choices, as many are named in the short help
 EXAMPLES = ("Example: ", "Start with: ")
 
@@ -200,14 +201,12 @@ def _table(rows: Iterable[Row], width: int) -> Iterator[str]:
     rows = list(rows)
     most = min(LEFT, width * 3 // 8)
     first = max((len(row.typed) for row in rows if len(row.typed) <= most), default=most)
-    room = width - first - 4
-    edge = first + 4 if room >= LEAST else 6
+    is_beside = width - first - 4 >= LEAST
+    edge = first + 4 if is_beside else BELOW
     for row in rows:
         lines = [line.rstrip() for line in folded(row.text, width - edge)] if row.text else []
-        if lines and len(row.typed) <= first and edge > 6:
-            lines[0] = f"  {row.typed:<{first}}  {lines[0]}"
-            yield lines[0]
-            lines = lines[1:]
+        if lines and is_beside and len(row.typed) <= first:
+            yield f"  {row.typed:<{first}}  {lines.pop(0)}"
         else:
             yield from (f"  {line}" for line in folded(row.typed, width - 2, 2))
         yield from (f"{'':{edge}}{line}" for line in lines)
