@@ -658,6 +658,6 @@ def test_a_word_has_one_spelling_while_learning_and_afterwards(one, other):
 
 def test_a_head_that_was_not_scored_is_said_not_to_have_been(files, tmp_path):
     files(1, facts={"about": {"relations": "to its neighbour"}, "trained_on": ["mine.conllu"]})
-    ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", cwd=tmp_path)
+    ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", "--steps", cwd=tmp_path)
     assert "was trained with attn learn train on a treebank (mine)" in ran.out
     assert "How often it is right was not measured." in ran.out and "is right for" not in ran.out

@@ -223,9 +223,10 @@ def learned_briefly(trace: Trace) -> list[str]:
     facts = trace.learned
     if facts is None or trace.shown.name == "mean":
         return []
-    is_measured = facts.about is not None and not _untested(trace)
-    if not is_measured or facts.accuracy is None or facts.baseline is None:
+    if facts.about is None:
         return [f"{_taught(trace, facts)}."]
+    if _untested(trace) or facts.accuracy is None or facts.baseline is None:
+        return [f"{_taught(trace, facts)}: how often it is right here was not measured."]
     right = f"right for {facts.accuracy:.1%} of unseen words (best fixed distance: {facts.baseline:.1%})"
     return [f"{_taught(trace, facts)}: {right}."]
 
