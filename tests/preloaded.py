@@ -5,6 +5,7 @@ PYTHON* variables) and start-up itself are tested in processes started anew.
 """
 
 import atexit
+import fcntl
 import importlib
 import io
 import json
@@ -15,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -49,7 +51,10 @@ class Run(NamedTuple):
 def start(
     args: Sequence[str], env: Mapping[str, str], cwd: str, streams: Sequence[int], own_session: bool = False
 ) -> Run:
-    """Start `attn ARGS` with standard input, output and error on these descriptors."""
+    """Start `attn ARGS` with standard input, output and error on these descriptors.
+
+    With a session of its own, standard output is that session's terminal.
+    """
     status, its = os.pipe()
     request = json.dumps({"args": args, "env": dict(env), "cwd": cwd, "own_session": own_session}).encode()
     with _ONE_AT_A_TIME:
@@ -126,6 +131,7 @@ def _become(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
     """Turn this process into attn, as a fresh one would be."""
     if request["own_session"]:
         os.setsid()
+        fcntl.ioctl(streams[1], termios.TIOCSCTTY, 0)  # keys are read from the terminal of the session
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     for descriptor in streams:

@@ -116,20 +116,16 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
     if trace.settings.versus is not None and walk is None and not trace.asked:
         hint = "Name the row that looks: -q WORD."
         raise UsageError("--versus goes with -q, or with attn explain.", hint, "--versus")
-    terminal = terminal_for(view)
     if pause:
-        from attn_cli.cli.commands.pace import paced
+        from attn_cli.cli.present import present
         from attn_cli.render import trace_blocks
 
-        if view.format != "table" or not to_standard_output(view):
-            option = "--format" if to_standard_output(view) else "--pause"
-            raise UsageError("--pause works on the screen only.", "Leave out -f and -o.", option)
-        view = replace(view, width=terminal.width)
-        paced(trace_blocks(trace, view, walk), view, terminal)
+        present(lambda view: trace_blocks(trace, view, walk), view)
         return
     if view.format == "npy":
         _deliver_npy(trace, view)
         return
+    terminal = terminal_for(view)
     deliver(render(trace, replace(view, width=terminal.width), terminal, walk), view)
     if view.format in ("csv", "tsv"):
         for line in talk(trace):

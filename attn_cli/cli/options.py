@@ -15,7 +15,7 @@ from typer.core import TyperOption
 
 from attn_cli.cli.origins import Command
 from attn_cli.io.escape import as_utf8
-from attn_cli.settings.declare import HELP, TEXT, Setting, declared
+from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -145,6 +145,14 @@ def _help_option(name: str, help: str, which: str) -> TyperOption:
 Texts = Annotated[list[str] | None, argument("TEXT", "The text, in quotes; - is standard input.")]
 Context = Annotated[
     str | None, own("TEXT", "Keys and values come from this second text.", "--context", group=TEXT)
+]
+Pause = Annotated[
+    bool,
+    typer.Option(
+        "--pause",
+        help="One part at a time on a cleared screen, at a key; ? lists the keys.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 # Options of the commands that answer with a small record.

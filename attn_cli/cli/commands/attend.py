@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attn_cli.cli.deliver import BLOCK_FORMS, choose_format, deliver_blocks, deliver_json, show, with_width
-from attn_cli.cli.options import Context, Texts, argument, own
+from attn_cli.cli.options import Context, Pause, Texts, argument, own
 from attn_cli.cli.read_text import (
     ONE_STANDARD_INPUT,
     NoText,
@@ -17,7 +17,7 @@ from attn_cli.cli.read_text import (
     text_and_context,
 )
 from attn_cli.errors import UsageError
-from attn_cli.settings.declare import OUTPUT, SHOWN
+from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import chosen_steps
@@ -85,14 +85,7 @@ def explain(
     start: Annotated[
         str | None, own("STEP", "From this step on, such as softmax.", "--from", group=SHOWN)
     ] = None,
-    pause: Annotated[
-        bool,
-        typer.Option(
-            "--pause",
-            help="Wait for a key before each part; q stops. Nothing is cleared.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    pause: Pause = False,
     *,
     settings: Settings,
     view: View,

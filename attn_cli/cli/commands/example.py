@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver_record, show, terminal_for
-from attn_cli.cli.options import argument
+from attn_cli.cli.options import Pause, argument
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError, did_you_mean
@@ -27,6 +27,7 @@ def example(
     name: Annotated[
         str | None, argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES)
     ] = None,
+    pause: Pause = False,
     *,
     settings: Settings,
     view: View,
@@ -40,6 +41,8 @@ def example(
     """
     view = choose_format(view, settings)
     if name is None:
+        if pause:
+            raise UsageError("--pause goes with one example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause")
         _list(view)
         return
     if name not in EXAMPLES:
@@ -53,11 +56,11 @@ def example(
         from attn_cli.cli.commands.lookup import show_dictionary  # the others are no lookups
 
         prepare_index(settings.embedding, "random, ")
-        show_dictionary(chosen.acts, settings, view)
+        show_dictionary(chosen.acts, settings, view, pause)
         return
     if (given := chosen.given) is not None:
         settings = prefer_given(context, settings, score=given.score, mask=given.mask, heads=given.heads)
-    show(_trace(chosen, settings), view)
+    show(_trace(chosen, settings), view, pause=pause)
 
 
 def _trace(chosen: Example, settings: Settings) -> Trace:

@@ -87,12 +87,17 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
     return dictionary([*pairs_in(read_record(source), visible(source)), *typed])
 
 
-def show_dictionary(acts: Acts, settings: Settings, view: View) -> None:
-    """Compute the worked example of a dictionary, and write it out."""
+def show_dictionary(acts: Acts, settings: Settings, view: View, pause: bool) -> None:
+    """Compute the worked example of a dictionary, and write it out, or present it part by part."""
     from attn_cli.render.views.soft_dictionary import story
     from attn_cli.teach.soft_dictionary import dictionary_example
 
     one = dictionary_example(acts, settings)
+    if pause:
+        from attn_cli.cli.present import present
+
+        present(lambda view: story(one, acts, view), view)
+        return
     _show(one, story(one, acts, view), view)
 
 

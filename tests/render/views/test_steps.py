@@ -1,13 +1,12 @@
-"""The walk in parts: only some steps, from a step on, and a key between two parts."""
+"""The walk in parts: only some steps, or from a step on."""
 
 import json
 import re
 
-import pexpect
 import pytest
 
 from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
-from tests.shell import COMMAND, attn, here, plain, surroundings
+from tests.shell import here
 
 TEXT = "she likes coffee"
 
@@ -62,71 +61,10 @@ def test_a_walk_of_one_row_shows_the_steps_that_are_asked_for():
     assert len(headings(explain("-q", "likes", "--only", "scores"))) == 1
 
 
-def test_a_pause_where_nobody_watches_is_none():
-    ran = attn("explain", TEXT, "--pause")
-    assert ran.code == 0 and "only on a terminal" in ran.err
-    assert ran.out == explain()
-
-
-@pytest.mark.parametrize("options", [["-f", "json"], ["-o", "walk.md"], ["-f", "bars"]])
-def test_a_pause_in_a_file_is_wrong_usage(at, options):
-    ran = here("explain", TEXT, "--pause", *options)
-    assert ran.code == 2 and "--pause" in ran.err
-
-
-def spawn(*args):
-    return pexpect.spawn(
-        COMMAND[0], [*COMMAND[1:], "explain", *args, "--pause"], env=surroundings(), dimensions=(24, 80),
-        encoding="utf-8", timeout=15,
-    )  # fmt: skip
-
-
-def test_a_key_goes_on_part_by_part_and_all_that_was_shown_stays():
-    child = spawn(TEXT, "--steps")
-    shown, parts = "", 0
-    while child.expect(["a key goes on", pexpect.EOF]) == 0:
-        shown += child.before
-        parts += 1
-        child.send(" ")
-    shown = plain(shown + child.before).replace("\r\n", "\n")
-    shown = re.sub(r"-- $|-- *\r|, q stops --\r *\r", "", shown)
-    assert child.wait() == 0
-    assert parts > 10
-    assert "\x1b[2J" not in shown and "\x1b[H" not in shown  # nothing is cleared
-    for line in explain("--steps", "--width", "80").splitlines():
-        assert line in shown, line
-
-
-def test_q_stops_and_the_rest_is_not_shown():
-    child = spawn(TEXT)
-    child.expect("a key goes on")
-    child.send("q")
-    child.expect(pexpect.EOF)
-    assert child.wait() == 0
-    assert "Who attends" not in child.before
-
-
-def test_ctrl_c_stops_with_its_exit_code_and_no_traceback():
-    child = spawn(TEXT)
-    child.expect("a key goes on")
-    child.sendintr()
-    child.expect(pexpect.EOF)
-    assert child.wait() == 130
-    assert "Traceback" not in child.before
-
-
 def test_a_step_that_is_not_there_is_told_to_be_missing_and_why():
     assert "there is no mask" in explain("--only", "mask")
     assert "--positions sinusoidal" in explain("--only", "positions")
     assert "no mask is on" not in explain("--from", "scores")
-
-
-def test_a_standing_format_gives_way_to_a_pause(at):
-    (at / "attn.toml").write_text('format = "csv"\n')
-    ran = here("explain", TEXT, "--pause")
-    assert ran.code == 0 and "One row by hand" in ran.out
-    ran = here("explain", TEXT, "--pause", env={"ATTN_FORMAT": "markdown"})
-    assert ran.code == 78 and "ATTN_FORMAT" in ran.err
 
 
 def test_a_temperature_is_shown_as_it_was_typed_and_divides_a_learned_position_too():

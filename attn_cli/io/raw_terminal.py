@@ -1,0 +1,188 @@
+"""A terminal that is taken over for a while: keys come at once and unseen, and its second screen may be used.
+
+It is given back whatever happens: at the end, at an error, at a signal that ends the process, while Ctrl-Z stops it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import sys
+import termios
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from attn_cli.io.console import put_plain
+from attn_cli.io.keys import is_unfinished, names_of
+from attn_cli.io.signals import cleaned_up
+
+ESCAPE_WAIT = 0.05  # seconds in which the rest of a key follows its first byte, over a slow line too
+REDRAW, GONE = "redraw", "gone"  # what key() returns besides keys
+CLEAR = "\x1b[2J\x1b[H"
+SECOND_SCREEN, FIRST_SCREEN = (
+    "\x1b[?1049h\x1b[?25l",
+    "\x1b[0m\x1b[?25h\x1b[?1049l",
+)  # without, and with, a cursor
+_FALLBACK = os.terminal_size((80, 24))
+
+
+class NoKeyboard(Exception):
+    """There is no terminal to read keys from."""
+
+
+class RawTerminal:
+    """The terminal of this process, taken over inside a `with` block; raises NoKeyboard where there is none.
+
+    With `second_screen`, the terminal's second screen is shown, and the first one comes back unchanged.
+    """
+
+    def __init__(self, second_screen: bool = False) -> None:
+        self.second_screen = second_screen
+        self.waiting: list[str] = []  # keys that were read and not yet asked for
+        self.taken = False
+        self.undo = contextlib.ExitStack()
+        self.screen = sys.stdout.fileno()
+        try:
+            self.keyboard = os.open("/dev/tty", os.O_RDONLY)  # standard input may be the text
+        except OSError:
+            raise NoKeyboard from None
+        self.undo.callback(os.close, self.keyboard)
+        try:
+            self.before = termios.tcgetattr(self.keyboard)
+        except termios.error:
+            self.undo.close()
+            raise NoKeyboard from None
+        self.woken, self.wake = os.pipe()
+        os.set_blocking(self.wake, False)
+        self.undo.callback(os.close, self.woken)
+        self.undo.callback(os.close, self.wake)
+
+    def __enter__(self) -> RawTerminal:
+        self.undo.enter_context(cleaned_up(self._give_back))
+        self.undo.callback(self._give_back)
+        self._handle(signal.SIGTSTP, self._stop)
+        self._handle(signal.SIGCONT, self._go_on)
+        self._handle(signal.SIGWINCH, self._call_for_drawing)
+        try:
+            self._take()
+        except (OSError, termios.error):  # it has just gone
+            self.undo.close()
+            raise NoKeyboard from None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.undo.close()
+
+    # Keys and drawing
+
+    def key(self, seconds: float | None = None) -> str | None:
+        """Return the next key; None if none comes in time; REDRAW where all must be drawn anew; GONE at the end."""
+        if not self.waiting:
+            self._read(seconds)
+        return self.waiting.pop(0) if self.waiting else None
+
+    def _read(self, seconds: float | None) -> None:
+        ready = select.select([self.keyboard, self.woken], [], [], seconds)[0]
+        if self.woken in ready:
+            os.read(self.woken, 4096)
+            self.waiting.append(REDRAW)
+        elif self.keyboard in ready:
+            data = more = self._bytes()
+            while more and is_unfinished(data) and select.select([self.keyboard], [], [], ESCAPE_WAIT)[0]:
+                more = self._bytes()
+                data += more
+            self.waiting += names_of(data) or [GONE]
+
+    def _bytes(self) -> bytes:
+        try:
+            return os.read(self.keyboard, 1024)
+        except OSError:  # the terminal has been closed
+            return b""
+
+    def size(self) -> os.terminal_size:
+        """Return how many columns and lines the screen has now."""
+        try:
+            size = os.get_terminal_size(self.screen)
+        except OSError:
+            return _FALLBACK
+        return os.terminal_size((size.columns or _FALLBACK.columns, size.lines or _FALLBACK.lines))
+
+    def draw(self, text: str, last_line: str) -> None:
+        """Show a text on a cleared screen, and a line at its bottom."""
+        lines = text.removesuffix("\n").replace("\n", "\r\n")
+        put_plain(f"{CLEAR}{lines}\x1b[{self.size().lines};1H{last_line}")
+
+    # Taking and giving back
+
+    def _take(self) -> None:
+        self.taken = True
+        modes = termios.tcgetattr(self.keyboard)
+        modes[3] &= ~(termios.ICANON | termios.ECHO)
+        modes[6] = list(self.before[6])
+        modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
+        modes[6][termios.VQUIT] = bytes(
+            [os.fpathconf(self.keyboard, "PC_VDISABLE") & 0xFF]
+        )  # Ctrl-\ dumps core
+        self._set(modes)
+        if self.second_screen:
+            _write(self.screen, SECOND_SCREEN)
+
+    def _give_back(self) -> None:
+        if not self.taken:
+            return
+        with contextlib.suppress(OSError, termios.error):
+            if os.tcgetpgrp(self.keyboard) == os.getpgrp():  # in the background the modes are somebody else's
+                self._set(self.before)
+        with contextlib.suppress(OSError):
+            if self.second_screen:
+                _write(self.screen, FIRST_SCREEN)
+        self.taken = False
+
+    def _set(self, modes: list[Any]) -> None:
+        while True:
+            try:
+                termios.tcsetattr(self.keyboard, termios.TCSANOW, modes)
+            except termios.error as error:
+                if error.args[0] != errno.EINTR:  # it was stopped, in the background, and goes on
+                    raise
+            else:
+                return
+
+    # Signals
+
+    def _handle(self, number: signal.Signals, act: Callable[[int, FrameType | None], None]) -> None:
+        """Let `act` handle a signal inside the block, unless it was ignored."""
+        before = signal.getsignal(number)
+        if before != signal.SIG_IGN:
+            self.undo.callback(signal.signal, number, before)
+            signal.signal(number, act)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Give the terminal back, stop as Ctrl-Z wants it, and take the terminal again when it goes on."""
+        self._give_back()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._stop)
+        self._go_on(
+            number, frame
+        )  # the signal to go on does so too, and is not sent where nothing can be stopped
+
+    def _go_on(self, number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError, termios.error):  # it has gone: the next key is GONE
+            self._take()
+        self._call_for_drawing(number, frame)
+
+    def _call_for_drawing(self, number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(BlockingIOError):  # it has been called for already, often
+            os.write(self.wake, b"!")
+
+
+def _write(descriptor: int, text: str) -> None:
+    """Write to a terminal past the stream, which a signal may have interrupted."""
+    data = text.encode("ascii")
+    while data:
+        data = data[os.write(descriptor, data) :]

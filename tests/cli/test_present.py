@@ -1,0 +1,322 @@
+"""--pause: one part at a time, forward and back, on a terminal that is given back whatever happens."""
+
+import os
+import re
+import signal
+import sys
+import termios
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.shell import COMMAND, attn, here, plain, surroundings
+from tests.stage import Stage
+
+TEXT = "she likes coffee"
+WALK = ("explain", TEXT, "--from", "tokens", "--pause")
+STORY = ("example", "dictionary", "--pause")
+ESC = "\x1b"
+UP, DOWN, RIGHT, LEFT, HOME, END, PAGE_UP, PAGE_DOWN = (
+    ESC + rest for rest in ("[A", "[B", "[C", "[D", "[H", "[F", "[5~", "[6~")
+)
+FIRST_SCREEN_AGAIN = b"\x1b[?25h\x1b[?1049l"
+
+
+def part(number, stage):
+    return f"part {number} of {stage.count()}"
+
+
+def headings(lines):
+    return [line for line in lines if re.match(r"\d+\. ", line)]
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("on", "back"),
+    [
+        *((" ", "b"), ("\r", "\x7f"), ("n", "p"), (RIGHT, LEFT), (PAGE_DOWN, PAGE_UP)),
+        *((ESC + "OC", ESC + "OD"), (ESC + "[1;5C", ESC + "[1;2D")),
+    ],
+)
+def test_keys_go_on_and_back(on, back):
+    with Stage(*STORY) as stage:
+        first = stage.wait_for(part(1, stage))
+        stage.press(on)
+        second = stage.wait_for(part(2, stage))
+        assert headings(second) == ["1. A dictionary: the key as written"]
+        assert first[0] not in second  # the screen was cleared
+        stage.press(back)
+        assert stage.wait_for(part(1, stage))[0] == first[0]
+
+
+def test_before_the_first_part_there_is_none():
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        stage.press("b", "b", " ")
+        stage.wait_for(part(2, stage))
+
+
+@pytest.mark.parametrize(("first", "last"), [("g", "G"), (HOME, END), (ESC + "[1~", ESC + "[4~")])
+def test_keys_go_to_the_last_part_and_to_the_first(first, last):
+    with Stage(*STORY) as stage:
+        count = stage.count()
+        stage.press(last)
+        stage.wait_for(part(count, stage))
+        stage.press(first)
+        stage.wait_for(part(1, stage))
+
+
+def test_a_number_that_nothing_can_follow_is_taken_at_once():
+    with Stage(*STORY) as stage:
+        assert stage.count() < 10
+        stage.press("3")
+        assert headings(stage.wait_for(part(3, stage)))[0].startswith("2. ")
+        stage.press("0", "9")
+        assert "There are" in stage.wait_for(lambda s: "There are" in s.screen()[-1])[-1]
+
+
+def test_a_number_that_may_go_on_is_taken_at_enter_or_after_a_while():
+    with Stage(*WALK) as stage:
+        assert stage.count() > 10
+        stage.press("1", "1")
+        stage.wait_for(part(11, stage))
+        stage.press("1")
+        assert stage.wait_for(lambda s: s.screen()[-1].startswith("part: 1 "))[-1].endswith(part(11, stage))
+        stage.press("\r")
+        stage.wait_for(part(1, stage))
+        stage.press("n", "1")
+        stage.wait_for(part(1, stage))  # after a second
+
+
+def test_a_number_can_be_changed_and_dropped():
+    with Stage(*WALK) as stage:
+        stage.wait_for(part(1, stage))
+        stage.press("1", "\x7f", "2")
+        stage.wait_for(part(2, stage))
+        stage.press("1", ESC)
+        stage.wait_for(lambda s: s.screen()[-1].lstrip() == part(2, s))
+        stage.press("1", "n")  # another key is itself
+        stage.wait_for(part(3, stage))
+
+
+def test_the_keys_are_listed_and_any_key_goes_back():
+    with Stage(*STORY) as stage:
+        first = stage.wait_for(part(1, stage))
+        assert "?: all keys" in first[-1]
+        stage.press("?")
+        listed = stage.wait_for(lambda s: "Any key" in "".join(s.screen()))
+        assert all(len(line) <= 60 for line in listed) and any("Home" in line for line in listed)
+        stage.press("q")
+        assert stage.wait_for(part(1, stage))[0] == first[0]
+
+
+def test_keys_that_mean_nothing_change_nothing():
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        stage.press("x", "é", ESC + "[15~", ESC + "x", ESC + "[[A", "n")
+        stage.wait_for(part(2, stage))
+
+
+# Size
+
+
+def test_a_part_taller_than_the_terminal_is_seen_whole():
+    whole = attn("example", "dictionary", "--width", "80").out
+    tall = whole[whole.index("3. ") : whole.index("From soft")]
+    with Stage(*STORY, rows=9) as stage:
+        stage.wait_for(part(1, stage))
+        stage.press("4")
+        number = part(4, stage)
+        corner = stage.wait_for(lambda s: f"{number}, 1/" in s.screen()[-1])[-1]
+        screens = int(corner.rpartition("/")[2])
+        seen = []
+        for at in range(1, screens + 1):
+            seen += stage.wait_for(f"{number}, {at}/{screens}")[:-1]
+            stage.press(DOWN)  # which never leaves the part
+        assert [line for line in seen if line] == tall.splitlines()[: len([line for line in seen if line])]
+        assert len([line for line in seen if line]) == len(tall.split("\n")) - 2
+        stage.press(" ")
+        stage.wait_for(lambda s: part(5, s) in s.screen()[-1])
+        stage.press("b")
+        stage.wait_for(f"{number}, {screens}/{screens}")
+        stage.press(*[UP] * 9)
+        stage.wait_for(f"{number}, 1/{screens}")
+
+
+def test_another_size_draws_the_part_anew():
+    with Stage(*WALK) as stage:
+        stage.wait_for(part(1, stage))
+        stage.press("n")
+        wide = stage.wait_for(part(2, stage))
+        stage.resize(40, 12)
+        narrow = stage.wait_for(lambda s: len(s.shown.rpartition(b"\x1b[2J")[2].split(b"\r\n")) <= 12)
+        narrow = stage.wait_for(lambda s: part(2, s) in s.screen()[-1] and s.screen()[0] == wide[0][:40])
+        assert narrow[0] == wide[0]
+        stage.resize(100, 30)
+        assert stage.wait_for(part(2, stage))[0] == wide[0]
+
+
+@pytest.mark.parametrize("size", [(20, 3), (5, 1), (300, 100)])
+def test_a_terminal_of_any_size_will_do(size):
+    with Stage(*STORY, columns=size[0], rows=size[1]) as stage:
+        stage.wait_for(lambda s: b"\x1b[2J" in s.shown)
+        stage.press("n", "?", "x", "G", "q")
+        assert stage.code() == 0
+
+
+# Ways out
+
+
+@pytest.mark.parametrize("keys", ["q", "Q", ESC, "GGnn"])
+def test_the_terminal_is_as_before_and_what_was_shown_stays(keys):
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        assert stage.modes() != stage.before
+        stage.press("n")
+        stage.wait_for(part(2, stage))
+        stage.press("b", *keys)
+        assert stage.code() == 0
+        assert stage.modes() == stage.before
+        before, _, after = stage.shown.rpartition(FIRST_SCREEN_AGAIN)
+        assert before and b"\x1b[?1049h\x1b[?25l" in before
+        whole = attn("example", "dictionary", "--width", "80").out
+        seen = plain(after.decode()).replace("\r\n", "\n")
+        if keys.startswith("G"):
+            assert seen == whole[: whole.index("\n2. ")] + whole[whole.index("\nFrom soft") :]
+        else:
+            assert seen == whole[: whole.index("\n2. ")]
+
+
+def test_at_the_end_one_key_more_says_so_and_another_leaves():
+    with Stage(*STORY) as stage:
+        count = stage.count()
+        stage.press("G", "n")
+        stage.wait_for(lambda s: s.screen()[-1].startswith("The end"))
+        stage.press("b")
+        stage.wait_for(part(count - 1, stage))
+        stage.press("n", "n")
+        stage.wait_for(lambda s: s.screen()[-1].startswith("The end"))
+        stage.press(" ")
+        assert stage.code() == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [("\x03", 130), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_gives_the_terminal_back(how, code):
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        if isinstance(how, str):
+            stage.press(how)
+        else:
+            os.kill(stage.run.pid, how)
+        assert stage.code() == code
+        assert stage.modes() == stage.before
+        assert stage.shown.endswith(FIRST_SCREEN_AGAIN) and b"Traceback" not in stage.shown
+
+
+def test_the_key_that_dumps_core_does_nothing_meanwhile():
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        stage.press("\x1c", "n")
+        stage.wait_for(part(2, stage))
+
+
+def test_a_terminal_that_has_gone_ends_it():
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        os.close(stage.its)
+        os.close(stage.terminal)
+        stage.terminal, stage.its = os.pipe()
+        assert stage.run.wait(10) == 129
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again():
+    line = f"set -m; {COMMAND[0]} -m attn_cli example dictionary --pause; echo stopped $?; read; fg; echo ended $?"
+    child = pexpect.spawn("bash", ["-c", line], env=surroundings(), dimensions=(24, 80), timeout=15)
+    before = termios.tcgetattr(child.fileno())
+    child.expect("part 1 of 5")
+    child.send("n")
+    child.expect("part 2 of 5")
+    child.send("\x1a")
+    child.expect("stopped 148")
+    assert FIRST_SCREEN_AGAIN in child.before
+    assert termios.tcgetattr(child.fileno()) == before
+    child.send("\n")
+    child.expect_exact("\x1b[?1049h\x1b[?25l")
+    child.expect("part 2 of 5")
+    assert termios.tcgetattr(child.fileno()) != before
+    child.send("q")
+    child.expect("ended 0")
+    assert termios.tcgetattr(child.fileno()) == before
+    child.close()
+
+
+# Where nobody presents
+
+
+def test_keys_come_from_the_terminal_where_the_text_comes_from_a_pipe():
+    read, write = os.pipe()
+    os.write(write, TEXT.encode())
+    os.close(write)
+    with Stage("explain", "--from", "tokens", "--pause", stdin=read) as stage:
+        os.close(read)
+        stage.wait_for(part(1, stage))
+        stage.press("n", "q")
+        assert stage.code() == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", "", None])
+def test_on_a_terminal_that_can_clear_nothing_one_part_follows_the_other(term):
+    with Stage(*STORY, env={"TERM": term}) as stage:
+        for number in range(4):
+            stage.wait_for(lambda s, n=number: s.shown.count(b"a key goes on") == n + 1)
+            assert stage.modes() != stage.before
+            stage.press(" ")
+        assert stage.code() == 0
+        assert stage.modes() == stage.before
+        shown = re.sub(r"-- a key goes on, q stops --\r *\r", "", plain(stage.shown.decode()))
+        assert shown.replace("\r\n", "\n") == attn("example", "dictionary", "--width", "80").out
+
+
+def test_q_and_ctrl_c_stop_there_too():
+    for key, code in (("q", 0), ("\x03", 130)):
+        with Stage(*STORY, env={"TERM": "dumb"}) as stage:
+            stage.wait_for(lambda s: b"a key goes on" in s.shown)
+            stage.press(key)
+            assert stage.code() == code and stage.modes() == stage.before
+            assert b"1. A dictionary" not in stage.shown and b"Traceback" not in stage.shown
+
+
+def test_a_pause_where_nobody_watches_is_none():
+    ran = attn("explain", TEXT, "--pause")
+    assert ran.code == 0 and "only on a terminal" in ran.err
+    assert ran.out == attn("explain", TEXT).out
+
+
+@pytest.mark.parametrize("options", [["-f", "json"], ["-o", "walk.md"], ["-f", "bars"]])
+def test_a_pause_in_a_file_is_wrong_usage(at, options):
+    for command in (["explain", TEXT], ["example", "coffee"], ["example", "dictionary"]):
+        ran = here(*command, "--pause", *options)
+        assert ran.code == 2 and "--pause" in ran.err and not list(at.iterdir())
+
+
+def test_a_pause_needs_one_example():
+    ran = here("example", "--pause")
+    assert ran.code == 2 and "coffee" in ran.err
+
+
+def test_a_standing_format_gives_way_to_a_pause(at):
+    Path("attn.toml").write_text('format = "csv"\n')
+    ran = here("explain", TEXT, "--pause")
+    assert ran.code == 0 and "One row by hand" in ran.out
+    ran = here("explain", TEXT, "--pause", env={"ATTN_FORMAT": "markdown"})
+    assert ran.code == 78 and "ATTN_FORMAT" in ran.err
+
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="reads how a terminal is set from its other end"
+)

@@ -1,0 +1,110 @@
+"""A terminal with a person before it: what attn shows is read from its screen, keys are pressed, its size changes."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+import pyte
+
+from tests import preloaded
+from tests.shell import surroundings
+
+LIMIT = 15.0  # seconds: far more than any answer takes
+
+
+class Stage:
+    """A run of attn on a terminal of its own, which is the terminal of its session, too."""
+
+    def __init__(
+        self,
+        *args: str,
+        columns: int = 80,
+        rows: int = 24,
+        env: Mapping[str, str | None] | None = None,
+        stdin: int | None = None,
+    ) -> None:
+        self.terminal, its = pty.openpty()
+        self.resize(columns, rows)
+        self.before = termios.tcgetattr(its)
+        streams = (its if stdin is None else stdin, its, its)
+        self.run = preloaded.start(args, surroundings(env), os.getcwd(), streams, own_session=True)
+        self.its = its  # held, so that what it was set to can be read at the end
+        self.shown = b""
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.run.pid, signal.SIGKILL)
+        with contextlib.suppress(ConnectionError):  # its code has been asked for
+            self.run.wait(LIMIT)
+        self.run.close()
+        os.close(self.terminal)
+        os.close(self.its)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, given as what the terminal sends for them."""
+        for key in keys:
+            os.write(self.terminal, key.encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the terminal; the kernel tells attn."""
+        self.columns, self.rows = columns, rows
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self, seconds: float) -> bool:
+        """Read what is there, or comes in time; return whether it was anything."""
+        if not select.select([self.terminal], [], [], seconds)[0]:
+            return False
+        self.shown += os.read(self.terminal, 1 << 16)
+        return True
+
+    def screen(self) -> list[str]:
+        """Return the lines of the screen, as a person sees them."""
+        screen = pyte.Screen(self.columns, self.rows)
+        pyte.ByteStream(screen).feed(self.shown)
+        return [line.rstrip() for line in screen.display]
+
+    def wait_for(self, wanted: str | Callable[["Stage"], bool]) -> list[str]:
+        """Wait until the screen's last line ends so, or until it is so, and return the screen."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            screen = self.screen()
+            if screen[-1].endswith(wanted) if isinstance(wanted, str) else wanted(self):
+                return screen
+            self.read(0.2)
+        raise AssertionError(f"{wanted} was not shown, but:\n" + "\n".join(self.screen()))
+
+    def code(self) -> int:
+        """Return the exit code, when attn has ended by itself, and all that it wrote is read."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end and not select.select([self.run.status], [], [], 0)[0]:
+            self.read(0.05)
+        code = self.run.wait(1)
+        while self.read(0):
+            pass
+        return code
+
+    def modes(self) -> list[object]:
+        """Return how the terminal is set now: echo, whole lines, and all else."""
+        return termios.tcgetattr(self.its)
+
+    def count(self) -> int:
+        """Return how many parts there are, as the corner says, once it says so."""
+        corner = re.compile(r"part \d+ of (\d+)")
+        screen = self.wait_for(lambda stage: corner.search(stage.screen()[-1]) is not None)
+        found = corner.search(screen[-1])
+        assert found
+        return int(found[1])
