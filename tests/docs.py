@@ -77,6 +77,7 @@ These variables, which many programs share, are read too:
 | `CLICOLOR_FORCE`, `FORCE_COLOR` | Colour even in a pipe, unless it is `0`. |
 | `CLICOLOR` | No colour if it is `0`. |
 | `TERM`, `COLORTERM` | How many colours there are; `TERM=dumb` has none. |
+| `ATTN_PAGER`, `PAGER`, `LESS` | [The pager](terminal.md#the-pager) of long screens. |
 | `COLORFGBG` | Whether the background is dark or light. |
 """
 

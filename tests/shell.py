@@ -144,7 +144,8 @@ def shell(
 def terminal(
     *args: str, columns: int = 80, rows: int = 24, env: Mapping[str, str | None] | None = None
 ) -> Ran:
-    """Run `attn ARGS` on a terminal of that size: all three streams are the screen, which is in `out`."""
+    """Run `attn ARGS` on a terminal of that size: all three streams are the screen, which is in `out`; no pager."""
+    env = {"ATTN_PAGER": ""} | dict(env or {})
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     if any(map(_OF_PYTHON.fullmatch, env or {})):

@@ -60,7 +60,12 @@ def main(args: list[str]) -> int:
             from attn_cli.io.console import put_plain  # answered before Typer is loaded
 
             return put_plain(f"attn {attn_cli.__version__}\n")
-        return _run(args)
+        if "--no-pager" not in args:
+            return _run(args)
+        from attn_cli.io.pager import unused
+
+        with unused():
+            return _run(args)
     except BrokenPipeError:
         _silence()
         return 0
@@ -118,10 +123,10 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
         entries = listed
 
         def __init__(self, **attributes: Any) -> None:
-            from attn_cli.cli.options import help_options
+            from attn_cli.cli.options import common_options
 
             super().__init__(**{**attributes, "add_help_option": False})
-            self.params.extend(help_options())
+            self.params.extend(common_options())
 
         def list_commands(self, ctx: Any) -> list[str]:
             return list(listed)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.console import put_plain
+from attn_cli.io.console import put_plain, put_screen
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LEAST_ROOM = 20  # characters of the last column of a table of text
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+SCREENS = ("table", "bars")  # what people read on a terminal; the other formats are for files and programs
 # Blocks of any kind, or a record.
 BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 
@@ -159,7 +160,10 @@ def _deliver_npy(trace: Trace, view: View) -> None:
 
 
 def deliver(text: str, view: View) -> None:
-    """Write text to the view's file, all or nothing, or to standard output."""
+    """Write text to the view's file, all or nothing, or to standard output; a long screen goes through the pager."""
+    if view.format in SCREENS and view.output is None:
+        put_screen(text)
+        return
     with writer(view) as write:
         write(text)
 

@@ -110,13 +110,21 @@ def single_command(name: str, function: Function | Taking) -> Any:
     made = function() if isinstance(function, partial) else _with_options(function)
     app.command(name, cls=Command, add_help_option=False)(made)
     command: Any = typer.main.get_command(app)
-    command.params.extend(help_options())
+    command.params.extend(common_options())
     return command
 
 
-def help_options() -> list[TyperOption]:
-    """Return the options that show a command's help: -h the short one, --help the full one."""
+def common_options() -> list[TyperOption]:
+    """Return the options of every command and group: -h for the short help, --help for the full one, --no-pager."""
+    no_pager = TyperOption(  # main() obeys it before anything is parsed, for --help acts at once
+        param_decls=["--no-pager"],
+        is_flag=True,
+        expose_value=False,
+        help="Print a long screen, or help, without a pager.",
+        rich_help_panel=OUTPUT,
+    )
     return [
+        no_pager,
         _help_option("-h", "Show what people use most, and an example.", "short_help"),
         _help_option("--help", "Show everything, as here.", "full_help"),
     ]
@@ -126,9 +134,9 @@ def _help_option(name: str, help: str, which: str) -> TyperOption:
     def show(ctx: Any, parameter: object, value: bool) -> None:
         if value and not ctx.resilient_parsing:
             from attn_cli.cli import help as helping  # only for who asks
-            from attn_cli.io.console import put_plain
+            from attn_cli.io.console import put_screen
 
-            put_plain(getattr(helping, which)(ctx, sys.stdout))
+            put_screen(getattr(helping, which)(ctx, sys.stdout))
             ctx.exit()
 
     return TyperOption(

@@ -35,6 +35,16 @@ def put_plain(text: str) -> int:
     return 0
 
 
+def put_screen(text: str) -> None:
+    """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        from attn_cli.io.pager import page  # whoever reads from a pipe does without
+
+        page(text)
+    else:
+        put_plain(text)
+
+
 def put_bytes(parts: Iterable[Buffer]) -> None:
     """Write bytes to standard output, one part after the other; raise WriteError if they cannot be written."""
     if sys.stdout is None:

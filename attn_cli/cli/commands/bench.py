@@ -13,6 +13,7 @@ from attn_cli.cli.options import own, without
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
+from attn_cli.io.pager import unused
 from attn_cli.io.progress import Progress
 from attn_cli.settings.declare import MEASURED
 from attn_cli.settings.output import View
@@ -80,7 +81,8 @@ def bench(
     if view.format in ("json", "jsonl"):
         deliver_json(benchmark.record(machine(), rows, threads, is_whole), view)
     else:
-        deliver_blocks(benchmark.bench(machine(), rows, threads, asides), view)
+        with unused():
+            deliver_blocks(benchmark.bench(machine(), rows, threads, asides), view)
     if not is_whole:
         raise KeyboardInterrupt
 

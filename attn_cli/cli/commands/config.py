@@ -16,7 +16,7 @@ from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
-OTHER_VARIABLES = ("ATTN_MIRROR",)  # that no option has
+OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has
 NARROWEST = 12  # cells for a value, below which names stand above their values
 
 

@@ -1,0 +1,128 @@
+"""A long screen goes through the user's pager, as git does it; a short one, and what is no screen, does not.
+
+The pager's name comes from the environment alone, never from a file that lies in some folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from attn_cli.io.console import put_plain, say
+from attn_cli.io.escape import visible
+from attn_cli.io.signals import cleaned_up
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+VARIABLES = ("ATTN_PAGER", "PAGER")
+NONE = ("", "cat")  # what these are where nobody wants a pager
+USUAL, USUAL_LESS, USUAL_LV = (
+    "less",
+    "FIRX",
+    "-c",
+)  # quit if it fits, search in any case, colours, screen left as is
+NOT_FOUND = (126, 127)  # what a shell ends with where it finds no such program, or may not run it
+FOR_A_SHELL = frozenset("|&;<>()$`\\\"'*?[#~=%")  # as git has it: a pager with one of these is a shell's line
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_is_unused = False
+
+
+@contextlib.contextmanager
+def unused() -> Iterator[None]:
+    """Print every screen plainly inside this block."""
+    global _is_unused
+    before, _is_unused = _is_unused, True
+    try:
+        yield
+    finally:
+        _is_unused = before
+
+
+def page(text: str) -> None:
+    """Write a screen to standard output, which is a terminal: through the pager if the screen is longer."""
+    variable, command = _pager() if _is_too_long(text) else ("", "")
+    if not command or not _paged(command, text):
+        put_plain(text)
+        if variable and command:
+            say(f"attn: Cannot run the pager {visible(command[:60])!r}, so there is none. Change {variable}.")
+
+
+def _is_too_long(text: str) -> bool:
+    """Tell whether the terminal can page, and cannot show all of this."""
+    if _is_unused or os.name != "posix" or os.environ.get("TERM", "") in ("", "dumb"):
+        return False
+    try:
+        columns, lines = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return False
+    shown = _COLOUR.sub("", text.removesuffix("\n")).split("\n")
+    wrapped = sum(max(1, -(-len(line) // columns)) for line in shown) if columns else 0
+    return 0 < lines <= wrapped  # the last line is the prompt's
+
+
+def _pager() -> tuple[str, str]:
+    """Return the variable that names the pager, and the pager; nothing in the place of one that is missing."""
+    for variable in VARIABLES:
+        if (value := os.environ.get(variable)) is not None:
+            return variable, "" if value.strip() in NONE else value.strip()
+    return "", USUAL
+
+
+def _paged(command: str, text: str) -> bool:
+    """Give a screen to the pager, and wait until it ends; return whether it could be run."""
+    import subprocess  # only a long screen needs it
+
+    by_shell = not FOR_A_SHELL.isdisjoint(command)
+    arguments = ["/bin/sh", "-c", command] if by_shell else command.split()
+    data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    with _interrupts_left_to_it():
+        try:
+            process = subprocess.Popen(arguments, stdin=subprocess.PIPE, env=_environment(text))
+        except OSError:
+            return False
+        with cleaned_up(lambda: _end(process)):
+            process.communicate(data)  # who has seen enough may quit before the end
+    return not (by_shell and process.returncode in NOT_FOUND)
+
+
+def _environment(text: str) -> dict[str, str]:
+    """Return the environment of the pager: that of attn, with options of less and lv where the user has none."""
+    mine = {"LESS": USUAL_LESS, "LV": USUAL_LV} | dict(os.environ)
+    if "LESS" in os.environ and _COLOUR.search(text):
+        mine["LESS"] = f"-R {mine['LESS']}"  # else it spells our colours out; what follows counts more
+    return mine
+
+
+@contextlib.contextmanager
+def _interrupts_left_to_it() -> Iterator[None]:
+    """Let Ctrl-C mean inside this block what the pager makes of it, and nothing to attn."""
+    import signal
+
+    def heard(number: int, frame: object) -> None:
+        """Do nothing; a signal that is handled, unlike one that is ignored, is not ignored by the pager too."""
+
+    numbers = (signal.SIGINT, signal.SIGQUIT)
+    before = {one: signal.getsignal(one) for one in numbers if signal.getsignal(one) != signal.SIG_IGN}
+    for one in before:
+        signal.signal(one, heard)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _end(process: Popen[bytes]) -> None:
+    """End the pager, which sets the terminal right, and wait for that, though not for ever."""
+    import time
+
+    process.terminate()
+    for _ in range(100):
+        if os.waitpid(process.pid, os.WNOHANG)[0]:
+            return
+        time.sleep(0.01)

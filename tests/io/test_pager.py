@@ -1,0 +1,238 @@
+"""A long screen goes through the user's pager; nothing else does, and whatever the pager does harms nothing."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.shell import attn, here
+from tests.stage import Stage
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="reads how a terminal is set from its other end"
+)
+
+LONG = ("example", "day1", "--steps")
+RECORD = "cat > paged.txt; echo $LESS,$LV > env.txt; echo paged"
+
+
+@pytest.fixture
+def pager(at):
+    """Return the command of a pager that writes down what it gets."""
+    (at / "pager.sh").write_text(RECORD)
+    return "sh pager.sh"
+
+
+def on_stage(*args, rows=24, **env):
+    """Return the exit code of attn on a terminal, and what it showed there, which is set as before."""
+    with Stage(*args, rows=rows, env={"PAGER": None, "LESS": None, "LV": None} | env) as stage:
+        code = stage.code()
+        assert stage.modes() == stage.before
+        shown = stage.shown.decode().replace("\r\n", "\n")
+        assert "Traceback" not in shown
+        return code, shown
+
+
+# What goes through it
+
+
+@pytest.mark.parametrize("variable", ["ATTN_PAGER", "PAGER"])
+def test_a_long_screen_goes_through_the_pager_that_a_variable_names(pager, variable):
+    assert on_stage(*LONG, **{variable: pager}) == (0, "paged\n")
+    ran = attn(*LONG, "--color", "always", "--width", "80", env={"TERM": "xterm-256color"})
+    assert Path("paged.txt").read_text() == ran.out and "\x1b[" in ran.out
+
+
+def test_the_variable_of_attn_beats_that_of_all_programs(pager):
+    assert on_stage(*LONG, ATTN_PAGER=pager, PAGER="false") == (0, "paged\n")
+    assert "paged" not in on_stage(*LONG, ATTN_PAGER="", PAGER=pager)[1]
+
+
+def test_a_screen_that_fits_above_the_prompt_is_printed(pager):
+    lines = attn("example", "day1", "--width", "80").out.count("\n")
+    code, shown = on_stage("example", "day1", rows=lines + 1, ATTN_PAGER=pager, NO_COLOR="1")
+    assert code == 0 and shown == attn("example", "day1", "--width", "80").out
+    assert on_stage("example", "day1", rows=lines, ATTN_PAGER=pager) == (0, "paged\n")
+    assert on_stage("example", "day1", rows=0, ATTN_PAGER=pager)[1].startswith("\x1b[1mAttention")
+
+
+def test_lines_that_the_terminal_breaks_count_as_often(pager):
+    code, shown = on_stage("self", "she likes coffee " * 9, "--width", "400", rows=30, ATTN_PAGER=pager)
+    assert (code, shown) == (0, "paged\n")
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["self", "--help"], ["vectors", "-h"], ["config"], ["explain", "she", "-f", "bars"]]
+)
+def test_help_lists_and_bars_are_screens(pager, args):
+    assert on_stage(*args, rows=3, ATTN_PAGER=pager) == (0, "paged\n")
+    assert Path("paged.txt").read_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("args", "env"),
+    [
+        (["--no-pager", *LONG], {}),
+        ([*LONG, "--no-pager"], {}),
+        (["--no-pager", "self", "--help"], {}),
+        (["self", "--help", "--no-pager"], {}),
+        (["vectors", "--no-pager", "--help"], {}),
+        ([*LONG, "-o", "walk.txt"], {}),
+        ([*LONG, "-o", "-"], {}),
+        ([*LONG, "-f", "json"], {}),
+        ([*LONG, "-f", "markdown"], {}),
+        (LONG, {"TERM": "dumb"}),
+        (LONG, {"TERM": None}),
+        (LONG, {"ATTN_PAGER": ""}),
+        (LONG, {"ATTN_PAGER": "cat"}),
+        (["schema"], {}),
+        (["exercise", "--seed", "1"], {}),
+    ],
+)
+def test_what_is_no_screen_for_a_person_is_not_paged_nor_where_nobody_wants_it(pager, args, env):
+    code, shown = on_stage(*args, rows=3, **{"ATTN_PAGER": pager} | env)
+    assert code == 0 and "paged" not in shown.split() and not Path("paged.txt").exists()
+
+
+def test_a_pipe_gets_no_pager(pager):
+    assert (
+        attn(*LONG, env={"ATTN_PAGER": pager}).out.startswith("Attention") and not Path("paged.txt").exists()
+    )
+    assert attn("self", "--help", env={"ATTN_PAGER": pager}).out.startswith("Usage")
+
+
+def test_a_pause_gets_no_pager(pager):
+    with Stage("example", "dictionary", "--pause", rows=8, env={"ATTN_PAGER": pager}) as stage:
+        stage.count()
+        stage.press("G", "q")
+        assert stage.code() == 0 and b"paged" not in stage.shown
+
+
+# Which one, and how
+
+
+@pytest.mark.parametrize(
+    ("env", "seen"),
+    [
+        ({}, "FIRX,-c"),
+        ({"LESS": "-i", "LV": "-x"}, "-R -i,-x"),
+        ({"LESS": ""}, "-R,-c"),
+        ({"LESS": "-i", "NO_COLOR": "1"}, "-i,-c"),
+    ],
+)
+def test_less_is_told_to_show_colours_and_else_obeys_its_user(pager, env, seen):
+    on_stage(*LONG, ATTN_PAGER=pager, **env)
+    assert Path("env.txt").read_text().strip().replace(" ,", ",") == seen
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
+def test_less_is_the_pager_of_those_who_name_none():
+    with Stage(*LONG, env={"PAGER": None, "LESS": None}) as stage:
+        stage.wait_for(":")
+        assert b"\x1b[1mAttention" in stage.shown  # in colour
+        stage.press("\x03")
+        time.sleep(0.3)  # the terminal drops keys that come with an interrupt
+        stage.press(" ")
+        stage.wait_for(lambda s: b"Softmax" in s.shown)
+        stage.press("q")
+        assert stage.code() == 0
+        assert stage.modes() == stage.before
+
+
+def test_without_less_nothing_is_amiss(at):
+    (at / "bin").mkdir()
+    code, shown = on_stage(*LONG, PATH=str(at / "bin"), NO_COLOR="1")
+    assert code == 0 and shown == attn(*LONG, "--width", "80").out
+
+
+@pytest.mark.parametrize("command", ["./no-such-pager -x", "no-such-pager '-x'", "/", "./pager.txt"])
+def test_a_pager_that_cannot_be_run_costs_a_line_and_nothing_else(at, command):
+    (at / "pager.txt").write_text("no program")
+    code, shown = on_stage(*LONG, PAGER=command, NO_COLOR="1")
+    assert code == 0 and attn(*LONG, "--width", "80").out in shown
+    assert shown.endswith("so there is none. Change PAGER.\n") and shown.count("attn: ") == 1
+
+
+def test_a_pager_may_have_options_and_may_be_a_line_of_the_shell(at):
+    assert on_stage(*LONG, PAGER="head -n 1", NO_COLOR="1")[1].startswith("Attention:")
+    assert on_stage(*LONG, PAGER="tr A-Z a-z | head -n 1", NO_COLOR="1")[1].startswith("attention:")
+    assert on_stage(*LONG, PAGER="A=some; echo $A \"'$HOME'\"", HOME="/here")[1] == "some '/here'\n"
+
+
+def test_what_is_shown_is_never_run(at):
+    text = "$(touch run) `touch run` ;touch run"
+    for command in ("cat -", "cat | cat"):
+        code, shown = on_stage("self", text, "--tokenizer", "whitespace", rows=3, PAGER=command)
+        assert code == 0 and "$(touch" in shown and not Path("run").exists()
+
+
+def test_no_file_of_settings_names_a_pager(at):
+    Path("attn.toml").write_text('pager = "touch run"\n')
+    assert on_stage(*LONG)[0] == 78 and not Path("run").exists()
+
+
+def test_the_variable_is_a_known_one():
+    assert "ATTN_PAGER" not in here("config", env={"ATTN_PAGER": "less"}).out
+
+
+# What the pager does
+
+
+def test_who_has_seen_enough_quits_and_nothing_breaks():
+    for command in ("true", "false", "head -n 1", "sh -c 'exit 3'"):
+        assert on_stage("explain", "she likes coffee " * 30, ATTN_PAGER=command)[0] == 0
+
+
+def test_the_exit_code_is_that_of_attn(pager):
+    record = json.loads(attn("example", "day1", "-f", "json").out)
+    Path("right.json").write_text(json.dumps({"weights": record["weights"]}))
+    Path("wrong.json").write_text(json.dumps({"weights": [row[::-1] for row in record["weights"]]}))
+    check = ("check", "wrong.json", "--expect", "right.json")
+    assert on_stage(*check, rows=3, ATTN_PAGER=pager) == (attn(*check).code, "paged\n")
+    assert attn(*check).code == 1
+
+
+def test_messages_still_come(pager):
+    Path("attn.toml").write_text("precision = 2\n")
+    code, shown = on_stage(*LONG, ATTN_PAGER=pager)
+    assert code == 0 and "paged\n" in shown and "settings from attn.toml: precision." in shown
+
+
+def test_ctrl_c_is_the_pagers_business(at):
+    (at / "pager.sh").write_text(
+        "trap 'echo interrupted' INT; cat > /dev/null; echo ready; read x < /dev/tty; sleep .1; echo over"
+    )
+    with Stage(*LONG, env={"ATTN_PAGER": "sh pager.sh"}) as stage:
+        stage.wait_for(lambda s: b"ready" in s.shown)
+        stage.press("\x03")
+        stage.wait_for(lambda s: b"interrupted" in s.shown)
+        stage.press("\r")
+        assert stage.code() == 0 and b"over" in stage.shown
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_pager_too(at, number, code):
+    (at / "pager.sh").write_text("echo $$ > pid.txt; cat > /dev/null; echo ready; exec sleep 60")
+    with Stage(*LONG, env={"ATTN_PAGER": "sh pager.sh"}) as stage:
+        stage.wait_for(lambda s: b"ready" in s.shown)
+        time.sleep(0.1)
+        os.kill(stage.run.pid, number)
+        assert stage.code() == code
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(Path("pid.txt").read_text()), 0)
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_after_a_signal_the_terminal_is_as_before(number):
+    with Stage(*LONG, env={"PAGER": "less"}) as stage:
+        stage.wait_for(":")
+        assert stage.modes() != stage.before
+        os.kill(stage.run.pid, number)
+        assert stage.code() == 128 + number
+        assert stage.modes() == stage.before
