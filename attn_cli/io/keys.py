@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 
-_KEY = re.compile("\x1b\\[\\[?[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\x1b[O]|.", re.DOTALL)
+_KEY = re.compile(
+    "\x1b{1,2}(?:\\[\\[?[0-?]*[ -/]*[@-~]?|O.?)|\x1b[^\x1b[O]|.", re.DOTALL
+)  # two: with Alt held down
 _UNFINISHED = re.compile("\x1b(\\[\\[?[0-?]*[ -/]*|O)?$")
 _MODIFIER = re.compile("1?;[0-9]+(?=.$)")  # Shift, Alt or Control, held down with a named key
 
-_NAMES = {"\r": "enter", "\n": "enter", "\x7f": "backspace", "\b": "backspace", "\x1b": "escape"}
+_NAMES = {
+    "\x0c": "redraw",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\b": "backspace",
+    "\x1b": "escape",
+}
 _NAMES |= {"\x1b[5~": "pageup", "\x1b[6~": "pagedown"}
 _NAMES |= {f"\x1b[{code}~": "home" for code in (1, 7)} | {f"\x1b[{code}~": "end" for code in (4, 8)}
 for _letter, _name in zip("ABCDHF", ("up", "down", "right", "left", "home", "end"), strict=True):
@@ -24,7 +33,7 @@ def names_of(data: bytes) -> list[str]:
     ['q', 'enter', 'pagedown', 'right', 'escape']
     """
     keys = _KEY.findall(data.decode("utf-8", "replace"))
-    return [_NAMES.get(_MODIFIER.sub("", key), key) for key in keys]
+    return [_NAMES.get(_MODIFIER.sub("", key.replace("\x1b\x1b", "\x1b")), key) for key in keys]
 
 
 def is_unfinished(data: bytes) -> bool:

@@ -5,7 +5,9 @@ import re
 import signal
 import sys
 import termios
+import time
 from pathlib import Path
+from random import Random
 
 import pexpect
 import pytest
@@ -116,8 +118,54 @@ def test_the_keys_are_listed_and_any_key_goes_back():
 def test_keys_that_mean_nothing_change_nothing():
     with Stage(*STORY) as stage:
         stage.wait_for(part(1, stage))
-        stage.press("x", "é", ESC + "[15~", ESC + "x", ESC + "[[A", "n")
+        stage.press("x", "é", ESC + "[15~", ESC + "x", ESC + "[[A", "\x0c", "n")
         stage.wait_for(part(2, stage))
+
+
+@pytest.mark.parametrize("half", ["[", "O", "[1;"])
+def test_a_key_that_arrives_in_halves_is_no_esc(half):
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        stage.press(ESC + half)
+        time.sleep(0.2)  # much longer than such a key takes
+        stage.press("n")
+        stage.wait_for(part(2, stage))
+        stage.press(ESC + LEFT)  # Alt and left, as some terminals send it
+        stage.wait_for(part(1, stage))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_pressed_and_whatever_the_size_the_terminal_is_given_back(seed):
+    keys = [
+        " ",
+        "b",
+        "3",
+        "12",
+        ESC + "[",
+        ESC + "[C",
+        "?",
+        "g",
+        "G",
+        "é",
+        "\x00",
+        "0",
+        "\x7f",
+        "\x0c",
+        UP,
+        DOWN,
+    ]
+    rng = Random(seed)
+    with Stage(*STORY) as stage:
+        stage.wait_for(part(1, stage))
+        for _ in range(25):
+            stage.press(*rng.choices(keys, k=rng.randrange(6)))
+            stage.resize(rng.randrange(1, 120), rng.randrange(1, 40))
+            stage.read(0.01)
+        os.kill(stage.run.pid, signal.SIGTERM)
+        assert stage.code() in (0, 143)
+        assert stage.modes() == stage.before
+        assert stage.shown.count(b"\x1b[?1049h") == stage.shown.count(b"\x1b[?1049l") == 1
+        assert b"Traceback" not in stage.shown and b"bug" not in stage.shown
 
 
 # Size
