@@ -24,22 +24,33 @@ def parts_of(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def screenfuls(part: Iterable[Block], view: View, terminal: Terminal, columns: int, rows: int) -> list[str]:
-    """Return a part as texts of at most `rows` lines of `columns` cells; blocks stay whole where they fit."""
+    """Return a part as texts of at most `rows` lines of `columns` cells; a table that fits stays whole if it can."""
     screens: list[list[Line]] = [[]]
     used = 0
-    for block in part:
-        lines = [(line, _rows(line, columns)) for line in draw([block], view, terminal)]
-        height = sum(taken for _, taken in lines)
-        starts_anew = rows // 2 < used and height <= rows < used + height
-        for line, taken in lines:
-            if used and (starts_anew or used + taken > rows):
+    for piece in _pieces(part, view, terminal):
+        heights = [_rows(line, columns) for line in piece]
+        starts_anew = rows // 2 < used and sum(heights) <= rows < used + sum(heights)
+        for line, height in zip(piece, heights, strict=True):
+            if used and (starts_anew or used + height > rows):
                 screens.append([])
                 used = 0
             starts_anew = False
             if line or used:  # a cleared screen begins with no empty line
                 screens[-1].append(line)
-                used += taken
+                used += height
     return [terminal.paint(lines) for lines in screens]
+
+
+def _pieces(part: Iterable[Block], view: View, terminal: Terminal) -> Iterator[list[Line]]:
+    """Yield the lines of each block; those of a wide table, which goes on below an empty line, table by table."""
+    for block in part:
+        piece: list[Line] = []
+        for line in draw([block], view, terminal):
+            if piece and not line:
+                yield piece
+                piece = []
+            piece.append(line)
+        yield piece
 
 
 def _rows(line: Line, columns: int) -> int:
