@@ -46,6 +46,11 @@ class View:
         "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.",
         choices=PALETTES,
     ).field(None)
+    shades: str = Setting(
+        OUTPUT,
+        "Shades of weights: auto is the range of the matrix, full is 0 to 1, the same in every picture.",
+        choices=("auto", "full"),
+    ).field("auto")
     width: int | None = Setting(
         OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
     ).field(None)

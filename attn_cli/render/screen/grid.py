@@ -23,17 +23,14 @@ from attn_cli.render.screen.text import (
     padded_left,
     wrapped,
 )
+from attn_cli.render.shade_scale import Legend, legend, shade_range, shading
 from attn_cli.render.width_ladder import (
     SIGNS,
     Drawn,
     Rung,
-    Scale,
     bars,
     drawn,
     rungs,
-    scale,
-    shade_range,
-    shading,
 )
 
 LABEL = 12
@@ -96,7 +93,7 @@ class Grid(NamedTuple):
             ramp = SIGNS if block.is_difference else bars(terminal)
             styles = self._styles(matrix, terminal)
             patches = styles if block.is_difference else [_patch(style) for style in styles]
-            yield from shade_line(scale(block), ramp, patches, terminal)
+            yield from shade_line(legend(block), ramp, patches, terminal)
         condensed = [matrix.rung.name] if matrix.rung.name else []
         if len(pages) > 1:
             condensed.append(f"{len(pages)} pages of columns")
@@ -106,7 +103,7 @@ class Grid(NamedTuple):
 
     def _fitted(self, terminal: Terminal) -> tuple[Drawn, list[_Page]]:
         """Return the first rung on which all columns fit beside each other, else the last one in pages."""
-        shade = shading(self.block.values, *shade_range(self.block))
+        shade = shading(self.block.values, shade_range(self.block))
         for rung in self.ways or rungs(self.block):
             matrix = drawn(rung, self.block.values, shade, terminal)
             pages = self._pages(matrix, terminal)
@@ -190,14 +187,14 @@ class Grid(NamedTuple):
 
 
 def shade_line(
-    legend: Scale, ramp: str, styles: Sequence[Style | None], terminal: Terminal
+    legend: Legend, ramp: str, styles: Sequence[Style | None], terminal: Terminal
 ) -> Iterator[Line]:
     """Yield the legend of shades: a patch of each, from the least value to the largest, where there is room."""
     masked = f"{masked_mark(terminal)} masked" if legend.has_masked else ""
     if not legend.low:
         yield from wrapped(masked, terminal.width)
         return
-    tail = f"   {masked}" if masked else ""
+    tail = "".join(f"   {part}" for part in (legend.more, masked) if part)
     if legend.low == legend.high:
         yield from wrapped(f"shades: all are {legend.low}{tail}", terminal.width)
         return

@@ -13,7 +13,8 @@ from attn_cli.render.blocks import Beside, Maps
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import Grid, shade_line
 from attn_cli.render.screen.text import cells, cut, labels, masked_mark, padded, wrapped
-from attn_cli.render.width_ladder import NUMBERED, bars, rungs, scale, shading, sharing_scale
+from attn_cli.render.shade_scale import legend, shading, sharing_scale
+from attn_cli.render.width_ladder import NUMBERED, bars, rungs
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
         named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
         is_square = list(block.rows) == list(block.columns)
         yield from wrapped(NUMBERED if is_square else f"columns: {', '.join(named)}", terminal.width)
-    yield from shade_line(scale(block), bars(terminal), styles, terminal)
+    yield from shade_line(legend(block), bars(terminal), styles, terminal)
 
 
 class _Layout(NamedTuple):
@@ -143,7 +144,7 @@ def _band(
         yield [Segment((margin + "".join(f"{'':{APART}}{name}" for name in names)).rstrip(), BOLD)]
     numbers = _numbers(block, cell)
     yield [Segment(margin + "".join(" " * APART + numbers + " " * spare for _ in span).rstrip())]
-    shade = [shading(block.values[m], block.least, block.largest).tolist() for m in span]
+    shade = [shading(block.values[m], block.scale).tolist() for m in span]
     for i, label in enumerate(layout.rows):
         line = [Segment(padded(label, layout.edge), BOLD)]
         for m, places in enumerate(shade):

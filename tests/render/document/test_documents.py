@@ -18,7 +18,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render, render_blocks
-from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.document.svg import ALONG, CELL, UP
 from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, prose
 from attn_cli.settings.output import View
@@ -157,7 +157,7 @@ def test_every_kind_of_block_is_drawn(format):
             Say("epsilon", quiet=True),
             Formula("1 + 2 = 3", "zeta:"),
             Matrix(["eta", "theta"], ["iota", "kappa"], values, "lambda", ["0.25", "1.50"], True, True),
-            Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [values, values], 1.0, [0, 1]),
+            Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [values, values], ShadeRange(0.0, 1.0), [0, 1]),
             Columns(["upsilon", "phi"], [["chi", "12.5"]]),
             Links([("psi", [("omega", "0.750")]), ("aleph", [])]),
             Bars("beth", [("gimel", 0.5), ("dalet", None)], 1.0),
