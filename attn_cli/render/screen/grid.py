@@ -182,7 +182,7 @@ class Grid(NamedTuple):
     def _styles(self, matrix: Drawn, terminal: Terminal) -> Sequence[Style | None]:
         if not self.block.shaded:
             return [None] * SHADES
-        is_ink = bool(matrix.rung.block) and not self.block.is_difference
+        is_ink = bool(matrix.rung.block) and not self.block.is_difference and not terminal.is_picture
         return styles_on(terminal, self.palette, is_ink, self.block.is_difference)
 
 

@@ -98,7 +98,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
             yield from Grid(matrix, view.palette).lines(terminal)
         return
     across = max(1, (layout.width - layout.edge) // (layout.wide + APART))
-    styles = styles_on(terminal, view.palette)
+    styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
     for start in range(0, len(block.names), across):
         yield []
         yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)

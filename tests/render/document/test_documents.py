@@ -500,6 +500,35 @@ def test_each_run_of_a_picture_is_as_wide_as_its_cells_and_within_the_picture(li
         assert float(rect.get("y", 0)) + float(rect.get("height")) <= height
 
 
+def rects(text):
+    """The rectangles of a picture but its background: x, y, width, height and colour."""
+    found = list(ET.fromstring(text).iter(f"{SVG}rect"))[1:]
+    return [
+        (*(float(rect.get(side)) for side in ("x", "y", "width", "height")), rect.get("fill"))
+        for rect in found
+    ]
+
+
+@pytest.mark.parametrize("line", [["self", FOX, "--head", "all"], ["self", f"{FOX} {FOX} {FOX}"]])
+def test_a_shade_of_a_picture_fills_its_cell(line):
+    """A block of a cell's lowest eighth would be a line under every weight of zero."""
+    found = rects(shown(*line, "-f", "svg"))
+    assert len({height for _, _, _, height, _ in found}) == 1
+    assert len({fill for *_, fill in found}) > 8
+
+
+def test_digits_of_a_picture_stand_clear_of_the_edges_of_their_cells():
+    for line in (["self", FOX], ["compare", "a b c", "-e", "random", "--vary", "t=1,2"]):
+        text = shown(*line, "-f", "svg")
+        cells = [rect for rect in rects(text) if rect[2] > 2 * CELL]
+        assert cells
+        for run in ET.fromstring(text).iter(f"{SVG}text"):
+            left, right = int(run.get("x")), int(run.get("x")) + int(run.get("textLength", 0))
+            for x, y, width, height, _ in cells:
+                if y < int(run.get("y")) < y + height and x <= left < x + width:
+                    assert left - x >= CELL / 2 and x + width - right >= CELL / 2, run.text
+
+
 def test_a_picture_is_titled_for_those_who_cannot_see_it():
     tree = ET.fromstring(shown("self", FOX, "-f", "svg"))
     assert tree.get("role") == "img"
