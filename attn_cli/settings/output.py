@@ -54,6 +54,14 @@ class View:
     width: int | None = Setting(
         OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
     ).field(None)
+    as_bars: bool = (
+        False  # the bars of -f bars, drawn in another format: in a file that is a page or a picture
+    )
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether weights are shown as bars."""
+        return self.format == "bars" or self.as_bars
 
     def __post_init__(self) -> None:
         check(self)

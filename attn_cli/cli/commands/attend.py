@@ -106,10 +106,10 @@ def explain(
     """
     view = choose_format(view, settings)
     parts = chosen_steps(only, start)
-    if parts.only and view.format not in BLOCK_FORMS:
+    if parts.only and (view.as_bars or view.format not in BLOCK_FORMS):
         option = "--only" if only is not None else "--from"
         raise UsageError(
-            f"{option} goes with the walk, and {view.format} has none.",
+            f"{option} goes with the walk, and {'bars' if view.as_bars else view.format} has none.",
             "Use table, markdown, latex, html or svg; json holds every step.",
             "--format",
         )
