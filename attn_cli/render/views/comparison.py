@@ -104,7 +104,7 @@ def _movers(comparison: Comparison) -> Iterator[Block]:
             for m in change.movers[:most]
         ]
         if rows:
-            yield Say(f"What moved most from {names[0]} to {names[change.to]}:")
+            yield Say(f"What moved most from {names[comparison.reference]} to {names[change.to]}:")
             yield Links(rows)
 
 
@@ -121,7 +121,7 @@ def _moved(mover: Mover) -> str:
 
 
 def _sentences(comparison: Comparison) -> list[str]:
-    """Return what changed, a sentence for each value after the first; where tokens differ, how they differ."""
+    """Return what changed, a sentence for each value but the reference; where tokens differ, how they differ."""
     if not comparison.same_tokens:
         pairs = zip(_names(comparison), comparison.entropy, strict=True)
         parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
@@ -130,14 +130,14 @@ def _sentences(comparison: Comparison) -> list[str]:
 
 
 def _sentence(comparison: Comparison, change: Change) -> str:
-    trace, labels = comparison.traces[0], _names(comparison)
-    before, after = labels[0], labels[change.to]
+    start, labels = comparison.reference, _names(comparison)
+    trace, before, after = comparison.traces[start], labels[start], labels[change.to]
     if not change.movers and not change.only_before and not change.only_after:
         differs = change.output is not None and change.output > SAME
         output = f"; the outputs do, by up to {change.output:.2g}" if differs else ""
         reason = _why_unchanged(comparison, change)
         return f"Nothing changed from {before} to {after}: no weight differs{output}.{reason}"
-    parts = [_entropy(comparison.entropy[0], comparison.entropy[change.to])]
+    parts = [_entropy(comparison.entropy[start], comparison.entropy[change.to])]
     if change.movers:
         mover = change.movers[0]
         query, key = quoted_at(trace.query_tokens, mover.query), quoted_at(trace.key_tokens, mover.key)
@@ -171,7 +171,7 @@ def _turned(trace: Trace, change: Change) -> str:
 
 def _why_unchanged(comparison: Comparison, change: Change) -> str:
     """Return why the option changes nothing here, where that is known."""
-    sides = (comparison.traces[0], comparison.traces[change.to])
+    sides = (comparison.traces[comparison.reference], comparison.traces[change.to])
     flag = f"--{_name(comparison)} "
     notes = [note for trace in sides for note in trace.notes if note.startswith(flag)]
     if notes:
@@ -188,12 +188,14 @@ def _why_unchanged(comparison: Comparison, change: Change) -> str:
 
 def _other_tokens(comparison: Comparison) -> str:
     """Return which tokens one side has and the other lacks."""
-    first = comparison.traces[0]
+    start = comparison.reference
+    first = comparison.traces[start]
     differences = []
     names = _names(comparison)
-    for label, trace in zip(names[1:], comparison.traces[1:], strict=True):
+    others = [(names[n], trace) for n, trace in enumerate(comparison.traces) if n != start]
+    for label, trace in others:
         old, new = (Counter((*t.query_tokens, *(() if t.is_self else t.key_tokens))) for t in (first, trace))
-        for only, where in (((old - new), names[0]), ((new - old), label)):
+        for only, where in (((old - new), names[start]), ((new - old), label)):
             if only:
                 differences.append(f"only with {where}: {listed([quoted(t) for t in only], NAMED)}")
         if old == new and (first.query_tokens, first.key_tokens) != (trace.query_tokens, trace.key_tokens):
@@ -243,6 +245,7 @@ def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
         "kind": "compare",
         "option": comparison.option,
         "values": list(comparison.values),
+        "reference": comparison.reference,
         "records": [trace.to_dict(steps) for trace in comparison.traces],
         "difference": difference if is_pair else None,
         "entropy": list(comparison.entropy),
