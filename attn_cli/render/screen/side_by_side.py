@@ -11,7 +11,8 @@ from rich.segment import Segment
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.grid import Grid, shade_line
+from attn_cli.render.screen.grid import Grid
+from attn_cli.render.screen.shade_line import shade_line
 from attn_cli.render.screen.text import cells, cut, labels, masked_mark, padded, wrapped
 from attn_cli.render.shade_scale import legend, shading, sharing_scale
 from attn_cli.render.width_ladder import NUMBERED, bars, rungs
@@ -39,12 +40,18 @@ def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]
         room = terminal._replace(width=(terminal.width - APART * (len(grids) - 1)) // len(grids))
     for rung in ways[:FINE]:
         tried = [grid._replace(ways=(rung,)) for grid in grids]
-        if (room.width is None or room.width > 1) and all(grid.fits(room) for grid in tried):
+        if (room.width is None or room.width > 1) and all(grid.fits(room, named=True) for grid in tried):
             yield from _abreast(block.titles, tried, room, terminal)
             yield from _legend_grid(tried).legend(terminal, room)
             return
     together = next(
-        (w for w in ways if all(grid._replace(ways=(w,)).fits(terminal) for grid in grids)), ways[-1]
+        (
+            way
+            for named in (True, False)
+            for way in ways
+            if all(grid._replace(ways=(way,)).fits(terminal, named) for grid in grids)
+        ),
+        ways[-1],
     )
     for title, grid in zip(block.titles, grids, strict=True):
         yield []
