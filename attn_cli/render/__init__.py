@@ -38,16 +38,16 @@ def _latex(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
 def _html(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     from attn_cli.render.document.html import html
 
-    return _portable(html(blocks, view), terminal)
+    return portable(html(blocks, view), terminal)
 
 
 def _svg(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     from attn_cli.render.document.svg import svg
 
-    return _portable(svg(blocks, view), terminal)
+    return portable(svg(blocks, view), terminal)
 
 
-def _portable(page: str, terminal: Terminal) -> str:
+def portable(page: str, terminal: Terminal) -> str:
     """Return a page, which is UTF-8, in ASCII where the output is not: its characters by their numbers."""
     is_utf8 = terminal.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
     return page if is_utf8 else page.encode("ascii", "xmlcharrefreplace").decode()
