@@ -116,10 +116,13 @@ def explain(
     text, second = text_and_context(texts, context, "explain", settings)
     is_masked = (settings.mask or "none") != "none"
     from attn_cli.pipeline.from_text import trace_text
+    from attn_cli.render import keys_in
 
     kind = "cross" if second is not None else "masked" if is_masked else "self"
+    keys = keys_in(view, kind)
+    name_outputs = keys is None or "output_words" in keys  # nothing else takes as long
     with attending(settings.embedding) as progress:
-        trace = trace_text(kind, text, second, settings, progress, name_outputs=True)
+        trace = trace_text(kind, text, second, settings, progress, name_outputs)
     show(trace, view, parts, pause)
 
 
@@ -127,7 +130,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     """Compute attention of one text, or of a text and its context, and write it or the part that is asked for."""
     from attn_cli.render import SCREENS
 
-    view = choose_format(view, settings)
+    view = choose_format(view, settings, added=("mask_views",) if part is not None else ())
     if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
         raise UsageError(
             f"--show {part} has no {view.format} form.",

@@ -44,7 +44,7 @@ def compare(
 
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
-    view = choose_format(view)
+    view = choose_format(view, kind="compare")
     if str(view.format).startswith(("code:", "npy")):
         raise UsageError(
             f"compare has no {view.format} form.", f"attn self TEXT -f {view.format} has one.", "--format"
