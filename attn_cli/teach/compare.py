@@ -18,6 +18,7 @@ from attn_cli.trace.trace import Trace
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import Report
+    from attn_cli.teach.swap import Swap
 
 SAME = 1e-12  # weights that differ by less count as equal
 MOST_MOVERS = 100  # kept, unless --top asks for more
@@ -49,17 +50,23 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One trace for each value of one option; `changes` is empty where the tokens differ."""
+    """One trace for each value of one option, or for a text and its copy with words swapped.
 
-    option: str  # a field of Settings
+    `changes` is empty where the tokens differ, unless they were swapped one for one.
+    """
+
+    option: str  # a field of Settings, or text
     values: tuple[Value, ...]
     traces: tuple[Trace, ...]
     entropy: tuple[float | None, ...]  # bits, the mean over the rows shown; None if all are fully masked
     changes: tuple[Change, ...]  # from the first value to each other one
+    swaps: tuple[Swap, ...] = ()  # the words that were replaced, where the text itself was varied
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values as the user types them."""
+        """The values as the user types them; texts are too long for labels."""
+        if self.swaps:
+            return ("before", "after")
         return tuple(written(value) for value in self.values)
 
     @property
@@ -100,14 +107,27 @@ def compare(
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
     traces: list[Trace] = []
     for value in values:
-        traces.append(trace := _trace(text, context, settings, option, value, report))
-        if trace.condensed:
-            raise InputError(
-                f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
-                "Give a shorter text, or insist with --full.",
-            )
-    comparison = Comparison(option, tuple(values), tuple(traces), tuple(map(mean_entropy, traces)), ())
-    if not comparison.same_tokens:
+        traces.append(_trace(text, context, settings, option, value, report))
+        _check_size(traces[-1])
+    return between(option, tuple(values), tuple(traces))
+
+
+def _check_size(trace: Trace) -> None:
+    if trace.condensed:
+        raise InputError(
+            f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
+            "Give a shorter text, or insist with --full.",
+        )
+
+
+def between(
+    option: str, values: tuple[Value, ...], traces: tuple[Trace, ...], swaps: tuple[Swap, ...] = ()
+) -> Comparison:
+    """Compare traces, of which the first is what the others differ from."""
+    for trace in traces:
+        _check_size(trace)
+    comparison = Comparison(option, values, traces, tuple(map(mean_entropy, traces)), (), swaps)
+    if not (comparison.same_tokens or swaps):
         return comparison
     changes = tuple(_change(traces[0], trace, to) for to, trace in enumerate(traces[1:], 1))
     return replace(comparison, changes=changes)

@@ -26,6 +26,7 @@ COMMANDS = {
     "lookup": ("lookup", "colour", "brand=Porche", "color=black", *RANDOM),
     "example": ("example", "coffee"),
     "acts": ("example", "dictionary"),
+    "swap": ("explain", TEXT, "--swap", "coffee=tea"),
     "compare": ("compare", TEXT, "--vary", "score=scaled,dot", *RANDOM),
 }
 
