@@ -108,7 +108,12 @@ def test_no_text_of_the_pages_or_the_examples_is_taken_for_another_language():
 
 def test_no_text_in_the_program_or_its_tests_is_taken_for_another_language():
     lists = (Path(__file__).name, "languages.py")
-    pages = [page for root in ("attn_cli", "tests") for page in (ROOT / root).rglob("*.py") if page.name not in lists]
+    pages = [
+        page
+        for root in ("attn_cli", "tests")
+        for page in (ROOT / root).rglob("*.py")
+        if page.name not in lists
+    ]
     texts = {
         node.value
         for page in pages
