@@ -104,8 +104,6 @@ class Setting(NamedTuple):
         """Raise SettingError if the value is not a list of these names."""
         for part in split(value):
             if part not in parts:
-                from attn_cli.io.near_names import did_you_mean  # only for help with a mistake
-
                 raise SettingError(self.name, _quoted(part), f"{did_you_mean(part, parts)}{self.hint}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import split
 
@@ -18,8 +18,6 @@ ADDED = {"mask_views": "--show mask"}
 
 
 def _no_key(name: str, kind: str) -> UsageError:
-    from attn_cli.io.near_names import did_you_mean  # only for help with a mistake
-
     hint = f"{did_you_mean(name, keys_of(kind))}attn schema names the keys of each kind."
     return UsageError(f"JSON of kind {kind} has no key {visible(name)!r}.", hint, "--fields")
 
