@@ -28,10 +28,13 @@ STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 
 
-def choose_format(view: View, settings: Settings | None = None) -> View:
+def choose_format(
+    view: View, settings: Settings | None = None, kind: str = "self", added: tuple[str, ...] = ()
+) -> View:
     """Return the view with its format: the one given, else the output file's suffix, else a table.
 
-    What a format cannot do is refused here, before minutes of work.
+    What a format cannot do is refused here, before minutes of work, and so are keys (--fields) that JSON of this
+    `kind` does not have; `added` are those that another option adds.
     """
     from attn_cli.render import DRAWN, SUFFIXES
 
@@ -50,6 +53,8 @@ def choose_format(view: View, settings: Settings | None = None) -> View:
             chosen = SUFFIXES[suffix]
     if view.tidy and (chosen or "table") not in ("csv", "tsv"):
         raise UsageError("--tidy goes with -f csv or -f tsv.", option="--tidy")
+    if view.fields is not None:
+        _check_fields(view.fields, chosen or "table", kind, added)
     if chosen == "npy" and settings is not None:
         _check_npy(settings, view)
     return replace(view, format=chosen or "table", as_bars=as_bars)
@@ -74,6 +79,14 @@ def _check_suffix(format: str | None, suffix: str, path: str) -> None:
             f"Type -o {visible(path.removesuffix(path[-len(suffix) :]))}{right}{other}.",
             "--output",
         )
+
+
+def _check_fields(fields: str, format: str, kind: str, added: tuple[str, ...]) -> None:
+    from attn_cli.settings.json_keys import chosen_keys  # only those who choose keys need them
+
+    if format not in ("json", "jsonl"):
+        raise UsageError("--fields goes with -f json or -f jsonl.", option="--fields")
+    chosen_keys(fields, kind, added)
 
 
 def choose_form(view: View, command: str) -> View:
@@ -203,8 +216,12 @@ def writer(view: View) -> Iterator[Callable[[str], object]]:
 
 
 def deliver_json(record: dict[str, object], view: View) -> None:
-    """Write a record as JSON, in ASCII where the terminal has nothing else."""
+    """Write a record, or what --fields chooses of it, as JSON, in ASCII where the terminal has nothing else."""
+    from attn_cli.render import keys_in
     from attn_cli.render.data.json import dumps
+
+    if (keys := keys_in(view, str(record["kind"]))) is not None:
+        record = {key: record.get(key) for key in keys}
 
     deliver(dumps(record, view.format == "jsonl", not terminal_for(view).unicode), view)
 

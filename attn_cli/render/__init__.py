@@ -56,8 +56,18 @@ def portable(page: str, terminal: Terminal) -> str:
 def _json(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
     from attn_cli.render.data.json import dumps
 
-    record = trace.to_dict(view.steps or walk is not None, walk is not None)
+    is_walk = walk is not None
+    record = trace.to_dict(view.steps or is_walk, is_walk, keys_in(view, trace.kind))
     return dumps(record, view.format == "jsonl", not terminal.unicode)
+
+
+def keys_in(view: View, kind: str) -> tuple[str, ...] | None:
+    """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
+    if view.fields is None:
+        return None
+    from attn_cli.settings.json_keys import ADDED, chosen_keys  # only those who choose keys need them
+
+    return chosen_keys(view.fields, kind, tuple(ADDED))
 
 
 def _csv(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:

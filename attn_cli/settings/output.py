@@ -15,6 +15,12 @@ MOST_DIGITS = 17  # a double has no more
 NARROWEST, WIDEST = 20, 10_000  # columns
 
 
+def _every_key() -> tuple[str, ...]:
+    from attn_cli.settings.json_keys import every_key  # only those who choose keys need them
+
+    return every_key()
+
+
 @dataclass(frozen=True)
 class View:
     """How to show a result; None leaves the choice to attn."""
@@ -37,6 +43,14 @@ class View:
         "With -q, write out the products of the winner and its rivals, or of all keys.",
         choices=("two", "all"),
     ).field("two")
+    fields: str | None = Setting(
+        OUTPUT,
+        "Only these keys of the JSON, such as weights,summary.",
+        metavar="KEYS",
+        parts=_every_key,
+        hint="attn schema names them all.",
+        unset="all",
+    ).field(None)
     precision: int | None = Setting(
         OUTPUT, "Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits"
     ).field(None)

@@ -19,6 +19,7 @@ from attn_cli.trace.trace import Trace
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import Report
+    from attn_cli.teach.swap import Swap
 
 SAME = 1e-12  # weights that differ by less count as equal
 MOST_MOVERS = 100  # kept, unless --top asks for more
@@ -50,18 +51,24 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One trace for each value of one option; `changes` is empty where the tokens differ."""
+    """One trace for each value of one option, or for a text and its copy with words swapped.
 
-    option: str  # a field of Settings
+    `changes` is empty where the tokens differ, unless they were swapped one for one.
+    """
+
+    option: str  # a field of Settings, or text
     values: tuple[Value, ...]
     traces: tuple[Trace, ...]
     entropy: tuple[float | None, ...]  # bits, the mean over the rows shown; None if all are fully masked
     reference: int  # the index of the value that the others are compared with
     changes: tuple[Change, ...]  # from the reference to each other value, in their order
+    swaps: tuple[Swap, ...] = ()  # the words that were replaced, where the text itself was varied
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values as the user types them."""
+        """The values as the user types them; texts are too long for labels."""
+        if self.swaps:
+            return ("before", "after")
         return tuple(written(value) for value in self.values)
 
     @property
@@ -104,16 +111,32 @@ def compare(
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
     traces: list[Trace] = []
     for value in values:
-        traces.append(trace := _trace(text, context, settings, option, value, report))
-        if trace.condensed:
-            raise InputError(
-                f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
-                "Give a shorter text, or insist with --full.",
-            )
+        traces.append(_trace(text, context, settings, option, value, report))
+        _check_size(traces[-1])
     reference = _default_among(option, values, settings, traces[0]) if len(values) > 2 else 0
-    entropies = tuple(map(mean_entropy, traces))
-    comparison = Comparison(option, tuple(values), tuple(traces), entropies, reference, ())
-    if not comparison.same_tokens:
+    return between(option, tuple(values), tuple(traces), reference)
+
+
+def _check_size(trace: Trace) -> None:
+    if trace.condensed:
+        raise InputError(
+            f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
+            "Give a shorter text, or insist with --full.",
+        )
+
+
+def between(
+    option: str,
+    values: tuple[Value, ...],
+    traces: tuple[Trace, ...],
+    reference: int = 0,
+    swaps: tuple[Swap, ...] = (),
+) -> Comparison:
+    """Compare traces; that of index `reference` is what the others differ from."""
+    for trace in traces:
+        _check_size(trace)
+    comparison = Comparison(option, values, traces, tuple(map(mean_entropy, traces)), reference, (), swaps)
+    if not (comparison.same_tokens or swaps):
         return comparison
     others = [(to, trace) for to, trace in enumerate(traces) if to != reference]
     changes = tuple(_change(traces[reference], trace, to) for to, trace in others)

@@ -38,7 +38,7 @@ def example(
 
     Example: attn example coffee --mask causal
     """
-    view = choose_format(view, settings)
+    view = choose_format(view, settings, "examples" if name is None else "example")
     if name is None:
         _list(view)
         return

@@ -57,7 +57,7 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
             yield from _difference(comparison)
     yield Say("")
     yield from map(Say, _sentences(comparison))
-    yield from _ending(comparison)
+    yield from ending(comparison, " ".join(_sentences(comparison)))
     if view.steps:
         yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
@@ -203,8 +203,8 @@ def _other_tokens(comparison: Comparison) -> str:
     return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(differences)}."
 
 
-def _ending(comparison: Comparison) -> Iterator[Block]:
-    """Yield the settings that all sides share, then those of each side."""
+def ending(comparison: Comparison, summary: str) -> Iterator[Block]:
+    """Yield the settings that all sides share, then those of each side, and the notes that `summary` lacks."""
     traces, labels = comparison.traces, _names(comparison)
     parts = [setting_parts(trace) for trace in traces]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
@@ -216,7 +216,6 @@ def _ending(comparison: Comparison) -> Iterator[Block]:
             yield Say(f"{label}: {'; '.join(different)}.", quiet=True)
     yield from _once(labels, [learned(trace)[:1] for trace in traces])
     yield from _once(labels, [dropped(trace) for trace in traces])
-    summary = " ".join(_sentences(comparison))
     notes = [[note for note in trace.notes if note not in summary] for trace in traces]
     yield from _once(labels, notes, "Note: ")
 
@@ -228,14 +227,20 @@ def _once(labels: Sequence[str], sides: Sequence[Sequence[str]], before: str = "
         yield Say(before + ("" if len(whose) == len(labels) else f"({', '.join(whose)}) ") + text)
 
 
-def talk_of(comparison: Comparison) -> list[str]:
+def talk_of(comparison: Comparison, summary: str | None = None) -> list[str]:
     """Return what is printed on standard error where the output has no room for sentences."""
-    blocks = [*map(Say, _sentences(comparison)), *_ending(comparison)]
+    sentences = _sentences(comparison) if summary is None else [summary]
+    blocks = [*map(Say, sentences), *ending(comparison, " ".join(sentences))]
     return [block.text for block in blocks if isinstance(block, Say) and not block.quiet]
 
 
-def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
-    """Return the comparison as JSON of kind compare."""
+def record(
+    comparison: Comparison,
+    steps: bool = False,
+    swap: dict[str, object] | None = None,
+    summary: str | None = None,
+) -> dict[str, object]:
+    """Return the comparison as JSON of kind compare; `swap` is what a swap of words adds."""
     changes = [_change_record(comparison, change) for change in comparison.changes]
     is_pair = len(changes) == 1
     rows = comparison.changes[0].difference.tolist() if is_pair else []
@@ -251,7 +256,8 @@ def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
         "entropy": list(comparison.entropy),
         "largest_mover": changes[0]["largest_mover"] if is_pair else None,
         "changes": changes,
-        "summary": " ".join(_sentences(comparison)),
+        "swap": swap,
+        "summary": " ".join(_sentences(comparison)) if summary is None else summary,
     }
 
 
