@@ -146,7 +146,8 @@ def variables(known: dict[tuple[str, ...], Any]) -> str:
             if option.envvar:
                 options.setdefault(option.envvar, ", ".join(f"`{name}`" for name in option.opts))
                 readers.setdefault(option.envvar, []).append(" ".join(words))
-    usual, _ = Counter(map(tuple, readers.values())).most_common(1)[0]
+    commonest = Counter(map(tuple, readers.values())).most_common(2)
+    usual = min((by for by, _ in commonest), key=len)  # the others' readers are named beside them
     rows = ["| variable | option |", "|---|---|"]
     for name, by in readers.items():
         extra = f", also of {', '.join(sorted(set(by) - set(usual)))}" if set(by) > set(usual) else ""

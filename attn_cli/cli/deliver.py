@@ -29,39 +29,74 @@ SCREENS = ("table", "bars")  # what people read on a terminal; the other formats
 BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 
 
-def choose_format(view: View, settings: Settings | None = None) -> View:
+def choose_format(
+    view: View, settings: Settings | None = None, kind: str = "self", added: tuple[str, ...] = ()
+) -> View:
     """Return the view with its format: the one given, else the output file's suffix, else a table.
 
-    What a format cannot do is refused here, before minutes of work.
+    What a format cannot do is refused here, before minutes of work, and so are keys (--fields) that JSON of this
+    `kind` does not have; `added` are those that another option adds.
     """
-    from attn_cli.render import SUFFIXES
+    from attn_cli.render import DRAWN, SUFFIXES
 
     if view.output in STANDARD_OUTPUT:
         view = replace(view, output="-")
-    chosen = view.format
-    if chosen is None and not to_standard_output(view):
+    chosen, as_bars = view.format, False
+    if not to_standard_output(view):
         path = str(view.output)
         suffix = os.path.splitext(path)[1].lower()
-        if suffix not in SUFFIXES and is_ordinary(path):
+        if is_ordinary(path):
+            _check_suffix(chosen, suffix, path)
+        if chosen is None:
+            chosen = SUFFIXES.get(suffix)
+        elif chosen in ("table", "bars") and suffix in DRAWN:
+            as_bars = chosen == "bars"
+            chosen = SUFFIXES[suffix]
+    if view.tidy and (chosen or "table") not in ("csv", "tsv"):
+        raise UsageError("--tidy goes with -f csv or -f tsv.", option="--tidy")
+    if view.fields is not None:
+        _check_fields(view.fields, chosen or "table", kind, added)
+    if chosen == "npy" and settings is not None:
+        _check_npy(settings, view)
+    return replace(view, format=chosen or "table", as_bars=as_bars)
+
+
+def _check_suffix(format: str | None, suffix: str, path: str) -> None:
+    """Refuse a file whose suffix stands for no format, or for another one than -f."""
+    from attn_cli.render import SUFFIXES, WRITERS, fits
+
+    if format is None:
+        if suffix not in SUFFIXES:
             raise UsageError(
                 f"No format is known by the suffix of {visible(path)!r}.",
                 f"{did_you_mean(suffix, SUFFIXES)}Use {' '.join(SUFFIXES)}, or choose one with -f.",
                 "--output",
             )
-        chosen = SUFFIXES.get(suffix)
-    if view.tidy and (chosen or "table") not in ("csv", "tsv"):
-        raise UsageError("--tidy goes with -f csv or -f tsv.", option="--tidy")
-    if chosen == "npy" and settings is not None:
-        _check_npy(settings, view)
-    return replace(view, format=chosen or "table")
+    elif not fits(format, suffix):
+        right = (*WRITERS[format].suffixes, *WRITERS[format].also)[0]
+        other = f", or leave out -f for {SUFFIXES[suffix]}" if suffix in SUFFIXES else ""
+        raise UsageError(
+            f"{visible(path)!r} cannot hold {format}.",
+            f"Type -o {visible(path.removesuffix(path[-len(suffix) :]))}{right}{other}.",
+            "--output",
+        )
+
+
+def _check_fields(fields: str, format: str, kind: str, added: tuple[str, ...]) -> None:
+    from attn_cli.settings.json_keys import chosen_keys  # only those who choose keys need them
+
+    if format not in ("json", "jsonl"):
+        raise UsageError("--fields goes with -f json or -f jsonl.", option="--fields")
+    chosen_keys(fields, kind, added)
 
 
 def choose_form(view: View, command: str) -> View:
     """Return the view with its format, one of BLOCK_FORMS."""
     view = choose_format(view)
-    if view.format not in BLOCK_FORMS:
+    if view.as_bars or view.format not in BLOCK_FORMS:
         hint = f"Use -f {', '.join(BLOCK_FORMS)}."
-        raise UsageError(f"{command} has no {view.format} form.", hint, "--format")
+        form = "bars" if view.as_bars else view.format
+        raise UsageError(f"{command} has no {form} form.", hint, "--format")
     return view
 
 
@@ -181,8 +216,12 @@ def writer(view: View) -> Iterator[Callable[[str], object]]:
 
 
 def deliver_json(record: dict[str, object], view: View) -> None:
-    """Write a record as JSON, in ASCII where the terminal has nothing else."""
+    """Write a record, or what --fields chooses of it, as JSON, in ASCII where the terminal has nothing else."""
+    from attn_cli.render import keys_in
     from attn_cli.render.data.json import dumps
+
+    if (keys := keys_in(view, str(record["kind"]))) is not None:
+        record = {key: record.get(key) for key in keys}
 
     deliver(dumps(record, view.format == "jsonl", not terminal_for(view).unicode), view)
 

@@ -18,6 +18,8 @@ from attn_cli.settings.settings import Settings
 HERE = "attn.toml"
 VARIABLE, FILE = "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
 NOT_TYPED = (VARIABLE, FILE)
+# What holds in general, and gives way to a command or a format that it does not fit: tidy csv forbids no table.
+GIVES_WAY = {"tidy": False, "fields": None}
 
 
 def origin(ctx: Any, name: str) -> str:
@@ -87,8 +89,10 @@ class Command(TyperCommand):
 
             raise UsageError(error.message, f"{error.hint}\n{short_help(ctx, sys.stderr)}") from None
         except UsageError as error:
-            if error.option == "--tidy" and origin(ctx, "tidy") in NOT_TYPED:
-                ctx.params["tidy"] = False  # tidy csv in general does not forbid a table
+            name = error.option.removeprefix("--")
+            is_bad = isinstance(error, SettingError)  # it fits no command
+            if name in GIVES_WAY and not is_bad and origin(ctx, name) in NOT_TYPED:
+                ctx.params[name] = GIVES_WAY[name]
                 return self._run(ctx)
             if error.option == "--format" and origin(ctx, "format") == FILE and ctx.params["format"]:
                 ctx.params["format"] = None

@@ -25,6 +25,7 @@ class Terminal(NamedTuple):
     colors: int = 0
     encoding: str = "utf-8"
     dark: bool = True
+    is_picture: bool = False  # a shade fills its whole cell
 
     @property
     def unicode(self) -> bool:

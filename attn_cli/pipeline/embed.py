@@ -233,9 +233,11 @@ def embed_tokens(
             "Choose --oov random or zero, or other vectors.",
         )
     notes += _replaced_notes(replaced)
-    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None)
     texts = Side(query_tokens, query.X)
     other = texts if context is None else Side(key_tokens, key.X)
+    starts = dict(zip((*query_tokens, *key_tokens), (*query.X, *key.X), strict=True))
+    same = _same_start(unknown, starts) if oov == "model" else []
+    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None, same)
     return Inputs(texts, other, True, about, unknown, (), notes, table, replaced, context is not None)
 
 
@@ -266,7 +268,17 @@ def _replaced_notes(replaced: Mapping[str, str]) -> tuple[str, ...]:
     return (f"No vector of its own; the closest spelling stands in: {pairs}{more}.",)
 
 
-def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str, learned: bool) -> tuple[str, ...]:
+def _same_start(unknown: tuple[str, ...], starts: Mapping[str, Array]) -> list[list[str]]:
+    """Return the unknown words that a model starts with equal vectors: it knows too little of their spelling."""
+    groups: dict[bytes, list[str]] = {}
+    for word in unknown:
+        groups.setdefault(starts[word].tobytes(), []).append(word)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _unknown_notes(
+    unknown: tuple[str, ...], tokens: set[str], oov: str, learned: bool, same: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
     if not unknown:
         return ()
     words = ", ".join(visible(word) for word in unknown[:8]) + (", ..." if len(unknown) > 8 else "")
@@ -278,9 +290,19 @@ def _unknown_notes(unknown: tuple[str, ...], tokens: set[str], oov: str, learned
         "nearest": f"no known {like}, so zeros stand in",
         "random": "random vectors stand in",
         "skip": "left out",
-        "model": f"the model starts from {its} spelling",
+        "model": f"the model starts from what it knows of {its} spelling{_told(same)}",
     }[oov]
     notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
     if oov in ("zero", "nearest") and tokens <= set(unknown) and not learned:
         notes += ("No token has a vector: all weights are equal and mean nothing. Try --oov random.",)
     return notes
+
+
+def _told(groups: Sequence[Sequence[str]]) -> str:
+    """Return `, which is the same for zwx and qxz`, for each group of words; nothing where there is none."""
+    told = []
+    for group in groups:
+        named = list(map(visible, group[:8]))
+        last = named.pop() if len(group) <= 8 else f"{len(group) - 8} more"
+        told.append(f"{', '.join(named)} and {last}")
+    return f", which is the same for {'; for '.join(told)}" if told else ""

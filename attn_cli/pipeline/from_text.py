@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
     NOT_UTF8,
+    Inputs,
     Shared,
     embed_tokens,
     open_projection,
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from attn_cli.models.encoder import EncoderStack
 
 
+# What to do about a text in another language: by itself, and beside a second text.
+OTHER_VECTORS = (
+    "Give vectors of its language with -e.",
+    "Give vectors that are aligned across both languages with -e, such as fastText's.",
+)
 Text = str | Sequence[str]  # a text, or tokens that are already cut
 
 
@@ -78,6 +85,7 @@ def trace_text(
     dropped = query.dropped if context is None else query.dropped + key.dropped
     is_odd = any("\ufffd" in token for found in (query, key) for tokens in found for token in tokens)
     notes = [NOT_UTF8] if is_odd else []
+    notes += _about_language(query, None if context is None else key, inputs, settings)
     notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
     inputs = prepare_inputs(
         inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None
@@ -117,6 +125,28 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
             "Type some words; --keep-punctuation makes tokens of punctuation marks.",
         )
     return found
+
+
+def _about_language(query: Tokens, key: Tokens | None, inputs: Inputs, settings: Settings) -> list[str]:
+    """Return the note on a text that is not English, where it meets the bundled vectors of English words."""
+    strange = {*inputs.unknown, *inputs.replaced}
+    if inputs.embedding.source != "word2vec" or settings.tokenizer == "characters" or not strange:
+        return []
+    from attn_cli.text.languages import foreign_words  # only for a text with unknown words
+
+    sides = {"text": query} if key is None else {"text": query, "context": key}
+    found = {name: foreign_words(side.tokens, strange, side.dropped) for name, side in sides.items()}
+    names = [f"The {name}" for name, words in found.items() if words]
+    if not names:
+        return []
+    whose = f"{names[0]} seems" if len(names) == 1 else "Both texts seem"
+    words = ", ".join(
+        visible(word) for word in dict.fromkeys(word for side in found.values() for word in side[:3])
+    )
+    return [
+        f"{whose} not to be English ({words}), and {inputs.embedding.name} holds vectors of English words: "
+        f"the weights mean little. {OTHER_VECTORS[key is not None]}"
+    ]
 
 
 def _about_positions(before: Settings, settings: Settings, stack: EncoderStack | None) -> list[str]:

@@ -38,16 +38,16 @@ def _latex(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
 def _html(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     from attn_cli.render.document.html import html
 
-    return _portable(html(blocks, view), terminal)
+    return portable(html(blocks, view), terminal)
 
 
 def _svg(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
     from attn_cli.render.document.svg import svg
 
-    return _portable(svg(blocks, view), terminal)
+    return portable(svg(blocks, view), terminal)
 
 
-def _portable(page: str, terminal: Terminal) -> str:
+def portable(page: str, terminal: Terminal) -> str:
     """Return a page, which is UTF-8, in ASCII where the output is not: its characters by their numbers."""
     is_utf8 = terminal.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
     return page if is_utf8 else page.encode("ascii", "xmlcharrefreplace").decode()
@@ -56,8 +56,18 @@ def _portable(page: str, terminal: Terminal) -> str:
 def _json(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
     from attn_cli.render.data.json import dumps
 
-    record = trace.to_dict(view.steps or walk is not None, walk is not None)
+    is_walk = walk is not None
+    record = trace.to_dict(view.steps or is_walk, is_walk, keys_in(view, trace.kind))
     return dumps(record, view.format == "jsonl", not terminal.unicode)
+
+
+def keys_in(view: View, kind: str) -> tuple[str, ...] | None:
+    """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
+    if view.fields is None:
+        return None
+    from attn_cli.settings.json_keys import ADDED, chosen_keys  # only those who choose keys need them
+
+    return chosen_keys(view.fields, kind, tuple(ADDED))
 
 
 def _csv(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
@@ -73,31 +83,48 @@ def _code(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> st
 
 
 class Writer(NamedTuple):
-    """How a format is written: from blocks, or from a trace alone; and the suffixes of files that choose it."""
+    """How a format is written: from blocks, or from a trace alone; and the files that it goes into.
+
+    A suffix of `suffixes` chooses the format; `also` takes it where -f chooses it.
+    """
 
     suffixes: tuple[str, ...] = ()
     of_blocks: OfBlocks | None = None
     of_trace: OfTrace | None = None  # neither: it is not text
+    also: tuple[str, ...] = ()
 
 
+DRAWN = (".svg", ".html", ".htm")  # files into which tables and bars are drawn
 WRITERS = {
-    "table": Writer((".txt",), _screen),
-    "bars": Writer((), _screen),
+    "table": Writer((".txt",), _screen, also=DRAWN),
+    "bars": Writer((), _screen, also=(".txt", *DRAWN)),
     "json": Writer((".json",), of_trace=_json),
-    "jsonl": Writer((".jsonl",), of_trace=_json),
+    "jsonl": Writer((".jsonl",), of_trace=_json, also=(".json",)),  # one line of JSON is JSON
     "csv": Writer((".csv",), of_trace=_csv),
     "tsv": Writer((".tsv",), of_trace=_csv),
     "markdown": Writer((".md", ".markdown"), _markdown),
     "latex": Writer((".tex",), _latex),
-    "html": Writer((".html",), _html),
+    "html": Writer((".html", ".htm"), _html),
     "svg": Writer((".svg",), _svg),
     "npy": Writer((".npy",)),
     "code:numpy": Writer((".py",), of_trace=_code),
-    "code:torch": Writer(of_trace=_code),
-    "code:keras": Writer(of_trace=_code),
+    "code:torch": Writer(of_trace=_code, also=(".py",)),
+    "code:keras": Writer(of_trace=_code, also=(".py",)),
 }
 SUFFIXES = {suffix: name for name, writer in WRITERS.items() for suffix in writer.suffixes}
+NEUTRAL = (".txt", "")  # such a file may hold any format; so may one whose suffix says nothing to attn
+FOREIGN = (".pdf", ".png", ".jpg", ".jpeg", ".gif", ".npz")  # files that attn does not write
 SCREENS = tuple(name for name, writer in WRITERS.items() if writer.of_blocks)
+
+
+def fits(format: str, suffix: str) -> bool:
+    """Tell whether a file with this suffix, in small letters, can hold the format.
+
+    >>> fits("bars", ".svg"), fits("csv", ".dat"), fits("html", ".svg"), fits("latex", ".pdf")
+    (True, True, False, False)
+    """
+    says_something = suffix not in NEUTRAL and suffix in (*SUFFIXES, *FOREIGN)
+    return not says_something or suffix in (*WRITERS[format].suffixes, *WRITERS[format].also)
 
 
 def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = None) -> str:
@@ -109,11 +136,11 @@ def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = Non
 
 
 def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
-    """Yield the blocks of a screen: bars, the table of weights, the story of `attn explain`, or its walk."""
-    if view.format == "bars" or walk is None:
+    """Return the blocks of a screen: bars, the table of weights, the story of `attn explain`, or its walk."""
+    if view.has_bars or walk is None:
         from attn_cli.render.views import overview
 
-        return overview.bars(trace, view) if view.format == "bars" else overview.table(trace, view)
+        return overview.bars(trace, view) if view.has_bars else overview.table(trace, view)
     if walk.has_steps or view.steps:
         from attn_cli.render.views.explain import explain
 

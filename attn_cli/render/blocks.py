@@ -34,6 +34,17 @@ class Formula(NamedTuple):
     latex: str = ""  # the same as the paper writes it, for LaTeX
 
 
+class ShadeRange(NamedTuple):
+    """The values that shades run between, and how they were chosen."""
+
+    least: float
+    most: float
+    held: tuple[float, float] | None = (
+        None  # the least and largest weight, where the range is wider than they are
+    )
+    is_full: bool = False  # all that a weight can be: the same in every picture
+
+
 class Matrix(NamedTuple):
     """A matrix with labels; NaN is masked. `more` says what was left out."""
 
@@ -50,7 +61,7 @@ class Matrix(NamedTuple):
     digits: int | None = None  # a fixed number of digits; None is as many as fit
     is_difference: bool = False  # of two matrices of weights: signs are written, and zero is neutral
     marks: tuple[str, str] | None = None  # what 0 and 1 are written as, in place of numbers
-    scale: tuple[float, float] | None = None  # range of the shades; None is the least and largest value
+    scale: ShadeRange | None = None  # None is that of the values
     around: int | None = None  # the column to centre among those that fit, if not the first ones
 
     def nearby(self, across: int) -> slice:
@@ -116,10 +127,10 @@ class Maps(NamedTuple):
     rows: Sequence[str]
     columns: Sequence[str]
     values: Sequence[Array]
-    largest: float
+    scale: ShadeRange
     row_numbers: Sequence[int]
     column_numbers: Sequence[int] | None = None  # the keys' positions, where columns are blocks of keys
-    least: float = 0.0  # shades run from here to the largest
+    is_weights: bool = False  # and not means of many
 
     def matrices(self) -> Iterator[tuple[str, Matrix]]:
         """Yield each map's name, and its weights as a matrix."""

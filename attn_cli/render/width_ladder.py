@@ -6,7 +6,6 @@ What does not fit even then goes to pages of columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -114,51 +113,6 @@ def bar_numbers(block: Bars, precision: int | None) -> list[str]:
 def bars(terminal: Terminal) -> str:
     """Return the characters for shades without numbers, from the least to the largest."""
     return BARS if terminal.unicode else DIGITS
-
-
-def shading(values: Array, low: float, high: float) -> Ints:
-    """Return each value's shade, 0 to SHADES - 1 between low and high; -1 where masked."""
-    span = high - low or 1.0
-    with np.errstate(invalid="ignore", over="ignore"):
-        places = np.rint((values - low) / span * (SHADES - 1))
-    shades: Ints = np.where(np.isnan(values), -1, np.nan_to_num(places)).astype(np.intp)
-    return shades
-
-
-def shade_range(block: Matrix) -> tuple[float, float]:
-    """Return the values that a matrix's shades run between; zero is in the middle of a difference's."""
-    if block.scale is not None:
-        return block.scale
-    known = block.values[~np.isnan(block.values)]
-    if block.is_difference:
-        return -largest(known), largest(known)
-    return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
-
-
-def sharing_scale(parts: Sequence[Matrix]) -> list[Matrix]:
-    """Return matrices that stand beside each other with one range of shades."""
-    together = np.concatenate([part.values for part in parts])
-    span = shade_range(parts[0]._replace(values=together, scale=None, is_difference=False))
-    return [part._replace(scale=span) for part in parts]
-
-
-class Scale(NamedTuple):
-    """What the shades mean: the least and the largest value; both "" where everything is masked."""
-
-    low: str
-    high: str
-    has_masked: bool
-
-
-def scale(block: Matrix | Maps) -> Scale:
-    """Return the legend of the shades of a matrix, or of small maps."""
-    masked = np.isnan(block.values)
-    low = high = ""
-    if isinstance(block, Maps):
-        low, high = map_format(block).row([block.least, block.largest])
-    elif not masked.all():
-        low, high = exact(block._replace(digits=None)).row(shade_range(block))
-    return Scale(low, high, bool(masked.any()))
 
 
 def map_format(block: Maps) -> Format:

@@ -44,6 +44,7 @@ class Setting(NamedTuple):
     metavar: str | None = None  # what stands for the value in --help where there are no choices
     choices: Names = ()  # all values there are
     examples: Names = ()  # some of the values there are, for completion
+    parts: Names = ()  # the names that a value is a list of, with commas between them
     bounds: tuple[float, float] | None = None  # of a number, both included
     is_size: bool = False  # a number of bytes, as size_of reads it
     hint: str = ""  # what to give instead of a value out of range
@@ -88,6 +89,8 @@ class Setting(NamedTuple):
             if value not in names:
                 hint = f"{did_you_mean(str(value), names)}Choose {', '.join(names)}."
                 raise SettingError(self.name, _quoted(value), hint)
+        elif parts := _now(self.parts):
+            self._check_parts(str(value), parts)
         elif self.bounds is not None:
             least, most = self.bounds
             is_number = hasattr(value, "__index__" if self.type is int else "__float__")
@@ -96,6 +99,21 @@ class Setting(NamedTuple):
                 raise SettingError(self.name, _quoted(value), hint)
         elif self.is_size and size_of(value) is None:
             raise SettingError(self.name, _quoted(value), "Give a number of bytes, as 500000, 512kB or 64MB.")
+
+    def _check_parts(self, value: str, parts: Sequence[str]) -> None:
+        """Raise SettingError if the value is not a list of these names."""
+        for part in split(value):
+            if part not in parts:
+                raise SettingError(self.name, _quoted(part), f"{did_you_mean(part, parts)}{self.hint}")
+
+
+def split(value: str) -> list[str]:
+    """Return the names in a value that is a list of them.
+
+    >>> split("weights, summary")
+    ['weights', 'summary']
+    """
+    return [name.strip() for name in value.split(",")]
 
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}

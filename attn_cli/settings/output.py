@@ -15,6 +15,12 @@ MOST_DIGITS = 17  # a double has no more
 NARROWEST, WIDEST = 20, 10_000  # columns
 
 
+def _every_key() -> tuple[str, ...]:
+    from attn_cli.settings.json_keys import every_key  # only those who choose keys need them
+
+    return every_key()
+
+
 @dataclass(frozen=True)
 class View:
     """How to show a result; None leaves the choice to attn."""
@@ -37,6 +43,14 @@ class View:
         "With -q, write out the products of the winner and its rivals, or of all keys.",
         choices=("two", "all"),
     ).field("two")
+    fields: str | None = Setting(
+        OUTPUT,
+        "Only these keys of the JSON, such as weights,summary.",
+        metavar="KEYS",
+        parts=_every_key,
+        hint="attn schema names them all.",
+        unset="all",
+    ).field(None)
     precision: int | None = Setting(
         OUTPUT, "Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits"
     ).field(None)
@@ -46,9 +60,22 @@ class View:
         "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.",
         choices=PALETTES,
     ).field(None)
+    shades: str = Setting(
+        OUTPUT,
+        "Shades of weights: auto is the range of the matrix, full is 0 to 1, the same in every picture.",
+        choices=("auto", "full"),
+    ).field("auto")
     width: int | None = Setting(
         OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
     ).field(None)
+    as_bars: bool = (
+        False  # the bars of -f bars, drawn in another format: in a file that is a page or a picture
+    )
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether weights are shown as bars."""
+        return self.format == "bars" or self.as_bars
 
     def __post_init__(self) -> None:
         check(self)

@@ -10,6 +10,8 @@ from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
 from attn_cli.settings.settings import Settings
 
+PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace"}
+
 
 def text_limit(settings: Settings) -> int:
     """Return how many bytes a text may have."""
@@ -75,7 +77,7 @@ def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tup
         return (int(query),)
     near = "" if query.isdigit() else did_you_mean(query, tokens[:2000])
     raise UsageError(
-        f"There is no token {visible(query[:60])!r} to {'look from' if option == '--query' else 'look at'}.",
+        f"There is no token {visible(query[:60])!r} to {PURPOSES[option]}.",
         f"{near}Give a token of the text, or its number from 0 to {len(tokens) - 1}.",
         option,
     )

@@ -11,6 +11,7 @@ import numpy as np
 from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.from_text import trace_text
+from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import SHOWN_ONLY, Settings
 from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
@@ -18,6 +19,7 @@ from attn_cli.trace.trace import Trace
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import Report
+    from attn_cli.teach.swap import Swap
 
 SAME = 1e-12  # weights that differ by less count as equal
 MOST_MOVERS = 100  # kept, unless --top asks for more
@@ -36,7 +38,7 @@ class Mover(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changed from the first value to another, over the rows shown; links masked in either are left out."""
+    """What changed from the reference to another value, over the rows shown; links masked in either are left out."""
 
     to: int  # the index of the other value
     difference: Array  # (rows shown, n_k), after - before; NaN where masked in either
@@ -49,17 +51,24 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One trace for each value of one option; `changes` is empty where the tokens differ."""
+    """One trace for each value of one option, or for a text and its copy with words swapped.
 
-    option: str  # a field of Settings
+    `changes` is empty where the tokens differ, unless they were swapped one for one.
+    """
+
+    option: str  # a field of Settings, or text
     values: tuple[Value, ...]
     traces: tuple[Trace, ...]
     entropy: tuple[float | None, ...]  # bits, the mean over the rows shown; None if all are fully masked
-    changes: tuple[Change, ...]  # from the first value to each other one
+    reference: int  # the index of the value that the others are compared with
+    changes: tuple[Change, ...]  # from the reference to each other value, in their order
+    swaps: tuple[Swap, ...] = ()  # the words that were replaced, where the text itself was varied
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values as the user types them."""
+        """The values as the user types them; texts are too long for labels."""
+        if self.swaps:
+            return ("before", "after")
         return tuple(written(value) for value in self.values)
 
     @property
@@ -91,6 +100,8 @@ def compare(
 ) -> Comparison:
     """Trace a text once for each value of the option, a field of Settings, and compare the weights.
 
+    Two values are compared in their order. Of three, the default is what the others are compared with, wherever it
+    stands; without it, the first.
     A context makes it cross-attention. Raises UsageError for an option that changes no number and for a value that
     the option does not take, and InputError for too many weights.
     """
@@ -100,17 +111,54 @@ def compare(
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
     traces: list[Trace] = []
     for value in values:
-        traces.append(trace := _trace(text, context, settings, option, value, report))
-        if trace.condensed:
-            raise InputError(
-                f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
-                "Give a shorter text, or insist with --full.",
-            )
-    comparison = Comparison(option, tuple(values), tuple(traces), tuple(map(mean_entropy, traces)), ())
-    if not comparison.same_tokens:
+        traces.append(_trace(text, context, settings, option, value, report))
+        _check_size(traces[-1])
+    reference = _default_among(option, values, settings, traces[0]) if len(values) > 2 else 0
+    return between(option, tuple(values), tuple(traces), reference)
+
+
+def _check_size(trace: Trace) -> None:
+    if trace.condensed:
+        raise InputError(
+            f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
+            "Give a shorter text, or insist with --full.",
+        )
+
+
+def between(
+    option: str,
+    values: tuple[Value, ...],
+    traces: tuple[Trace, ...],
+    reference: int = 0,
+    swaps: tuple[Swap, ...] = (),
+) -> Comparison:
+    """Compare traces; that of index `reference` is what the others differ from."""
+    for trace in traces:
+        _check_size(trace)
+    comparison = Comparison(option, values, traces, tuple(map(mean_entropy, traces)), reference, (), swaps)
+    if not (comparison.same_tokens or swaps):
         return comparison
-    changes = tuple(_change(traces[0], trace, to) for to, trace in enumerate(traces[1:], 1))
+    others = [(to, trace) for to, trace in enumerate(traces) if to != reference]
+    changes = tuple(_change(traces[reference], trace, to) for to, trace in others)
     return replace(comparison, changes=changes)
+
+
+def _default_among(option: str, values: Sequence[Value], settings: Settings, trace: Trace) -> int:
+    """Return the index of the value that the option has where it is left out; 0 if it is not among them."""
+    declared_as = declared(Settings)[option]
+    learned = trace.learned
+    depends = {  # defaults that depend on the command, the model or the vectors
+        "mask": "none",
+        "head": trace.head_names[0],
+        "layer": str(learned.layers - 1) if learned is not None else "",
+        "oov": "model" if learned is not None else "zero",
+        "projection": {None: "roles", "word2vec": "roles", "random": "random"}.get(
+            settings.embedding, "identity"
+        ),
+    }
+    usual = declared_as.default
+    names = {None, usual if usual is not None else depends.get(option, declared_as.unset)}
+    return next((n for n, value in enumerate(values) if value in names or written(value) in names), 0)
 
 
 def _trace(

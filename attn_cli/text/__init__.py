@@ -1,1 +1,1 @@
-"""Text to tokens, and word pieces to words."""
+"""Text to tokens, word pieces to words, and the signs of another language."""

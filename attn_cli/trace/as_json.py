@@ -2,71 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.trace.head import SCORES, WEIGHTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from attn_cli.io.array_types import Array
     from attn_cli.trace.head import Head
     from attn_cli.trace.trace import Trace
 
-SUMS = ("words_query", "words_key", "encodings_query", "encodings_key")  # what X is the sum of
+
+class Shown(NamedTuple):
+    """A trace, the queries that are listed, where their numbers are held, and what is asked for."""
+
+    trace: Trace
+    listed: list[int]
+    held: list[int]
+    steps: bool  # every step
+    walked: bool  # why the rows in focus look where they look
+
+    def rows(self, matrix: Array | None) -> list[object] | None:
+        """Return the listed rows of a matrix, as lists."""
+        return _lists(matrix if matrix is None else matrix[self.listed])
+
+    def placed(self, name: str) -> list[object] | None:
+        """Return a part of what X is the sum of, where positions were added."""
+        return _lists(self.trace.placed and getattr(self.trace.placed, name))
 
 
-def as_json(trace: Trace, steps: bool = False, walked: bool = False) -> dict[str, object]:
+def as_json(
+    trace: Trace, steps: bool = False, walked: bool = False, keys: Collection[str] | None = None
+) -> dict[str, object]:
     """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
 
     With `walked`, or where rows were asked for, it says why each row in focus looks where it looks.
+    With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no trace has is null.
     """
     listed = list(trace.listed)
     held = [trace.held(i) for i in listed] if trace.whole else []
-    learned, place = trace.learned, {i: n for n, i in enumerate(listed)}
-    record: dict[str, object] = {
-        "schema": "attn/1",
-        "kind": trace.kind,
-        "query_tokens": [trace.query_tokens[i] for i in listed],
-        "key_tokens": list(trace.key_tokens),
-        "query_ids": None if trace.query_ids is None else [trace.query_ids[i] for i in listed],
-        "key_ids": None if trace.key_ids is None else list(trace.key_ids),
-        "query_rows": listed if trace.asked else None,
-        "unknown": list(trace.unknown),
-        "replaced": dict(trace.replaced),
-        "dropped": list(trace.dropped),
-        "embedding": trace.embedding._asdict(),
-        "projection": trace.projection._asdict(),
-        "learned": learned and learned._asdict() | {"trained_on": list(learned.trained_on)},
-        "positions": trace.positions,
-        "round": trace.settings.round,
-        "score": trace.score if trace.is_scored else None,
-        "scale": trace.scale if trace.is_scored else None,
-        "temperature": trace.temperature if trace.is_scored else None,
-        "mask": None if trace.mask is None or trace.condensed else trace.mask[listed].tolist(),
-        "mask_name": trace.mask_name,
-        "padding": list(trace.pad_keys) or None,
-        "mask_convention": "true = may attend",
-        "head": trace.shown.name,
-        "weights": trace.shown.weights[held].tolist() if trace.whole else None,
-        "output": _listed(trace.output, listed),
-        "layer_output": _listed(trace.layer_output, listed),
-        "output_words": _output_words(trace, listed),
-        "summary": [_summary(trace, i) for i in listed],
-        "because": _because(trace) if (walked or trace.asked) and trace.is_scored else None,
-        "diagnostics": None if trace.condensed else _diagnostics(trace, listed),
-        "links": None if trace.whole else [[place[i], j, w] for i, j, w in trace.links()],
-        "condensed": not trace.whole,
-        "long_view": _long_view(trace, listed),
-    }
     steps = steps and trace.is_scored
-    if steps:
-        record |= {"x_query": _listed(trace.x_query, listed), "x_key": _listed(trace.x_key)}
-        record |= {name: _listed(trace.placed and getattr(trace.placed, name)) for name in SUMS}
-        record |= {"W_o": _listed(trace.W_o), "b_o": _listed(trace.b_o)}
-    record["heads"] = []
-    if steps or trace.settings.head in ("all", "mean"):
-        record["heads"] = [_head(trace, head, steps, listed, held) for head in trace.shown_heads]
-    record["notes"] = list(trace.notes)
-    return record
+    shown = Shown(trace, listed, held, steps, walked or trace.asked)
+    if keys is None:
+        return {key: make(shown) for key, make in KEYS.items() if steps or key not in OF_STEPS}
+    return {key: KEYS[key](shown) if key in KEYS else None for key in keys}
+
+
+def _learned(shown: Shown) -> object:
+    learned = shown.trace.learned
+    return learned and learned._asdict() | {"trained_on": list(learned.trained_on)}
+
+
+def _mask(shown: Shown) -> object:
+    trace = shown.trace
+    return None if trace.mask is None or trace.condensed else trace.mask[shown.listed].tolist()
+
+
+def _summaries(shown: Shown) -> object:
+    return [_summary(shown.trace, i) for i in shown.listed]
 
 
 def _summary(trace: Trace, i: int) -> dict[str, object]:
@@ -81,29 +75,40 @@ def _summary(trace: Trace, i: int) -> dict[str, object]:
     }
 
 
-def _because(trace: Trace) -> list[dict[str, object]]:
+def _because(shown: Shown) -> object:
+    if not (shown.walked and shown.trace.is_scored):
+        return None
     from attn_cli.trace.because import because  # only for rows that are walked
 
-    return [one._asdict() for i in trace.focus for one in because(trace, i)]
+    return [one._asdict() for i in shown.trace.focus for one in because(shown.trace, i)]
 
 
-def _diagnostics(trace: Trace, listed: list[int]) -> list[dict[str, object]]:
+def _diagnostics(shown: Shown) -> object:
+    trace, listed = shown.trace, shown.listed
+    if trace.condensed:
+        return None
     told = zip(listed, trace.diagnoses(listed), strict=True)
     return [{"query": trace.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in told]
 
 
-def _output_words(trace: Trace, listed: list[int]) -> list[list[dict[str, object]]] | None:
-    if trace.output_words is None:
+def _output_words(shown: Shown) -> object:
+    named = shown.trace.output_words
+    if named is None:
         return None
-    return [[{"word": w, "cosine": cosine} for w, cosine in trace.output_words[i]] for i in listed]
+    return [[{"word": w, "cosine": cosine} for w, cosine in named[i]] for i in shown.listed]
 
 
-def _long_view(trace: Trace, listed: list[int]) -> dict[str, object] | None:
-    view = trace.long_view
+def _links(shown: Shown) -> object:
+    place = {i: n for n, i in enumerate(shown.listed)}
+    return None if shown.trace.whole else [[place[i], j, w] for i, j, w in shown.trace.links()]
+
+
+def _long_view(shown: Shown) -> object:
+    view = shown.trace.long_view
     if view is None:
         return None
-    allowed = view.allowed[listed].astype(int).tolist()
-    bits = view.entropy[listed].tolist()
+    allowed = view.allowed[shown.listed].astype(int).tolist()
+    bits = view.entropy[shown.listed].tolist()
     return {
         "entropy": [entropy if n else None for entropy, n in zip(bits, allowed, strict=True)],
         "allowed": allowed,
@@ -117,25 +122,85 @@ def _long_view(trace: Trace, listed: list[int]) -> dict[str, object] | None:
     }
 
 
-def _head(trace: Trace, head: Head, steps: bool, listed: list[int], held: list[int]) -> dict[str, object]:
+def _heads(shown: Shown) -> object:
+    several = shown.trace.settings.head in ("all", "mean")
+    return [_head(shown, head) for head in shown.trace.shown_heads] if shown.steps or several else []
+
+
+def _head(shown: Shown, head: Head) -> dict[str, object]:
     record: dict[str, object] = {
         "name": head.name,
-        "weights": head.weights[held].tolist() if trace.whole else None,
-        "output": _listed(head.output, listed),
+        "weights": _held(shown, head.weights),
+        "output": shown.rows(head.output),
     }
-    if steps:
+    if shown.steps:
         for name in (*WEIGHTS, "q", "k", "v"):
-            record[name] = _listed(getattr(head, name), listed if name == "q" else None)
+            matrix = getattr(head, name)
+            record[name] = shown.rows(matrix) if name == "q" else _lists(matrix)
         for name in SCORES:
             value = getattr(head, name)
-            record[name] = None if value is None or not trace.whole else _finite(value[held])
+            record[name] = None if value is None or not shown.trace.whole else _finite(value[shown.held])
     return record
 
 
-def _listed(matrix: Array | None, rows: list[int] | None = None) -> list[object] | None:
-    """Return a matrix, or these rows of it, as lists."""
-    return None if matrix is None else (matrix if rows is None else matrix[rows]).tolist()
+def _held(shown: Shown, weights: Array) -> object:
+    return weights[shown.held].tolist() if shown.trace.whole else None
+
+
+def _lists(matrix: Array | None) -> list[object] | None:
+    return None if matrix is None else matrix.tolist()
 
 
 def _finite(matrix: Array) -> list[list[float | None]]:
     return [[None if x == float("-inf") else x for x in row] for row in matrix.tolist()]
+
+
+# How each key of a record is made, in their order.
+KEYS: dict[str, Callable[[Shown], object]] = {
+    "schema": lambda shown: "attn/1",
+    "kind": lambda shown: shown.trace.kind,
+    "query_tokens": lambda shown: [shown.trace.query_tokens[i] for i in shown.listed],
+    "key_tokens": lambda shown: list(shown.trace.key_tokens),
+    "query_ids": lambda shown: (
+        None if shown.trace.query_ids is None else [shown.trace.query_ids[i] for i in shown.listed]
+    ),
+    "key_ids": lambda shown: None if shown.trace.key_ids is None else list(shown.trace.key_ids),
+    "query_rows": lambda shown: shown.listed if shown.trace.asked else None,
+    "unknown": lambda shown: list(shown.trace.unknown),
+    "replaced": lambda shown: dict(shown.trace.replaced),
+    "dropped": lambda shown: list(shown.trace.dropped),
+    "embedding": lambda shown: shown.trace.embedding._asdict(),
+    "projection": lambda shown: shown.trace.projection._asdict(),
+    "learned": _learned,
+    "positions": lambda shown: shown.trace.positions,
+    "round": lambda shown: shown.trace.settings.round,
+    "score": lambda shown: shown.trace.score if shown.trace.is_scored else None,
+    "scale": lambda shown: shown.trace.scale if shown.trace.is_scored else None,
+    "temperature": lambda shown: shown.trace.temperature if shown.trace.is_scored else None,
+    "mask": _mask,
+    "mask_name": lambda shown: shown.trace.mask_name,
+    "padding": lambda shown: list(shown.trace.pad_keys) or None,
+    "mask_convention": lambda shown: "true = may attend",
+    "head": lambda shown: shown.trace.shown.name,
+    "weights": lambda shown: _held(shown, shown.trace.shown.weights),
+    "output": lambda shown: shown.rows(shown.trace.output),
+    "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
+    "output_words": _output_words,
+    "summary": _summaries,
+    "because": _because,
+    "diagnostics": _diagnostics,
+    "links": _links,
+    "condensed": lambda shown: not shown.trace.whole,
+    "long_view": _long_view,
+    "x_query": lambda shown: shown.rows(shown.trace.x_query),
+    "x_key": lambda shown: _lists(shown.trace.x_key),
+    "words_query": lambda shown: shown.placed("words_query"),
+    "words_key": lambda shown: shown.placed("words_key"),
+    "encodings_query": lambda shown: shown.placed("encodings_query"),
+    "encodings_key": lambda shown: shown.placed("encodings_key"),
+    "W_o": lambda shown: _lists(shown.trace.W_o),
+    "b_o": lambda shown: _lists(shown.trace.b_o),
+    "heads": _heads,
+    "notes": lambda shown: list(shown.trace.notes),
+}
+OF_STEPS = ("x_query", "x_key", "words_query", "words_key", "encodings_query", "encodings_key", "W_o", "b_o")

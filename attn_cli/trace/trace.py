@@ -14,7 +14,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Frozen, Head
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from attn_cli.io.array_types import Array, Bools, Ints
     from attn_cli.trace.diagnostics import Diagnosis
@@ -262,14 +262,17 @@ class Trace(Frozen):
         head = f"head {self.shown.name}" + (f" (one of {heads})" if heads > 1 else "")
         return f"<Trace {self.kind}: {n_q:,} queries x {n_k:,} keys, {head}; {first}>"
 
-    def to_dict(self, steps: bool = False, walked: bool = False) -> dict[str, object]:
+    def to_dict(
+        self, steps: bool = False, walked: bool = False, keys: Collection[str] | None = None
+    ) -> dict[str, object]:
         """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
 
         With `steps` it holds every step's matrices; with `walked`, why the rows in focus look where they look.
+        With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no trace has is null.
         """
         from attn_cli.trace.as_json import as_json  # only those who ask pay for it
 
-        return as_json(self, steps, walked)
+        return as_json(self, steps, walked, keys)
 
     def _repr_html_(self) -> str:
         """Return the weights as an HTML table: what a notebook shows."""

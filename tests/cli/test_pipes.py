@@ -9,6 +9,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyte
 import pytest
@@ -137,9 +138,46 @@ def test_the_suffix_of_a_file_chooses_the_format(name, starts, at):
     assert ran[:2] == (0, "") and Path(name).read_text().startswith(starts)
 
 
-def test_a_format_that_was_asked_for_beats_the_suffix(at):
-    attn("self", FOX, "-o", "x.csv", "-f", "json")
-    assert Path("x.csv").read_text() == attn("self", FOX, "-f", "json").out
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [("json", "x"), ("csv", "x.dat"), ("latex", "x.txt"), ("jsonl", "x.json"), ("code:torch", "x.py")],
+)
+def test_a_suffix_that_says_nothing_else_takes_the_format_that_was_asked_for(format, name, at):
+    assert attn("self", FOX, "-o", name, "-f", format).code == 0
+    assert Path(name).read_text() == attn("self", FOX, "-f", format).out
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "typed"),
+    [
+        ("csv", "a.json", "Type -o a.csv, or leave out -f for json."),
+        ("html", "a.b/a.SVG", "Type -o a.b/a.html, or leave out -f for svg."),
+        ("bars", "a.tex", "Type -o a.txt, or leave out -f for latex."),
+        ("markdown", "a.pdf", "Type -o a.md."),
+        ("json", "a.jsonl", "Type -o a.json, or leave out -f for jsonl."),
+        ("code:keras", "a.npy", "Type -o a.py, or leave out -f for npy."),
+    ],
+)
+def test_a_suffix_that_contradicts_the_format_is_refused_with_what_to_type(format, name, typed, at):
+    ran = attn("self", FOX, "-o", name, "-f", format)
+    said = json.loads(ran.err)["error"]["hint"] if format == "json" else ran.err
+    assert ran.code == 2 and ran.out == "" and ran.err.count("\n") == 1 and typed in said
+    assert list(at.iterdir()) == []
+
+
+@pytest.mark.parametrize("format", ["table", "bars"])
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_tables_and_bars_are_drawn_in_a_picture_and_in_a_page(format, suffix, at):
+    assert attn("masked", FOX, "-o", f"x.{suffix}", "-f", format)[:2] == (0, "")
+    text = Path(f"x.{suffix}").read_text()
+    root = ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
+    assert root.tag.endswith(suffix) and ("attending to" in text) == (format == "bars")
+    assert (text == attn("masked", FOX, "-f", suffix).out) == (format == "table")
+
+
+def test_bars_are_still_no_walk_and_no_check(at):
+    assert "bars has none" in attn("explain", FOX, "--only", "scores", "-f", "bars", "-o", "x.svg").err
+    assert list(at.iterdir()) == []
 
 
 # Terminals

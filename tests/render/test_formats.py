@@ -5,7 +5,18 @@ import pytest
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.render import SCREENS, SUFFIXES, WRITERS, render_blocks
-from attn_cli.render.blocks import Bars, Beside, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import (
+    Bars,
+    Beside,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    ShadeRange,
+)
 from attn_cli.settings.output import FORMATS, View
 
 ONE = np.ones((1, 1))
@@ -15,7 +26,7 @@ BLOCKS = [
     Formula("1 + 1 = 2"),
     Matrix(["cat"], ["dog"], ONE),
     Beside(["left", "right"], [Matrix(["cat"], ["dog"], ONE)] * 2),
-    Maps(["0"], ["cat"], ["dog"], [ONE], 1.0, [0]),
+    Maps(["0"], ["cat"], ["dog"], [ONE], ShadeRange(0.0, 1.0), [0]),
     Columns(["name", "number"], [["cat", "3"]]),
     Links([("cat", [("dog", "1.000")])]),
     Bars("", [("cat", 1.0)], 1.0),

@@ -17,7 +17,7 @@ from attn_cli import Settings, Trace, trace_cross, trace_masked, trace_self
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.render import render, trace_blocks
-from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Beside, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View
@@ -180,11 +180,14 @@ class Shown:
             self.rows = [[mark[i : i + step] for i in range(0, len(mark), step)] for mark in marks]
             return
         parts = [row.split() for row in rows]
+        is_numbered = block.row_numbers is not None and rows[0].split()[0].isdecimal()
+        self.numbers = [part.pop(0) for part in parts] if is_numbered else []
         self.rows = [part[1:] for part in parts]
         self.labels = [part[0] for part in parts]
         corner = self.heads[-1].split()[:1] if block.corner else []
-        edge = max(map(cell_len, [*self.labels, *corner]))
-        ends = [found.end() for found in re.finditer(r"\S+", _cells(rows[0]))][1:]
+        before = 1 + max(map(len, self.numbers)) if self.numbers else 0
+        edge = max([before + max(map(cell_len, self.labels)), *map(len, corner)])
+        ends = [found.end() for found in re.finditer(r"\S+", _cells(rows[0]))][2 if self.numbers else 1 :]
         self.spans = list(zip([edge, *ends[:-1]], ends, strict=True))
 
     def header(self, j: int) -> str:
@@ -288,12 +291,55 @@ def test_every_row_and_column_of_numbers_has_its_label(width):
             for j in range(len(page.rows[0])):
                 token = block.columns[page.first + j]
                 head = page.header(j)
+                if page.numbers:
+                    assert head == str(page.first + j) and page.numbers == [str(i) for i in range(n)]
+                    continue
                 assert head == token or (head[-1] in "…~" and token.startswith(head[:-1])), (
                     kind,
                     n,
                     head,
                     token,
                 )
+
+
+SENTENCE = "The quick brown fox jumped over the extraordinarily lazy dog"
+
+
+@pytest.mark.parametrize("command", ["self", "compare", "steps"])
+def test_no_word_above_a_column_is_broken(command):
+    """Each column is headed by its whole label (which may be shortened with a mark), or by its number."""
+    trace = trace_self(SENTENCE, Settings(embedding="random", dim=4))
+    names = [token if len(token) <= 12 else None for token in trace.key_tokens]
+    headed = {"whole": 0, "numbered": 0}
+    for width, precision in product(range(20, 121, 3), (None, 3)):
+        view = View(width=width, precision=precision, steps=command == "steps")
+        text = render(trace, view, Terminal(width=width))
+        if command == "compare":
+            matrix = next(block for block in trace_blocks(trace, view) if isinstance(block, Matrix))
+            sides = [Beside(["a", "b"], [matrix._replace(sums=())] * 2)]
+            text = Terminal(width=width).paint(draw(sides, view, Terminal(width=width)))
+        lines = text.splitlines()
+        heads = [at for at, line in enumerate(lines) if line.startswith("query\\key")]
+        heads = heads or [at for at, line in enumerate(lines) if re.match(r"qu\S*[~…]", line)]
+        assert heads, (width, text)
+        for at in heads:
+            found = [word for word in lines[at].split() if not re.match(r"qu\S*(key|[~…])|sum$", word)]
+            is_numbered = all(word.isdecimal() for word in found)
+            headed["numbered" if is_numbered else "whole"] += 1
+            for word in () if is_numbered else found:
+                assert word in names or "…" in word, (width, word)
+            assert not re.fullmatch(r" +[a-z]{1,12}( +[a-z]+)*", lines[at - 1]), (width, lines[at - 1])
+    assert headed["whole"] and headed["numbered"]
+
+
+def test_labels_take_digits_before_they_are_replaced_by_numbers():
+    fox = trace_self("The quick brown fox jumped over the lazy dog", Settings(embedding="random", dim=4))
+    for width, said in ((70, None), (61, "two digits."), (60, "two digits, numbered columns.")):
+        text = render(fox, View(width=width), Terminal(width=width))
+        assert ("jumped" in text.splitlines()[2]) == ("numbered" not in (said or ""))
+        assert (said is None) == ("To fit" not in text) and (said or "") in text
+    text = render(fox, View(width=60, precision=3), Terminal(width=60))
+    assert "columns 0 to 7 of 9" in text and "2 pages of columns" in text
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
@@ -307,10 +353,15 @@ def test_every_row_of_heat_blocks_begins_with_its_label_and_every_column_is_head
         body = text[: text.index("shades:")]
         rows = [line for line in body.split("\n") if re.search(f"[{BARS}]", line)]
         assert len(rows) % n == 0 and rows, width
-        for line, token in zip(rows, tokens * (len(rows) // n), strict=True):
-            assert line.split()[0] == token or line.split()[0].startswith(token[0]), line
+        numbered = rows[0].split()[0] == "0"
+        for i, (line, token) in enumerate(zip(rows, tokens * (len(rows) // n), strict=True)):
+            number, *label = line.split() if numbered else [str(i % n), *line.split()]
+            assert number == str(i % n) and (label[0] == token or label[0].startswith(token[0])), line
+        assert numbered == (n > 24 and "blocks of one" in " ".join(text.split()))  # no room for two letters
         heads = "".join(line for line in body.split("\n")[2:] if line not in rows)
-        assert all(set(token) <= set(heads) for token in tokens)
+        assert (
+            set("0123456789") <= set(heads) if numbered else all(set(token) <= set(heads) for token in tokens)
+        )
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,45 @@ def test_a_long_text_is_refused_with_the_way_out_and_a_longer_one_lists_what_mov
     assert first[:2] == [found["query"], found["key"]]
 
 
+REFERENCES = [
+    ("t=0.5,1,4", (), 1),
+    ("t=4,0.5,default", (), 2),
+    ("score=dot,cosine,scaled", (), 2),
+    ("mask=causal,none,window:1", (), 1),
+    ("head=subject,object,relations", (), 2),
+    ("layer=0,4,2", ("-p", "roles-deep"), 1),
+    ("p=identity,random,roles", (), 2),
+    ("dim=8,4,2", RANDOM, 1),
+    ("seed=2,1,0", RANDOM, 2),
+    ("t=2,3,4", (), 0),  # the default is not among them
+    ("t=4,1", (), 0),  # two are compared in their order
+]
+
+
+@pytest.mark.parametrize(("vary", "more", "reference"), REFERENCES, ids=[case[0] for case in REFERENCES])
+def test_of_three_values_the_default_is_what_the_others_are_compared_with(vary, more, reference):
+    found = record("--vary", vary, *more)
+    values = vary.partition("=")[2].split(",")
+    assert found["reference"] == reference
+    others = [n for n in range(len(values)) if n != reference]
+    assert [change["value"] for change in found["changes"]] == [found["values"][n] for n in others]
+    assert re.findall(r"With \S+ (\S+) instead of ([^,]+),", found["summary"]) == [
+        (values[n], values[reference]) for n in others
+    ]
+    start = found["records"][reference]["weights"]
+    for n, change in zip(others, found["changes"], strict=True):
+        mover = change["largest_mover"]
+        i, j = mover["cell"]
+        assert mover["from"] == start[i][j] and mover["to"] == found["records"][n]["weights"][i][j]
+
+
+def test_the_reference_is_named_where_links_or_tokens_are_listed():
+    text = screen("--vary", "t=0.5,1,4", "--top", "2")
+    assert "from 1 to 0.5:" in text and "from 1 to 4:" in text
+    text = " ".join(screen("--vary", "tokenizer=characters,words,whitespace", text="a b, c").split())
+    assert 'only with words: "b"; only with whitespace: "b,"' in text
+
+
 def test_top_lists_the_links_that_moved_most():
     out = screen("--vary", "t=1,2", "--top", "3")
     part = out.split("What moved most from 1 to 2:\n")[1].split("\n\n")[0]

@@ -6,6 +6,7 @@ import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,12 +14,16 @@ from jsonschema import Draft202012Validator
 
 from attn_cli.inputs.matrices import read_given
 from attn_cli.render.worksheet.content import parts
+from attn_cli.render.worksheet.html import worksheet_html
 from attn_cli.render.worksheet.latex import sentence, worksheet_latex
 from attn_cli.render.worksheet.markdown import worksheet_markdown
 from attn_cli.teach.exercises import make
 from tests.shell import ROOT, attn, here, shell
 
-FILES = {"exercise.md", "exercise.tex", "key.md", "key.tex", "inputs.json", "answer.json", "exercise.json"}
+FILES = {
+    *(f"{name}.{suffix}" for name in ("exercise", "key") for suffix in ("md", "tex", "html")),
+    *("inputs.json", "answer.json", "exercise.json"),
+}
 SIZES = list(itertools.product((2, 3, 4), (2, 3, 4)))
 KINDS = list(itertools.product(("none", "causal"), ("scaled", "dot")))
 SEEDS = range(60)
@@ -450,6 +455,72 @@ def test_nothing_in_a_token_is_obeyed_by_markdown_or_a_terminal():
         )
 
 
+# The page.
+
+
+def page(made, key=False):
+    text = worksheet_html(parts(made, key))
+    return text, ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
+
+
+def cells(root, look):
+    """The texts of the cells of all tables of a look, boxes or given."""
+    tables = [table for table in root.iter("table") if look in table.get("class").split()]
+    return [["".join(cell.itertext()) for cell in table.iter("td")] for table in tables]
+
+
+@pytest.mark.parametrize(("mask", "score"), KINDS)
+def test_the_page_has_a_box_for_every_number_and_its_key_the_numbers(mask, score):
+    made = make(7, 2, 3, mask, score)
+    (sheet, blank), (key, filled) = page(made), page(made, key=True)
+    grids = [3 * 2, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
+    assert [len(table) for table in cells(blank, "boxes")] == grids
+    assert sum(cell != "" for table in cells(blank, "boxes") for cell in table) == 1  # the example
+    assert [len(table) for table in cells(filled, "boxes")] == grids
+    assert all(cell != "" for table in cells(filled, "boxes") for cell in table)
+    assert cells(blank, "given") == cells(filled, "given")
+    assert sheet.count('class="line"') == 4 and 'class="line"' not in key and key.count('class="answer"') == 4
+    assert "Name:" in sheet and "Name:" not in key
+
+
+def test_the_numbers_of_the_page_are_those_of_the_other_forms():
+    made = make(7, 2, 3, "causal")
+    of_markdown = tables(worksheet_markdown(parts(made, key=True)))
+    numbers = [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
+    found = [
+        ["".join(cell.itertext()) for cell in table.iter("td")]
+        for table in page(made, key=True)[1].iter("table")
+    ]
+    assert found == numbers
+
+
+def test_the_page_is_made_to_be_printed_and_needs_nothing_else():
+    text, root = page(make(7))
+    style = root.find("head/style").text
+    assert (
+        "@page { size: A4" in style and "break-inside: avoid" in style and ".boxes td { border: 1px" in style
+    )
+    assert root.find("head/title").text == "Attention by hand: exercise 7"
+    assert not re.search(r"https?:|url\(|<script|@import|\ssrc=|\shref=", text)
+
+
+def test_nothing_in_a_token_is_obeyed_by_the_page():
+    for is_key in (False, True):
+        text, root = page(hostile(), is_key)
+        assert "\x1b" not in text and "\u202e" not in text
+        assert {element.tag for element in root.find("body").iter()} <= {
+            *("body", "header", "h1", "h2", "p", "span", "div", "table", "caption", "thead", "tbody", "tr"),
+            *("th", "td", "code", "sup"),
+        }
+
+
+def test_printing_the_page_chooses_sheet_or_key_and_fits_the_output():
+    assert here("exercise", "-f", "html").out == worksheet_html(parts(make(0)))
+    assert here("exercise", "-f", "html", "--key").out == worksheet_html(parts(make(0), key=True))
+    ran = attn("exercise", "-f", "html", "--key", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    assert ran.code == 0 and ran.out.isascii() and "&#8730;" in ran.out
+
+
 # The folder.
 
 
@@ -468,6 +539,9 @@ def test_a_folder_gets_the_sheet_the_key_and_their_data(folder):
             parts(make(7), bool(is_key))
         )
         assert (folder / f"{name}.tex").read_text(encoding="utf-8") == worksheet_latex(
+            parts(make(7), bool(is_key))
+        )
+        assert (folder / f"{name}.html").read_text(encoding="utf-8") == worksheet_html(
             parts(make(7), bool(is_key))
         )
 

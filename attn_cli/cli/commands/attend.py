@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.cli.deliver import BLOCK_FORMS, choose_format, deliver_blocks, deliver_json, show, with_width
+from attn_cli.cli.deliver import (
+    BLOCK_FORMS,
+    choose_format,
+    deliver,
+    deliver_blocks,
+    deliver_json,
+    show,
+    with_width,
+)
 from attn_cli.cli.options import Context, Pause, Texts, argument, own
 from attn_cli.cli.read_text import (
     ONE_STANDARD_INPUT,
@@ -17,6 +25,7 @@ from attn_cli.cli.read_text import (
     text_and_context,
 )
 from attn_cli.errors import UsageError
+from attn_cli.io.escape import as_utf8
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -85,6 +94,14 @@ def explain(
     start: Annotated[
         str | None, own("STEP", "From this step on, such as softmax.", "--from", group=SHOWN)
     ] = None,
+    swap: Annotated[
+        list[str] | None,
+        own(
+            "OLD=NEW",
+            "What changes when a word is replaced, side by side; may be given again.",
+            group=SHOWN,
+        ),
+    ] = None,
     pause: Pause = False,
     *,
     settings: Settings,
@@ -97,30 +114,80 @@ def explain(
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """
+    if swap:
+        _swap(texts, context, swap, {"--only": only, "--from": start, "--pause": pause}, settings, view)
+        return
     view = choose_format(view, settings)
     parts = chosen_steps(only, start)
-    if parts.only and view.format not in BLOCK_FORMS:
+    if parts.only and (view.as_bars or view.format not in BLOCK_FORMS):
         option = "--only" if only is not None else "--from"
         raise UsageError(
-            f"{option} goes with the walk, and {view.format} has none.",
+            f"{option} goes with the walk, and {'bars' if view.as_bars else view.format} has none.",
             "Use table, markdown, latex, html or svg; json holds every step.",
             "--format",
         )
     text, second = text_and_context(texts, context, "explain", settings)
-    is_masked = (settings.mask or "none") != "none"
     from attn_cli.pipeline.from_text import trace_text
+    from attn_cli.render import keys_in
 
-    kind = "cross" if second is not None else "masked" if is_masked else "self"
+    kind = _kind(second, settings)
+    keys = keys_in(view, kind)
+    name_outputs = keys is None or "output_words" in keys  # nothing else takes as long
     with attending(settings.embedding) as progress:
-        trace = trace_text(kind, text, second, settings, progress, name_outputs=True)
+        trace = trace_text(kind, text, second, settings, progress, name_outputs)
     show(trace, view, parts, pause)
+
+
+def _kind(context: str | None, settings: Settings) -> str:
+    """Return which attention is explained."""
+    if context is not None:
+        return "cross"
+    return "masked" if (settings.mask or "none") != "none" else "self"
+
+
+def _swap(
+    texts: list[str] | None,
+    context: str | None,
+    written: list[str],
+    others: dict[str, object],
+    settings: Settings,
+    view: View,
+) -> None:
+    """Compute a text before and after words are swapped, and write what changed."""
+    from attn_cli.cli.commands.compare import check_format
+
+    view = choose_format(view, kind="compare")
+    check_format(view, "--swap")
+    for option, value in (others | {"--versus": settings.versus}).items():
+        if value:
+            raise UsageError(
+                f"--swap has a screen of its own, without {option}.", f"Leave out {option}.", option
+            )
+    text, second = text_and_context(texts, context, "explain", settings)
+    from attn_cli.teach.swap import parse_swaps, swap  # NumPy is loaded once there is something to compute
+
+    swaps = parse_swaps([as_utf8(one) for one in written])
+    with attending(settings.embedding) as progress:
+        comparison = swap(_kind(second, settings), text, second, settings, swaps, progress)
+    from attn_cli.io.console import say
+    from attn_cli.render.views.comparison import talk_of
+    from attn_cli.render.views.swap import delimited_swap, summary_of, swap_record, swap_screen
+
+    if view.format in ("json", "jsonl"):
+        deliver_json(swap_record(comparison, view.steps), view)
+    elif view.format in ("csv", "tsv"):
+        deliver(delimited_swap(comparison, "," if view.format == "csv" else "\t"), view)
+        for line in talk_of(comparison, summary_of(comparison)):
+            say(f"attn: {line}")
+    else:
+        deliver_blocks(swap_screen(comparison, with_width(view)), view)
 
 
 def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Settings, view: View) -> None:
     """Compute attention of one text, or of a text and its context, and write it or the part that is asked for."""
     from attn_cli.render import SCREENS
 
-    view = choose_format(view, settings)
+    view = choose_format(view, settings, added=("mask_views",) if part is not None else ())
     if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
         raise UsageError(
             f"--show {part} has no {view.format} form.",

@@ -33,7 +33,7 @@ UTF_8 = b"\xef\xbb\xbf"
 PROBE = "x"  # a text that fails where every text would
 
 
-@without("format", "tidy", "precision", "color", "palette", "width")
+@without("format", "tidy", "precision", "color", "palette", "shades", "width")
 def batch(
     file: Annotated[
         str | None, argument("[FILE]", "A text a line: plain, .gz or .xz; - is standard input.")

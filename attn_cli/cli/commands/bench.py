@@ -22,7 +22,7 @@ PAIRS, MOST_PAIRS, MOST_THREADS = 7, 1000, 64
 MOST_TOKENS = 8192  # beyond, the textbook's matrices take gigabytes
 
 
-@without("tidy", "steps", "precision", "palette")
+@without("tidy", "steps", "fields", "precision", "palette", "shades")
 def bench(
     everything: Annotated[
         bool,

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # Settings of a text, and of a matrix that is shown.
 WITHOUT = (
     *("tokenizer", "keep_punctuation", "embedding", "dim", "seed", "oov", "projection", "layer"),
-    *("pad", "pad_side", "positions", "query", "top", "full", "tidy", "steps", "precision", "palette"),
+    *("pad", "pad_side", "positions", "query", "top", "full", "tidy", "steps", "fields", "precision"),
+    *("palette", "shades"),
 )
 MOST_NAMED = 5
 

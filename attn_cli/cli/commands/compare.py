@@ -44,11 +44,8 @@ def compare(
 
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
-    view = choose_format(view)
-    if str(view.format).startswith(("code:", "npy")):
-        raise UsageError(
-            f"compare has no {view.format} form.", f"attn self TEXT -f {view.format} has one.", "--format"
-        )
+    view = choose_format(view, kind="compare")
+    check_format(view, "compare")
     option, values = _varied(context, texts or [], vary or [])
     text, other = text_and_context(texts, second, "compare", settings)
     from attn_cli.teach.compare import compare as compared  # loads NumPy
@@ -58,6 +55,13 @@ def compare(
     with attending(None if option == "embedding" else settings.embedding) as progress:
         comparison = compared(text, other, settings, option, values, progress)
     _show(comparison, view)
+
+
+def check_format(view: View, what: str) -> None:
+    """Refuse a format that cannot hold two traces."""
+    if str(view.format).startswith(("code:", "npy")):
+        hint = f"attn self TEXT -f {view.format} has one."
+        raise UsageError(f"{what} has no {view.format} form.", hint, "--format")
 
 
 def _show(comparison: Comparison, view: View) -> None:
@@ -129,9 +133,10 @@ def _parameter(context: typer.Context, name: str) -> Any:
     others = {written.lstrip("-") for parameter in context.command.params for written in parameter.opts}
     what = "how long it takes" if name == "threads" else "what is shown"
     why = f"changes {what}, and no number" if name in others else "is no option"
+    swap = "attn explain TEXT --swap OLD=NEW varies a word of the text. " if name == "text" else ""
     raise UsageError(
         f"--vary cannot vary {visible(name[:40])!r}: it {why}.",
-        f"{did_you_mean(name, options)}Options are {', '.join(options)}.",
+        f"{swap or did_you_mean(name, options)}Options are {', '.join(options)}.",
         "--vary",
     )
 

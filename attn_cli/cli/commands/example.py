@@ -39,7 +39,7 @@ def example(
 
     Example: attn example coffee --mask causal
     """
-    view = choose_format(view, settings)
+    view = choose_format(view, settings, "examples" if name is None else "example")
     if name is None:
         if pause:
             raise UsageError("--pause goes with one example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause")

@@ -15,9 +15,11 @@ from attn_cli.settings.declare import ATTENTION, OUTPUT, TEXT, VECTORS
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
     from attn_cli.teach.exercises import Exercise
 
 ENDINGS = (".md", ".markdown", ".tex", ".json", ".jsonl", ".txt", ".pdf", ".html")
+FORMS = {"md": "markdown", "tex": "latex", "html": "html"}  # of sheet and key, by the suffix of their files
 WHOLE = "exercise.json"  # written last: the checksums of the others, which belong together where it is
 
 
@@ -47,7 +49,7 @@ def exercise(
         bool, typer.Option("--force", help="Replace files in DIR.", rich_help_panel=OUTPUT)
     ] = False,
     format: Annotated[
-        Literal["markdown", "latex", "json", "jsonl"] | None,
+        Literal["markdown", "latex", "html", "json", "jsonl"] | None,
         typer.Option("--format", "-f", help="What to print.  [default: markdown]", rich_help_panel=OUTPUT),
     ] = None,
     output: Annotated[
@@ -58,7 +60,7 @@ def exercise(
     """A worksheet to do by hand, and its key.
 
     Small whole numbers, another exercise for every seed. Under every mask and score a seed has the same
-    numbers. With -o, DIR gets exercise.md and .tex, key.md and .tex, inputs.json (what is given) and answer.json (to
+    numbers. With -o, DIR gets exercise and key as .md, .tex and .html, inputs.json (what is given) and answer.json (to
     fill in).
 
     Example: attn exercise --seed 7 -o sheet7
@@ -73,7 +75,7 @@ def exercise(
     elif format in ("json", "jsonl"):
         deliver_json(_record(made), View(format=format))
     else:
-        deliver(_sheet(made, format or "markdown", key, terminal_for(View()).unicode), View())
+        deliver(_sheet(made, format or "markdown", key, terminal_for(View())), View())
 
 
 def _check(folder: str | None, key: bool, force: bool, format: str | None) -> None:
@@ -90,13 +92,21 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
     if folder.lower().endswith(ENDINGS) and not os.path.isdir(folder):
         raise UsageError(
             f"-o takes a folder here, and {visible(folder)!r} looks like a file.",
-            "To print one form into a file: attn exercise -f latex > sheet.tex",
+            "To print one form into a file: attn exercise -f html > sheet.html",
             "--output",
         )
 
 
-def _sheet(made: Exercise, format: str, key: bool, unicode: bool = True) -> str:
+def _sheet(made: Exercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
+    """Return the worksheet or its key; without a terminal, for a file."""
     from attn_cli.render.worksheet.content import parts
+
+    if format == "html":
+        from attn_cli.render import portable
+        from attn_cli.render.worksheet.html import worksheet_html
+
+        page = worksheet_html(parts(made, key))
+        return page if terminal is None else portable(page, terminal)
 
     if format == "latex":
         from attn_cli.render.worksheet.latex import worksheet_latex
@@ -104,7 +114,7 @@ def _sheet(made: Exercise, format: str, key: bool, unicode: bool = True) -> str:
         return worksheet_latex(parts(made, key))
     from attn_cli.render.worksheet.markdown import worksheet_markdown
 
-    return worksheet_markdown(parts(made, key), unicode)
+    return worksheet_markdown(parts(made, key), terminal is None or terminal.unicode)
 
 
 def _record(made: Exercise) -> dict[str, object]:
@@ -140,10 +150,8 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
     from attn_cli.teach.exercises import inputs, unanswered
 
     contents = {
-        "exercise.md": _sheet(made, "markdown", key=False),
-        "exercise.tex": _sheet(made, "latex", key=False),
-        "key.md": _sheet(made, "markdown", key=True),
-        "key.tex": _sheet(made, "latex", key=True),
+        **{f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()},
+        **{f"key.{suffix}": _sheet(made, format, key=True) for suffix, format in FORMS.items()},
         "inputs.json": dumps(inputs(made)),
         "answer.json": dumps(unanswered(made)),
     }

@@ -59,7 +59,7 @@ def lookup(
 
     Example: attn lookup colour brand=Porche model=Taycan color=black
     """
-    view = choose_format(view, settings)
+    view = choose_format(view, settings, "lookup")
     words = [as_utf8(word) for word in words or []]
     if not words and source is None:
         raise NoText("lookup")

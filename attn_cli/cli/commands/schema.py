@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from attn_cli.io.console import put_plain
+from attn_cli.settings.json_keys import SCHEMA
 
 
 def schema() -> None:
@@ -12,4 +11,4 @@ def schema() -> None:
 
     Example: attn schema > attn.schema.json
     """
-    put_plain((Path(__file__).parents[2] / "schema.json").read_text(encoding="utf-8"))
+    put_plain(SCHEMA.read_text(encoding="utf-8"))

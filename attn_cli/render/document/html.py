@@ -11,7 +11,8 @@ from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Headin
 from attn_cli.render.document import page_tables as pages
 from attn_cli.render.palette import DARK, PAPER, RGB, SHADES, ramp, strong, text_on
 from attn_cli.render.screen.text import LEFTWARD
-from attn_cli.render.width_ladder import Scale, bar_numbers, scale, sharing_scale
+from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
+from attn_cli.render.width_ladder import bar_numbers
 from attn_cli.settings.output import View
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")
@@ -58,7 +59,7 @@ td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-
 def html(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as an HTML page; shades are classes of its own style sheet."""
     name = view.palette or PAPER
-    listed = list(blocks)
+    listed = list(on_scale(blocks, view))
     body = [line for block in pages.without_maps(listed, view) for line in _lines(block, view)]
     look = ("dark", "#101418", "#eceff1") if name in DARK else ("light", "#fff", "#111")
     page = dict(zip(("scheme", "back", "ink"), look, strict=True))
@@ -143,7 +144,7 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
     for table in layout.tables:
         yield from _matrix_table(table, block, layout, kind if coloured else "")
     if coloured and block.marks is None:
-        yield _legend(scale(block), kind)
+        yield _legend(legend(block), kind)
     for note in layout.notes:
         yield f'<p class="aside">{_text(note)}</p>'
 
@@ -181,8 +182,9 @@ def _cell(text: str, place: int, bare: bool, kind: str) -> str:
     return f'<td class="{kind}{place}">{text}</td>' if kind else f"<td>{text}</td>"
 
 
-def _legend(legend: Scale, kind: str = "s") -> str:
-    masked = " – masked" if legend.has_masked else ""
+def _legend(legend: Legend, kind: str = "s") -> str:
+    more = f" ({legend.more})" if legend.more else ""
+    masked = f"{more} – masked" if legend.has_masked else more
     if legend.low == legend.high:
         return f'<p class="aside">{f"All are {legend.low}." if legend.low else ""}{masked}</p>'
     patches = "".join(f'<span class="ramp {kind}{i * (SHADES - 1) // 15}"></span>' for i in range(16))
@@ -204,7 +206,7 @@ def _maps(block: Maps) -> Iterator[str]:
     yield "</div>"
     if columns := pages.map_columns(block):
         yield f"<p>{_text(columns)}</p>"
-    yield _legend(scale(block))
+    yield _legend(legend(block))
 
 
 def _columns(block: Columns) -> Iterator[str]:

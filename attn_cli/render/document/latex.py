@@ -9,7 +9,8 @@ from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Headin
 from attn_cli.render.document import page_tables as pages
 from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
 from attn_cli.render.palette import PAPER, RGB, SHADES, ramp, strong, text_on
-from attn_cli.render.width_ladder import Scale, bar_numbers, scale, sharing_scale
+from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
+from attn_cli.render.width_ladder import bar_numbers
 from attn_cli.settings.output import View
 
 TALL = 36  # rows of a table that fit a page
@@ -65,7 +66,9 @@ FOOT = r"""
 
 def latex(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as LaTeX, in ASCII, for amsmath, amssymb, booktabs, graphicx and xcolor with `table`."""
-    lines = [line for block in pages.without_maps(blocks, view) for line in _lines(block, view)]
+    lines = [
+        line for block in pages.without_maps(on_scale(blocks, view), view) for line in _lines(block, view)
+    ]
     return "\n".join([HEAD + HELPERS, BODY.rstrip("\n"), *lines, FOOT])
 
 
@@ -111,7 +114,7 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
             yield rf"{{\small {escape(table.caption.capitalize())}:\par}}\nobreak"
         yield _table(table, _label(block.corner), layout, colours, block.is_weights)
     if colours and block.marks is None:
-        yield _legend(scale(block), colours)
+        yield _legend(legend(block), colours)
     for note in layout.notes:
         yield rf"\attnaside{{{prose(note)}}}"
 
@@ -173,8 +176,9 @@ def _hex(colour: RGB) -> str:
     return "".join(f"{part:02X}" for part in colour)
 
 
-def _legend(legend: Scale, colours: Sequence[RGB]) -> str:
-    masked = r"\quad -- masked" if legend.has_masked else ""
+def _legend(legend: Legend, colours: Sequence[RGB]) -> str:
+    more = f" ({legend.more})" if legend.more else ""
+    masked = rf"{more}\quad -- masked" if legend.has_masked else more
     if legend.low == legend.high:
         text = f"All are {_number(legend.low)}." if legend.low else ""
         return rf"{{\small {text}{masked}\par}}"
@@ -202,7 +206,7 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
         yield rf"\attnfit{{{setting}\begin{{tabular}}[t]{{{spec}}}" f"\n{body}\n" r"\end{tabular}}\quad"
     columns = pages.map_columns(block)
     yield r"\par}" + (rf"{{\small {prose(columns)}\par}}" if columns else "")
-    yield _legend(scale(block), colours)
+    yield _legend(legend(block), colours)
 
 
 def _columns(block: Columns) -> Iterator[str]:

@@ -14,7 +14,8 @@ from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Block, Heading, Maps, Matrix
 from attn_cli.render.numbers import Format
 from attn_cli.render.screen.text import cut
-from attn_cli.render.width_ladder import NUMBERED, Rung, exact, map_format, rungs, shade_range, shading
+from attn_cli.render.shade_scale import shade_range, shading
+from attn_cli.render.width_ladder import NUMBERED, Rung, exact, map_format, rungs
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
     rung, turned, across = _columns_that_fit(ways, block, width, room)
     form = rung.format or next(way.format for way in ways if way.format is not None)
     texts = [form.row(row) for row in block.values.tolist()]
-    shades = shading(block.values, *shade_range(block)).tolist()
+    shades = shading(block.values, shade_range(block)).tolist()
     tables = [
         _table(block, texts, shades, slice(top, end), slice(start, stop))
         for top, end in spans(len(texts), tall)
@@ -164,7 +165,7 @@ def map_tables(block: Maps) -> list[Table]:
             rows,
             columns,
             [form.row(row) for row in values.tolist()],
-            shading(values, block.least, block.largest).tolist(),
+            shading(values, block.scale).tolist(),
             caption=name,
         )
         for name, values in zip(block.names, block.values, strict=True)

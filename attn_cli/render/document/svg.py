@@ -1,7 +1,7 @@
 """Blocks to SVG: the terminal's screen as a picture, with nothing from elsewhere.
 
-Text stands in runs, each stretched to the cells that it takes, so columns meet whatever font is there. Blocks
-and bars are rectangles, so they join without gaps.
+Text stands in runs, each stretched to the cells that it takes, so columns meet whatever font is there. Shades,
+blocks and bars are rectangles, so they join without gaps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def svg(blocks: Iterable[Block], view: View) -> str:
     name = view.palette or PAPER
     back, ink = ("#101418", "#eceff1") if name in DARK else ("#ffffff", "#111111")
     blocks = list(blocks)
-    terminal = Terminal(view.width or PAGE, 0 if view.color == "never" else TRUECOLOR, dark=name in DARK)
+    colors = 0 if view.color == "never" else TRUECOLOR
+    terminal = Terminal(view.width or PAGE, colors, dark=name in DARK, is_picture=colors > 0)
     lines = list(draw(blocks, view, terminal))
     across = max([20, *(sum(cells(text) for text, _, _ in line) for line in lines)])
     width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
@@ -46,7 +47,7 @@ def svg(blocks: Iterable[Block], view: View) -> str:
             f"<title>{escape(visible(title(blocks)))}</title>",
             f'<rect width="{width}" height="{height}" fill="{back}"/>',
             f"<g font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" "
-            f'font-size="{SIZE}" fill="{ink}">',
+            f'font-size="{SIZE}" fill="{ink}" shape-rendering="crispEdges">',
             *drawn,
             "</g>",
             "</svg>\n",
@@ -61,7 +62,9 @@ def _line(line: Line, top: int, plain: str) -> Iterator[str]:
         wide = cells(text)
         back, ink = _colour(style.bgcolor if style else None), _colour(style.color if style else None)
         if back:
-            yield _rect(EDGE + at * CELL, top, wide * CELL, LINE, back)
+            # The gap before a number is half on its left and half on its right.
+            gap = CELL // 2 if text.startswith(" ") else 0
+            yield _rect(EDGE + at * CELL + gap, top, wide * CELL, LINE, back)
         for match in _RUNS.finditer(text):
             place = at + cells(text[: match.start()])
             if match["text"]:

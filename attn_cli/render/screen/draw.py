@@ -13,6 +13,7 @@ from attn_cli.render.numbers import fitting
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
 from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, padded, padded_left, wrapped
+from attn_cli.render.shade_scale import on_scale
 from attn_cli.render.width_ladder import bar_numbers, largest
 from attn_cli.settings.output import View
 
@@ -23,7 +24,7 @@ UNFITTED = 12  # columns of a wide matrix, where there is no width to fit
 
 def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Line]:
     """Yield the lines of all blocks."""
-    for block in blocks:
+    for block in on_scale(blocks, view):
         match block:
             case Heading(text, level):
                 if level > 1:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.screen.shade_line import patch, shade_line
 from attn_cli.render.screen.text import (
     UNLIMITED,
     cells,
@@ -23,17 +25,14 @@ from attn_cli.render.screen.text import (
     padded_left,
     wrapped,
 )
+from attn_cli.render.shade_scale import legend, shade_range, shading
 from attn_cli.render.width_ladder import (
     SIGNS,
     Drawn,
     Rung,
-    Scale,
     bars,
     drawn,
     rungs,
-    scale,
-    shade_range,
-    shading,
 )
 
 LABEL = 12
@@ -64,10 +63,11 @@ class Grid(NamedTuple):
         yield from self._body(matrix, pages, terminal)
         yield from self._legend(matrix, pages, terminal)
 
-    def fits(self, terminal: Terminal) -> bool:
-        """Tell whether all columns stand beside each other, with their labels whole."""
+    def fits(self, terminal: Terminal, named: bool = False) -> bool:
+        """Tell whether all columns stand beside each other, with the rows' labels whole; `named`: and their own."""
         pages = self._fitted(terminal)[1]
-        return len(pages) == 1 and pages[0].edge >= self._edge(pages[0].rows)
+        is_named = not pages[0].numbered or self.block.marks is not None
+        return len(pages) == 1 and pages[0].edge >= self._edge(pages[0].rows) and (is_named or not named)
 
     def body(self, terminal: Terminal) -> Iterator[Line]:
         """Yield the matrix alone."""
@@ -95,9 +95,11 @@ class Grid(NamedTuple):
         if block.shaded and block.marks is None:
             ramp = SIGNS if block.is_difference else bars(terminal)
             styles = self._styles(matrix, terminal)
-            patches = styles if block.is_difference else [_patch(style) for style in styles]
-            yield from shade_line(scale(block), ramp, patches, terminal)
+            patches = styles if block.is_difference else [patch(style) for style in styles]
+            yield from shade_line(legend(block), ramp, patches, terminal)
         condensed = [matrix.rung.name] if matrix.rung.name else []
+        if pages[0].numbered and not matrix.rung.block:
+            condensed.append("numbered columns")
         if len(pages) > 1:
             condensed.append(f"{len(pages)} pages of columns")
         if condensed:
@@ -105,14 +107,38 @@ class Grid(NamedTuple):
             yield from wrapped(text, terminal.width)
 
     def _fitted(self, terminal: Terminal) -> tuple[Drawn, list[_Page]]:
-        """Return the first rung on which all columns fit beside each other, else the last one in pages."""
-        shade = shading(self.block.values, *shade_range(self.block))
-        for rung in self.ways or rungs(self.block):
-            matrix = drawn(rung, self.block.values, shade, terminal)
-            pages = self._pages(matrix, terminal)
-            if len(pages) == 1:
-                break
-        return matrix, pages
+        """Return the first rung on which all columns fit beside each other, else one in pages.
+
+        No label is broken: columns whose labels leave no room for all of them are numbered as the rows are.
+        """
+        shade = shading(self.block.values, shade_range(self.block))
+        ways = self.ways or rungs(self.block)
+        made: list[Drawn] = []
+        for numbered in (False, True) if self._can_number else (False,):
+            for place, rung in enumerate(ways):
+                if place == len(made):
+                    made.append(drawn(rung, self.block.values, shade, terminal))
+                pages = self._pages(made[place], terminal, numbered)
+                if len(pages) == 1 and (numbered or self._has_room(made[place])):
+                    return made[place], pages
+        if not self._can_number:  # narrow columns have no room for a word
+            made = [one for one in made if self._has_room(one)] or made
+        numbered = self._can_number and (bool(self.block.marks) or not self._has_room(made[-1]))
+        return made[-1], self._pages(made[-1], terminal, numbered)
+
+    @property
+    def _can_number(self) -> bool:
+        return self.block.row_numbers is not None
+
+    def _has_room(self, matrix: Drawn) -> bool:
+        """Tell whether columns are headed by whole labels; numbers may stand in narrow ones digit below digit."""
+        columns = self.block.columns
+        is_wide = not matrix.rung.block or self._heads_are_numbers
+        return is_wide or all(cells(visible(name)) <= matrix.width for name in columns)
+
+    @property
+    def _heads_are_numbers(self) -> bool:
+        return all(name.isdecimal() for name in self.block.columns)
 
     def _edge(self, names: Sequence[str]) -> int:
         return max([len(self.block.corner), *map(cells, names)])
@@ -121,35 +147,30 @@ class Grid(NamedTuple):
         """Return the width of the column of sums, with the gap before it."""
         return max(map(cells, [*self.block.sums, SUM])) + 2 if self.block.sums else 0
 
-    def _pages(self, matrix: Drawn, terminal: Terminal) -> list[_Page]:
+    def _pages(self, matrix: Drawn, terminal: Terminal, numbered: bool) -> list[_Page]:
+        """Return the columns in pages; each is as wide as its numbers, and as its label where it is not numbered."""
         room = UNLIMITED if terminal.width is None else terminal.width
-        numbered = self._needs_numbers(matrix, room, terminal)
+        gap, tail = matrix.rung.gap, self._tail() + len(matrix.margin)
         rows = self._row_names(numbered, terminal)
-        columns = self.block.columns
-        n = len(columns)
-        least = max(matrix.width, len(str(n - 1))) if numbered and matrix.rung.gap else matrix.width
-        step = least + matrix.rung.gap
+        # On a narrow terminal the labels of a row and of a column share what the numbers leave.
+        most = min(LABEL, max(matrix.width, (room - tail - gap) // 2))
+        names = labels(self.block.columns, terminal, most)
+        least = matrix.width
+        if numbered and gap:
+            least = max(least, len(str(len(names) - 1)))
+        if numbered or matrix.rung.block or (not gap and self._heads_are_numbers):
+            needed = [least + gap] * len(names)
+        else:
+            needed = [max(least, cells(name)) + gap for name in names]
         edge = self._edge(rows)
-        tail = self._tail() + len(matrix.margin)
-        if edge + step + tail > room:
-            edge = max(1, room - tail - step)
-        across = max(1, (room - edge - tail) // step)
+        if edge + max(needed) + tail > room:
+            edge = max(1, room - tail - max(needed))
         pages = []
-        for start in range(0, n, across):
-            stop = min(start + across, n)
-            names = labels(columns[start:stop], terminal, LABEL)
-            widths = [least] * len(names) if numbered else _widths(names, matrix, room - edge - tail)
-            pages.append(_Page(start, stop, edge, widths, room, numbered, rows, names))
+        for start, stop in _parts(needed, room - edge - tail):
+            some = names[start:stop]
+            widths = [least] * len(some) if numbered else _widths(some, matrix, room - edge - tail)
+            pages.append(_Page(start, stop, edge, widths, room, numbered, rows, some))
         return pages
-
-    def _needs_numbers(self, matrix: Drawn, room: int, terminal: Terminal) -> bool:
-        """Tell whether narrow columns would cut a label into more than two pieces: then numbers read better."""
-        if matrix.width > 3 or self.block.row_numbers is None:
-            return False
-        names = labels(self.block.columns, terminal, LABEL)
-        spare = room - self._edge(labels(self.block.rows, terminal, LABEL)) - self._tail()
-        widths = _widths(names, matrix, spare)
-        return any(cells(name) > 2 * width for name, width in zip(names, widths, strict=True))
 
     def _row_names(self, numbered: bool, terminal: Terminal) -> list[str]:
         names = labels(self.block.rows, terminal, LABEL)
@@ -185,37 +206,8 @@ class Grid(NamedTuple):
     def _styles(self, matrix: Drawn, terminal: Terminal) -> Sequence[Style | None]:
         if not self.block.shaded:
             return [None] * SHADES
-        is_ink = bool(matrix.rung.block) and not self.block.is_difference
+        is_ink = bool(matrix.rung.block) and not self.block.is_difference and not terminal.is_picture
         return styles_on(terminal, self.palette, is_ink, self.block.is_difference)
-
-
-def shade_line(
-    legend: Scale, ramp: str, styles: Sequence[Style | None], terminal: Terminal
-) -> Iterator[Line]:
-    """Yield the legend of shades: a patch of each, from the least value to the largest, where there is room."""
-    masked = f"{masked_mark(terminal)} masked" if legend.has_masked else ""
-    if not legend.low:
-        yield from wrapped(masked, terminal.width)
-        return
-    tail = f"   {masked}" if masked else ""
-    if legend.low == legend.high:
-        yield from wrapped(f"shades: all are {legend.low}{tail}", terminal.width)
-        return
-    steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
-    line = [Segment(f"shades: {legend.low} ")]
-    line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
-    line.append(Segment(f" {legend.high}{tail}"))
-    if terminal.width is None or sum(cells(part.text) for part in line) <= terminal.width:
-        yield line
-    else:
-        yield from wrapped(f"shades: {legend.low} to {legend.high}{tail}", terminal.width)
-
-
-def _patch(style: Style | None) -> Style | None:
-    """Return the style of a patch in the legend: a cell's background, without its text."""
-    if style is None or style.bgcolor is None:
-        return style
-    return Style(color=style.bgcolor, bgcolor=style.bgcolor)
 
 
 def _segments(texts: Iterable[str], styles: Iterable[Style | None]) -> Iterator[Segment]:
@@ -234,6 +226,17 @@ def _headers(matrix: Drawn, page: _Page) -> list[str]:
         for stack, width in zip(stacks, page.widths, strict=True)
     ]
     return ["".join(pieces) for pieces in zip(*columns, strict=True)]
+
+
+def _parts(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    """Cut columns into pages that take at most `room` cells, but one column at least."""
+    start, used = 0, 0
+    for place, width in enumerate(widths):
+        if place > start and used + width > room:
+            yield start, place
+            start, used = place, 0
+        used += width
+    yield start, len(widths)
 
 
 def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:

@@ -11,9 +11,11 @@ from rich.segment import Segment
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.grid import Grid, shade_line
+from attn_cli.render.screen.grid import Grid
+from attn_cli.render.screen.shade_line import shade_line
 from attn_cli.render.screen.text import cells, cut, labels, masked_mark, padded, wrapped
-from attn_cli.render.width_ladder import NUMBERED, bars, rungs, scale, shading, sharing_scale
+from attn_cli.render.shade_scale import legend, shading, sharing_scale
+from attn_cli.render.width_ladder import NUMBERED, bars, rungs
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
@@ -38,12 +40,18 @@ def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]
         room = terminal._replace(width=(terminal.width - APART * (len(grids) - 1)) // len(grids))
     for rung in ways[:FINE]:
         tried = [grid._replace(ways=(rung,)) for grid in grids]
-        if (room.width is None or room.width > 1) and all(grid.fits(room) for grid in tried):
+        if (room.width is None or room.width > 1) and all(grid.fits(room, named=True) for grid in tried):
             yield from _abreast(block.titles, tried, room, terminal)
             yield from _legend_grid(tried).legend(terminal, room)
             return
     together = next(
-        (w for w in ways if all(grid._replace(ways=(w,)).fits(terminal) for grid in grids)), ways[-1]
+        (
+            way
+            for named in (True, False)
+            for way in ways
+            if all(grid._replace(ways=(way,)).fits(terminal, named) for grid in grids)
+        ),
+        ways[-1],
     )
     for title, grid in zip(block.titles, grids, strict=True):
         yield []
@@ -97,7 +105,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
             yield from Grid(matrix, view.palette).lines(terminal)
         return
     across = max(1, (layout.width - layout.edge) // (layout.wide + APART))
-    styles = styles_on(terminal, view.palette)
+    styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
     for start in range(0, len(block.names), across):
         yield []
         yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)
@@ -105,7 +113,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
         named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
         is_square = list(block.rows) == list(block.columns)
         yield from wrapped(NUMBERED if is_square else f"columns: {', '.join(named)}", terminal.width)
-    yield from shade_line(scale(block), bars(terminal), styles, terminal)
+    yield from shade_line(legend(block), bars(terminal), styles, terminal)
 
 
 class _Layout(NamedTuple):
@@ -143,7 +151,7 @@ def _band(
         yield [Segment((margin + "".join(f"{'':{APART}}{name}" for name in names)).rstrip(), BOLD)]
     numbers = _numbers(block, cell)
     yield [Segment(margin + "".join(" " * APART + numbers + " " * spare for _ in span).rstrip())]
-    shade = [shading(block.values[m], block.least, block.largest).tolist() for m in span]
+    shade = [shading(block.values[m], block.scale).tolist() for m in span]
     for i, label in enumerate(layout.rows):
         line = [Segment(padded(label, layout.edge), BOLD)]
         for m, places in enumerate(shade):

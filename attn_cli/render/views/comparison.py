@@ -57,7 +57,7 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
             yield from _difference(comparison)
     yield Say("")
     yield from map(Say, _sentences(comparison))
-    yield from _ending(comparison)
+    yield from ending(comparison, " ".join(_sentences(comparison)))
     if view.steps:
         yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
@@ -104,7 +104,7 @@ def _movers(comparison: Comparison) -> Iterator[Block]:
             for m in change.movers[:most]
         ]
         if rows:
-            yield Say(f"What moved most from {names[0]} to {names[change.to]}:")
+            yield Say(f"What moved most from {names[comparison.reference]} to {names[change.to]}:")
             yield Links(rows)
 
 
@@ -121,7 +121,7 @@ def _moved(mover: Mover) -> str:
 
 
 def _sentences(comparison: Comparison) -> list[str]:
-    """Return what changed, a sentence for each value after the first; where tokens differ, how they differ."""
+    """Return what changed, a sentence for each value but the reference; where tokens differ, how they differ."""
     if not comparison.same_tokens:
         pairs = zip(_names(comparison), comparison.entropy, strict=True)
         parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
@@ -130,14 +130,14 @@ def _sentences(comparison: Comparison) -> list[str]:
 
 
 def _sentence(comparison: Comparison, change: Change) -> str:
-    trace, labels = comparison.traces[0], _names(comparison)
-    before, after = labels[0], labels[change.to]
+    start, labels = comparison.reference, _names(comparison)
+    trace, before, after = comparison.traces[start], labels[start], labels[change.to]
     if not change.movers and not change.only_before and not change.only_after:
         differs = change.output is not None and change.output > SAME
         output = f"; the outputs do, by up to {change.output:.2g}" if differs else ""
         reason = _why_unchanged(comparison, change)
         return f"Nothing changed from {before} to {after}: no weight differs{output}.{reason}"
-    parts = [_entropy(comparison.entropy[0], comparison.entropy[change.to])]
+    parts = [_entropy(comparison.entropy[start], comparison.entropy[change.to])]
     if change.movers:
         mover = change.movers[0]
         query, key = quoted_at(trace.query_tokens, mover.query), quoted_at(trace.key_tokens, mover.key)
@@ -171,7 +171,7 @@ def _turned(trace: Trace, change: Change) -> str:
 
 def _why_unchanged(comparison: Comparison, change: Change) -> str:
     """Return why the option changes nothing here, where that is known."""
-    sides = (comparison.traces[0], comparison.traces[change.to])
+    sides = (comparison.traces[comparison.reference], comparison.traces[change.to])
     flag = f"--{_name(comparison)} "
     notes = [note for trace in sides for note in trace.notes if note.startswith(flag)]
     if notes:
@@ -188,12 +188,14 @@ def _why_unchanged(comparison: Comparison, change: Change) -> str:
 
 def _other_tokens(comparison: Comparison) -> str:
     """Return which tokens one side has and the other lacks."""
-    first = comparison.traces[0]
+    start = comparison.reference
+    first = comparison.traces[start]
     differences = []
     names = _names(comparison)
-    for label, trace in zip(names[1:], comparison.traces[1:], strict=True):
+    others = [(names[n], trace) for n, trace in enumerate(comparison.traces) if n != start]
+    for label, trace in others:
         old, new = (Counter((*t.query_tokens, *(() if t.is_self else t.key_tokens))) for t in (first, trace))
-        for only, where in (((old - new), names[0]), ((new - old), label)):
+        for only, where in (((old - new), names[start]), ((new - old), label)):
             if only:
                 differences.append(f"only with {where}: {listed([quoted(t) for t in only], NAMED)}")
         if old == new and (first.query_tokens, first.key_tokens) != (trace.query_tokens, trace.key_tokens):
@@ -201,8 +203,8 @@ def _other_tokens(comparison: Comparison) -> str:
     return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(differences)}."
 
 
-def _ending(comparison: Comparison) -> Iterator[Block]:
-    """Yield the settings that all sides share, then those of each side."""
+def ending(comparison: Comparison, summary: str) -> Iterator[Block]:
+    """Yield the settings that all sides share, then those of each side, and the notes that `summary` lacks."""
     traces, labels = comparison.traces, _names(comparison)
     parts = [setting_parts(trace) for trace in traces]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
@@ -214,7 +216,6 @@ def _ending(comparison: Comparison) -> Iterator[Block]:
             yield Say(f"{label}: {'; '.join(different)}.", quiet=True)
     yield from _once(labels, [learned(trace)[:1] for trace in traces])
     yield from _once(labels, [dropped(trace) for trace in traces])
-    summary = " ".join(_sentences(comparison))
     notes = [[note for note in trace.notes if note not in summary] for trace in traces]
     yield from _once(labels, notes, "Note: ")
 
@@ -226,14 +227,20 @@ def _once(labels: Sequence[str], sides: Sequence[Sequence[str]], before: str = "
         yield Say(before + ("" if len(whose) == len(labels) else f"({', '.join(whose)}) ") + text)
 
 
-def talk_of(comparison: Comparison) -> list[str]:
+def talk_of(comparison: Comparison, summary: str | None = None) -> list[str]:
     """Return what is printed on standard error where the output has no room for sentences."""
-    blocks = [*map(Say, _sentences(comparison)), *_ending(comparison)]
+    sentences = _sentences(comparison) if summary is None else [summary]
+    blocks = [*map(Say, sentences), *ending(comparison, " ".join(sentences))]
     return [block.text for block in blocks if isinstance(block, Say) and not block.quiet]
 
 
-def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
-    """Return the comparison as JSON of kind compare."""
+def record(
+    comparison: Comparison,
+    steps: bool = False,
+    swap: dict[str, object] | None = None,
+    summary: str | None = None,
+) -> dict[str, object]:
+    """Return the comparison as JSON of kind compare; `swap` is what a swap of words adds."""
     changes = [_change_record(comparison, change) for change in comparison.changes]
     is_pair = len(changes) == 1
     rows = comparison.changes[0].difference.tolist() if is_pair else []
@@ -243,12 +250,14 @@ def record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
         "kind": "compare",
         "option": comparison.option,
         "values": list(comparison.values),
+        "reference": comparison.reference,
         "records": [trace.to_dict(steps) for trace in comparison.traces],
         "difference": difference if is_pair else None,
         "entropy": list(comparison.entropy),
         "largest_mover": changes[0]["largest_mover"] if is_pair else None,
         "changes": changes,
-        "summary": " ".join(_sentences(comparison)),
+        "swap": swap,
+        "summary": " ".join(_sentences(comparison)) if summary is None else summary,
     }
 
 

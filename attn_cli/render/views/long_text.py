@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_cli.io.plural import count
-from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say
+from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say, ShadeRange
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short
 from attn_cli.settings.output import View
@@ -73,10 +73,11 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
         [_word(trace.query_tokens, i) if is_roomy else "" for i in starts],
         [trace.key_tokens[j] for j in columns],
         [values],
-        1.0 if is_mask else float(np.nanmax(values, initial=0.0)),
+        ShadeRange(
+            0.0 if is_flat else float(known.min()), 1.0 if is_mask else float(np.nanmax(values, initial=0.0))
+        ),
         starts,
         columns if len(columns) < len(trace.key_tokens) else None,
-        0.0 if is_flat else float(known.min()),
     )
     of = f"{_times(kept.query_edges, 'query', 'queries')} x {_times(kept.key_edges, 'key', 'keys')}"
     about = "" if (sizes == sizes[0, 0]).all() else "about "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.io.plural import count
-from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
 from attn_cli.render.views.wording import MOST_CELLS, closing, formula, is_large, quoted, short, title
@@ -69,8 +69,9 @@ def _multiples(trace: Trace) -> Iterator[Block]:
         [trace.query_tokens[i] for i in trace.listed],
         trace.key_tokens,
         [_listed_weights(trace, head) for head in trace.heads],
-        largest_weight(trace, trace.listed),
+        ShadeRange(0.0, largest_weight(trace, trace.listed)),
         trace.listed,
+        is_weights=True,
     )
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, each at least half of a word's attention:")

@@ -107,7 +107,7 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
     if row is not None and row.total == 0:
         yield Say(f"{quoted(found.query)} may look at no key, so it gets no value.")
         return
-    if view.format == "bars" or row is None:
+    if view.has_bars or row is None:
         items = [(trace.key_tokens[j], None if _is_masked(found, j) else found.weights[j]) for j in keys]
         yield Bars("", items, max(found.weights))
     else:

@@ -18,7 +18,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.render import render, render_blocks
-from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.document.svg import ALONG, CELL, UP
 from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, prose
 from attn_cli.settings.output import View
@@ -157,7 +157,7 @@ def test_every_kind_of_block_is_drawn(format):
             Say("epsilon", quiet=True),
             Formula("1 + 2 = 3", "zeta:"),
             Matrix(["eta", "theta"], ["iota", "kappa"], values, "lambda", ["0.25", "1.50"], True, True),
-            Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [values, values], 1.0, [0, 1]),
+            Maps(["mu", "nu"], ["xi", "pi"], ["rho", "tau"], [values, values], ShadeRange(0.0, 1.0), [0, 1]),
             Columns(["upsilon", "phi"], [["chi", "12.5"]]),
             Links([("psi", [("omega", "0.750")]), ("aleph", [])]),
             Bars("beth", [("gimel", 0.5), ("dalet", None)], 1.0),
@@ -498,6 +498,35 @@ def test_each_run_of_a_picture_is_as_wide_as_its_cells_and_within_the_picture(li
     for rect in tree.iter(f"{SVG}rect"):
         assert float(rect.get("x", 0)) + float(rect.get("width")) <= width
         assert float(rect.get("y", 0)) + float(rect.get("height")) <= height
+
+
+def rects(text):
+    """The rectangles of a picture but its background: x, y, width, height and colour."""
+    found = list(ET.fromstring(text).iter(f"{SVG}rect"))[1:]
+    return [
+        (*(float(rect.get(side)) for side in ("x", "y", "width", "height")), rect.get("fill"))
+        for rect in found
+    ]
+
+
+@pytest.mark.parametrize("line", [["self", FOX, "--head", "all"], ["self", f"{FOX} {FOX} {FOX}"]])
+def test_a_shade_of_a_picture_fills_its_cell(line):
+    """A block of a cell's lowest eighth would be a line under every weight of zero."""
+    found = rects(shown(*line, "-f", "svg"))
+    assert len({height for _, _, _, height, _ in found}) == 1
+    assert len({fill for *_, fill in found}) > 8
+
+
+def test_digits_of_a_picture_stand_clear_of_the_edges_of_their_cells():
+    for line in (["self", FOX], ["compare", "a b c", "-e", "random", "--vary", "t=1,2"]):
+        text = shown(*line, "-f", "svg")
+        cells = [rect for rect in rects(text) if rect[2] > 2 * CELL]
+        assert cells
+        for run in ET.fromstring(text).iter(f"{SVG}text"):
+            left, right = int(run.get("x")), int(run.get("x")) + int(run.get("textLength", 0))
+            for x, y, width, height, _ in cells:
+                if y < int(run.get("y")) < y + height and x <= left < x + width:
+                    assert left - x >= CELL / 2 and x + width - right >= CELL / 2, run.text
 
 
 def test_a_picture_is_titled_for_those_who_cannot_see_it():

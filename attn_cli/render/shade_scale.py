@@ -1,0 +1,121 @@
+"""What shades mean: the values that they run between, and the legend that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.render.blocks import Beside, Block, Maps, Matrix, ShadeRange
+from attn_cli.render.palette import SHADES
+from attn_cli.render.width_ladder import exact, largest, map_format
+from attn_cli.settings.output import View
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Ints
+
+FULL = ShadeRange(0.0, 1.0, is_full=True)
+FULL_DIFFERENCE = ShadeRange(-1.0, 1.0, is_full=True)  # of two weights
+
+
+def on_scale(blocks: Iterable[Block], view: View) -> Iterator[Block]:
+    """Yield the blocks; with --shades full, weights have shades from 0 to 1, and their differences from -1 to 1.
+
+    Scores and vectors have no bounds: their shades run from the least to the largest number in any case.
+    """
+    for block in blocks:
+        yield _fully_scaled(block) if view.shades == "full" else block
+
+
+def _fully_scaled(block: Block) -> Block:
+    match block:
+        case Matrix():
+            return _full(block)
+        case Maps() if block.is_weights:
+            return block._replace(scale=FULL)
+        case Beside(_, parts):
+            return block._replace(parts=[_full(part) for part in parts])
+        case _:
+            return block
+
+
+def _full(block: Matrix) -> Matrix:
+    if block.is_difference:
+        return block._replace(scale=FULL_DIFFERENCE)
+    return block._replace(scale=FULL) if block.is_weights else block
+
+
+def shading(values: Array, scale: ShadeRange) -> Ints:
+    """Return each value's shade, 0 to SHADES - 1 from the least to the most of the range; -1 where masked."""
+    width = scale.most - scale.least or 1.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        places = np.rint((values - scale.least) / width * (SHADES - 1)).clip(0, SHADES - 1)
+    shades: Ints = np.where(np.isnan(values), -1, np.nan_to_num(places)).astype(np.intp)
+    return shades
+
+
+def shade_range(block: Matrix) -> ShadeRange:
+    """Return the values that a matrix's shades run between; zero is in the middle of a difference's."""
+    if block.scale is not None:
+        return block.scale
+    known = block.values[~np.isnan(block.values)]
+    if block.is_difference:
+        return ShadeRange(-largest(known), largest(known))
+    if not known.size:
+        return ShadeRange(0.0, 0.0)
+    least, most = float(known.min()), float(known.max())
+    # Each row of weights sums to 1, so the mean of those that are not masked is the even share.
+    return weight_range(least, most, float(known.mean())) if block.is_weights else ShadeRange(least, most)
+
+
+def weight_range(least: float, most: float, even: float) -> ShadeRange:
+    """Return the range of weights that lie between these two, but one that covers an even share at least.
+
+    The even share, 1/n, is what each of n keys gets where attention is uniform. With a range of the weights alone,
+    .33 and .34 would look like black and white. With this one the contrast of two keys is full only if their weights
+    differ by 1/n, whatever n is, and uniform attention is half way between light and dark.
+
+    >>> [round(x, 3) for x in weight_range(0.28, 0.38, even=1 / 3)[:2]], weight_range(0.2, 0.6, even=1 / 3)[:2]
+    ([0.163, 0.497], (0.2, 0.6))
+    """
+    if most - least >= even:
+        return ShadeRange(least, most)
+    middle = (least + most) / 2
+    return ShadeRange(middle - even / 2, min(1.0, middle + even / 2), held=(least, most))
+
+
+def sharing_scale(parts: Sequence[Matrix]) -> list[Matrix]:
+    """Return matrices that stand beside each other with one range of shades."""
+    together = np.concatenate([part.values for part in parts])
+    scale = shade_range(parts[0]._replace(values=together, is_difference=False))
+    return [part._replace(scale=scale) for part in parts]
+
+
+class Legend(NamedTuple):
+    """What the shades mean: the least and the largest value; both "" where everything is masked."""
+
+    low: str
+    high: str
+    more: str = ""  # how the range was chosen, where it is not that of the values
+    has_masked: bool = False
+
+
+def legend(block: Matrix | Maps) -> Legend:
+    """Return the legend of the shades of a matrix, or of small maps."""
+    masked = np.isnan(block.values)
+    if isinstance(block, Maps):
+        scale, form = block.scale, map_format(block)
+    elif masked.all():
+        return Legend("", "", has_masked=True)
+    else:
+        scale, form = shade_range(block), exact(block._replace(digits=None))
+    low, high = form.row([scale.least, scale.most])
+    more = "full scale" if scale.is_full else ""
+    if scale.held is not None:
+        first, last = form.row(scale.held)
+        if first == last:
+            low, high = first, last
+        else:
+            more = f"weights: {first} to {last}"
+    return Legend(low, high, more, bool(masked.any()))

@@ -1,0 +1,177 @@
+"""A word of a text replaced by another: what of its weight stays with the place, and what goes with the word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from attn_cli.errors import UsageError
+from attn_cli.io.escape import visible
+from attn_cli.pipeline.from_text import trace_text
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import find_rows
+from attn_cli.teach.compare import Comparison, between
+from attn_cli.text.tokenize import tokenize
+from attn_cli.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from attn_cli.io.progress import Report
+
+OPTION = "--swap"
+HINT = "Try: --swap fox=rock"
+
+Both = tuple[float, float]  # before and after
+
+
+class Swap(NamedTuple):
+    """A token, and what stands in its place."""
+
+    old: str
+    new: str
+
+
+class KeyChange(NamedTuple):
+    """What one query gives one key, before and after; None where masked or where there is no such term."""
+
+    key: int
+    is_swapped: bool
+    weights: Both | None
+    content: Both | None  # scaled scores
+    distance: Both | None  # position scores
+
+    @property
+    def followed_place(self) -> float | None:
+        """The part of the weight before that the place keeps; nothing follows a place where no distance counts."""
+        return None if self.weights is None else min(self.weights) if self.distance else 0.0
+
+    @property
+    def followed_content(self) -> float | None:
+        """The part of the weight before that goes with the word."""
+        return None if self.weights is None else self.weights[0] - (self.followed_place or 0.0)
+
+
+def parse_swaps(written: Sequence[str]) -> tuple[Swap, ...]:
+    """Return the swaps that were written as OLD=NEW.
+
+    >>> parse_swaps(["fox=rock"])
+    (Swap(old='fox', new='rock'),)
+    """
+    swaps = []
+    for text in written:
+        old, equals, new = (part.strip() for part in text.partition("="))
+        if not (old and equals and new):
+            raise UsageError(f"--swap takes OLD=NEW; {visible(text[:60])!r} is not that.", HINT, OPTION)
+        swaps.append(Swap(old, new))
+    return tuple(swaps)
+
+
+def swap(
+    kind: str,
+    text: str,
+    context: str | None,
+    settings: Settings,
+    swaps: Sequence[Swap],
+    report: Report | None = None,
+) -> Comparison:
+    """Trace a text as it is, and with words swapped, all at once, in it and in its context.
+
+    Each swap is of all occurrences of a token, or of the place that has this number. Raises UsageError for a token
+    that is not there, and for one that is to be replaced by several tokens.
+    """
+    if settings.head == "all":
+        raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
+    texts = [text] if context is None else [text, context]
+    sides = [tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens for side in texts]
+    swapped, done = _swapped(sides, swaps, settings)
+    before = trace_text(kind, text, context, settings, report)
+    other = None if context is None else swapped[1]
+    after = trace_text(kind, swapped[0], other, replace(settings, query=None), report)
+    if [len(before.query_tokens), len(before.key_tokens)] != [len(after.query_tokens), len(after.key_tokens)]:
+        raise UsageError(
+            "The texts have different numbers of tokens: --oov skip leaves out a word without a vector.",
+            "Choose --oov zero or random.",
+            "--oov",
+        )
+    after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
+    space = "" if settings.tokenizer == "characters" else " "
+    values = tuple(space.join(words[0]) for words in (sides, swapped))
+    return between("text", values, (before, after), swaps=tuple(done))
+
+
+def _swapped(
+    sides: Sequence[Sequence[str]], swaps: Sequence[Swap], settings: Settings
+) -> tuple[list[list[str]], list[Swap]]:
+    """Return each side's tokens after all swaps, and the swaps with their tokens as the text has them."""
+    result = [list(side) for side in sides]
+    done: list[Swap] = []
+    taken: set[tuple[int, int]] = set()
+    for one in swaps:
+        new = tokenize(one.new, settings.tokenizer, settings.keep_punctuation).tokens
+        if len(new) != 1:
+            count = f"{len(new)} tokens" if new else "no token"
+            raise UsageError(f"{visible(one.new[:60])!r} is {count}; --swap takes one.", HINT, OPTION)
+        places = _places(one.old, sides)
+        if taken & set(places):
+            raise UsageError(f"--swap replaces {visible(one.old[:60])!r} twice.", "Swap it once.", OPTION)
+        taken |= set(places)
+        for side, place in places:
+            result[side][place] = new[0]
+        olds = dict.fromkeys(sides[side][place] for side, place in places)
+        if new[0] in olds:
+            raise UsageError(f"--swap would replace {visible(new[0][:60])!r} by itself.", HINT, OPTION)
+        done += [Swap(old, new[0]) for old in olds]
+    return result, done
+
+
+def _places(token: str, sides: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """Return where a token stands: (side, place) of each occurrence; a number is a place of the text."""
+    found = []
+    for side, tokens in enumerate(sides):
+        written = token in tokens or token.casefold() in (other.casefold() for other in tokens)
+        if written:
+            found += [(side, place) for place in find_rows(token, tokens, OPTION)]
+    if found:
+        return found
+    every = [other for tokens in sides for other in tokens]
+    if not (token.isdigit() and token.isascii()):
+        find_rows(token, every, OPTION)  # refuses it, with the nearest
+    return [(0, place) for place in find_rows(token, sides[0], OPTION)]
+
+
+def key_changes(comparison: Comparison, i: int) -> list[KeyChange]:
+    """Return what query i gives each key before and after the swap."""
+    before, after = comparison.traces
+    rows = [trace.row(i) for trace in comparison.traces]
+    weights = [trace.weights[trace.held(i)].tolist() for trace in comparison.traces]
+    found = []
+    for j, (old, new) in enumerate(zip(before.key_tokens, after.key_tokens, strict=True)):
+        may = before.mask is None or bool(before.mask[before.held(i), j])
+        content = distance = None
+        first, second = rows
+        if first is not None and second is not None:
+            content = (first.scaled[j], second.scaled[j])
+            if first.position is not None and second.position is not None:
+                distance = (first.position[j], second.position[j])
+        both = (weights[0][j], weights[1][j])
+        found.append(KeyChange(j, old != new, both if may else None, content, distance))
+    return found
+
+
+def is_query_swapped(comparison: Comparison, i: int) -> bool:
+    """Tell whether the word that looks is itself replaced."""
+    before, after = comparison.traces
+    return before.query_tokens[i] != after.query_tokens[i]
+
+
+def swapped_keys(
+    changes: Sequence[KeyChange], before: Trace, after: Trace
+) -> Iterator[tuple[Swap, list[KeyChange]]]:
+    """Yield each pair of words that changed among the keys, with its places, the one with most weight first."""
+    groups: dict[Swap, list[KeyChange]] = {}
+    for one in changes:
+        if one.is_swapped:
+            pair = Swap(before.key_tokens[one.key], after.key_tokens[one.key])
+            groups.setdefault(pair, []).append(one)
+    for pair, places in groups.items():
+        yield pair, sorted(places, key=lambda one: -max(one.weights or (-1.0,)))

@@ -1,0 +1,140 @@
+"""Whether a text seems to be in another language than English, by its common words and those that are unknown.
+
+The lists hold words that a sentence can hardly do without. It is a guess, made to be silent rather than wrong: short
+texts, names, code, and English with a foreign phrase in it are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+
+class Common(NamedTuple):
+    """The common words of a language: its own, and those that English text has too, in names or as other words."""
+
+    own: frozenset[str]
+    shared: frozenset[str]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _common(own: str, shared: str) -> Common:
+    return Common(_words(own), _words(shared))
+
+
+LANGUAGES = {
+    "French": _common(
+        "une est dans que qui pas avec sur nous vous elle ils elles je mais où cette ces mes ses être avoir suis sont "
+        "était ont aux très comme leur quand aussi ce cela chez parce puis",
+        "le la les de des du un et il en au ne se son sa plus par pour tu mon ma à",
+    ),
+    "German": _common(
+        "und ich nicht ist eine einen einem einer sie wir ihr mit auf für sich auch aber oder bei nach aus noch wenn "
+        "dass sind haben habe wird werden kein keine sein mein über unter hatte kann zum zur mich",
+        "der die das den dem des ein er es im zu von hat wie nur um vor wo",
+    ),
+    "Spanish": _common(
+        "una que por pero sus está están esta muy más también hay tiene yo nosotros ellos porque cuando donde "
+        "nada soy eres somos fue ser qué eso cada hasta desde hacia",
+        "el la los las de del al un y en con se su lo le es para como mi te si este todo sin él sobre ella",
+    ),
+    "Italian": _common(
+        "una che è sono della nel nella dei degli delle gli più perché anche questo questa suo lei lui noi loro quando "
+        "molto dove essere abbiamo hanno sulla alla dal dalla cosa",
+        "il lo la le di da con su per tra un e ma non si mi ti ci se come del al ha ho mio",
+    ),
+    "Portuguese": _common(
+        "não são uma que por dos das em ele ela eles você muito também está isso foi seu sua eu pelo pela quando "
+        "mas até nós tem ao à às numa",
+        "o os de da na um e com para se te mais como este esta ser meu num",
+    ),
+    "Dutch": _common(
+        "het een ik niet zijn wij jij hij zij voor aan ook nog heb hebben wordt geen deze naar bij uit maar mijn wat "
+        "dit deze werd kan heeft tegen",
+        "de en van te op met dat die er om als door je ze",
+    ),
+}
+ENGLISH = _words(
+    "the of and to that it with for he she they his her their this these those are were be been have has you your our "
+    "its which who what when where there not but from by at will would can could do does did if then than them him us "
+    "about into out up down all some any my"
+)
+# Marks that prose has; others are signs of code, of paths and of tables.
+MARKS = frozenset(".,;:!?¿¡…'\"’‘“”„«»‹›()–—-")
+LEAST, MOST = 4, 1_000  # words; fewer may be a name, more need not be looked at
+
+
+class Counts(NamedTuple):
+    """The words of a text, as one language explains them."""
+
+    words: int
+    own: int
+    shared: int
+    english: int
+    unknown: int  # of the others, those without a vector
+    lower: int  # of these, the ones in small letters: no names
+
+
+def foreign_words(
+    tokens: Sequence[str], unknown: Collection[str], dropped: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the common words of another language that a text has, where it hardly can be English; else nothing.
+
+    `unknown` are the words without a vector, `dropped` the marks between the tokens.
+
+    >>> foreign_words("Le chat boit du lait".split(), {"boit", "lait"})
+    ('Le', 'du')
+    >>> foreign_words("Oscar de la Renta was there".split(), {"Renta"})
+    ()
+    """
+    tokens = tokens[:MOST]
+    words = [token for token in tokens if _has_letters(token)]
+    if len(words) < LEAST or not _is_prose([*dropped, *(set(tokens) - set(words))]):
+        return ()
+    sure = [one for one in LANGUAGES.values() if _is_sure(_counts(words, unknown, one))]
+    found = [word for word in words if any(word.lower() in one.own | one.shared for one in sure)]
+    return tuple(dict.fromkeys(found))
+
+
+def _has_letters(token: str) -> bool:
+    """Tell whether a token is a word: letters, and what stands between two of them."""
+    return token.replace("'", "").replace("’", "").replace("-", "").isalpha()
+
+
+def _is_prose(others: Sequence[str]) -> bool:
+    """Tell whether what stands between the words is what prose has there."""
+    return all(mark in MARKS or mark.isdigit() for other in others for mark in other)
+
+
+def _counts(words: Sequence[str], unknown: Collection[str], common: Common) -> Counts:
+    own = shared = english = strange = lower = 0
+    for token in words:
+        word = token.lower()
+        if word in common.own:
+            own += 1
+        elif word in common.shared:
+            shared += 1
+        elif word in ENGLISH:
+            english += 1
+        elif token in unknown:
+            strange += 1
+            lower += token == word
+    return Counts(len(words), own, shared, english, strange, lower)
+
+
+def _is_sure(found: Counts) -> bool:
+    """Tell whether this many words of a language, beside unknown ones, can hardly be English."""
+    known = found.own + found.shared
+    explained = (known + found.unknown) / found.words
+    if 2 * found.english >= known:
+        return False
+    if found.own >= 2:
+        return explained >= 0.6
+    if found.lower == 0 or explained < 0.75:
+        return False
+    if found.own == 1:
+        return True
+    return (found.unknown >= 2 and known + found.lower >= 4) or (explained == 1 and found.unknown >= 3)

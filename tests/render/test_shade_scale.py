@@ -1,0 +1,130 @@
+"""What shades mean: the range of a matrix, never stretched over weights that are alike; 0 to 1 on request."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attn_cli.io.terminal import Terminal
+from attn_cli.render.blocks import Matrix
+from attn_cli.render.palette import SHADES
+from attn_cli.render.screen.draw import draw
+from attn_cli.render.shade_scale import FULL, shade_range, shading
+from attn_cli.settings.output import View
+from tests.shell import here, plain
+
+PICTURES = ("table", "html", "latex", "svg")
+TEXT = "she likes coffee"
+
+
+def weights(*rows):
+    values = np.array(rows)
+    names = [f"w{i}" for i in range(values.shape[1])]
+    return Matrix(names[: len(rows)], names, values, is_weights=True, shaded=True)
+
+
+def contrast(matrix):
+    """How much of the ramp lies between the lightest and the darkest cell, 0 to 1."""
+    places = shading(matrix.values, shade_range(matrix))
+    return (places.max() - places[places >= 0].min()) / (SHADES - 1)
+
+
+def shown(*args):
+    ran = here(*args)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out
+
+
+def legend(text):
+    """The legends of a screen or a page, as words."""
+    if text.startswith("<svg"):  # the texts that stand on one line
+        lines = dict.fromkeys(re.findall(r'<text x="\d+" y="(\d+)"', text))
+        texts = [re.findall(rf'<text x="\d+" y="{y}"[^>]*>([^<]*)', text) for y in lines]
+        text = "\n".join(map(" ".join, texts))
+    text = re.sub(r"\\attnbar\{\w+\}\{2\}", " ", re.sub("<[^>]*>", "", text))
+    found = [" ".join(line.split()) for line in text.splitlines() if re.search("[Ss]hades: ", line)]
+    return [re.sub(" [▁-█v^.]{2,} ", " ", line) for line in found]
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 100])
+def test_weights_that_are_nearly_alike_have_nearly_the_same_shade(n):
+    even = 1 / n
+    for part in (0.0, 0.01, 0.1, 0.3):  # of the even share, from the least to the largest
+        row = np.linspace(even * (1 - part / 2), even * (1 + part / 2), n)
+        assert contrast(weights(row, row[::-1])) == pytest.approx(part, abs=1.01 / SHADES)
+
+
+def test_a_matrix_in_which_keys_differ_by_an_even_share_is_stretched_to_all_shades():
+    assert contrast(weights([0.6, 0.2, 0.2], [0.25, 0.25, 0.5])) == 1.0
+    assert shade_range(weights([0.6, 0.2, 0.2])) == (0.2, 0.6, None, False)
+
+
+def test_uniform_attention_is_half_way_and_one_key_alone_is_darkest():
+    third = [1 / 3] * 3
+    assert np.all(abs(shading(np.array([third]), shade_range(weights(third))) - (SHADES - 1) / 2) <= 0.5)
+    assert shading(np.array([[1.0]]), shade_range(weights([1.0]))) == SHADES - 1
+
+
+def test_masked_cells_change_no_even_share():
+    row, masked = [0.3, 0.4, 0.3], [0.5, 0.5, np.nan]
+    assert shade_range(weights(row, masked))[:2] == pytest.approx((0.2, 0.6))  # .3 to .5, widened to 2 / 5
+    assert shading(np.array([masked]), shade_range(weights(masked)))[0, 2] == -1
+
+
+@pytest.mark.parametrize("format", PICTURES)
+def test_two_pictures_with_full_shades_can_be_compared(format):
+    """A weight has one colour, whatever stands around it."""
+    args = ("-f", format, "--shades", "full")
+    for line in (("example", "coffee"), ("self", TEXT), ("self", TEXT, "--head", "all")):
+        (found,) = legend(shown(*line, *args))
+        assert re.search(r"0+ 1\.00", found.replace(".000", "0")) and "full scale" in found
+
+
+def test_a_weight_has_the_same_colour_under_full_shades_in_every_matrix():
+    found = {}
+    for rows in ([[0.25, 0.75], [0.5, 0.5]], [[0.25, 0.25, 0.5], [0.4, 0.3, 0.3]]):
+        text = Terminal(80, 1 << 24).paint(draw([weights(*rows)], View(shades="full"), Terminal(80, 1 << 24)))
+        for style, number in re.findall(r"\x1b\[([\d;]+)m +(\.\d{3})\x1b", text):
+            found.setdefault(number, set()).add(style)
+    assert {".250", ".500", ".750"} <= set(found) and all(len(styles) == 1 for styles in found.values())
+    assert found[".250"] != found[".500"] != found[".750"]
+
+
+@pytest.mark.parametrize("format", PICTURES)
+def test_the_legend_of_a_widened_range_names_the_weights_as_well(format):
+    (found,) = legend(shown("example", "coffee", "-f", format))
+    assert "weights: .284 to .382" in found and ".166" in found and ".500" in found
+
+
+def test_both_sides_of_a_comparison_share_one_scale_and_their_difference_has_its_own():
+    text = shown("compare", TEXT, "--vary", "t=1,4", "-e", "random", "--shades", "full")
+    assert legend(text) == ["shades: .000 1.00 full scale", "shades: -1.00 +1.00 full scale"]
+    found = legend(shown("compare", TEXT, "--vary", "t=1,4", "-e", "random"))
+    assert len(found) == 2 and "weights: .206 to .517" in found[0]
+    page = legend(shown("compare", TEXT, "--vary", "t=1,4", "-e", "random", "-f", "html"))
+    assert page[0] == page[1] != page[2]
+
+
+def test_scores_have_no_bounds_and_keep_the_range_of_the_matrix():
+    stretched, full = (
+        legend(shown("explain", TEXT, "-e", "random", "--only", "scores", "--shades", how))
+        for how in ("auto", "full")
+    )
+    assert stretched == full and "full scale" not in full[0]
+
+
+def test_a_map_of_blocks_keeps_its_range_because_a_mean_of_many_weights_is_small():
+    text = " ".join(f"w{i}" for i in range(300))
+    found = legend(plain(shown("self", text, "-e", "random", "--shades", "full", "--width", "80")))
+    assert found and "full" not in found[0]
+
+
+def test_weights_beyond_one_have_the_last_shade():
+    assert shading(np.array([1.5, 1.0, -0.5]), FULL).tolist() == [SHADES - 1, SHADES - 1, 0]
+
+
+def test_a_variable_sets_the_shades():
+    ran = here("self", TEXT, env={"ATTN_SHADES": "full"})
+    assert "full scale" in ran.out
+    assert here("self", TEXT, "--shades", "auto", env={"ATTN_SHADES": "full"}).out.count("full scale") == 0
+    assert here("self", TEXT, "--shades", "ful").code == 2

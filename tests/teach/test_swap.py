@@ -1,0 +1,173 @@
+"""attn explain --swap: a word replaced, both sides computed, and what of its weight stayed with the place."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from attn_cli import Settings
+from attn_cli.errors import UsageError
+from attn_cli.teach.swap import Swap, parse_swaps, swap
+from tests.shell import here
+
+FOX = "The quick brown fox jumped over the lazy dog"
+ROCK = FOX.replace("fox", "rock")
+RANDOM = ("-e", "random", "--seed", "3")
+
+
+def record(*args, text=FOX):
+    ran = here("explain", text, *args, "-f", "json")
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+def alone(*args, text=FOX, command="self"):
+    return json.loads(here(command, text, *args, "-f", "json").out)
+
+
+def refused(*args, text=FOX):
+    ran = here("explain", text, *args)
+    assert (ran.code, ran.out) == (2, "") and ran.err.count("\n") == 1
+    return ran.err
+
+
+@pytest.mark.parametrize("more", [(), ("-p", "identity"), ("-p", "roles-deep"), RANDOM, ("--head", "mean")])
+def test_each_side_is_what_attn_gives_its_text(more):
+    found = record("--swap", "fox=rock", *more)
+    before, after = found["records"]
+    assert (before, after) == (alone(*more), alone(*more, text=ROCK))
+    assert found["values"] == [FOX, ROCK]
+    assert found["difference"] == [
+        [b - a for a, b in zip(*rows, strict=True)]
+        for rows in zip(before["weights"], after["weights"], strict=True)
+    ]
+
+
+def test_the_terms_of_the_row_are_those_of_the_steps():
+    found = record("--swap", "fox=rock", "--steps")
+    (row,) = found["swap"]["rows"]
+    heads = [side["heads"][0] for side in found["records"]]
+    i = row["query_index"]
+    assert row["query"] == row["query_after"] == FOX.split()[i]
+    for j, key in enumerate(row["keys"]):
+        assert (key["key"], key["key_after"], key["key_index"]) == (FOX.split()[j], ROCK.split()[j], j)
+        assert key["weights"] == [head["weights"][i][j] for head in heads]
+        assert key["content"] == [head["scaled_scores"][i][j] for head in heads]
+        assert key["distance"] == [head["position_scores"][i][j] for head in heads]
+    for side in (0, 1):  # weights are the softmax of content + distance
+        exps = [math.exp(key["content"][side] + key["distance"][side]) for key in row["keys"]]
+        assert [key["weights"][side] for key in row["keys"]] == pytest.approx([e / sum(exps) for e in exps])
+
+
+def test_in_one_layer_a_swap_changes_the_content_of_its_place_alone_and_no_distance():
+    (row,) = record("--swap", "fox=rock")["swap"]["rows"]
+    for key in row["keys"]:
+        assert key["distance"][0] == pytest.approx(key["distance"][1], abs=1e-12)
+        is_same = key["content"][0] == pytest.approx(key["content"][1], abs=1e-12)
+        assert is_same == (key["key"] == key["key_after"])
+
+
+@pytest.mark.parametrize("new", ["rock", "table", "slowly", "of"])
+def test_what_followed_the_place_and_the_content_is_the_weight_before(new):
+    (row,) = record("--swap", f"fox={new}")["swap"]["rows"]
+    key = row["keys"][3]
+    before, after = key["weights"]
+    assert key["followed_place"] == min(before, after)
+    assert key["followed_place"] + key["followed_content"] == pytest.approx(before)
+    others = [other for other in row["keys"] if other["key_index"] != 3]
+    assert {other["followed_place"] for other in others} == {None}
+
+
+def test_without_a_distance_term_nothing_follows_the_place():
+    (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
+    key = row["keys"][3]
+    assert (key["distance"], key["followed_place"], key["followed_content"]) == (None, 0.0, key["weights"][0])
+
+
+def test_all_occurrences_are_swapped_and_a_number_means_one_place():
+    text = "the cat saw the dog"
+    assert record("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
+    assert record("--swap", "3=a", text=text)["values"][1] == "the cat saw a dog"
+    assert record("--swap", "THE=a", text=text)["swap"]["words"] == [{"old": "the", "new": "a"}]
+
+
+def test_swaps_are_done_at_once_so_that_two_words_can_change_places():
+    found = record("--swap", "cat=dog", "--swap", "dog=cat", text="the cat saw the dog")
+    assert found["values"][1] == "the dog saw the cat"
+
+
+def test_a_word_of_the_context_can_be_swapped():
+    found = record("--swap", "coffee=tea", "--context", "she likes coffee", text="he drinks")
+    sides = [
+        json.loads(here("cross", "he drinks", one, "-f", "json").out)
+        for one in ("she likes coffee", "she likes tea")
+    ]
+    assert found["records"] == sides
+
+
+def test_the_same_rows_are_shown_before_and_after_even_where_the_word_that_looks_is_replaced():
+    found = record("--swap", "fox=dog", "-q", "fox")
+    assert [side["query_rows"] for side in found["records"]] == [[3], [3]]
+    assert [side["query_tokens"] for side in found["records"]] == [["fox"], ["dog"]]
+    (row,) = found["swap"]["rows"]
+    assert (row["query"], row["query_after"]) == ("fox", "dog")
+    assert {key["followed_place"] for key in row["keys"]} == {None}
+
+
+def test_a_masked_key_has_no_weights():
+    (row,) = record("--swap", "dog=cat", "--mask", "causal", "-q", "fox")["swap"]["rows"]
+    assert [key["weights"] is None for key in row["keys"]] == [j > 3 for j in range(9)]
+    assert row["keys"][8]["followed_place"] is None
+
+
+def test_an_unknown_word_is_said():
+    notes = record("--swap", "fox=blorf")["records"][1]["notes"]
+    assert any("blorf" in note for note in notes)
+    assert "(after) No vector for blorf" in here("explain", FOX, "--swap", "fox=blorf").out
+
+
+def test_csv_has_a_row_for_each_link():
+    ran = here("explain", FOX, "--swap", "fox=rock", "-f", "csv", "-q", "jumped")
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    (row,) = record("--swap", "fox=rock", "-q", "jumped")["swap"]["rows"]
+    assert [one["key_after"] for one in rows] == ROCK.split()
+    for one, key in zip(rows, row["keys"], strict=True):
+        for name in ("content", "distance"):
+            assert [float(one[f"{name}_{side}"]) for side in ("before", "after")] == key[name]
+        assert float(one["difference"]) == key["weights"][1] - key["weights"][0]
+    assert '"fox" has' in ran.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--swap", "foxx=rock"), "Did you mean fox?"),
+        (("--swap", "fox=ice cream"), "'ice cream' is 2 tokens"),
+        (("--swap", "fox=..."), "'...' is no token"),
+        (("--swap", "fox=fox"), "by itself"),
+        (("--swap", "fox"), "takes OLD=NEW"),
+        (("--swap", "=rock"), "takes OLD=NEW"),
+        (("--swap", "fox="), "takes OLD=NEW"),
+        (("--swap", "9=rock"), "from 0 to 8"),
+        (("--swap", "fox=rock", "--swap", "FOX=dog"), "twice"),
+        (("--swap", "fox=rock", "--only", "scores"), "without --only"),
+        (("--swap", "fox=rock", "--versus", "dog"), "without --versus"),
+        (("--swap", "fox=rock", "--head", "all"), "One head is compared"),
+        (("--swap", "fox=rock", "-f", "npy", "-o", "x.npy"), "no npy form"),
+        (("--swap", "fox=rock", "-f", "code:numpy"), "no code:numpy form"),
+        (("--swap", "fox=blorf", "--oov", "skip"), "--oov skip"),
+        (("--swap", "fo\x1b[31mx=rock"), "'fo^[[31mx'"),
+    ],
+)
+def test_what_cannot_be_swapped_is_wrong_usage(args, said):
+    assert said in refused(*args)
+
+
+def test_the_library_swaps_too():
+    found = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
+    assert found.traces[1].query_tokens == tuple(ROCK.split())
+    assert found.labels == ("before", "after")
+    with pytest.raises(UsageError):
+        parse_swaps(["fox"])

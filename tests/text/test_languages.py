@@ -1,0 +1,194 @@
+"""Texts in other languages are told from English, names and code; where in doubt, nothing is said."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from attn_cli.text.languages import ENGLISH, LANGUAGES, MOST, foreign_words
+from attn_cli.text.tokenize import tokenize
+from attn_cli.vectors.lookup import forms
+from attn_cli.vectors.store.table import bundled
+from tests.shell import here
+
+ROOT = Path(__file__).parents[2]
+KNOWN = set(bundled().words())
+FRENCH = "Le chat boit du lait"
+FOREIGN = (
+    *(
+        FRENCH,
+        "Je ne sais pas pourquoi elle est venue",
+        "La petite fille mange une pomme",
+        "Elle lit un livre",
+    ),
+    *("Die Katze trinkt Milch", "Ich habe keine Zeit", "Der Hund schläft unter dem Tisch"),
+    *("Alle Menschen sind frei und gleich an Würde und Rechten geboren", "El gato bebe leche"),
+    *("Los niños juegan en el jardín", "Dónde está la biblioteca más cercana", "Il gatto beve il latte"),
+    *("La ragazza mangia una mela", "I bambini giocano nel giardino", "O gato bebe leite"),
+    *(
+        "Nós vamos ao cinema amanhã",
+        "Não tenho tempo hoje",
+        "Ik heb geen tijd",
+        "De hond slaapt onder de tafel",
+    ),
+    *("Het meisje eet een appel", "Hij leest een boek", "DER HUND SCHLÄFT UNTER DEM TISCH und bellt"),
+)
+# Names, phrases that English took over, made-up words, code, and English that holds other languages.
+ENGLISH_ENOUGH = (
+    *(
+        "Oscar de la Renta",
+        "Leonardo da Vinci",
+        "Ludwig van Beethoven",
+        "La La Land",
+        "Los Angeles",
+        "Die Hard",
+    ),
+    *(
+        "Antoine de Saint-Exupéry",
+        "Pedro Calderón de la Barca",
+        "Jean de La Fontaine",
+        "Der Spiegel",
+        "C'est la vie",
+    ),
+    *(
+        "Juan de Oñate y Salazar",
+        "Ella Stowbody said acidly.",
+        "El Niño and La Niña",
+        "the blorf zorked la quux",
+    ),
+    "'Twas brillig, and the slithy toves did gyre and gimble in the wabe",
+    "He said je ne sais quoi and left",
+    "Der Spiegel and Die Zeit are German newspapers",
+    "The Spanish for cat is gato, and el gato bebe leche means that it drinks milk",
+    *(
+        "ls -la /usr/bin/du",
+        "for i in range(n): print(i)",
+        "il.append(la); du += un",
+        "SELECT la FROM un WHERE de = 1",
+    ),
+    *("blorf", "xyzzy frobnicate", "x y z w", "la de da de da", "1 2 3 4 5", "猫 は 牛乳 を 飲む"),
+)
+
+
+def found(text):
+    tokens = tokenize(text, "words", False)
+    unknown = {token for token in tokens.tokens if KNOWN.isdisjoint(forms(token))}
+    return foreign_words(tokens.tokens, unknown, tokens.dropped)
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_a_sentence_of_another_language_is_told_by_words_that_it_has(text):
+    words = found(text)
+    assert words and set(words) <= set(text.split())
+
+
+@pytest.mark.parametrize("text", ENGLISH_ENOUGH)
+def test_english_names_and_code_are_left_alone(text):
+    assert found(text) == ()
+
+
+def shown_texts():
+    """Return the texts of the commands on all pages, and of the worked examples."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if "attn " in line and FRENCH not in line:
+                yield from re.findall(r'"([^"]+)"', line)
+    for example in (ROOT / "data" / "examples").glob("*.json"):
+        record = json.loads(example.read_text(encoding="utf-8"))
+        yield " ".join(record.get("tokens", [])) or str(record.get("text", ""))
+
+
+def test_no_text_of_the_pages_or_the_examples_is_taken_for_another_language():
+    texts = set(shown_texts())
+    assert len(texts) > 40
+    assert [text for text in texts if found(text)] == []
+
+
+def test_no_text_in_the_program_or_its_tests_is_taken_for_another_language():
+    lists = (Path(__file__).name, "languages.py")
+    pages = [
+        page
+        for root in ("attn_cli", "tests")
+        for page in (ROOT / root).rglob("*.py")
+        if page.name not in lists
+    ]
+    texts = {
+        node.value
+        for page in pages
+        for node in ast.walk(ast.parse(page.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+    }
+    assert len(texts) > 2000
+    assert [text for text in texts if found(text)] == []
+
+
+def test_a_word_of_the_lists_is_in_one_of_them_and_written_as_it_is_compared():
+    for common in LANGUAGES.values():
+        assert not common.own & common.shared
+        assert not (common.own | common.shared) & ENGLISH
+        assert all(word == word.lower() for word in common.own | common.shared)
+
+
+def test_a_long_text_is_read_at_its_beginning():
+    words = FRENCH.split()
+    assert foreign_words(["the", "cat"] * MOST + words * MOST, {"boit", "lait"}) == ()
+    assert foreign_words(words * MOST, {"boit", "lait"}) == ("Le", "du")
+
+
+# What attn says of it.
+
+NOTE = "not to be English"
+
+
+def notes(*args):
+    ran = here(*args, "-f", "json")
+    assert ran.code == 0
+    return [note for note in json.loads(ran.out)["notes"] if NOTE in note]
+
+
+@pytest.mark.parametrize("command", ["self", "masked", "explain"])
+def test_one_note_says_what_to_do(command):
+    (note,) = notes(command, FRENCH)
+    assert note.startswith(
+        "The text seems not to be English (Le, du), and word2vec holds vectors of English words"
+    )
+    assert note.endswith("Give vectors of its language with -e.")
+    assert " ".join(here(command, FRENCH).out.split()).count(NOTE) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "whose"),
+    [
+        (FRENCH, "The cat drinks milk", "The text seems"),
+        ("The cat drinks milk", FRENCH, "The context seems"),
+        (FRENCH, "Die Katze trinkt Milch", "Both texts seem"),
+    ],
+)
+def test_across_two_texts_the_note_says_which_and_asks_for_aligned_vectors(text, context, whose):
+    (note,) = notes("cross", text, context)
+    assert note.startswith(f"{whose} not to be English") and "aligned across both languages" in note
+    assert notes("explain", text, "--context", context) == [note]
+
+
+def test_a_line_of_a_batch_has_the_note_too():
+    Path("lines.txt").write_text(f"the blorf sat\n{FRENCH}\n", encoding="utf-8")
+    first, second = map(json.loads, here("batch", "lines.txt", "--fields", "notes").out.splitlines())
+    assert [any(NOTE in note for note in one["notes"]) for one in (first, second)] == [False, True]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("oov", ["zero", "random", "skip", "nearest"])
+def test_the_note_does_not_depend_on_what_becomes_of_unknown_words(oov):
+    assert len(notes("self", FRENCH, "--oov", oov)) == 1
+
+
+def test_vectors_of_one_s_own_are_one_s_own():
+    Path("my.txt").write_text("le 1 0\nchat 0 1\n")
+    assert notes("self", FRENCH, "-e", "my.txt") == notes("self", FRENCH, "-e", "random") == []
+    assert notes("self", FRENCH, "--tokenizer", "characters") == []
