@@ -110,6 +110,17 @@ def fitting(largest: float, precision: int | None = None) -> list[Format]:
     return [make(d) for d in kept]
 
 
+def four(value: float) -> str:
+    """Return a number with four decimals, or in powers of ten where these would show nothing or too much.
+
+    >>> four(0.71464), four(0.0), four(2.5e-7), four(1234567.8)
+    ('0.7146', '0.0000', '2.50e-07', '1.2346e+06')
+    """
+    if abs(value) >= 1e5:
+        return f"{value:.4e}"
+    return f"{value:.2e}" if 0 < abs(value) < 0.00005 else f"{value:.4f}"
+
+
 def plain(value: float, digits: int = 4) -> str:
     """Return a number for a sentence: at most `digits` decimals, without trailing zeros.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import number, plain
+from attn_cli.render.numbers import four, number, plain
 from attn_cli.render.views.reasons import reasons
 from attn_cli.render.views.whys import Walked, mixture, walked
 from attn_cli.render.views.wording import (
@@ -83,7 +83,7 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
 def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> Iterator[Block]:
     trace, head, row = of
     for n, j in enumerate(keys):
-        key = placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])
+        key = placed(trace.key_tokens, j)
         yield Formula(_products(trace, head, row.query, j, row, every), f"{key}:")
         if head.position_vectors is not None and (distances is None or n < distances):
             yield _distance(trace, head, row.query, j, row)
@@ -177,7 +177,7 @@ def _distance(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
     words = f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}"
     if apart < 2:
         words = f"1 word {way}" if apart else "its own place"
-    return Formula(term, f"{short(trace.key_tokens[j])}, {words}:")
+    return Formula(term, f"{placed(trace.key_tokens, j)}, {words}:")
 
 
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
@@ -224,7 +224,7 @@ def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
 
 def _lost(found: Because) -> list[str]:
     """Return how far the sum of a rival is behind the winner's, and which term most of it is in."""
-    return ["–", "mask"] if found.decided == "mask" else [FOUR(found.lead), found.decided]
+    return ["–", "mask"] if found.decided == "mask" else [four(found.lead), found.decided]
 
 
 def _divisor(trace: Trace) -> str:

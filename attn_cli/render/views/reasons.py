@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attn_cli.core.scores import score_named
-from attn_cli.render.numbers import number
+from attn_cli.render.numbers import four
 from attn_cli.render.views.wording import quoted_at, root_divisor, temperature_divisor
 from attn_cli.trace.because import Because
 from attn_cli.trace.trace import Row, Trace
 
 MOST_RIVALS = 4
-FOUR = number(4)
 
 
 def reasons(trace: Trace, row: Row, found: list[Because]) -> Iterator[str]:
@@ -38,16 +37,16 @@ def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
         return f"{question} Both scores are the same, and so are both weights."
     if one.distance is None:
         content = f"{score_named(trace.score).symbol}{root_divisor(trace)}{temperature_divisor(trace)}"
-        return f"{question} Its {content} is {FOUR(one.lead)} higher. There is no distance term: content alone decides."
+        return f"{question} Its {content} is {four(one.lead)} higher. There is no distance term: content alone decides."
     decides = "both decide alike" if one.decided == "both" else f"{one.decided} decides"
     return (
-        f"{question} Its sum is {FOUR(one.lead)} higher: content puts it {_ahead(one.content)}, "
+        f"{question} Its sum is {four(one.lead)} higher: content puts it {_ahead(one.content)}, "
         f"distance {_ahead(one.distance)}. Against {rival}, {decides}."
     )
 
 
 def _ahead(by: float) -> str:
-    return f"{FOUR(abs(by))} {'ahead' if by >= 0 else 'behind'}"
+    return f"{four(abs(by))} {'ahead' if by >= 0 else 'behind'}"
 
 
 def _alone(trace: Trace, row: Row, position: list[float]) -> str:

@@ -17,7 +17,7 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Row, Trace
 
 MOST_SHARES, LEAST_SHARE = 3, 0.005
-NEARLY_ALL = 0.9
+NEARLY_ALL, LEAST_SPREAD = 0.9, 0.01
 
 
 class Walked(NamedTuple):
@@ -62,9 +62,10 @@ def _tokens(of: Walked) -> str:
     numbers = f"{of.trace.x_query.shape[1]} numbers"
     if of.trace.embedding.source == "given" or (of.trace.learned and of.trace.projection.layer):
         return f"A token is a word or a mark. {of.query} starts as {numbers}; {source(of.trace)}."
-    return (
-        f"A token, a word or a mark, has an id and one vector of {numbers} in any text; {source(of.trace)}."
-    )
+    about = source(of.trace)
+    if of.trace.query_tokens[of.row.query] in of.trace.unknown:
+        about = f"as for {of.query}, {about}"
+    return f"A token, a word or a mark, has an id and one vector of {numbers} in any text; {about}."
 
 
 def _projections(of: Walked) -> str:
@@ -105,13 +106,15 @@ def _scaling(of: Walked) -> str:
     if not score_named(trace.score).is_scaled or n < 2 or len(row.strongest) < 2:
         return ""
     raw, scaled = ([part[j] for j in row.strongest] for part in (row.scores, row.scaled))
+    if max(scaled) - min(scaled) < LEAST_SPREAD:
+        return ""
     weights = undivided(of)
     top = max(row.strongest, key=lambda j: weights[j])
     before, after = (f"{plain(min(part), 2)} to {plain(max(part), 2)}" for part in (raw, scaled))
-    is_peak = weights[top] >= NEARLY_ALL > row.weights[top]
+    peak = ": hardly a mix any more" if weights[top] >= NEARLY_ALL > row.weights[top] else ""
     return (
         f"Why divide by √d_k = √{n}? Sums of {n} products run wide: {before}, divided {after}. Undivided, "
-        f"{of.key(top)} would get {share(weights[top])}{': hardly a mix any more' if is_peak else ''}."
+        f"{quoted_at(trace.key_tokens, top)} would get {share(weights[top])}{peak}."
     )
 
 
@@ -155,6 +158,8 @@ def _softmax(of: Walked) -> str:
     if len(order) < 2 or row.weights[order[1]] == 0:
         return f"Why exp? It is positive. {total}"
     lead = row.masked[order[0]] - row.masked[order[1]]
+    if lead < LEAST_SPREAD:
+        return f"Why exp? It is positive, and turns leads into ratios. {total}"
     times = row.weights[order[0]] / row.weights[order[1]]
     return (
         f"Why exp? It is positive, and turns leads into ratios: {plain(lead)} ahead of {of.key(order[1])} is "
