@@ -93,7 +93,7 @@ def test_the_arithmetic_of_a_row_is_that_of_the_score():
     a, b = trace.x_query[3], trace.x_query[int(np.argmax(trace.weights[3]))]
     total = -sum((a - b) ** 2)
     strongest = trace.key_tokens[int(np.argmax(trace.weights[3]))]
-    line = next(line for line in page.splitlines() if f"with {strongest}: -|q-k|² = " in line)
+    line = next(line for line in page.splitlines() if line.startswith(f"  {strongest}: -|q-k|² = "))
     assert line.count("²") == 1 + len(a)
     assert float(line.rpartition("=")[2]) == pytest.approx(total, abs=1e-3)
     assert "-|q-k|²" in next(line for line in page.splitlines() if line.startswith("key "))
