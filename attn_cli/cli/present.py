@@ -78,6 +78,7 @@ class Presenter:
         self.part = 0
         self.at = 0  # the screenful of the part
         self.typed = ""  # digits of a part's number that may go on
+        self.jumped = False  # whether the last key was a digit that needed no Enter
         self.remark = HINT
         self.is_over = False  # whether another key forward leaves
         self.seen: set[int] = set()
@@ -162,6 +163,9 @@ class Presenter:
 
         A number that no digit can follow (7 of 9 parts) is taken at once; another one at Enter, or after a while.
         """
+        jumped, self.jumped = self.jumped, False
+        if jumped and key == "enter":  # who types it after any number does not go on by it
+            return True
         if key is not None and key.isascii() and key.isdigit():
             self.typed = (self.typed + key).lstrip("0")
             if int(self.typed or "0") * 10 <= len(self.parts):
@@ -169,6 +173,7 @@ class Presenter:
         elif not self.typed or key not in (None, "enter"):
             had, self.typed = self.typed, self.typed[:-1] if key == "backspace" else ""
             return bool(had) and key in ("backspace", "escape")
+        self.jumped = key not in (None, "enter")
         number, self.typed = int(self.typed), ""
         if number <= len(self.parts):
             self._open(number - 1)

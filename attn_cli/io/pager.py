@@ -26,7 +26,7 @@ USUAL, USUAL_LESS, USUAL_LV = (
     "FIRX",
     "-c",
 )  # quit if it fits, search in any case, colours, screen left as is
-NOT_FOUND = (126, 127)  # what a shell ends with where it finds no such program, or may not run it
+NOT_FOUND = (2, 126, 127)  # what a shell ends with where it cannot read the line, or cannot run the program
 FOR_A_SHELL = frozenset("|&;<>()$`\\\"'*?[#~=%")  # as git has it: a pager with one of these is a shell's line
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _is_unused = False
@@ -93,6 +93,8 @@ def _paged(command: str, text: str) -> bool:
 def _environment(text: str) -> dict[str, str]:
     """Return the environment of the pager: that of attn, with options of less and lv where the user has none."""
     mine = {"LESS": USUAL_LESS, "LV": USUAL_LV} | dict(os.environ)
+    if not text.isascii() and "LESSCHARSET" not in mine:
+        mine["LESSCHARSET"] = "utf-8"  # in a C locale less spells UTF-8 out
     if "LESS" in os.environ and _COLOUR.search(text):
         mine["LESS"] = f"-R {mine['LESS']}"  # else it spells our colours out; what follows counts more
     return mine

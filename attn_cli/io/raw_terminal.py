@@ -66,6 +66,7 @@ class RawTerminal:
         self.undo.callback(self._give_back)
         self._handle(signal.SIGTSTP, self._stop)
         self._handle(signal.SIGCONT, self._go_on)
+        self._handle(signal.SIGQUIT, self._quit)
         self._handle(signal.SIGWINCH, self._call_for_drawing)
         try:
             self._take()
@@ -170,6 +171,12 @@ class RawTerminal:
         self._go_on(
             number, frame
         )  # the signal to go on does so too, and is not sent where nothing can be stopped
+
+    def _quit(self, number: int, frame: FrameType | None) -> None:
+        """Give the terminal back, and end as the signal wants it."""
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     def _go_on(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError, termios.error):  # it has gone: the next key is GONE

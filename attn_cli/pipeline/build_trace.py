@@ -83,6 +83,8 @@ def record_trace(
     n_q, n_k = len(query.tokens), len(key.tokens)
     shown = layer.shown
     asked = () if settings.query is None else find_rows(settings.query, query.tokens)
+    if settings.versus is not None:  # every format refuses a token that there is not
+        find_rows(settings.versus, key.tokens, "--versus")
     wanted = max(LINKS, settings.top or 0)
     rows, focus, summaries, notes = np.arange(n_q), asked, {}, list(inputs.notes)
     if condensed := n_q * n_k > LARGE and not settings.full:
@@ -100,7 +102,12 @@ def record_trace(
         focus = (turns_on,)
     focus = focus or (_telling(top.links, inputs),)
     notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
-    if work.mask is not None and work.mask.label.startswith("causal") and layer.learned and not condensed:
+    if (
+        work.mask is not None
+        and work.mask.label.startswith("causal")
+        and layer.learned
+        and not (condensed or asked)
+    ):
         notes += _untaught_mask(top, layer.learned.layers, inputs)
     outputs = [head.output for head in heads if head.output is not None]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
@@ -225,11 +232,13 @@ def _untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
     """
     P = head.position_scores
     n = len(head.weights)
-    if P is None or layers > 1 or P.shape != (n, n) or n < 3:
+    own = inputs.query.own
+    if P is None or layers > 1 or P.shape != (n, n) or own.stop - own.start < 3:
         return []
-    inner = range(1, n - 1)
-    ahead = float(np.median([P[i, i + 1 :].max() - P[i, :i].max() for i in inner]))
-    behind = float(np.median([P[i, :i].max() - P[i, i] for i in inner]))
+    first, second, last = own.start, own.start + 1, own.stop
+    inner = range(second, last - 1)
+    ahead = float(np.median([P[i, i + 1 : last].max() - P[i, first:i].max() for i in inner]))
+    behind = float(np.median([P[i, first:i].max() - P[i, i] for i in inner]))
     if ahead < -SHUNNED or abs(behind) < SHUNNED:
         return []
     name = f"Head {visible(head.name)} was trained without a mask"
@@ -237,10 +246,11 @@ def _untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
         return [
             f"{name}, and a word that finds nothing looks at itself: its own place is the sign for nothing."
         ]
-    second, first = (visible(inputs.query.tokens[i]) for i in (1, 0))
+    looks, back = (visible(inputs.query.tokens[i]) for i in (second, first))
     return [
-        f"{name}, to look ahead too. Where a word's partner comes later, the words before share all: its own place "
-        f"is {behind:.1f} behind theirs in distance. So {second} gives {float(head.weights[1, 0]):.2f} to {first}."
+        f"{name}, to look ahead too, and hardly ever at the word itself. {looks} may look at {back} and itself alone, "
+        f"with a distance of {P[second, first]:.2f} and {P[second, second]:.2f}: so {back} gets "
+        f"{float(head.weights[second, first]):.2f}, for want of another word."
     ]
 
 

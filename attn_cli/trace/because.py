@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.settings.validate import find_rows
@@ -27,12 +28,19 @@ class Because(NamedTuple):
     distance: (
         float | None
     )  # position score of the winner less that of the rival; None without a position term
-    decided: str  # content, distance, mask, or both where the two put in the same
+    decided: (
+        str  # content, distance, mask; both where they put in the same, neither where the scores are equal
+    )
 
     @property
     def lead(self) -> float:
         """How much higher the winner's score is."""
-        return self.content + (self.distance or 0.0)
+        return _kept(self.content + (self.distance or 0.0))
+
+
+def _kept(difference: float) -> float:
+    """Return a difference, or the largest number there is where it overflows."""
+    return max(-sys.float_info.max, min(sys.float_info.max, difference))
 
 
 def because(trace: Trace, i: int, head: Head | None = None) -> list[Because]:
@@ -60,13 +68,16 @@ def named_rivals(trace: Trace) -> tuple[int, ...]:
 
 
 def against(trace: Trace, row: Row, winner: int, rival: int) -> Because:
-    """Return how far the winner of a row is ahead of a rival."""
-    content = row.scaled[winner] - row.scaled[rival]
-    distance = None if row.position is None else row.position[winner] - row.position[rival]
-    decided = "content"
+    """Return how far the winner of a row is ahead of a rival; what is too large for a number is the largest."""
+    content = _kept(row.scaled[winner] - row.scaled[rival])
+    distance = None if row.position is None else _kept(row.position[winner] - row.position[rival])
     if row.is_masked(rival):
         decided = "mask"
-    elif distance is not None and distance >= content:
-        decided = "distance" if distance > content else "both"
+    elif content + (distance or 0.0) == 0:
+        decided = "neither"
+    elif distance is None or content > distance:
+        decided = "content"
+    else:
+        decided = "both" if distance == content else "distance"
     query, chosen, other = trace.query_tokens[row.query], trace.key_tokens[winner], trace.key_tokens[rival]
     return Because(query, row.query, chosen, winner, other, rival, content, distance, decided)

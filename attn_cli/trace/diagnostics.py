@@ -15,6 +15,7 @@ SURE = 0.95
 STEPS = 100  # of Newton's method; ten or twenty are enough
 ALIKE = 1e-12  # scores closer than this share the first place
 LONGER = 1.001
+LARGEST_GAP = 1e300  # of two scores whose difference no number holds
 
 
 class Diagnosis(NamedTuple):
@@ -63,7 +64,8 @@ def temperatures(scores: Array, temperature: float, share: float = SURE) -> list
     target = math.log(1 / share - 1)  # of the others' exps together, when the largest's is 1
     for row in scores:
         row = np.sort(row[np.isfinite(row)])[::-1]
-        gaps = row[:1] - row[1:]
+        with np.errstate(over="ignore"):
+            gaps = np.minimum(row[:1] - row[1:], LARGEST_GAP)
         if not gaps.size or gaps[0] <= ALIKE * max(1.0, abs(float(row[0]))):
             found.append(None)
             continue

@@ -107,9 +107,9 @@ class Row(NamedTuple):
 
     @property
     def strongest(self) -> list[int]:
-        """The keys that the query may look at, those with the largest weights first."""
+        """The keys that the query may look at, those with the largest weights first, then the largest scores."""
         allowed = [j for j in range(len(self.masked)) if not self.is_masked(j)]
-        return sorted(allowed, key=lambda j: -self.weights[j])
+        return sorted(allowed, key=lambda j: (-self.weights[j], -self.masked[j]))
 
 
 class Source(Protocol):

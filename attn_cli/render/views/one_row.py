@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, number, plain
-from attn_cli.render.views.reasons import reasons
+from attn_cli.render.views.reasons import MOST_RIVALS, reasons
 from attn_cli.render.views.whys import Walked, mixture, walked
 from attn_cli.render.views.wording import (
     head_named,
@@ -17,16 +17,16 @@ from attn_cli.render.views.wording import (
     position_term,
     quoted_at,
     root_divisor,
-    short,
     temperature_divisor,
 )
-from attn_cli.trace.because import Because, against, because, stepped_head
+from attn_cli.trace.because import Because, against, because, named_rivals, stepped_head
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Row, Trace
 
 ALL_FACTORS = 8
 FIRST_FACTORS, FIRST_NUMBERS = 2, 3
 MOST_KEYS = 12
+MOST_WORKED = 3  # rivals whose products are written out
 SHORT_COUNT = 10_000
 FOUR = number(4)
 
@@ -41,10 +41,12 @@ def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
     if of is None:
         return
     if of.head.q is not None:
-        yield from _vectors(trace, of.head, i)
+        yield from query_vectors(trace, of.head, i)
     yield from hand_work(of, every_key, distances=None)
     if not every_key and of.head.q is not None and of.head.q.shape[1] > ALL_FACTORS:
         yield Say("--by-hand all writes out every product.", quiet=True)
+    elif every_key:
+        yield Say("Factors are shown rounded, so a sum of them may differ in its last digits.", quiet=True)
     yield Say(mixture(of))
     if of.head.output is not None:
         yield Formula(_vector("output", of.head.output[i].tolist()))
@@ -97,34 +99,28 @@ def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> It
 def _worked_keys(of: Walked) -> list[int]:
     """Return the keys whose arithmetic is written out: the winner and its rivals."""
     found = because(of.trace, of.row.query, of.head)
-    return list(dict.fromkeys([of.winner, *(one.rival_index for one in found)]))
+    return list(dict.fromkeys([of.winner, *(one.rival_index for one in found[:MOST_WORKED])]))
 
 
-def _vectors(trace: Trace, head: Head, i: int) -> Iterator[Block]:
-    """Yield the query's x and q, which are the same where W is the identity."""
+def query_vectors(trace: Trace, head: Head, i: int) -> list[Formula]:
+    """Return query i's x, what it is the sum of, and its q; q alone where that is x."""
     assert head.q is not None
-    token = f"{short(trace.query_tokens[i])}:"
+    token = f"{placed(trace.query_tokens, i)}:"
     if _is_x(trace):
-        yield query_vector(trace, head, i)
-        return
+        return [Formula(_vector("q = x", head.q[i].tolist()), token)]
+    found = []
     if trace.placed is not None:
-        yield Formula(_vector("word", trace.placed.words_query[i].tolist()), token)
-        yield Formula(_vector("P", trace.placed.encodings_query[i].tolist()), f"place {trace.place(i)}:")
+        found.append(Formula(_vector("word", trace.placed.words_query[i].tolist()), token))
+        found.append(
+            Formula(_vector("P", trace.placed.encodings_query[i].tolist()), f"place {trace.place(i)}:")
+        )
     if trace.x_query is not None:
-        yield Formula(_vector("x = word + P" if trace.placed else "x", trace.x_query[i].tolist()), token)
-    yield query_vector(trace, head, i)
-
-
-def query_vector(trace: Trace, head: Head, i: int) -> Formula:
-    """Return query i's q, and how it is made."""
-    assert head.q is not None
-    token, q = f"{short(trace.query_tokens[i])}:", head.q[i].tolist()
-    if _is_x(trace):
-        return Formula(_vector("q = x", q), token)
+        name = "x = word + P" if trace.placed else "x"
+        found.append(Formula(_vector(name, trace.x_query[i].tolist()), token))
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     bias = " + b_q" if head.b_q is not None else ""
     name = f"q = {made}{bias}" if head.W_q is not None else "q"
-    return Formula(_vector(name, q), token)
+    return [*found, Formula(_vector(name, head.q[i].tolist()), token)]
 
 
 def _is_x(trace: Trace) -> bool:
@@ -143,7 +139,9 @@ def _keys(trace: Trace, row: Row, every: bool) -> list[int]:
     """Return the keys to list, in the order of the text: all, or the strongest where they are many."""
     most = MOST_KEYS * 3 if trace.asked and not is_large(trace) else MOST_KEYS
     n_k = len(row.masked)
-    return list(range(n_k)) if every or n_k <= most else sorted(row.strongest[:most])
+    if every or n_k <= most:
+        return list(range(n_k))
+    return sorted({*row.strongest[:most], *named_rivals(trace)[:MOST_RIVALS]})
 
 
 def _products(trace: Trace, head: Head, i: int, j: int, row: Row, every: bool) -> str:
@@ -213,12 +211,11 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 
 def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
     is_masked = row.is_masked(j)
-    # In a large text, keys that are written alike are told apart by their places.
-    line = [placed(trace.key_tokens, j) if is_large(trace) else short(trace.key_tokens[j])]
+    line = [placed(trace.key_tokens, j)]
     if row.position is None:
-        line += [FOUR(row.scores[j]), *([FOUR(row.scaled[j])] if is_divided else [])]
+        line += [four(row.scores[j]), *([four(row.scaled[j])] if is_divided else [])]
     else:
-        line += [FOUR(row.scaled[j]), FOUR(row.position[j]), "masked" if is_masked else FOUR(row.masked[j])]
+        line += [four(row.scaled[j]), four(row.position[j]), "masked" if is_masked else four(row.masked[j])]
     return line + (["masked", "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])])
 
 

@@ -66,7 +66,7 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
         }
     if name == "x_query" and trace.x_query is not None:
         start = trace.x_query if trace.placed is None else trace.placed.words_query
-        return {"query": query, "first": plain(start[i, 0], 3), "source": source(trace)}
+        return {"query": query, "first": plain(start[i, 0], 3), "source": source(trace, i)}
     if name == "encodings_query" and trace.placed is not None and trace.x_query is not None:
         words, encodings = trace.placed.words_query, trace.placed.encodings_query
         numbers = {"before": words, "added": encodings, "first": trace.x_query}
@@ -139,17 +139,17 @@ def _scaling_effect(trace: Trace) -> str:
     return f"all are divided by the same {plain(1 / trace.scale)}: the order stays, the weights come closer together"
 
 
-def source(trace: Trace) -> str:
-    """Return where the vector of the row in focus comes from, in words."""
+def source(trace: Trace, i: int) -> str:
+    """Return where the vector of query i comes from, in words."""
     about = trace.embedding
-    if trace.focus[0] in trace.pad_queries and not trace.projection.layer:
+    if i in trace.pad_queries and not trace.projection.layer:
         return "it is padding, which starts as zeros"
     if trace.learned is not None and trace.learned.layers > 1:
         below = "it comes out of the layers below"
         return (
             below if trace.projection.layer else "they are made of its word vector and what its spelling adds"
         )
-    if about.source != "given" and trace.query_tokens[trace.focus[0]] in trace.unknown:
+    if about.source != "given" and trace.query_tokens[i] in trace.unknown:
         if about.oov == "model":
             return f"{about.name} has no vector for it, and {trace.projection.name} starts from its spelling"
         stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"

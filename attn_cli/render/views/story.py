@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from attn_cli.io.plural import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Beside, Block, Heading, Matrix, Say
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.one_row import hand_work, query_vector, row_and_reasons
+from attn_cli.render.views.one_row import hand_work, query_vectors, row_and_reasons
 from attn_cli.render.views.overview import MOST_FOCUS, all_weights
 from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
 from attn_cli.render.views.wording import dropped, kind_of, learned_briefly, short
@@ -41,11 +42,16 @@ def story(trace: Trace, view: View) -> Iterator[Block]:
 def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
     yield Heading(_title(trace), 1)
     yield Say(_what(trace))
-    for i in trace.focus[:MOST_FOCUS]:
+    rows = trace.focus[:MOST_FOCUS]
+    for i in rows:
         yield from row_and_reasons(trace, i, view.by_hand == "all")
-    of = walked(trace, trace.focus[0])
+    if more := len(trace.focus) - len(rows):
+        yield Say(
+            f"{count(more, 'more row matches', 'more rows match')}: give a number with -q for one of them."
+        )
+    of = next(filter(None, (walked(trace, i) for i in rows)), None)
     if of is not None:
-        yield from _numbers(of, view.by_hand == "all")
+        yield from _numbers(of, view.by_hand == "all", several=len(rows) > 1)
     if matrices:
         yield Heading("Every matrix")
         yield from matrices
@@ -104,7 +110,9 @@ def _title(trace: Trace) -> str:
 def _what(trace: Trace) -> str:
     """Return what attention does, in two sentences."""
     words = "all the words of the text" if trace.is_self else "the words of the context"
-    share = "its match (content)"
+    if trace.mask is not None:
+        words = "the words that it may look at"
+    share = "its match (content)" if trace.placed is None else "its match, its place included (content)"
     if trace.heads[0].position_scores is not None:
         share += " and its place (distance)"
     return (
@@ -112,15 +120,16 @@ def _what(trace: Trace) -> str:
     )
 
 
-def _numbers(of: Walked, every_key: bool) -> Iterator[Block]:
+def _numbers(of: Walked, every_key: bool, several: bool) -> Iterator[Block]:
     """Yield where the numbers of the row come from: tokens, vectors, q and k, and why each step is there."""
     trace = of.trace
-    yield Heading("Where these numbers come from")
+    yield Heading("Where these numbers come from" + (f": the row of {of.query}" if several else ""))
     if trace.query_ids is not None:
         yield Say(f"Tokens and ids: {_numbered(trace)}. {why('tokens', of)}")
     yield Say(why("W_q", of))
     if of.head.q is not None:
-        yield query_vector(trace, of.head, of.row.query)
+        vectors = query_vectors(trace, of.head, of.row.query)
+        yield from vectors if trace.placed is not None else vectors[-1:]
     yield from hand_work(of, every_key)
     yield from (
         Say(text) for step in ("position_scores", "scaled_scores", "weights") if (text := why(step, of))
@@ -138,17 +147,12 @@ def _numbered(trace: Trace) -> str:
     return listed([f"{short(token)} {number}" for token, number in pairs], MOST_TOKENS)
 
 
-def _rows(trace: Trace, view: View) -> Iterator[Block]:
-    """Yield the weights of all rows."""
-    yield Heading("All the rows: who looks at whom")
-    yield from all_weights(trace, view)
-
-
 def _meaning(of: Walked) -> Iterator[Block]:
     """Yield what the output is, what a mask is for, and what the head was taught."""
-    yield Say(mixture(of))
-    if text := why("masked_scores", of):
-        yield Say(text)
+    if of.trace.shown.scores is not None:  # the mean of heads has other weights than this row
+        yield Say(mixture(of))
+        if text := why("masked_scores", of):
+            yield Say(text)
     yield Say(" ".join([*learned_briefly(of.trace), heads(of)]))
 
 

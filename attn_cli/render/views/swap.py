@@ -121,8 +121,11 @@ def _sentences(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> 
     pairs = list(swapped_keys(changes, before, after))
     for pair, places in pairs:
         if places[0].weights is None:
-            hidden = f"{quoted(pair.old)} from {_name(comparison, i)}"
-            yield f"The mask hides {hidden}: the swap changes nothing in this row."
+            hidden = f"The mask hides {quoted(pair.old)} from {_name(comparison, i)}"
+            if all(abs(_by(one)) <= SAME for one in changes):
+                yield f"{hidden}: the swap changes nothing in this row."
+            else:
+                yield f"{hidden}: what changes in this row comes through the layers below."
         else:
             yield _what_followed(comparison, i, pair, places)
     if not pairs:
@@ -172,11 +175,11 @@ def _what_followed(comparison: Comparison, i: int, pair: Swap, places: Sequence[
     if has >= had:
         bringer = f"the content of {new}" if whose == "content" else new
         gain = "" if has - had <= SAME else f", and {bringer} brings {share(has - had)} more"
-        return f"{told} So all of the {share(had)} followed the place{gain}."
+        return f"{told} So all of the {share(had)} stays with the place: {new} gets it too{gain}."
     assert one.followed_place is not None and one.followed_content is not None
     return (
-        f"{told} So {share(one.followed_place)} of the weight followed the place, and "
-        f"{share(one.followed_content)} the {whose}."
+        f"{told} So {share(one.followed_place)} of the weight stays with the place, and "
+        f"{share(one.followed_content)} goes with the {whose} of {old}."
     )
 
 

@@ -9,15 +9,15 @@ from typing import NamedTuple
 from attn_cli.core.scores import position_scale_of, score_named
 from attn_cli.io.plural import count
 from attn_cli.render.numbers import plain, share
-from attn_cli.render.views.reasons import key_named
+from attn_cli.render.views.reasons import key_named, named
 from attn_cli.render.views.step_sentences import source
-from attn_cli.render.views.wording import d_k, quoted_at
+from attn_cli.render.views.wording import d_k, quoted, quoted_at
 from attn_cli.trace.because import stepped_head
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Row, Trace
 
 MOST_SHARES, LEAST_SHARE = 3, 0.005
-NEARLY_ALL, LEAST_SPREAD = 0.9, 0.01
+NEARLY_ALL, LEAST_SPREAD, LARGEST_LEAD = 0.9, 0.01, 50
 
 
 class Walked(NamedTuple):
@@ -57,15 +57,23 @@ def why(name: str, of: Walked) -> str:
 
 def _tokens(of: Walked) -> str:
     """Return what a token is, and why the same one has the same vector."""
-    if of.trace.x_query is None:
-        return "A token is a word or a mark."
-    numbers = f"{of.trace.x_query.shape[1]} numbers"
-    if of.trace.embedding.source == "given" or (of.trace.learned and of.trace.projection.layer):
-        return f"A token is a word or a mark. {of.query} starts as {numbers}; {source(of.trace)}."
-    about = source(of.trace)
-    if of.trace.query_tokens[of.row.query] in of.trace.unknown:
+    trace, i = of.trace, of.row.query
+    kind = "a character" if trace.settings.tokenizer == "characters" else "a word or a mark"
+    if trace.x_query is None:
+        return f"A token is {kind}."
+    numbers = count(trace.x_query.shape[1], "number", "numbers")
+    if trace.learned and trace.projection.layer:
+        return f"A token is {kind}. {of.query} enters this layer as {numbers}; {source(trace, i)}."
+    if trace.embedding.source == "given" or i in trace.pad_queries:
+        return f"A token is {kind}. {of.query} starts as {numbers}; {source(trace, i)}."
+    about, token = source(trace, i), trace.query_tokens[i]
+    if token in trace.replaced:
+        about = f"as for {of.query}, it is that of {quoted(trace.replaced[token])}"
+    elif token in trace.unknown:
         about = f"as for {of.query}, {about}"
-    return f"A token, a word or a mark, has an id and one vector of {numbers} in any text; {about}."
+    elif trace.unknown:
+        about += f", but not that of {quoted(trace.unknown[0])}{' and others' * (len(trace.unknown) > 1)}"
+    return f"A token, {kind}, has an id and one vector of {numbers} in any text; {about}."
 
 
 def _projections(of: Walked) -> str:
@@ -81,12 +89,17 @@ def _projections(of: Walked) -> str:
     symbol = score_named(trace.score).symbol
     pair = f"{symbol} of {of.query} with {of.key(other)} is {plain(there, 2)}, the other way round {plain(back, 2)}"
     if math.isclose(there, back, rel_tol=1e-9, abs_tol=1e-12):
+        if head.q is None or head.k is None or not (head.q == head.k).all():
+            return f"{parts}."
         return f"{parts}. Here queries and keys are alike, so looking is mutual: {pair}."
     return f"{parts}. Looking is one-sided: {pair}."
 
 
 def undivided(of: Walked) -> list[float]:
-    """Return the weights that the softmax would give to the row if its scores were not divided by sqrt(d_k)."""
+    """Return the weights that the softmax would give to the row if its scores were not divided by sqrt(d_k).
+
+    Empty where these scores are too large for numbers.
+    """
     trace, row = of.trace, of.row
     times = 1.0
     if row.position is not None and of.head.position_vectors is not None:
@@ -96,6 +109,8 @@ def undivided(of: Walked) -> list[float]:
         -math.inf if row.is_masked(j) else row.scores[j] / trace.temperature + times * added[j]
         for j in range(len(row.scores))
     ]
+    if not math.isfinite(max(sums)):
+        return []
     exps = [math.exp(s - max(sums)) for s in sums]
     return [e / sum(exps) for e in exps]
 
@@ -105,10 +120,11 @@ def _scaling(of: Walked) -> str:
     trace, row, n = of.trace, of.row, d_k(of.trace)
     if not score_named(trace.score).is_scaled or n < 2 or len(row.strongest) < 2:
         return ""
-    raw, scaled = ([part[j] for j in row.strongest] for part in (row.scores, row.scaled))
-    if max(scaled) - min(scaled) < LEAST_SPREAD:
-        return ""
+    raw = [row.scores[j] for j in row.strongest]
+    scaled = [score * trace.scale for score in raw]
     weights = undivided(of)
+    if max(scaled) - min(scaled) < LEAST_SPREAD or not weights:
+        return ""
     top = max(row.strongest, key=lambda j: weights[j])
     before, after = (f"{plain(min(part), 2)} to {plain(max(part), 2)}" for part in (raw, scaled))
     peak = ": hardly a mix any more" if weights[top] >= NEARLY_ALL > row.weights[top] else ""
@@ -123,47 +139,57 @@ def _distance(of: Walked) -> str:
         return ""
     if of.head.position_vectors is None:
         return "The distance term was given: it is added to the scaled scores."
-    return (
-        "Why distance? q·k is blind to the order of the words; each distance has an r and a b, learned (relative "
-        "positions, Shaw et al. 2018)."
-    )
+    each = "each distance has an r and a b, learned (relative positions, Shaw et al. 2018)"
+    if of.trace.projection.layer:
+        return f"Why distance? Here, as in the layers below, {each}."
+    return f"Why distance? q·k is blind to the order of the words; {each}."
 
 
 def _mask(of: Walked) -> str:
     """Return what a causal mask is for: predicting the next word."""
     trace, i = of.trace, of.row.query
-    use = "whoever is to predict the next word may not see it"
+    use = "a model that predicts the next word may not see it"
     if trace.mask is not None:
-        hidden = len(of.row.masked) - len(of.row.strongest)
-        words = count(hidden, "word", "words")
-        if trace.mask_name.startswith("causal"):
-            hides = f"the {words} after {of.query}" if hidden else "from every word those after it"
-            return f"Why a causal mask? It hides {hides}: {use}."
-        return f"The mask ({trace.mask_name}) hides {words} from {of.query}: they get no weight at all."
+        return _why_masked(of, use)
     if not trace.is_self:
         return ""
     after = len(trace.key_tokens) - 1 - i
     if not after:
         return f"No mask here. A causal mask (attn masked) hides from a word those after it: {use}."
     weight = share(sum(of.row.weights[i + 1 :]))
-    words = count(after, "word", "words")
-    ahead = f"No mask here: {of.query} also looks at the {words} after it ({weight})"
-    return f"{ahead}. A causal mask (attn masked) hides them: {use}."
+    ahead = f"No mask here: {of.query} also looks at the {count(after, 'word', 'words')} after it ({weight})"
+    return f"{ahead}. A causal mask (attn masked) hides {'them' if after > 1 else 'it'}: {use}."
+
+
+def _why_masked(of: Walked, use: str) -> str:
+    trace, i = of.trace, of.row.query
+    hidden = [j for j in range(len(of.row.masked)) if of.row.is_masked(j) and j not in trace.pad_keys]
+    if trace.is_self and trace.mask_name.startswith("causal"):
+        later = sum(j > i for j in hidden)
+        hides = (
+            f"the {count(later, 'word', 'words')} after {of.query}"
+            if later
+            else "from every word those after it"
+        )
+        return f"Why a causal mask? It hides {hides}: {use}."
+    gets = "it gets" if len(hidden) == 1 else "they get"
+    words = count(len(hidden), "word", "words")
+    return f"The mask ({trace.mask_name}) hides {words} from {of.query}: {gets} no weight."
 
 
 def _softmax(of: Walked) -> str:
     """Return why exp, and why a row sums to one."""
-    row, order = of.row, of.row.strongest
+    trace, row, order = of.trace, of.row, of.row.strongest
     total = "Softmax: exp / sum of exps; a row sums to 1."
     if len(order) < 2 or row.weights[order[1]] == 0:
         return f"Why exp? It is positive. {total}"
     lead = row.masked[order[0]] - row.masked[order[1]]
-    if lead < LEAST_SPREAD:
+    if not LEAST_SPREAD <= lead < LARGEST_LEAD:
         return f"Why exp? It is positive, and turns leads into ratios. {total}"
     times = row.weights[order[0]] / row.weights[order[1]]
     return (
-        f"Why exp? It is positive, and turns leads into ratios: {plain(lead)} ahead of {of.key(order[1])} is "
-        f"e^{plain(lead)} = {plain(times, 2)} times its weight. {total}"
+        f"Why exp? It is positive, and turns leads into ratios: {plain(lead)} ahead of "
+        f"{named(trace, row, order[1])} is e^{plain(lead)} = {plain(times, 2)} times its weight. {total}"
     )
 
 
@@ -186,7 +212,7 @@ def heads(of: Walked) -> str:
     return (
         f"{what}; models have several."
         if len(of.trace.head_names) == 1
-        else f"{what}. Another takes another head."
+        else f"{what}. Another question takes another head."
     )
 
 

@@ -227,7 +227,7 @@ def learned_briefly(trace: Trace) -> list[str]:
         return [f"{_taught(trace, facts)}."]
     if _untested(trace) or facts.accuracy is None or facts.baseline is None:
         return [f"{_taught(trace, facts)}: how often it is right here was not measured."]
-    right = f"right for {facts.accuracy:.1%} of unseen words (best fixed distance: {facts.baseline:.1%})"
+    right = f"in unseen text, right for {facts.accuracy:.1%} (best fixed distance: {facts.baseline:.1%})"
     return [f"{_taught(trace, facts)}: {right}."]
 
 

@@ -53,10 +53,9 @@ def test_a_word_that_loses_weight_divides_it_into_place_and_content():
     )
     assert f"Content fell from {one['content'][0]:.3f} to {one['content'][1]:.3f}" in shown
     assert f"distance ({one['distance'][0]:.3f}) is the same." in shown
-    followed = (
-        f"So {one['followed_place']:.3f} of the weight followed the place, and {one['followed_content']:.3f} "
-    )
-    assert f"{followed}the content." in shown
+    place, content = one["followed_place"], one["followed_content"]
+    followed = f"So {place:.3f} of the weight stays with the place, and {content:.3f} goes with the content"
+    assert f'{followed} of "dog".' in shown
     assert record["summary"] in shown
 
 
@@ -65,7 +64,7 @@ def test_a_word_that_gains_weight_keeps_all_with_the_place():
     before, after = key(record, 3)["weights"]
     assert after > before
     gain = f'the content of "rock" brings {after - before:.3f} more'
-    assert f"So all of the {before:.3f} followed the place, and {gain}." in shown
+    assert f'So all of the {before:.3f} stays with the place: "rock" gets it too, and {gain}.' in shown
 
 
 def test_without_a_distance_term_content_alone_is_said():
@@ -112,7 +111,7 @@ def test_a_long_row_shows_its_strongest_keys_and_always_those_swapped():
 @pytest.mark.parametrize("form", ["html", "svg", "latex", "markdown", "bars"])
 def test_other_formats_hold_the_same_sentence(form):
     out = here("explain", FOX, "--swap", "fox=rock", "-f", form).out
-    assert "followed the place" in " ".join(re.sub("<[^>]*>", " ", out).split())
+    assert "stays with the place" in " ".join(re.sub("<[^>]*>", " ", out).split())
 
 
 def test_a_hostile_word_is_shown_inertly():
