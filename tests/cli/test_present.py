@@ -81,6 +81,13 @@ def test_a_number_that_nothing_can_follow_is_taken_at_once():
         assert "There are" in stage.wait_for(lambda s: "There are" in s.screen()[-1])[-1]
 
 
+def test_an_enter_right_after_a_number_that_needed_none_goes_no_further():
+    with Stage(*WALK) as stage:
+        assert stage.count() > 10
+        stage.press("2", "\r", "\r")
+        stage.wait_for(part(3, stage))
+
+
 def test_a_number_that_may_go_on_is_taken_at_enter_or_after_a_while():
     with Stage(*WALK) as stage:
         assert stage.count() > 10
@@ -254,7 +261,8 @@ def test_at_the_end_one_key_more_says_so_and_another_leaves():
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [("\x03", 130), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("how", "code"),
+    [("\x03", 130), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, -3)],
 )
 def test_a_signal_gives_the_terminal_back(how, code):
     with Stage(*STORY) as stage:

@@ -130,6 +130,13 @@ def test_less_is_told_to_show_colours_and_else_obeys_its_user(pager, env, seen):
     assert Path("env.txt").read_text().strip().replace(" ,", ",") == seen
 
 
+def test_less_is_told_the_encoding_unless_its_user_says_one(at):
+    (at / "pager.sh").write_text("cat > /dev/null; echo $LESSCHARSET > env.txt")
+    for env, seen in (({}, "utf-8"), ({"LESSCHARSET": "dos"}, "dos")):
+        on_stage(*LONG, ATTN_PAGER="sh pager.sh", **env)
+        assert Path("env.txt").read_text().strip() == seen
+
+
 @pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
 def test_less_is_the_pager_of_those_who_name_none():
     with Stage(*LONG, env={"PAGER": None, "LESS": None}) as stage:
@@ -150,7 +157,7 @@ def test_without_less_nothing_is_amiss(at):
     assert code == 0 and shown == attn(*LONG, "--width", "80").out
 
 
-@pytest.mark.parametrize("command", ["./no-such-pager -x", "no-such-pager '-x'", "/", "./pager.txt"])
+@pytest.mark.parametrize("command", ["./no-such-pager -x", "no-such-pager '-x'", "/", "./pager.txt", '"'])
 def test_a_pager_that_cannot_be_run_costs_a_line_and_nothing_else(at, command):
     (at / "pager.txt").write_text("no program")
     code, shown = on_stage(*LONG, PAGER=command, NO_COLOR="1")
