@@ -1,20 +1,82 @@
-"""The arguments of `attend`, checked: matrices, masks and biases that fit each other."""
+"""The arguments of `attend`, checked, and made into single heads: matrices, masks and biases that fit each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attn_cli.core.heads import HeadInput
 from attn_cli.core.masks import Mask, named
+from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from attn_cli.io.array_types import Array
+
+
+class Given(NamedTuple):
+    """What was given, as single heads in the order of the leading axes that they had."""
+
+    heads: list[HeadInput]
+    lead: tuple[int, ...]
+
+    def together(self, made: Array) -> Array:
+        """Return what was made of each head, (heads, ...), under the leading axes."""
+        return made.reshape(*self.lead, *made.shape[1:])
+
+
+def read_heads(
+    Q: ArrayLike, K: ArrayLike, V: ArrayLike, mask: ArrayLike | str | None = None,
+    bias: ArrayLike | None = None, scale: float | None = None, grouped: bool = False,
+) -> Given:  # fmt: skip
+    """Return the arguments of `attend` as single heads."""
+    scale = read_scale(scale)
+    Q, K, V = read_matrices(Q, K, V)
+    lead, kv_lead = leading_axes(Q, K, V, grouped)
+    shape = (*lead, Q.shape[-2], K.shape[-2])
+    Q = np.broadcast_to(Q, (*lead, *Q.shape[-2:]))
+    K, V = (np.broadcast_to(M, (*kv_lead, *M.shape[-2:])) for M in (K, V))
+    mask_at = read_mask(mask, shape)
+    biases = None if bias is None else read_bias(bias, shape, Q.dtype)
+    scale = scale_of("scaled", Q.shape[-1]) if scale is None else scale
+    heads = []
+    for at in np.ndindex(*lead):
+        kv_at = (*at[:-1], at[-1] * kv_lead[-1] // lead[-1]) if grouped else at
+        head_bias = None if biases is None else biases[at]
+        heads.append(HeadInput(Q[at], K[kv_at], V[kv_at], mask_at(at), head_bias, scale=scale))
+    return Given(heads, lead)
+
+
+def leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the leading axes of all heads, and those of keys and values, of which there are fewer where grouped."""
+    if not grouped:
+        for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
+            if not _broadcasts(M.shape[:-2], N.shape[:-2]):
+                raise InputError(
+                    f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit.",
+                    "With grouped=True, heads of Q share heads of K and V." if _are_groups(Q, K, V) else "",
+                )
+        lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
+        return lead, lead
+    if not _are_groups(Q, K, V):
+        raise InputError(
+            f"Q has shape {Q.shape}, K {K.shape} and V {V.shape}: these are no groups of heads.",
+            "With grouped=True, K and V have equally many heads, Q a multiple of them, and other axes fit.",
+        )
+    batch = np.broadcast_shapes(Q.shape[:-3], K.shape[:-3], V.shape[:-3])
+    return (*batch, Q.shape[-3]), (*batch, K.shape[-3])
+
+
+def _are_groups(Q: Array, K: Array, V: Array) -> bool:
+    """Tell whether each head of K and V can serve a group of heads of Q; heads are the last leading axis."""
+    if min(Q.ndim, K.ndim, V.ndim) < 3 or not _broadcasts(Q.shape[:-3], K.shape[:-3], V.shape[:-3]):
+        return False
+    return bool(K.shape[-3] == V.shape[-3] and Q.shape[-3] % K.shape[-3] == 0)
 
 
 def read_scale(scale: object) -> float | None:
@@ -45,14 +107,9 @@ def read_threads(threads: object) -> int | None:
 
 
 def read_matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return Q, K and V as arrays of one floating dtype, whose shapes fit each other."""
+    """Return Q, K and V as arrays of one floating dtype, whose rows and columns fit each other."""
     Q, K, V = (_numbers(M, name) for name, M in zip("QKV", given, strict=True))
     check_fit(Q, K, V)
-    for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
-        if not _broadcasts(M.shape[:-2], N.shape[:-2]):
-            raise InputError(
-                f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit."
-            )
     dtype = np.result_type(Q, K, V)
     if dtype.kind != "f":
         dtype = np.dtype(np.float64)

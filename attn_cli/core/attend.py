@@ -7,18 +7,16 @@ the functions of this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attention import Steps
-from attn_cli.core.checks import checked_attention, joined_mask
-from attn_cli.core.masks import Mask
-from attn_cli.core.scores import scale_of, score_named
+from attn_cli.core.checks import joined_mask
+from attn_cli.core.heads import HeadInput, blocks_of_rows, readable_blocks
 from attn_cli.core.top_links import Links, strongest
-from attn_cli.errors import InputError, NotFinite
+from attn_cli.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -26,9 +24,8 @@ if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
-    from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.io.array_types import Array
 
-BLOCK_CELLS = 1 << 20  # scores that the readable way holds at once
 FAST_BLOCK_CELLS = 1 << 23  # weights that the fast way holds at once, where rows are wanted block by block
 
 
@@ -41,6 +38,8 @@ def attend(
     scale: float | None = None,
     return_weights: bool = True,
     threads: int | None = None,
+    *,
+    grouped: bool = False,
 ) -> tuple[Array | None, Array]:
     """Return (weights, output) of scaled dot-product attention.
 
@@ -50,6 +49,10 @@ def attend(
     to the scaled scores; `scale` None is 1/sqrt(d_k). With return_weights=False, weights is None and
     no n_q x n_k matrix is made. Large work goes to at most `threads` threads, None being one a processor;
     the results do not depend on how many.
+
+    With grouped=True, the last leading axis of K and V may be shorter: each of their heads serves as many heads of Q
+    in a row (grouped-query attention; with one, multi-query).
+
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
     >>> weights, output = attend([[1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[2.0], [4.0]])
@@ -58,28 +61,13 @@ def attend(
     """
     is_sound = scale is None or isinstance(scale, (int, float))
     is_sound &= threads is None or (isinstance(threads, int) and threads > 0)
-    if mask is None and bias is None and is_sound and (done := fast.at_once(Q, K, V, scale)):
+    if mask is None and bias is None and is_sound and not grouped and (done := fast.at_once(Q, K, V, scale)):
         return done if return_weights else (None, done[1])
-    from attn_cli.core.arguments import read_threads  # the commands check their own
+    from attn_cli.core.arguments import read_heads, read_threads  # the commands check their own
 
-    threads = read_threads(threads)
-    heads, lead = _read_heads(Q, K, V, mask, bias, scale)
-    weights: Array | None
-    tiles = [one for head in heads if (one := head.tiles())]
-    if len(tiles) == len(heads):
-        from attn_cli.core import streaming
-
-        values = [head.V for head in heads]
-        if return_weights:
-            weights, output = streaming.attended(tiles, values, threads)
-        else:
-            weights, output = None, streaming.output(tiles, values, threads)
-    else:
-        found = [_small_or_readable(head, return_weights) for head in heads]
-        output = np.stack([output for _, output in found])
-        weights = np.stack([one for one, _ in found if one is not None]) if return_weights else None
-    weights = None if weights is None else weights.reshape(*lead, *weights.shape[1:])
-    return weights, output.reshape(*lead, *output.shape[1:])
+    given = read_heads(Q, K, V, mask, bias, scale, grouped)
+    weights, output = _attended(given.heads, return_weights, read_threads(threads))
+    return None if weights is None else given.together(weights), given.together(output)
 
 
 def strongest_links(
@@ -100,89 +88,22 @@ def strongest_links(
     >>> links.keys.tolist(), output.shape
     ([[2], [0]], (2, 1))
     """
-    from attn_cli.core.arguments import read_count, read_threads
+    from attn_cli.core.arguments import read_count, read_heads, read_threads
 
-    (head, *_), lead = _read_heads(Q, K, V, mask, bias, scale)
+    given = read_heads(Q, K, V, mask, bias, scale)
     threads, k = read_threads(threads), read_count(k, "k")
-    if lead:
+    if given.lead:
         raise InputError("Give one head: matrices without leading axes.")
+    (head,) = given.heads
     if (survey := survey_of(head, k, threads=threads)) is not None:
         return Links(survey.keys, survey.weights), survey.output
     links, outputs, tiles = [], [], head.tiles()
-    for rows in blocks_of_rows(head, BLOCK_CELLS):
+    for rows in blocks_of_rows(head):
         weights, output = weigh(head, tiles, rows, threads)
         bias_rows = None if head.bias is None else head.bias[rows.start : rows.stop]
         links.append(strongest(weights, k, joined_mask(head.allowed(rows), bias_rows)))
         outputs.append(output)
     return Links(*(np.concatenate(column) for column in zip(*links, strict=True))), np.concatenate(outputs)
-
-
-class HeadInput(NamedTuple):
-    """One head, ready to attend.
-
-    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v). To the scaled scores is added `bias` (n_q, n_k), in which -inf masks,
-    and what depends on the clipped distance alone, `by_distance` (n_q, 2 reach + 1): from `reach` or more keys to the
-    left to `reach` or more to the right.
-    """
-
-    Q: Array
-    K: Array
-    V: Array
-    mask: Mask | None = None
-    bias: Array | None = None
-    by_distance: Array | None = None
-    score: str = "scaled"
-    scale: float | None = None
-
-    def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
-        """Return the mask of these rows, (rows, n_k); None where there is none."""
-        return None if self.mask is None else self.mask.rows(rows)
-
-    def added(self, rows: Ints) -> Array | None:
-        """Return what is added to the scaled scores of these rows, (rows, n_k)."""
-        bias = None if self.bias is None else self.bias[rows]
-        if self.by_distance is None:
-            return bias
-        reach = self.by_distance.shape[1] // 2
-        distance = np.clip(np.arange(len(self.K)) - rows[:, np.newaxis], -reach, reach)
-        term = np.take_along_axis(self.by_distance[rows], distance + reach, axis=1)
-        return term if bias is None else term + bias
-
-    def steps(self, rows: Sequence[int] | Ints) -> Steps:
-        """Return every step of these rows, the readable way."""
-        at = np.asarray(rows, dtype=np.intp)
-        try:
-            return checked_attention(
-                self.Q[at], self.K, self.V, self.allowed(at), self.added(at), self.scale, self.score
-            )
-        except NotFinite as error:
-            raise error.among(at.tolist()) from None
-
-    def tiles(self) -> Tiles | None:
-        """Return the head ready for the fast way; None where it is small, or only the readable way will do."""
-        rows_as_dot = score_named(self.score).as_dot
-        if rows_as_dot is None or len(self.Q) * len(self.K) <= fast.SMALL:
-            return None
-        scale = scale_of(self.score, self.Q.shape[1]) if self.scale is None else self.scale
-        Q, K = rows_as_dot(self.Q), rows_as_dot(self.K)
-        if not fast.fits(Q, K, self.V, self.bias, self.by_distance, scale=scale):
-            return None
-        from attn_cli.core.tiles import Tiles
-
-        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance)
-
-
-def blocks_of_rows(head: HeadInput, cells: int) -> Iterator[range]:
-    """Yield the rows of a head, as many at a time as have so many scores, and one at least."""
-    n_q, size = len(head.Q), max(1, cells // len(head.K))
-    for start in range(0, n_q, size):
-        yield range(start, min(start + size, n_q))
-
-
-def readable_blocks(head: HeadInput) -> Iterator[Steps]:
-    """Yield the steps of some rows after the other, the readable way."""
-    for rows in blocks_of_rows(head, BLOCK_CELLS):
-        yield head.steps(rows)
 
 
 def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None) -> tuple[Array, Array]:
@@ -223,26 +144,21 @@ def survey_of(
     return survey(tiles, head.V, k, blocks, threads, report)
 
 
-def _read_heads(
-    Q: ArrayLike, K: ArrayLike, V: ArrayLike,
-    mask: ArrayLike | str | None, bias: ArrayLike | None, scale: float | None,
-) -> tuple[list[HeadInput], tuple[int, ...]]:  # fmt: skip
-    """Return what was given as single heads, and the leading axes that they had."""
-    from attn_cli.core.arguments import read_bias, read_mask, read_matrices, read_scale
+def _attended(
+    heads: Sequence[HeadInput], with_weights: bool, threads: int | None
+) -> tuple[Array | None, Array]:
+    """Return the heads' weights (heads, n_q, n_k), where they are wanted, and their output (heads, n_q, d_v)."""
+    tiles = [one for head in heads if (one := head.tiles())]
+    if len(tiles) < len(heads):
+        found = [_small_or_readable(head, with_weights) for head in heads]
+        output = np.stack([output for _, output in found])
+        return np.stack([one for one, _ in found if one is not None]) if with_weights else None, output
+    from attn_cli.core import streaming
 
-    scale = read_scale(scale)
-    Q, K, V = read_matrices(Q, K, V)
-    lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
-    shape = (*lead, Q.shape[-2], K.shape[-2])
-    Q, K, V = (np.broadcast_to(M, (*lead, *M.shape[-2:])) for M in (Q, K, V))
-    mask_at = read_mask(mask, shape)
-    biases = None if bias is None else read_bias(bias, shape, Q.dtype)
-    scale = scale_of("scaled", Q.shape[-1]) if scale is None else scale
-    heads = [
-        HeadInput(Q[at], K[at], V[at], mask_at(at), None if biases is None else biases[at], scale=scale)
-        for at in np.ndindex(*lead)
-    ]
-    return heads, lead
+    values = [head.V for head in heads]
+    if with_weights:
+        return streaming.attended(tiles, values, threads)
+    return None, streaming.output(tiles, values, threads)
 
 
 def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:
@@ -253,7 +169,12 @@ def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | Non
             done = fast.small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
         if done is not None:
             return done if with_weights else (None, done[1])
-    if with_weights:
-        steps = head.steps(range(len(head.Q)))
-        return steps.weights, steps.output
-    return None, np.concatenate([steps.output for steps in readable_blocks(head)])
+    n_q, n_k = len(head.Q), len(head.K)
+    weights = np.empty((n_q, n_k), head.V.dtype) if with_weights else None
+    output = np.empty((n_q, head.V.shape[1]), head.V.dtype)
+    for rows in blocks_of_rows(head):
+        steps = head.steps(rows)
+        output[rows.start : rows.stop] = steps.output
+        if weights is not None:
+            weights[rows.start : rows.stop] = steps.weights
+    return weights, output

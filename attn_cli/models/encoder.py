@@ -15,8 +15,9 @@ from unicodedata import normalize
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attend import HeadInput, output_of, readable_blocks
+from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
+from attn_cli.core.heads import HeadInput, readable_blocks
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
 from attn_cli.models.projection import HeadWeights, Projection

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attend import BLOCK_CELLS, FAST_BLOCK_CELLS, HeadInput, blocks_of_rows, survey_of, weigh
+from attn_cli.core.attend import FAST_BLOCK_CELLS, survey_of, weigh
+from attn_cli.core.heads import BLOCK_CELLS, HeadInput, blocks_of_rows
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of
 from attn_cli.core.top_links import Links, strongest

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.attend import HeadInput
 from attn_cli.core.attention import project
 from attn_cli.core.checks import checked_attention
+from attn_cli.core.heads import HeadInput
 from attn_cli.core.scores import SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from attn_cli import attend
-from attn_cli.core.attend import HeadInput, strongest_links
+from attn_cli.core.attend import strongest_links
 from attn_cli.core.attention import project, softmax
 from attn_cli.core.checks import checked_attention
+from attn_cli.core.heads import HeadInput
 from attn_cli.core.masks import named
 from attn_cli.core.scores import SCORES
 from attn_cli.core.top_links import strongest
@@ -304,6 +305,48 @@ def test_one_mask_and_one_bias_serve_all_heads():
     weights, output = attend(Q, K, V, allowed, bias)
     for h in range(3):
         same((weights[h], output[h]), attend(Q[h], K[h], V[h], allowed, bias))
+
+
+# Grouped heads: keys and values that several heads of queries share
+
+
+@pytest.mark.parametrize("n", [5, 150])  # 150 x 151 scores are worked on by tiles
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(6, 2), (4, 1), (3, 3)])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_grouped_heads_are_those_with_keys_and_values_repeated(n, batch, heads, kv_heads, return_weights):
+    Q = some(*batch, heads, n, 4)
+    K, V = some(*batch, kv_heads, n + 1, 4, seed=1), some(*batch, kv_heads, n + 1, 3, seed=2)
+    bias = some(heads, 1, n + 1, seed=3)
+    options = {"mask": "causal", "bias": bias, "return_weights": return_weights}
+    ours = attend(Q, K, V, grouped=True, **options)
+    repeated = (np.repeat(M, heads // kv_heads, axis=-3) for M in (K, V))
+    theirs = attend(Q, *repeated, **options)
+    if return_weights:
+        same(ours, theirs)
+    same(ours[1:], theirs[1:])
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((4, 2, 3), (3, 2, 3), (3, 2, 3)),  # no multiple
+        ((4, 2, 3), (2, 2, 3), (4, 2, 3)),  # more values than keys
+        ((2, 2, 3), (4, 2, 3), (4, 2, 3)),  # fewer queries
+        ((2, 3), (2, 3), (2, 3)),  # no axis of heads
+        ((5, 4, 2, 3), (3, 2, 2, 3), (3, 2, 2, 3)),  # batches that do not fit
+    ],
+)
+def test_heads_that_make_no_groups_are_refused_by_shape(shapes):
+    with pytest.raises(InputError, match=r"groups of heads.*grouped=True") as refused:
+        attend(*(np.ones(shape) for shape in shapes), grouped=True)
+    assert all(str(shape) in refused.value.message for shape in shapes)
+
+
+def test_heads_are_not_grouped_unless_it_is_said():
+    Q, K = np.ones((4, 2, 3)), np.ones((2, 2, 3))
+    with pytest.raises(InputError, match=r"leading axes do not fit.*grouped=True"):
+        attend(Q, K, K)
 
 
 def test_what_was_given_is_left_as_it_was():

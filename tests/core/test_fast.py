@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import attend
-from attn_cli.core import attend as attend_module
+from attn_cli.core import heads as heads_module
 from attn_cli.core import streaming, tiles
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
@@ -432,7 +432,7 @@ def test_what_hides_behind_a_mask_is_not_seen_and_not_warned_of(hidden, n, mask,
 @pytest.mark.parametrize("where", ["Q", "K", "V", "bias"])
 @pytest.mark.parametrize("way", ["weights", "output", "links"])
 def test_what_is_not_finite_and_allowed_is_refused_in_the_words_of_the_core(bad, where, way, monkeypatch):
-    monkeypatch.setattr(attend_module, "BLOCK_CELLS", 1000)  # so that the rows come in many blocks
+    monkeypatch.setattr(heads_module, "BLOCK_CELLS", 1000)  # so that the rows come in many blocks
     n = 150
     given = {"Q": some(n, 4), "K": some(n, 4, seed=1), "V": some(n, 3, seed=2), "bias": some(n, n)}
     given[where][120, 2] = bad
