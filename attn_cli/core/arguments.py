@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 
+SMALLEST_CAP, LARGEST_CAP = 1e-6, 1e30
+
+
 class Given(NamedTuple):
     """What was given, as single heads in the order of the leading axes that they had."""
 
@@ -33,9 +36,10 @@ class Given(NamedTuple):
 def read_heads(
     Q: ArrayLike, K: ArrayLike, V: ArrayLike, mask: ArrayLike | str | None = None,
     bias: ArrayLike | None = None, scale: float | None = None, grouped: bool = False,
+    softcap: float | None = None,
 ) -> Given:  # fmt: skip
     """Return the arguments of `attend` as single heads."""
-    scale = read_scale(scale)
+    scale, softcap = read_scale(scale), read_softcap(softcap)
     Q, K, V = read_matrices(Q, K, V)
     lead, kv_lead = leading_axes(Q, K, V, grouped)
     shape = (*lead, Q.shape[-2], K.shape[-2])
@@ -48,7 +52,9 @@ def read_heads(
     for at in np.ndindex(*lead):
         kv_at = (*at[:-1], at[-1] * kv_lead[-1] // lead[-1]) if grouped else at
         head_bias = None if biases is None else biases[at]
-        heads.append(HeadInput(Q[at], K[kv_at], V[kv_at], mask_at(at), head_bias, scale=scale))
+        heads.append(
+            HeadInput(Q[at], K[kv_at], V[kv_at], mask_at(at), head_bias, scale=scale, softcap=softcap)
+        )
     return Given(heads, lead)
 
 
@@ -83,12 +89,27 @@ def read_scale(scale: object) -> float | None:
     """Return the scale as a number; None stands for 1/sqrt(d_k)."""
     if scale is None:
         return None
+    if (found := _number(scale)) is None:
+        raise InputError(f"scale cannot be {scale!r}.", "Give a number, or None for 1/sqrt(d_k).")
+    return found
+
+
+def read_softcap(softcap: object) -> float | None:
+    """Return what bounds the scores as a number; None stands for no bound."""
+    if softcap is None:
+        return None
+    found = _number(softcap)
+    if found is None or not SMALLEST_CAP <= found <= LARGEST_CAP:
+        hint = f"Give a number from {SMALLEST_CAP:g} to {LARGEST_CAP:g}, or None for no cap."
+        raise InputError(f"softcap cannot be {softcap!r}.", hint)
+    return found
+
+
+def _number(value: object) -> float | None:
     try:
-        if isinstance(scale, (str, bytes)):
-            raise TypeError
-        return float(scale)  # type: ignore[arg-type]
+        return None if isinstance(value, (str, bytes)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InputError(f"scale cannot be {scale!r}.", "Give a number, or None for 1/sqrt(d_k).") from None
+        return None
 
 
 def read_count(value: object, name: str) -> int:

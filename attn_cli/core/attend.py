@@ -40,6 +40,7 @@ def attend(
     threads: int | None = None,
     *,
     grouped: bool = False,
+    softcap: float | None = None,
 ) -> tuple[Array | None, Array]:
     """Return (weights, output) of scaled dot-product attention.
 
@@ -51,7 +52,8 @@ def attend(
     the results do not depend on how many.
 
     With grouped=True, the last leading axis of K and V may be shorter: each of their heads serves as many heads of Q
-    in a row (grouped-query attention; with one, multi-query).
+    in a row (grouped-query attention; with one, multi-query). `softcap` c replaces a scaled score s by c tanh(s / c),
+    before bias and mask.
 
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
@@ -61,11 +63,12 @@ def attend(
     """
     is_sound = scale is None or isinstance(scale, (int, float))
     is_sound &= threads is None or (isinstance(threads, int) and threads > 0)
-    if mask is None and bias is None and is_sound and not grouped and (done := fast.at_once(Q, K, V, scale)):
+    is_plain = mask is bias is softcap is None and not grouped
+    if is_plain and is_sound and (done := fast.at_once(Q, K, V, scale)):
         return done if return_weights else (None, done[1])
     from attn_cli.core.arguments import read_heads, read_threads  # the commands check their own
 
-    given = read_heads(Q, K, V, mask, bias, scale, grouped)
+    given = read_heads(Q, K, V, mask, bias, scale, grouped, softcap)
     weights, output = _attended(given.heads, return_weights, read_threads(threads))
     return None if weights is None else given.together(weights), given.together(output)
 
@@ -79,6 +82,8 @@ def strongest_links(
     bias: ArrayLike | None = None,
     scale: float | None = None,
     threads: int | None = None,
+    *,
+    softcap: float | None = None,
 ) -> tuple[Links, Array]:
     """Return each query's k strongest links and the output, of one head, without an n_q x n_k matrix.
 
@@ -90,7 +95,7 @@ def strongest_links(
     """
     from attn_cli.core.arguments import read_count, read_heads, read_threads
 
-    given = read_heads(Q, K, V, mask, bias, scale)
+    given = read_heads(Q, K, V, mask, bias, scale, softcap=softcap)
     threads, k = read_threads(threads), read_count(k, "k")
     if given.lead:
         raise InputError("Give one head: matrices without leading axes.")
@@ -164,7 +169,7 @@ def _attended(
 def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:
     """Return one head's weights, where they are wanted, and its output."""
     is_small = len(head.Q) * len(head.K) <= fast.SMALL
-    if is_small and head.bias is None and head.scale is not None:
+    if is_small and head.bias is None and head.softcap is None and head.scale is not None:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             done = fast.small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
         if done is not None:

@@ -23,6 +23,7 @@ class Steps(NamedTuple):
 
     scores: Array
     scaled_scores: Array
+    capped_scores: Array  # the scaled scores themselves, where there is no softcap
     bias: Array | None
     masked_scores: Array
     weights: Array
@@ -43,10 +44,12 @@ def attention(
     bias: Array | None = None,
     scale: float | None = None,
     score: str = "scaled",
+    softcap: float | None = None,
 ) -> Steps:
     """Compute attention and keep every step.
 
-    Q is (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v). The bias (..., n_q, n_k) is added to the scaled scores.
+    Q is (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v). A softcap c replaces each scaled score s by c tanh(s/c),
+    which stays between -c and c. The bias (..., n_q, n_k) is added after it.
     The mask (..., n_q, n_k) is True where a query may attend to a key; a query that may attend to nothing gets zeros.
     `score` is one of SCORES. Where no `scale` is given it is the score's own: 1/sqrt(d_k) for `scaled`, else 1.
 
@@ -57,13 +60,20 @@ def attention(
         scale = scale_of(score, Q.shape[-1])
     scores = score_named(score).of(Q, K)
     scaled_scores = scores * scores.dtype.type(scale)
-    biased_scores = scaled_scores if bias is None else scaled_scores + bias
+    capped_scores = scaled_scores if softcap is None else soft_capped(scaled_scores, softcap)
+    biased_scores = capped_scores if bias is None else capped_scores + bias
     masked_scores = (
         biased_scores if mask is None else np.where(mask, biased_scores, scores.dtype.type(-np.inf))
     )
     weights = softmax(masked_scores)
     output = weights @ V
-    return Steps(scores, scaled_scores, bias, masked_scores, weights, output)
+    return Steps(scores, scaled_scores, capped_scores, bias, masked_scores, weights, output)
+
+
+def soft_capped(scores: Array, softcap: float) -> Array:
+    """Return c tanh(s / c) of each score s: small scores stay as they are, and none exceeds c."""
+    cap = scores.dtype.type(softcap)
+    return cap * np.tanh(scores / cap)
 
 
 def softmax(scores: Array) -> Array:

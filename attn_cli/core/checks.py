@@ -21,6 +21,7 @@ def checked_attention(
     bias: Array | None = None,
     scale: float | None = None,
     score: str = "scaled",
+    softcap: float | None = None,
 ) -> Steps:
     """Return the steps of `attention`, computed without warnings; -inf in the bias masks.
 
@@ -31,7 +32,7 @@ def checked_attention(
     # A value behind a mask must not count, but 0 x NaN would be NaN.
     values = np.where(is_bad[..., np.newaxis], 0, V).astype(V.dtype, copy=False) if is_bad.any() else V
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        steps = attention(Q, K, values, allowed, bias, scale, score)
+        steps = attention(Q, K, values, allowed, bias, scale, score, softcap)
     bad_scores = ~np.isfinite(steps.masked_scores)
     if allowed is not None:
         bad_scores &= allowed

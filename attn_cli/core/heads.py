@@ -24,9 +24,9 @@ BLOCK_CELLS = 1 << 20  # scores that the readable way holds at once
 class HeadInput(NamedTuple):
     """One head, ready to attend.
 
-    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v). To the scaled scores is added `bias` (n_q, n_k), in which -inf masks,
-    and what depends on the clipped distance alone, `by_distance` (n_q, 2 reach + 1): from `reach` or more keys to the
-    left to `reach` or more to the right.
+    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v). To the scaled scores, which `softcap` bounds, is added `bias` (n_q, n_k),
+    in which -inf masks, and what depends on the clipped distance alone, `by_distance` (n_q, 2 reach + 1): from `reach`
+    or more keys to the left to `reach` or more to the right.
     """
 
     Q: Array
@@ -37,6 +37,7 @@ class HeadInput(NamedTuple):
     by_distance: Array | None = None
     score: str = "scaled"
     scale: float | None = None
+    softcap: float | None = None
 
     def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
         """Return the mask of these rows, (rows, n_k); None where there is none."""
@@ -57,7 +58,14 @@ class HeadInput(NamedTuple):
         at = np.asarray(rows, dtype=np.intp)
         try:
             return checked_attention(
-                self.Q[at], self.K, self.V, self.allowed(at), self.added(at), self.scale, self.score
+                self.Q[at],
+                self.K,
+                self.V,
+                self.allowed(at),
+                self.added(at),
+                self.scale,
+                self.score,
+                self.softcap,
             )
         except NotFinite as error:
             raise error.among(at.tolist()) from None
@@ -73,7 +81,7 @@ class HeadInput(NamedTuple):
             return None
         from attn_cli.core.tiles import Tiles
 
-        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance)
+        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap)
 
 
 def blocks_of_rows(head: HeadInput, cells: int | None = None) -> Iterator[range]:

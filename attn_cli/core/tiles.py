@@ -77,7 +77,8 @@ class Tiles:
     """What all blocks of rows of one head share; `keys`, K beside a column of ones, are made at first use.
 
     To the scaled scores of Q (n_q, d_k) and K (n_k, d_k) is added `bias` (n_q, n_k), in which -inf masks, and what
-    depends on the clipped distance alone: `by_distance` is (n_q, 2 reach + 1), as in `HeadInput`.
+    depends on the clipped distance alone: `by_distance` is (n_q, 2 reach + 1), as in `HeadInput`. A `softcap` bounds
+    the scaled scores before anything is added or subtracted.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Tiles:
         mask: Mask | None = None,
         bias: Array | None = None,
         by_distance: Array | None = None,
+        softcap: float | None = None,
     ) -> None:
         self.Q, self.mask, self.bias, self.by_distance = Q, mask, bias, by_distance
         self.n_q, self.n_k = len(Q), len(K)
@@ -96,6 +98,7 @@ class Tiles:
         self.power = quickest(Q.dtype.itemsize)
         self.factor = Q.dtype.type(scale * self.power.unit)
         self.unit = Q.dtype.type(self.power.unit)
+        self.cap = None if softcap is None else Q.dtype.type(softcap * self.power.unit)
         self.lengths = np.sqrt(np.einsum("ij,ij->i", K, K)) * abs(self.factor)  # of the scaled keys
         self.longest = self.lengths.max()
 
@@ -126,6 +129,8 @@ class Block:
         np.multiply(q, tiles.factor, out=self.q[:, :-1])
         self.length = np.sqrt(np.einsum("ij,ij->i", q, q))
         highest = self.length * tiles.longest
+        if tiles.cap is not None:
+            highest = np.minimum(highest, tiles.cap)
         lowest = -highest
         bias, by_distance = tiles.bias, tiles.by_distance
         self.by_distance = None if by_distance is None else by_distance[start:stop] * tiles.unit
@@ -137,7 +142,9 @@ class Block:
         self.shift = highest - np.clip(highest, 0, ROOM[q.dtype.itemsize] * tiles.unit)
         self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize] * tiles.unit)
         self.is_deep = bias is not None or bool((lowest - self.shift).min() < self.deepest)
-        self.side: int | None = None  # for which side the last column of q is set
+        self.side: int | None = None  # for which side `turned` and the last column of q are set
+        self.turned = self.q[:, -1] if tiles.cap is None else np.empty(len(q), q.dtype)
+        self.q[:, -1] = 0
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 
     def score_tolerance(self, rows: Ints, keys: Ints, scores: Array) -> Array:
@@ -173,6 +180,11 @@ class Block:
         if side != self.side:
             self._turn(side)
         np.matmul(self.q, self.keys[low:high].T, out=out)
+        if self.tiles.cap is not None:
+            out /= self.tiles.cap
+            np.tanh(out, out=out)
+            out *= self.tiles.cap
+            out += self.turned[:, np.newaxis]
         if self.by_distance is not None and not side:
             reach = self.by_distance.shape[1] // 2
             distance = np.arange(low, high) - np.arange(self.start, self.stop)[:, np.newaxis]
@@ -189,10 +201,13 @@ class Block:
         return shut if hidden is None else shut | hidden
 
     def _turn(self, side: int) -> None:
-        """Set what is added to each row's scores: minus its shift, plus the distance term of keys far to one side."""
-        np.negative(self.shift, out=self.q[:, -1])
+        """Set what is added to each row's scores: minus its shift, plus the distance term of keys far to one side.
+
+        The product adds it, as the last column of q; only after a softcap it is added by itself.
+        """
+        np.negative(self.shift, out=self.turned)
         if self.by_distance is not None and side:
-            self.q[:, -1] += self.by_distance[:, 0 if side < 0 else -1]
+            self.turned += self.by_distance[:, 0 if side < 0 else -1]
         self.side = side
 
     def power(self, scores: Array, out: Array, hidden: Bools | None) -> None:

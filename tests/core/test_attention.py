@@ -47,7 +47,7 @@ def cases(draw):
     return Case(*matrix, V, allowed, draw(npst.arrays(np.float64, (n_q, n_k), elements=numbers)))
 
 
-def in_loops(Q, K, V, allowed=None, bias=None, scale=None):
+def in_loops(Q, K, V, allowed=None, bias=None, scale=None, softcap=None):
     """Attention as section 3.2.1 has it, a number at a time and without NumPy's help."""
     scale = 1 / math.sqrt(len(Q[0])) if scale is None else scale
     weights, output = [], []
@@ -55,6 +55,7 @@ def in_loops(Q, K, V, allowed=None, bias=None, scale=None):
         exps = []
         for j, k in enumerate(K):
             score = sum(a * b for a, b in zip(q, k, strict=True)) * scale
+            score = score if softcap is None else softcap * math.tanh(score / softcap)
             score += 0 if bias is None else bias[i][j]
             exps.append(math.exp(score) if allowed is None or allowed[i][j] else 0.0)
         total = sum(exps)
@@ -86,6 +87,30 @@ def test_the_numbers_are_those_of_the_formula_in_plain_loops(case):
 def test_mask_and_bias_are_those_of_the_formula_in_plain_loops(case):
     ours = attend(case.Q, case.K, case.V, case.allowed, case.bias, scale=0.25)
     same(ours, in_loops(case.Q, case.K, case.V, case.allowed, case.bias, 0.25))
+
+
+@laws
+@given(cases(), st.sampled_from([0.1, 1.0, 50.0]))
+def test_a_softcap_bounds_the_scaled_scores_before_bias_and_mask(case, cap):
+    ours = attend(case.Q, case.K, case.V, case.allowed, case.bias, softcap=cap)
+    same(ours, in_loops(case.Q, case.K, case.V, case.allowed, case.bias, softcap=cap))
+    same(attend(case.Q, case.K, case.V, softcap=1e9), attend(case.Q, case.K, case.V), 1e-9)
+    steps = checked_attention(case.Q, case.K, case.V, None, case.bias, softcap=cap)
+    assert np.abs(steps.capped_scores).max() <= cap
+    same([steps.capped_scores], [cap * np.tanh(steps.scaled_scores / cap)])
+
+
+def test_a_score_that_overflows_is_the_cap_itself():
+    Q = np.array([[1e30]], np.float32)
+    K = np.array([[1e30], [0]], np.float32)
+    weights, _ = attend(Q, K, K * 0, softcap=2.0)
+    assert weights[0, 0] == pytest.approx(1 / (1 + math.exp(-2)), abs=1e-6)
+
+
+@pytest.mark.parametrize("softcap", [0, 0.0, -1.0, inf, nan, "50", None.__class__])
+def test_a_softcap_is_a_number_above_zero(softcap):
+    with pytest.raises(InputError, match="softcap cannot be"):
+        attend(np.eye(2), np.eye(2), np.eye(2), softcap=softcap)
 
 
 def test_the_default_scale_is_one_over_the_root_of_the_length_of_a_query():

@@ -169,6 +169,39 @@ def test_threads_of_the_real_size_give_the_same_bits(mask):
 
 @few
 @given(
+    st.sampled_from([0.3, 20.0, 90.0, 5000.0]),  # beyond 60 exponentials of float32 need a shift
+    st.sampled_from([1.0, 30.0, 300.0]),
+    st.sampled_from([None, "causal", "array"]),
+    st.sampled_from(["none", "normal", "shut", "strong"]),
+    st.sampled_from(DTYPES),
+    st.integers(0, 99),
+)
+def test_a_softcap_is_the_readable_cores_also_by_tiles(cap, size, mask, bias, dtype, seed):
+    draw = np.random.default_rng(seed)
+    Q, K, V = (draw.standard_normal((n, d)).astype(dtype) for n, d in ((9, 3), (7, 3), (7, 2)))
+    Q *= Q.dtype.type(size)
+    allowed = draw.random((9, 7)) < 0.7 if mask == "array" else mask
+    added = None if bias == "none" else draw.standard_normal((9, 7)) * (100 if bias == "strong" else 1)
+    if bias == "shut":
+        added[draw.random((9, 7)) < 0.4] = -inf
+    added = None if added is None else added.astype(dtype)
+    rule = named(mask, 9, 7).rows(range(9)) if mask == "causal" else allowed
+    core = checked_attention(Q, K, V, rule, added, 0.5, softcap=cap)
+    seen = np.isfinite(core.masked_scores)
+    largest = max(1, float(np.abs(core.masked_scores[seen]).max(initial=0)))
+    with tiled(2, 3):
+        weights, output = attend(Q, K, V, allowed, added, 0.5, softcap=cap)
+        alone = attend(Q, K, V, allowed, added, 0.5, return_weights=False, softcap=cap)[1]
+        links, linked = strongest_links(Q, K, V, 2, allowed, added, 0.5, softcap=cap)
+    near = {"rtol": 0, "atol": 10 * largest * TOLERANCE[dtype]}
+    np.testing.assert_allclose(weights, core.weights, **near)
+    for one in (output, alone, linked):
+        np.testing.assert_allclose(one, core.output, **near)
+    np.testing.assert_allclose(links.weights, np.sort(core.weights)[:, :-3:-1], **near)
+
+
+@few
+@given(
     st.sampled_from([(), (1,), (3,), (2, 3)]),
     st.sampled_from([(), (1,), (3,), (2, 1)]),
     st.sampled_from(["none", "one", "each"]),
