@@ -29,6 +29,8 @@ RULES = (
     "causal-bottom-right",
     "window:0",
     "window:2",
+    "window:3:0",
+    "window:1:4",
     "window:999999999",
     "array",
     "sparse",

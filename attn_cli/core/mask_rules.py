@@ -45,7 +45,7 @@ class MaskRule(NamedTuple):
         return j >= i - left if right is None else (j >= i - left) & (j <= i + right)
 
 
-MASKS: dict[str, MaskRule] = {
+MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that share it differ in their numbers
     "none": MaskRule(
         words=lambda is_self: "Every query may look at every key.",
         comment="No mask.",
@@ -92,7 +92,25 @@ MASKS: dict[str, MaskRule] = {
         form="window:N",
         numbers=1,
     ),
+    "window:L:R": MaskRule(
+        words=lambda is_self, left, right: (
+            f"A query may look at the keys from {_places(left, 'before its own')} to {_places(right, 'after it')}."
+        ),
+        comment="Window mask: a query sees the keys from {} before its own place to {} after it.",
+        lines={
+            "numpy": "np.triu(np.tril(np.ones((n_q, n_k), dtype=bool), {1}), -{0})",
+            "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril({1}).triu(-{0})",
+            "keras": "ops.triu(ops.tril(ops.ones((n_q, n_k)), {1}), -{0}) > 0",
+        },
+        reach=lambda n_q, n_k, left, right: (left, right),
+        form="window:L:R",
+        numbers=2,
+    ),
 }
+
+
+def _places(n: int, side: str) -> str:
+    return f"{n:,} place{'s' * (n != 1)} {side}" if n else "its own place"
 
 
 def mask_forms() -> tuple[str, ...]:
@@ -100,24 +118,28 @@ def mask_forms() -> tuple[str, ...]:
     return tuple(rule.form or name for name, rule in MASKS.items())
 
 
+def mask_examples() -> tuple[str, ...]:
+    """Return a name of each rule: none, causal, window:1."""
+    return tuple(re.sub(":[A-Z]", ":1", form) for form in mask_forms())
+
+
 def find_rule(name: str) -> tuple[MaskRule, tuple[int, ...]] | None:
     """Return the rule of that name and the numbers in it; None if there is none."""
     stem, *numbers = name.split(":")
-    rule = MASKS.get(stem)
-    is_sound = all(re.fullmatch("[0-9]{1,9}", n) for n in numbers)
-    if rule is None or len(numbers) != rule.numbers or not is_sound:
+    if not all(re.fullmatch("[0-9]{1,9}", n) for n in numbers):
         return None
-    return rule, tuple(map(int, numbers))
+    for key, rule in MASKS.items():
+        if key.partition(":")[0] == stem and rule.numbers == len(numbers):
+            return rule, tuple(map(int, numbers))
+    return None
 
 
 def rule_named(name: str) -> tuple[MaskRule, tuple[int, ...]]:
     """Return the rule of that name and the numbers in it; raise UsageError if none has it."""
     found = find_rule(name)
     if found is None:
-        limits = "".join(
-            f" ({rule.form.partition(':')[2]} is 0 or more)" for rule in MASKS.values() if rule.numbers
-        )
+        numbers = dict.fromkeys(letter for form in mask_forms() for letter in form.split(":")[1:])
         near = did_you_mean(name, mask_forms())
-        hint = f"{near}Masks are {', '.join(mask_forms())}{limits}, or a file."
+        hint = f"{near}Masks are {', '.join(mask_forms())} ({', '.join(numbers)}: 0 or more), or a file."
         raise UsageError(f"There is no mask {name!r}.", hint, "--mask")
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attn_cli.core.mask_rules import mask_forms
+from attn_cli.core.mask_rules import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, Setting, check
 
@@ -103,7 +103,7 @@ class Settings:
         ATTENTION,
         lambda: f"{', '.join(mask_forms())}, or a file.",
         metavar="NAME|FILE",
-        examples=lambda: [form.replace(":N", ":1") for form in mask_forms()],
+        examples=lambda: list(mask_examples()),
         unset="causal in masked, else none",
     ).field(None)
     mask_true: str | None = Setting(

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
+from attn_cli.core.mask_rules import rule_named
 from attn_cli.core.masks import Mask, named, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.mask import mask_from_values
@@ -47,7 +48,34 @@ def test_a_window_reaches_as_far_as_it_says_to_both_sides(n_q, n_k, size):
     assert whole(named(f"window:{size}", n_q, n_k)).tolist() == wanted
 
 
-@pytest.mark.parametrize("name", ["causal", "causal-bottom-right", "window:2", "a file"])
+@laws
+@given(lengths, lengths, st.integers(0, 9), st.integers(0, 9))
+def test_a_window_of_two_numbers_reaches_so_far_back_and_so_far_ahead(n_q, n_k, left, right):
+    wanted = [[i - left <= j <= i + right for j in range(n_k)] for i in range(n_q)]
+    assert whole(named(f"window:{left}:{right}", n_q, n_k)).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("window:2:3", "from 2 places before its own to 3 places after it."),
+        ("window:1:0", "from 1 place before its own to its own place."),
+        ("window:0:1", "from its own place to 1 place after it."),
+    ],
+)
+def test_a_window_of_two_numbers_is_told_in_words(name, said):
+    rule, numbers = rule_named(name)
+    assert rule.words(True, *numbers) == f"A query may look at the keys {said}"
+
+
+@pytest.mark.parametrize("name", ["window:1:2:3", "window:1:", "window::1", "window:1:-1", "causal:1"])
+def test_a_window_of_other_numbers_is_refused_with_what_there_is(name):
+    with pytest.raises(UsageError, match="There is no mask") as refused:
+        named(name, 2, 2)
+    assert "window:N, window:L:R (N, L, R: 0 or more)" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["causal", "causal-bottom-right", "window:2", "window:2:0", "a file"])
 def test_rows_can_be_had_in_any_order_without_the_rest(name):
     array = np.random.default_rng(0).random((5, 7)) > 0.5
     mask = Mask(name, 5, 7, array if name == "a file" else None)
@@ -61,14 +89,15 @@ def test_rows_can_be_had_in_any_order_without_the_rest(name):
 def masks_and_rows(draw):
     """A mask of any rule, with padding or without, and a block of its rows."""
     n_q, n_k = draw(lengths), draw(lengths)
-    rule = draw(st.sampled_from(["none", "causal", "causal-bottom-right", "window", "array"]))
+    rule = draw(st.sampled_from(["none", "causal", "causal-bottom-right", "window", "window:L:R", "array"]))
     if rule == "array":
         allowed = np.random.default_rng(draw(st.integers(0, 99))).random((n_q, n_k)) < draw(
             st.sampled_from([0.1, 0.5, 1.0])
         )
         mask = Mask("given", n_q, n_k, allowed)
     else:
-        mask = named(f"window:{draw(st.integers(0, 12))}" if rule == "window" else rule, n_q, n_k)
+        numbers = [draw(st.integers(0, 12)) for _ in range({"window": 1, "window:L:R": 2}.get(rule, 0))]
+        mask = named(":".join([rule.partition(":")[0], *map(str, numbers)]), n_q, n_k)
     if mask is None or draw(st.booleans()):
         start = draw(st.integers(0, n_k))
         mask = with_padding(mask, n_q, n_k, range(start, draw(st.integers(start, n_k))))

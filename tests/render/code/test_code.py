@@ -94,6 +94,7 @@ TRACES = {
     "cosine": lambda: random(score="cosine", mask="causal-bottom-right"),
     "cosine of nothing": lambda: trace_self("she xqzzv", Settings(projection="identity", score="cosine")),
     "window": lambda: random(mask="window:1", temperature=0.5),
+    "window back": lambda: random(mask="window:2:0"),
     "bottom right": lambda: computed(QKV, mask="causal-bottom-right"),
     "rows shut by causal-bottom-right": lambda: computed(
         {"Q": drawn(5, 4), "K": drawn(3, 4), "V": drawn(3, 2)}, mask="causal-bottom-right"
@@ -236,7 +237,7 @@ def records(draw):
     record=records(),
     score=st.sampled_from(["scaled", "dot", "cosine"]),
     temperature=st.sampled_from([0.1, 1.0, 3.7]),
-    mask=st.sampled_from([None, "causal", "causal-bottom-right", "window:1"]),
+    mask=st.sampled_from([None, "causal", "causal-bottom-right", "window:1", "window:0:2"]),
     top=st.sampled_from([None, 1, 9]),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
