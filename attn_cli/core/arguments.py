@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.heads import HeadInput
-from attn_cli.core.masks import Mask, named
+from attn_cli.core.masks import AnyMask, Mask, joined, named
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from attn_cli.io.array_types import Array
+
+    MaskLike = ArrayLike | str | Sequence[ArrayLike | str]  # an array, the name of a rule, or several of both
+    MaskAt = Callable[
+        [tuple[int, ...]], Mask | None
+    ]  # the mask of the head at a place among the leading axes
 
 
 SMALLEST_CAP, LARGEST_CAP = 1e-6, 1e30
@@ -34,7 +39,7 @@ class Given(NamedTuple):
 
 
 def read_heads(
-    Q: ArrayLike, K: ArrayLike, V: ArrayLike, mask: ArrayLike | str | None = None,
+    Q: ArrayLike, K: ArrayLike, V: ArrayLike, mask: MaskLike | None = None,
     bias: ArrayLike | None = None, scale: float | None = None, grouped: bool = False,
     softcap: float | None = None,
 ) -> Given:  # fmt: skip
@@ -147,27 +152,44 @@ def check_fit(Q: Array, K: Array, V: Array) -> None:
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
 
 
-def read_mask(
-    mask: ArrayLike | str | None, shape: tuple[int, ...]
-) -> Callable[[tuple[int, ...]], Mask | None]:
-    """Return what gives the mask of one head of `shape`, by its place among the leading axes."""
+def read_mask(mask: MaskLike | None, shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], AnyMask | None]:
+    """Return what gives the mask of one head of `shape`, by its place among the leading axes.
+
+    A list or tuple in which a name stands is several masks, all of which must allow; any other is an array.
+    """
+    parts: list[Any] = [] if mask is None else [mask]
+    if isinstance(mask, (list, tuple)) and any(isinstance(part, str) for part in mask):
+        parts = list(mask)
+    made = [_rule(part, shape) if isinstance(part, str) else _array(part, shape) for part in parts]
+    return lambda at: joined([found for one in made if (found := one(at)) is not None])
+
+
+def _rule(name: str, shape: tuple[int, ...]) -> MaskAt:
+    rule = named(name, *shape[-2:])
+    return lambda at: rule
+
+
+def _array(mask: ArrayLike, shape: tuple[int, ...]) -> MaskAt:
     *lead, n_q, n_k = shape
-    if mask is None:
-        return lambda at: None
-    if isinstance(mask, str):
-        rule = named(mask, n_q, n_k)
-        return lambda at: rule
     try:
         array = np.asarray(mask)
     except ValueError:
-        raise InputError("The mask is not a matrix: its rows differ in length.") from None
+        raise InputError(
+            "The mask is not a matrix: its rows differ in length.",
+            "Several masks at once are joined by &, or listed with the name of a rule.",
+        ) from None
     if array.dtype != np.bool_:
         raise InputError(
             f"The mask must be boolean, True = may attend; this one holds {array.dtype}.",
             "Numbers that are added to the scores go into `bias`.",
         )
-    if array.shape[-2:] != (n_q, n_k) or not _stretches(array.shape, shape):
-        raise InputError(f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
+    if array.ndim < 2 or not _stretches(array.shape, shape):
+        raise InputError(
+            f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys"
+            + (f" of {tuple(lead)} heads." if lead else "."),
+            f"Its last axes are ({n_q}, {n_k}), (1, {n_k}) to hide keys or ({n_q}, 1) to hide queries; leading "
+            "axes are those of Q, or 1.",
+        )
     whole = np.broadcast_to(array, (*lead, n_q, n_k))
     return lambda at: Mask("given", n_q, n_k, whole[at])
 

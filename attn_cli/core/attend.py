@@ -21,6 +21,7 @@ from attn_cli.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from attn_cli.core.arguments import MaskLike
     from attn_cli.core.fast import Report
     from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
@@ -33,7 +34,7 @@ def attend(
     Q: ArrayLike,
     K: ArrayLike,
     V: ArrayLike,
-    mask: ArrayLike | str | None = None,
+    mask: MaskLike | None = None,
     bias: ArrayLike | None = None,
     scale: float | None = None,
     return_weights: bool = True,
@@ -44,16 +45,19 @@ def attend(
 ) -> tuple[Array | None, Array]:
     """Return (weights, output) of scaled dot-product attention.
 
-    Q (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v) -> weights (..., n_q, n_k), output
-    (..., n_q, d_v), in the dtype of the inputs (integers become float64). Leading axes are heads.
-    `mask` is boolean, True = may attend, or "causal", "causal-bottom-right", "window:N"; `bias` is added
-    to the scaled scores; `scale` None is 1/sqrt(d_k). With return_weights=False, weights is None and
-    no n_q x n_k matrix is made. Large work goes to at most `threads` threads, None being one a processor;
-    the results do not depend on how many.
+    Q (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v) -> weights (..., n_q, n_k), output (..., n_q, d_v), in the
+    dtype of the inputs (integers become float64). Leading axes are heads.
 
-    With grouped=True, the last leading axis of K and V may be shorter: each of their heads serves as many heads of Q
-    in a row (grouped-query attention; with one, multi-query). `softcap` c replaces a scaled score s by c tanh(s / c),
-    before bias and mask.
+    - mask: boolean, True = may attend, (..., n_q, n_k) or with 1 for any axis along which it does not change; or a
+      rule: "causal", "causal-bottom-right", "window:N", "window:L:R". A list with a rule in it, as ["causal", array],
+      is several masks, all of which must allow.
+    - bias: added to the scaled scores; -inf masks.
+    - scale: None is 1/sqrt(d_k).
+    - return_weights: with False, weights is None, and no n_q x n_k matrix is made.
+    - threads: the most that large work goes to, None being one a processor; results do not depend on it.
+    - grouped: the last leading axis of K and V may be shorter than that of Q: each of their heads serves as many heads
+      of Q in a row (grouped-query attention; with one head, multi-query).
+    - softcap: c replaces a scaled score s by c tanh(s / c), before bias and mask.
 
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
@@ -78,7 +82,7 @@ def strongest_links(
     K: ArrayLike,
     V: ArrayLike,
     k: int,
-    mask: ArrayLike | str | None = None,
+    mask: MaskLike | None = None,
     bias: ArrayLike | None = None,
     scale: float | None = None,
     threads: int | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.core import fast
 from attn_cli.core.attention import Steps
 from attn_cli.core.checks import checked_attention
-from attn_cli.core.masks import Mask
+from attn_cli.core.masks import AnyMask
 from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import NotFinite
 
@@ -32,7 +32,7 @@ class HeadInput(NamedTuple):
     Q: Array
     K: Array
     V: Array
-    mask: Mask | None = None
+    mask: AnyMask | None = None
     bias: Array | None = None
     by_distance: Array | None = None
     score: str = "scaled"

@@ -91,6 +91,43 @@ class Mask(NamedTuple):
         return rule.reach(self.n_q, self.n_k, *numbers)
 
 
+class AllOf(NamedTuple):
+    """Several masks at once: a query may attend to a key where all of them allow it."""
+
+    masks: tuple[Mask, ...]
+
+    def rows(self, rows: Sequence[int] | Ints, low: int = 0, high: int | None = None) -> Bools:
+        """Return the mask of these queries over the keys from `low` up to `high`, as `Mask.rows`."""
+        high = max(mask.n_k for mask in self.masks) if high is None else high
+        allowed: Bools = np.logical_and.reduce([mask.rows(rows, low, high) for mask in self.masks])
+        return allowed
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the keys outside which these queries see nothing, as `Mask.span`."""
+        lows, highs = zip(*(mask.span(start, stop) for mask in self.masks), strict=True)
+        return max(lows), max(*lows, min(highs))
+
+    def cuts(self, start: int, stop: int) -> tuple[int, ...]:
+        """Return the keys at which a part that all of these queries see may end, as `Mask.cuts`."""
+        return tuple(cut for mask in self.masks for cut in mask.cuts(start, stop))
+
+    def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
+        """Return what is masked in a tile, None for nothing, as `Mask.hidden`."""
+        hidden = None
+        for mask in self.masks:
+            found = mask.hidden(start, stop, low, high)
+            hidden = found if hidden is None else hidden if found is None else hidden | found
+        return hidden
+
+
+AnyMask = Mask | AllOf
+
+
+def joined(masks: Sequence[Mask]) -> AnyMask | None:
+    """Return one mask for several, all of which must allow; None for none."""
+    return None if not masks else masks[0] if len(masks) == 1 else AllOf(tuple(masks))
+
+
 def named(name: str, n_q: int, n_k: int) -> Mask | None:
     """Return the mask of that name for n_q queries and n_k keys; None for `none`."""
     rule_named(name)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.masks import Mask
+from attn_cli.core.masks import AnyMask
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
@@ -86,7 +86,7 @@ class Tiles:
         Q: Array,
         K: Array,
         scale: float,
-        mask: Mask | None = None,
+        mask: AnyMask | None = None,
         bias: Array | None = None,
         by_distance: Array | None = None,
         softcap: float | None = None,

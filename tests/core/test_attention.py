@@ -332,6 +332,65 @@ def test_one_mask_and_one_bias_serve_all_heads():
         same((weights[h], output[h]), attend(Q[h], K[h], V[h], allowed, bias))
 
 
+# Masks that stretch, and several at once
+
+
+@pytest.mark.parametrize("n", [5, 150])  # 150 x 149 scores are worked on by tiles
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize(
+    "shape", [(1, -1), (-2, 1), (1, 1), (2, 1, 1, -1), (2, 3, -2, -1), (3, 1, -1), (1, 3, -2, 1)], ids=str
+)
+def test_a_mask_is_the_same_along_an_axis_of_one(shape, n, return_weights):
+    n_q, n_k = n, n - 1
+    Q, K, V = some(2, 3, n_q, 4), some(2, 3, n_k, 4, seed=1), some(2, 3, n_k, 2, seed=2)
+    shape = tuple({-1: n_k, -2: n_q}.get(axis, axis) for axis in shape)
+    mask = some(*shape, seed=3) > -0.3
+    whole = np.broadcast_to(mask, (2, 3, n_q, n_k))
+    ours = attend(Q, K, V, mask, return_weights=return_weights)
+    theirs = attend(Q, K, V, whole.copy(), return_weights=return_weights)
+    same([one for one in ours if one is not None], [one for one in theirs if one is not None])
+    assert return_weights is False or not ours[0][~whole].any()
+
+
+@pytest.mark.parametrize("n", [5, 150])
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize(
+    "names",
+    [["causal"], ["causal", "window:2"], ["window:1:0", "causal-bottom-right"], ["none", "causal"], ["none"]],
+)
+@pytest.mark.parametrize("with_array", [False, True])
+def test_of_several_masks_all_must_allow(names, with_array, n, return_weights):
+    n_q, n_k = n, n + 2
+    Q, K, V = some(2, n_q, 4), some(2, n_k, 4, seed=1), some(2, n_k, 2, seed=2)
+    rules = [named(name, n_q, n_k) for name in names]
+    whole = np.logical_and.reduce(
+        [rule.rows(range(n_q)) for rule in rules if rule] or [np.ones((n_q, n_k), bool)]
+    )
+    mask = list(names)
+    if with_array:
+        keys = some(2, 1, n_k, seed=3) > -0.3
+        mask.insert(1, keys)
+        whole = whole & keys
+    ours = attend(Q, K, V, mask, return_weights=return_weights)
+    theirs = attend(Q, K, V, whole, return_weights=return_weights)
+    same([one for one in ours if one is not None], [one for one in theirs if one is not None])
+    links, output = strongest_links(
+        Q[0], K[0], V[0], 2, [part if isinstance(part, str) else part[0] for part in mask]
+    )
+    same([output], [theirs[1][0]])
+    assert (
+        np.take_along_axis(np.broadcast_to(whole, (2, n_q, n_k))[0], links.keys, 1) | (links.keys < 0)
+    ).all()
+
+
+@pytest.mark.parametrize(
+    "mask", [["causal", [[1, 0], [1, 1]]], ["causal", np.ones((2, 3), bool)], ["casual", "none"]]
+)
+def test_of_several_masks_each_is_checked(mask):
+    with pytest.raises(AttnError, match=r"boolean|has shape \(2, 3\)|no mask 'casual'"):
+        attend(np.eye(2), np.eye(2), np.eye(2), mask)
+
+
 # Grouped heads: keys and values that several heads of queries share
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.core.mask_rules import rule_named
-from attn_cli.core.masks import Mask, named, with_padding
+from attn_cli.core.masks import AllOf, Mask, joined, named, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.mask import mask_from_values
 
@@ -18,7 +18,8 @@ laws = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def whole(mask):
-    return mask.rows(range(mask.n_q))
+    first = mask.masks[0] if isinstance(mask, AllOf) else mask
+    return mask.rows(range(first.n_q))
 
 
 @laws
@@ -87,8 +88,14 @@ def test_rows_can_be_had_in_any_order_without_the_rest(name):
 
 @st.composite
 def masks_and_rows(draw):
-    """A mask of any rule, with padding or without, and a block of its rows."""
+    """A mask of any rule, with padding or without, or several at once, and a block of its rows."""
     n_q, n_k = draw(lengths), draw(lengths)
+    masks = [one_mask(draw, n_q, n_k) for _ in range(draw(st.sampled_from([1, 1, 2, 3])))]
+    start = draw(st.integers(0, n_q - 1))
+    return joined(masks), start, draw(st.integers(start + 1, n_q))
+
+
+def one_mask(draw, n_q, n_k):
     rule = draw(st.sampled_from(["none", "causal", "causal-bottom-right", "window", "window:L:R", "array"]))
     if rule == "array":
         allowed = np.random.default_rng(draw(st.integers(0, 99))).random((n_q, n_k)) < draw(
@@ -101,8 +108,19 @@ def masks_and_rows(draw):
     if mask is None or draw(st.booleans()):
         start = draw(st.integers(0, n_k))
         mask = with_padding(mask, n_q, n_k, range(start, draw(st.integers(start, n_k))))
-    start = draw(st.integers(0, n_q - 1))
-    return mask, start, draw(st.integers(start + 1, n_q))
+    return mask
+
+
+@laws
+@given(masks_and_rows(), masks_and_rows())
+def test_where_several_masks_allow_each_of_them_does(one, other):
+    if whole(one[0]).shape == whole(other[0]).shape:
+        parts = [
+            part
+            for mask in (one[0], other[0])
+            for part in (mask.masks if isinstance(mask, AllOf) else [mask])
+        ]
+        np.testing.assert_array_equal(whole(joined(parts)), whole(one[0]) & whole(other[0]))
 
 
 often = settings(max_examples=300, deadline=None, derandomize=True)
@@ -122,7 +140,7 @@ def test_outside_the_span_of_some_rows_they_see_nothing(given_mask):
 @given(masks_and_rows())
 def test_between_two_cuts_a_key_is_seen_by_all_of_the_rows_or_none_of_the_keys_is(given_mask):
     mask, start, stop = given_mask
-    if mask.array is not None:
+    if any(one.array is not None for one in (mask.masks if isinstance(mask, AllOf) else [mask])):
         return  # an array may hide keys anywhere
     low, high = mask.span(start, stop)
     ends = sorted({low, high, *(cut for cut in mask.cuts(start, stop) if low <= cut <= high)})
@@ -137,8 +155,9 @@ def test_what_is_hidden_of_a_tile_is_what_its_rows_may_not_see_and_none_where_th
     given_mask, data
 ):
     mask, start, stop = given_mask
-    low = data.draw(st.integers(0, mask.n_k - 1))
-    high = data.draw(st.integers(low + 1, mask.n_k))
+    n_k = whole(mask).shape[1]
+    low = data.draw(st.integers(0, n_k - 1))
+    high = data.draw(st.integers(low + 1, n_k))
     wanted = ~whole(mask)[start:stop, low:high]
     hidden = mask.hidden(start, stop, low, high)
     assert (hidden is None) == (not wanted.any())
