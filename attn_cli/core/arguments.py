@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.core.heads import HeadInput
+from attn_cli.core.mask_rules import rule_named
 from attn_cli.core.masks import AnyMask, Mask, joined, named
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
@@ -16,12 +17,12 @@ from attn_cli.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.array_types import Array, Ints
 
     MaskLike = ArrayLike | str | Sequence[ArrayLike | str]  # an array, the name of a rule, or several of both
     MaskAt = Callable[
-        [tuple[int, ...]], Mask | None
-    ]  # the mask of the head at a place among the leading axes
+        [tuple[int, ...], int], Mask | None
+    ]  # by a head's leading axes and how many keys are real
 
 
 SMALLEST_CAP, LARGEST_CAP = 1e-6, 1e30
@@ -41,7 +42,7 @@ class Given(NamedTuple):
 def read_heads(
     Q: ArrayLike, K: ArrayLike, V: ArrayLike, mask: MaskLike | None = None,
     bias: ArrayLike | None = None, scale: float | None = None, grouped: bool = False,
-    softcap: float | None = None,
+    softcap: float | None = None, lengths: ArrayLike | None = None,
 ) -> Given:  # fmt: skip
     """Return the arguments of `attend` as single heads."""
     scale, softcap = read_scale(scale), read_softcap(softcap)
@@ -50,7 +51,7 @@ def read_heads(
     shape = (*lead, Q.shape[-2], K.shape[-2])
     Q = np.broadcast_to(Q, (*lead, *Q.shape[-2:]))
     K, V = (np.broadcast_to(M, (*kv_lead, *M.shape[-2:])) for M in (K, V))
-    mask_at = read_mask(mask, shape)
+    mask_at = read_mask(mask, shape, None if lengths is None else read_lengths(lengths, shape))
     biases = None if bias is None else read_bias(bias, shape, Q.dtype)
     scale = scale_of("scaled", Q.shape[-1]) if scale is None else scale
     heads = []
@@ -152,21 +153,54 @@ def check_fit(Q: Array, K: Array, V: Array) -> None:
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
 
 
-def read_mask(mask: MaskLike | None, shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], AnyMask | None]:
+def read_mask(
+    mask: MaskLike | None, shape: tuple[int, ...], lengths: Ints | None = None
+) -> Callable[[tuple[int, ...]], AnyMask | None]:
     """Return what gives the mask of one head of `shape`, by its place among the leading axes.
 
-    A list or tuple in which a name stands is several masks, all of which must allow; any other is an array.
+    A list or tuple in which a name stands is several masks, all of which must allow; any other is an array. With
+    `lengths`, of the first leading axes, the keys from there on are hidden, and a rule counts the keys before alone.
     """
+    *_, n_q, n_k = shape
     parts: list[Any] = [] if mask is None else [mask]
     if isinstance(mask, (list, tuple)) and any(isinstance(part, str) for part in mask):
         parts = list(mask)
-    made = [_rule(part, shape) if isinstance(part, str) else _array(part, shape) for part in parts]
-    return lambda at: joined([found for one in made if (found := one(at)) is not None])
+    made = [_rule(part, n_q) if isinstance(part, str) else _array(part, shape) for part in parts]
+
+    def mask_at(at: tuple[int, ...]) -> AnyMask | None:
+        real = n_k if lengths is None else int(lengths[at[: lengths.ndim]])
+        found = [one(at, real) for one in made]
+        if real < n_k:
+            found.append(Mask("none", n_q, n_k, padding=range(real, n_k)))
+        return joined([mask for mask in found if mask is not None])
+
+    return mask_at
 
 
-def _rule(name: str, shape: tuple[int, ...]) -> MaskAt:
-    rule = named(name, *shape[-2:])
-    return lambda at: rule
+def read_lengths(lengths: ArrayLike, shape: tuple[int, ...]) -> Ints:
+    """Return how many keys are real, by the first leading axes of `shape`."""
+    *lead, _, n_k = shape
+    try:
+        array = np.asarray(lengths)
+    except ValueError:
+        array = np.empty(0)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"lengths cannot be {lengths!r}.", "Give whole numbers, how many keys are real.")
+    first = tuple(lead[: array.ndim])
+    if array.ndim > len(lead) or not _stretches(array.shape, first):
+        raise InputError(
+            f"lengths has shape {array.shape}, but the leading axes are {tuple(lead)}.",
+            "Give one number for each item of the batch, the first axis.",
+        )
+    if array.min() < 0 or array.max() > n_k:
+        wrong = array.min() if array.min() < 0 else array.max()
+        raise InputError(f"lengths cannot hold {wrong}: there are {n_k} keys.")
+    return np.broadcast_to(array, first).astype(np.intp)
+
+
+def _rule(name: str, n_q: int) -> MaskAt:
+    rule_named(name)
+    return lambda at, real: named(name, n_q, real)
 
 
 def _array(mask: ArrayLike, shape: tuple[int, ...]) -> MaskAt:
@@ -191,7 +225,7 @@ def _array(mask: ArrayLike, shape: tuple[int, ...]) -> MaskAt:
             "axes are those of Q, or 1.",
         )
     whole = np.broadcast_to(array, (*lead, n_q, n_k))
-    return lambda at: Mask("given", n_q, n_k, whole[at])
+    return lambda at, real: Mask("given", n_q, n_k, whole[at])
 
 
 def read_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -42,6 +42,7 @@ def attend(
     *,
     grouped: bool = False,
     softcap: float | None = None,
+    lengths: ArrayLike | None = None,
 ) -> tuple[Array | None, Array]:
     """Return (weights, output) of scaled dot-product attention.
 
@@ -58,6 +59,8 @@ def attend(
     - grouped: the last leading axis of K and V may be shorter than that of Q: each of their heads serves as many heads
       of Q in a row (grouped-query attention; with one head, multi-query).
     - softcap: c replaces a scaled score s by c tanh(s / c), before bias and mask.
+    - lengths: (batch,), how many keys of each item of the batch, the first leading axis, are real: those after them are
+      padding, which nothing attends to. "causal-bottom-right" then lets the last query see the last real key.
 
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
@@ -67,12 +70,12 @@ def attend(
     """
     is_sound = scale is None or isinstance(scale, (int, float))
     is_sound &= threads is None or (isinstance(threads, int) and threads > 0)
-    is_plain = mask is bias is softcap is None and not grouped
+    is_plain = mask is bias is softcap is lengths is None and not grouped
     if is_plain and is_sound and (done := fast.at_once(Q, K, V, scale)):
         return done if return_weights else (None, done[1])
     from attn_cli.core.arguments import read_heads, read_threads  # the commands check their own
 
-    given = read_heads(Q, K, V, mask, bias, scale, grouped, softcap)
+    given = read_heads(Q, K, V, mask, bias, scale, grouped, softcap, lengths)
     weights, output = _attended(given.heads, return_weights, read_threads(threads))
     return None if weights is None else given.together(weights), given.together(output)
 
@@ -88,6 +91,7 @@ def strongest_links(
     threads: int | None = None,
     *,
     softcap: float | None = None,
+    lengths: int | None = None,
 ) -> tuple[Links, Array]:
     """Return each query's k strongest links and the output, of one head, without an n_q x n_k matrix.
 
@@ -99,7 +103,7 @@ def strongest_links(
     """
     from attn_cli.core.arguments import read_count, read_heads, read_threads
 
-    given = read_heads(Q, K, V, mask, bias, scale, softcap=softcap)
+    given = read_heads(Q, K, V, mask, bias, scale, softcap=softcap, lengths=lengths)
     threads, k = read_threads(threads), read_count(k, "k")
     if given.lead:
         raise InputError("Give one head: matrices without leading axes.")

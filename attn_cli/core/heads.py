@@ -41,7 +41,7 @@ class HeadInput(NamedTuple):
 
     def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
         """Return the mask of these rows, (rows, n_k); None where there is none."""
-        return None if self.mask is None else self.mask.rows(rows)
+        return None if self.mask is None else self.mask.rows(rows, 0, len(self.K))
 
     def added(self, rows: Ints) -> Array | None:
         """Return what is added to the scaled scores of these rows, (rows, n_k)."""

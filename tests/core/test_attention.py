@@ -391,6 +391,59 @@ def test_of_several_masks_each_is_checked(mask):
         attend(np.eye(2), np.eye(2), np.eye(2), mask)
 
 
+# Lengths: what is padding among the keys
+
+
+@pytest.mark.parametrize("n", [5, 150])
+@pytest.mark.parametrize("return_weights", [True, False])
+@pytest.mark.parametrize("mask", [None, "causal", "causal-bottom-right", "window:1:0", "array", "both"])
+def test_keys_beyond_a_length_are_as_if_they_were_not_there(mask, n, return_weights):
+    n_q, n_k = n, n + 3
+    lengths = [n_k, n_k // 2, 1]
+    Q, K, V = some(3, 2, n_q, 4), some(3, 2, n_k, 4, seed=1), some(3, 2, n_k, 2, seed=2)
+    allowed, bias = some(n_q, n_k, seed=3) > -0.3, some(n_q, n_k, seed=4)
+    given = {"array": allowed, "both": ["causal", allowed]}.get(mask, mask)
+    weights, output = attend(Q, K, V, given, bias, lengths=lengths, return_weights=return_weights)
+    for i, real in enumerate(lengths):
+        short = {"array": allowed[:, :real], "both": ["causal", allowed[:, :real]]}.get(mask, mask)
+        alone = attend(Q[i], K[i, :, :real], V[i, :, :real], short, bias[:, :real])
+        same([output[i]], [alone[1]])
+        if return_weights:
+            same([weights[i][..., :real]], [alone[0]])
+            assert not weights[i][..., real:].any()
+
+
+def test_one_length_serves_one_head_and_all_heads():
+    Q, K, V = some(4, 3), some(6, 3, seed=1), some(6, 2, seed=2)
+    K[4:] = V[4:] = nan  # whatever stands there
+    short = attend(Q, K[:4], V[:4])
+    same([attend(Q, K, V, lengths=4)[1]], [short[1]])
+    same([attend(Q[np.newaxis], K, V, lengths=4)[1][0]], [short[1]])
+    links, output = strongest_links(Q, K, V, 6, lengths=4)
+    same([output], [short[1]])
+    assert (links.keys[:, 4:] == -1).all() and (links.keys[:, :4] < 4).all()
+    none, nothing = attend(Q, K, V, lengths=0)
+    assert not none.any() and not nothing.any()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        ([2, 6], "cannot hold 6: there are 5 keys"),
+        ([-1, 2], "cannot hold -1"),
+        ([1, 2, 3], r"shape \(3,\), but the leading axes are \(2, 4\)"),
+        ([[[1]]], "leading axes"),
+        ([1.0, 2.0], "whole numbers"),
+        ([True, False], "whole numbers"),
+        ("all", "whole numbers"),
+        ([[1], [1, 2]], "whole numbers"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(lengths, said):
+    with pytest.raises(InputError, match=said):
+        attend(*[np.ones((2, 4, 5, 3))] * 3, lengths=lengths)
+
+
 # Grouped heads: keys and values that several heads of queries share
 
 
