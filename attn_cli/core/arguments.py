@@ -1,29 +1,23 @@
-"""The arguments of `attend`, checked, and made into single heads: matrices, masks and biases that fit each other."""
+"""The arguments of `attend`, checked, and made into single heads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.core.attention import Steps
 from attn_cli.core.heads import HeadInput
-from attn_cli.core.mask_rules import rule_named
-from attn_cli.core.masks import AnyMask, Mask, joined, named
+from attn_cli.core.mask_arguments import broadcasts, read_bias, read_lengths, read_mask
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from attn_cli.io.array_types import Array, Ints
-
-    MaskLike = ArrayLike | str | Sequence[ArrayLike | str]  # an array, the name of a rule, or several of both
-    MaskAt = Callable[
-        [tuple[int, ...], int], Mask | None
-    ]  # by a head's leading axes and how many keys are real
-
+    from attn_cli.core.mask_arguments import MaskLike
+    from attn_cli.io.array_types import Array
 
 SMALLEST_CAP, LARGEST_CAP = 1e-6, 1e30
 
@@ -37,6 +31,12 @@ class Given(NamedTuple):
     def together(self, made: Array) -> Array:
         """Return what was made of each head, (heads, ...), under the leading axes."""
         return made.reshape(*self.lead, *made.shape[1:])
+
+    def steps(self) -> Steps:
+        """Return every step of all heads, the readable way."""
+        n_q = range(len(self.heads[0].Q))
+        fields = zip(*(head.steps(n_q) for head in self.heads), strict=True)
+        return Steps._make(None if each[0] is None else self.together(np.stack(each)) for each in fields)
 
 
 def read_heads(
@@ -68,7 +68,7 @@ def leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[tuple[int
     """Return the leading axes of all heads, and those of keys and values, of which there are fewer where grouped."""
     if not grouped:
         for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
-            if not _broadcasts(M.shape[:-2], N.shape[:-2]):
+            if not broadcasts(M.shape[:-2], N.shape[:-2]):
                 raise InputError(
                     f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit.",
                     "With grouped=True, heads of Q share heads of K and V." if _are_groups(Q, K, V) else "",
@@ -86,7 +86,7 @@ def leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[tuple[int
 
 def _are_groups(Q: Array, K: Array, V: Array) -> bool:
     """Tell whether each head of K and V can serve a group of heads of Q; heads are the last leading axis."""
-    if min(Q.ndim, K.ndim, V.ndim) < 3 or not _broadcasts(Q.shape[:-3], K.shape[:-3], V.shape[:-3]):
+    if min(Q.ndim, K.ndim, V.ndim) < 3 or not broadcasts(Q.shape[:-3], K.shape[:-3], V.shape[:-3]):
         return False
     return bool(K.shape[-3] == V.shape[-3] and Q.shape[-3] % K.shape[-3] == 0)
 
@@ -153,94 +153,6 @@ def check_fit(Q: Array, K: Array, V: Array) -> None:
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
 
 
-def read_mask(
-    mask: MaskLike | None, shape: tuple[int, ...], lengths: Ints | None = None
-) -> Callable[[tuple[int, ...]], AnyMask | None]:
-    """Return what gives the mask of one head of `shape`, by its place among the leading axes.
-
-    A list or tuple in which a name stands is several masks, all of which must allow; any other is an array. With
-    `lengths`, of the first leading axes, the keys from there on are hidden, and a rule counts the keys before alone.
-    """
-    *_, n_q, n_k = shape
-    parts: list[Any] = [] if mask is None else [mask]
-    if isinstance(mask, (list, tuple)) and any(isinstance(part, str) for part in mask):
-        parts = list(mask)
-    made = [_rule(part, n_q) if isinstance(part, str) else _array(part, shape) for part in parts]
-
-    def mask_at(at: tuple[int, ...]) -> AnyMask | None:
-        real = n_k if lengths is None else int(lengths[at[: lengths.ndim]])
-        found = [one(at, real) for one in made]
-        if real < n_k:
-            found.append(Mask("none", n_q, n_k, padding=range(real, n_k)))
-        return joined([mask for mask in found if mask is not None])
-
-    return mask_at
-
-
-def read_lengths(lengths: ArrayLike, shape: tuple[int, ...]) -> Ints:
-    """Return how many keys are real, by the first leading axes of `shape`."""
-    *lead, _, n_k = shape
-    try:
-        array = np.asarray(lengths)
-    except ValueError:
-        array = np.empty(0)
-    if array.dtype.kind not in "iu":
-        raise InputError(f"lengths cannot be {lengths!r}.", "Give whole numbers, how many keys are real.")
-    first = tuple(lead[: array.ndim])
-    if array.ndim > len(lead) or not _stretches(array.shape, first):
-        raise InputError(
-            f"lengths has shape {array.shape}, but the leading axes are {tuple(lead)}.",
-            "Give one number for each item of the batch, the first axis.",
-        )
-    if array.min() < 0 or array.max() > n_k:
-        wrong = array.min() if array.min() < 0 else array.max()
-        raise InputError(f"lengths cannot hold {wrong}: there are {n_k} keys.")
-    return np.broadcast_to(array, first).astype(np.intp)
-
-
-def _rule(name: str, n_q: int) -> MaskAt:
-    rule_named(name)
-    return lambda at, real: named(name, n_q, real)
-
-
-def _array(mask: ArrayLike, shape: tuple[int, ...]) -> MaskAt:
-    *lead, n_q, n_k = shape
-    try:
-        array = np.asarray(mask)
-    except ValueError:
-        raise InputError(
-            "The mask is not a matrix: its rows differ in length.",
-            "Several masks at once are joined by &, or listed with the name of a rule.",
-        ) from None
-    if array.dtype != np.bool_:
-        raise InputError(
-            f"The mask must be boolean, True = may attend; this one holds {array.dtype}.",
-            "Numbers that are added to the scores go into `bias`.",
-        )
-    if array.ndim < 2 or not _stretches(array.shape, shape):
-        raise InputError(
-            f"The mask has shape {array.shape}, but there are {n_q} queries and {n_k} keys"
-            + (f" of {tuple(lead)} heads." if lead else "."),
-            f"Its last axes are ({n_q}, {n_k}), (1, {n_k}) to hide keys or ({n_q}, 1) to hide queries; leading "
-            "axes are those of Q, or 1.",
-        )
-    whole = np.broadcast_to(array, (*lead, n_q, n_k))
-    return lambda at, real: Mask("given", n_q, n_k, whole[at])
-
-
-def read_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return the bias stretched to `shape`, (..., n_q, n_k)."""
-    *_, n_q, n_k = shape
-    try:
-        with np.errstate(over="ignore"):  # what overflows float32 is an infinity: -1e300 masks
-            array = np.asarray(bias, dtype=dtype)
-    except (TypeError, ValueError):
-        raise InputError("The bias must be a matrix of numbers.") from None
-    if not _stretches(array.shape, shape):
-        raise InputError(f"The bias has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
-    return np.broadcast_to(array, shape)
-
-
 def _numbers(given: ArrayLike, name: str) -> Array:
     try:
         M = np.asarray(given)
@@ -251,16 +163,3 @@ def _numbers(given: ArrayLike, name: str) -> Array:
     if M.ndim < 2 or 0 in M.shape:
         raise InputError(f"{name} must be a matrix of numbers, at least 1 x 1; its shape is {M.shape}.")
     return M
-
-
-def _broadcasts(*shapes: tuple[int, ...]) -> bool:
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        return False
-    return True
-
-
-def _stretches(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Tell whether an array of the given shape can serve as one of `shape`."""
-    return _broadcasts(given, shape) and np.broadcast_shapes(given, shape) == shape

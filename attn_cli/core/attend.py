@@ -8,7 +8,7 @@ the functions of this module.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from attn_cli.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from attn_cli.core.arguments import MaskLike
+    from attn_cli.core.attention import Steps
     from attn_cli.core.fast import Report
+    from attn_cli.core.mask_arguments import MaskLike
     from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
     from attn_cli.io.array_types import Array
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
 FAST_BLOCK_CELLS = 1 << 23  # weights that the fast way holds at once, where rows are wanted block by block
 
 
+@overload
+def attend(
+    Q: ArrayLike, K: ArrayLike, V: ArrayLike, mask: MaskLike | None = None, bias: ArrayLike | None = None,
+    scale: float | None = None, return_weights: bool = True, threads: int | None = None, *, grouped: bool = False,
+    softcap: float | None = None, lengths: ArrayLike | None = None, steps: Literal[False] = False,
+) -> tuple[Array | None, Array]: ...  # fmt: skip
+@overload
+def attend(
+    Q: ArrayLike, K: ArrayLike, V: ArrayLike, mask: MaskLike | None = None, bias: ArrayLike | None = None,
+    scale: float | None = None, return_weights: Literal[True] = True, threads: int | None = None, *,
+    grouped: bool = False, softcap: float | None = None, lengths: ArrayLike | None = None, steps: Literal[True],
+) -> Steps: ...  # fmt: skip
 def attend(
     Q: ArrayLike,
     K: ArrayLike,
@@ -43,7 +56,8 @@ def attend(
     grouped: bool = False,
     softcap: float | None = None,
     lengths: ArrayLike | None = None,
-) -> tuple[Array | None, Array]:
+    steps: bool = False,
+) -> tuple[Array | None, Array] | Steps:
     """Return (weights, output) of scaled dot-product attention.
 
     Q (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v) -> weights (..., n_q, n_k), output (..., n_q, d_v), in the
@@ -61,6 +75,8 @@ def attend(
     - softcap: c replaces a scaled score s by c tanh(s / c), before bias and mask.
     - lengths: (batch,), how many keys of each item of the batch, the first leading axis, are real: those after them are
       padding, which nothing attends to. "causal-bottom-right" then lets the last query see the last real key.
+    - steps: return them all instead, by name, each (..., n_q, n_k): scores, scaled_scores, capped_scores, bias,
+      masked_scores, weights; then output, and log_sum_exp (..., n_q).
 
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
@@ -70,12 +86,17 @@ def attend(
     """
     is_sound = scale is None or isinstance(scale, (int, float))
     is_sound &= threads is None or (isinstance(threads, int) and threads > 0)
-    is_plain = mask is bias is softcap is lengths is None and not grouped
+    is_plain = mask is bias is softcap is lengths is None and not (grouped or steps)
     if is_plain and is_sound and (done := fast.at_once(Q, K, V, scale)):
         return done if return_weights else (None, done[1])
     from attn_cli.core.arguments import read_heads, read_threads  # the commands check their own
 
     given = read_heads(Q, K, V, mask, bias, scale, grouped, softcap, lengths)
+    if steps:
+        if not return_weights:
+            raise InputError("With steps=True the weights are returned: leave out return_weights=False.")
+        read_threads(threads)
+        return given.steps()
     weights, output = _attended(given.heads, return_weights, read_threads(threads))
     return None if weights is None else given.together(weights), given.together(output)
 

@@ -29,6 +29,18 @@ class Steps(NamedTuple):
     weights: Array
     output: Array
 
+    @property
+    def log_sum_exp(self) -> Array:
+        """The logarithm of each row's sum of exponentials, (..., n_q), by which weights are exp(score - it).
+
+        It is -inf for a query that may attend to nothing.
+        """
+        largest = self.masked_scores.max(axis=-1, keepdims=True)
+        largest = np.where(np.isneginf(largest), 0, largest)
+        with np.errstate(divide="ignore", under="ignore"):  # log 0 is -inf
+            total: Array = np.log(np.exp(self.masked_scores - largest).sum(axis=-1)) + largest[..., 0]
+        return total
+
 
 def project(X: Array, W: Array, b: Array | None = None) -> Array:
     """Return X W + b: X is (..., n, d), W (d, d_k), b (d_k,)."""

@@ -444,6 +444,41 @@ def test_lengths_that_do_not_fit_are_refused(lengths, said):
         attend(*[np.ones((2, 4, 5, 3))] * 3, lengths=lengths)
 
 
+# Every step
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_steps_follow_from_each_other_up_to_the_weights_and_output(batch, with_bias):
+    Q, K, V = some(*batch, 4, 3), some(*batch, 5, 3, seed=1), some(*batch, 5, 2, seed=2)
+    bias = some(*batch, 4, 5, seed=3) if with_bias else None
+    allowed = some(*batch, 4, 5, seed=4) > -0.5
+    allowed[..., 1, :] = False
+    options = {"mask": allowed, "bias": bias, "scale": 0.4, "softcap": 1.5}
+    steps = attend(Q, K, V, steps=True, **options)
+    same([steps.scores], [Q @ np.swapaxes(K, -1, -2)])
+    same([steps.scaled_scores], [steps.scores * 0.4])
+    same([steps.capped_scores], [1.5 * np.tanh(steps.scaled_scores / 1.5)])
+    assert steps.bias is None if bias is None else (steps.bias == bias).all()
+    wanted = np.where(allowed, steps.capped_scores + (0 if bias is None else bias), -inf)
+    same([steps.masked_scores], [wanted])
+    same([steps.weights, steps.output], attend(Q, K, V, **options))
+    assert steps.log_sum_exp.shape == (*batch, 4)
+    assert np.isneginf(steps.log_sum_exp[..., 1]).all()
+    shares = np.exp(steps.masked_scores - np.where(allowed.any(-1), steps.log_sum_exp, 0)[..., np.newaxis])
+    same([steps.weights], [shares])
+
+
+def test_the_logarithm_of_the_sum_of_exponentials_of_huge_scores_does_not_overflow():
+    steps = attend([[1000.0], [-1000.0]], [[1.0], [1.0]], [[1.0], [2.0]], scale=1.0, steps=True)
+    same([steps.log_sum_exp], [[1000 + math.log(2), -1000 + math.log(2)]])
+
+
+def test_steps_without_weights_are_refused():
+    with pytest.raises(InputError, match="return_weights"):
+        attend(np.eye(2), np.eye(2), np.eye(2), return_weights=False, steps=True)
+
+
 # Grouped heads: keys and values that several heads of queries share
 
 
