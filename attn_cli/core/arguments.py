@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,20 +23,29 @@ SMALLEST_CAP, LARGEST_CAP = 1e-6, 1e30
 
 
 class Given(NamedTuple):
-    """What was given, as single heads in the order of the leading axes that they had."""
+    """What was given, as single heads in the order of the leading axes that they had, and the dtype to return."""
 
     heads: list[HeadInput]
     lead: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     def together(self, made: Array) -> Array:
-        """Return what was made of each head, (heads, ...), under the leading axes."""
-        return made.reshape(*self.lead, *made.shape[1:])
+        """Return what was made of each head, (heads, ...), under the leading axes and in the dtype to return."""
+        return self.returned(made.reshape(*self.lead, *made.shape[1:]))
+
+    def returned(self, made: Array) -> Array:
+        """Return an array in the dtype to return."""
+        with np.errstate(under="ignore"):
+            return made.astype(self.dtype, copy=False)
 
     def steps(self) -> Steps:
-        """Return every step of all heads, the readable way."""
+        """Return every step of all heads, the readable way; scores stay in the dtype in which they are computed."""
         n_q = range(len(self.heads[0].Q))
         fields = zip(*(head.steps(n_q) for head in self.heads), strict=True)
-        return Steps._make(None if each[0] is None else self.together(np.stack(each)) for each in fields)
+        steps = Steps._make(
+            None if each[0] is None else np.stack(each).reshape(*self.lead, *each[0].shape) for each in fields
+        )
+        return steps._replace(weights=self.returned(steps.weights), output=self.returned(steps.output))
 
 
 def read_heads(
@@ -46,7 +55,7 @@ def read_heads(
 ) -> Given:  # fmt: skip
     """Return the arguments of `attend` as single heads."""
     scale, softcap = read_scale(scale), read_softcap(softcap)
-    Q, K, V = read_matrices(Q, K, V)
+    (Q, K, V), dtype = read_matrices(Q, K, V)
     lead, kv_lead = leading_axes(Q, K, V, grouped)
     shape = (*lead, Q.shape[-2], K.shape[-2])
     Q = np.broadcast_to(Q, (*lead, *Q.shape[-2:]))
@@ -61,7 +70,7 @@ def read_heads(
         heads.append(
             HeadInput(Q[at], K[kv_at], V[kv_at], mask_at(at), head_bias, scale=scale, softcap=softcap)
         )
-    return Given(heads, lead)
+    return Given(heads, lead, dtype)
 
 
 def leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -133,14 +142,26 @@ def read_threads(threads: object) -> int | None:
     return None if threads is None else read_count(threads, "threads")
 
 
-def read_matrices(*given: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return Q, K and V as arrays of one floating dtype, whose rows and columns fit each other."""
+def read_matrices(*given: ArrayLike) -> tuple[tuple[Array, Array, Array], np.dtype[Any]]:
+    """Return Q, K and V, whose rows and columns fit each other, in one dtype to compute in; and that of the results.
+
+    They differ in half precision: float16 and bfloat16 are computed in float32.
+    """
     Q, K, V = (_numbers(M, name) for name, M in zip("QKV", given, strict=True))
     check_fit(Q, K, V)
-    dtype = np.result_type(Q, K, V)
-    if dtype.kind != "f":
+    dtypes = [M.dtype for M in (Q, K, V)]
+    dtype = dtypes[0]
+    if len(set(dtypes)) > 1:  # NumPy does not know what bfloat16 becomes beside other types
+        dtype = np.result_type(*(np.dtype(np.float32) if _is_bfloat16(one) else one for one in dtypes))
+    if dtype.kind != "f" and not _is_bfloat16(dtype):
         dtype = np.dtype(np.float64)
-    return Q.astype(dtype, copy=False), K.astype(dtype, copy=False), V.astype(dtype, copy=False)
+    inner = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+    return (Q.astype(inner, copy=False), K.astype(inner, copy=False), V.astype(inner, copy=False)), dtype
+
+
+def _is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Tell whether a dtype is that of the package ml_dtypes; NumPy has none of its own."""
+    return dtype.name == "bfloat16"
 
 
 def check_fit(Q: Array, K: Array, V: Array) -> None:
@@ -158,7 +179,7 @@ def _numbers(given: ArrayLike, name: str) -> Array:
         M = np.asarray(given)
     except ValueError:
         raise InputError(f"{name} must be a matrix of numbers: its rows differ in length.") from None
-    if M.dtype.kind not in "fiub":
+    if M.dtype.kind not in "fiub" and not _is_bfloat16(M.dtype):
         raise InputError(f"{name} must be a matrix of numbers; it holds {M.dtype}.")
     if M.ndim < 2 or 0 in M.shape:
         raise InputError(f"{name} must be a matrix of numbers, at least 1 x 1; its shape is {M.shape}.")

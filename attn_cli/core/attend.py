@@ -61,7 +61,8 @@ def attend(
     """Return (weights, output) of scaled dot-product attention.
 
     Q (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v) -> weights (..., n_q, n_k), output (..., n_q, d_v), in the
-    dtype of the inputs (integers become float64). Leading axes are heads.
+    dtype of the inputs (integers become float64; float16 and ml_dtypes' bfloat16 are computed in float32). Leading
+    axes are heads.
 
     - mask: boolean, True = may attend, (..., n_q, n_k) or with 1 for any axis along which it does not change; or a
       rule: "causal", "causal-bottom-right", "window:N", "window:L:R". A list with a rule in it, as ["causal", array],
@@ -76,7 +77,7 @@ def attend(
     - lengths: (batch,), how many keys of each item of the batch, the first leading axis, are real: those after them are
       padding, which nothing attends to. "causal-bottom-right" then lets the last query see the last real key.
     - steps: return them all instead, by name, each (..., n_q, n_k): scores, scaled_scores, capped_scores, bias,
-      masked_scores, weights; then output, and log_sum_exp (..., n_q).
+      masked_scores, weights; then output, and log_sum_exp (..., n_q). Of float16 and bfloat16, scores are float32.
 
     Raises InputError (a ValueError) when shapes do not fit or an allowed score is not finite.
 
@@ -130,14 +131,15 @@ def strongest_links(
         raise InputError("Give one head: matrices without leading axes.")
     (head,) = given.heads
     if (survey := survey_of(head, k, threads=threads)) is not None:
-        return Links(survey.keys, survey.weights), survey.output
+        return Links(survey.keys, given.returned(survey.weights)), given.returned(survey.output)
     links, outputs, tiles = [], [], head.tiles()
     for rows in blocks_of_rows(head):
         weights, output = weigh(head, tiles, rows, threads)
         bias_rows = None if head.bias is None else head.bias[rows.start : rows.stop]
         links.append(strongest(weights, k, joined_mask(head.allowed(rows), bias_rows)))
         outputs.append(output)
-    return Links(*(np.concatenate(column) for column in zip(*links, strict=True))), np.concatenate(outputs)
+    keys, strengths = (np.concatenate(column) for column in zip(*links, strict=True))
+    return Links(keys, given.returned(strengths)), given.returned(np.concatenate(outputs))
 
 
 def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None) -> tuple[Array, Array]:

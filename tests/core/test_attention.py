@@ -302,6 +302,36 @@ def test_floats_keep_their_type_and_whole_numbers_become_float64(given, kept, re
     assert output.dtype == kept and (weights is None or weights.dtype == kept)
 
 
+@pytest.mark.parametrize("n", [5, 150, 1100])
+@pytest.mark.parametrize("return_weights", [True, False])
+def test_float16_is_computed_in_float32_and_rounded_once(n, return_weights):
+    Q, K, V = (some(n, 8, seed=seed, dtype=np.float16) for seed in range(3))
+    whole = attend(*(M.astype(np.float32) for M in (Q, K, V)), "causal", return_weights=return_weights)
+    for ours, theirs in zip(attend(Q, K, V, "causal", return_weights=return_weights), whole, strict=True):
+        if ours is not None:
+            assert ours.dtype == np.float16
+            np.testing.assert_array_equal(ours, theirs.astype(np.float16))
+    links, output = strongest_links(Q, K, V, 3)
+    assert links.weights.dtype == output.dtype == np.float16
+
+
+def test_scores_that_float16_cannot_hold_are_no_obstacle():
+    Q = np.full((2, 4), 200, np.float16)
+    K = np.array([[200] * 4, [100] * 4], np.float16)
+    steps = attend(Q, K, K, steps=True)
+    assert steps.scores[0].tolist() == [160_000, 80_000]
+    assert (steps.weights.dtype, steps.output.dtype, steps.log_sum_exp.dtype) == ("f2", "f2", "f4")
+    same([steps.weights], [[[1, 0], [1, 0]]], 0)
+    same(attend(Q, K, K), [steps.weights, steps.output], 0)
+
+
+def test_float16_beside_wider_floats_is_as_wide_as_they():
+    M = some(3, 2)
+    for wide in (np.float32, np.float64):
+        weights, output = attend(M.astype(np.float16), M.astype(wide), M.astype(wide))
+        assert weights.dtype == output.dtype == wide
+
+
 def test_float32_and_float64_together_are_float64():
     assert attend(some(2, 2, dtype=np.float32), some(2, 2), some(2, 2))[1].dtype == np.float64
 

@@ -243,8 +243,10 @@ def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
         weights, links, outputs = ways(Q, Q, Q, "causal", bias, scale=scale)
         for M in (weights, links.weights, *outputs):
             assert M.dtype == dtype
-    head = checked_attention(Q, Q, Q, np.tri(n, dtype=bool), bias, 0.5)
-    np.testing.assert_allclose(attend(Q, Q, Q, "causal", bias, 0.5)[0], head.weights, rtol=0, atol=1e-5)
+    exact = (M.astype(np.result_type(dtype, np.float32)) for M in (Q, Q, Q))
+    head = checked_attention(*exact, np.tri(n, dtype=bool), bias.astype(np.float64), 0.5)
+    ours = attend(Q, Q, Q, "causal", bias, 0.5)[0]
+    np.testing.assert_allclose(ours, head.weights, rtol=0, atol=1e-5 + np.finfo(dtype).eps / 2)
 
 
 def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
