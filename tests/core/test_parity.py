@@ -210,6 +210,165 @@ def test_the_strongest_links_of_large_work_are_their_topk(mask, dtype):
     assert (links.keys[rows] == found.indices.numpy()[rows]).mean() > 0.999, "equal but for ties"
 
 
+# What models add: grouped heads, padding, several masks at once, soft caps, half precision
+
+
+SEEDS = pytest.mark.parametrize("seed", [0, 1, 2])
+# (batch, heads, kv heads, n_q, n_k, d_k, d_v)
+GROUPED = pytest.mark.parametrize(
+    "shape",
+    [(1, 4, 2, 5, 5, 4, 4), (2, 6, 2, 3, 7, 4, 3), (2, 4, 1, 130, 140, 16, 8), (3, 2, 2, 6, 4, 2, 5)],
+    ids=str,
+)
+
+
+def drawn(shape, dtype, seed):
+    """Q, K, V of grouped heads, a bias for each head, and how many keys of each item are real."""
+    batch, heads, kv_heads, n_q, n_k, d_k, d_v = shape
+    draw = np.random.default_rng([seed, *shape])
+    shapes = [(heads, n_q, d_k), (kv_heads, n_k, d_k), (kv_heads, n_k, d_v), (heads, n_q, n_k)]
+    Q, K, V, bias = (draw.standard_normal((batch, *one)).astype(dtype) for one in shapes)
+    return Q, K, V, bias, draw.integers(1, n_k + 1, batch)
+
+
+def grouped(Q, K, V, **options):
+    return sdpa(*map(torch.from_numpy, (Q, K, V)), enable_gqa=True, **options).numpy()
+
+
+@SEEDS
+@DTYPES
+@GROUPED
+@pytest.mark.parametrize("return_weights", [True, False])
+def test_grouped_heads_are_theirs(return_weights, shape, dtype, seed):
+    Q, K, V, bias, _ = drawn(shape, dtype, seed)
+    largest = 2 * float(np.abs(bias).max()) + 20
+    options = {"grouped": True, "return_weights": return_weights}
+    close(attend(Q, K, V, **options)[1], grouped(Q, K, V), dtype, largest)
+    close(attend(Q, K, V, "causal", **options)[1], grouped(Q, K, V, is_causal=True), dtype, largest)
+    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(bias))
+    close(attend(Q, K, V, bias=bias, **options)[1], theirs, dtype, largest)
+    allowed = bias > 0
+    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(allowed))
+    close(attend(Q, K, V, allowed, **options)[1], theirs, dtype, largest)
+
+
+@SEEDS
+@DTYPES
+@GROUPED
+def test_lengths_and_masks_that_stretch_are_theirs(shape, dtype, seed):
+    Q, K, V, bias, lengths = drawn(shape, dtype, seed)
+    n_q, n_k = bias.shape[-2:]
+    real = np.arange(n_k) < lengths[:, None, None, None]  # (batch, 1, 1, n_k)
+    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(real))
+    close(attend(Q, K, V, lengths=lengths, grouped=True)[1], theirs, dtype, 20)
+    close(attend(Q, K, V, real, grouped=True)[1], theirs, dtype, 20)
+    both = real & np.tri(n_q, n_k, dtype=bool)
+    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(both))
+    close(attend(Q, K, V, "causal", lengths=lengths, grouped=True)[1], theirs, dtype, 20)
+    close(attend(Q, K, V, ["causal", real], grouped=True)[1], theirs, dtype, 20)
+    one = bias[0, 0, :1] > 0  # (1, n_k)
+    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(one))
+    close(attend(Q, K, V, one, grouped=True)[1], theirs, dtype, 20)
+    window = np.tri(n_q, n_k, 1, dtype=bool) & ~np.tri(n_q, n_k, -3, dtype=bool)
+    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(window))
+    close(attend(Q, K, V, "window:2:1", grouped=True)[1], theirs, dtype, 20)
+
+
+@SEEDS
+@DTYPES
+@GROUPED
+@pytest.mark.parametrize("cap", [0.5, 30.0])
+def test_a_soft_cap_written_out_is_theirs(cap, shape, dtype, seed):
+    Q, K, V, bias, _ = drawn(shape, dtype, seed)
+    group = Q.shape[1] // K.shape[1]
+    all_Q, all_K, all_V = map(torch.from_numpy, (Q, np.repeat(K, group, 1), np.repeat(V, group, 1)))
+    scores = all_Q @ all_K.mT / math.sqrt(Q.shape[-1])
+    masked = cap * torch.tanh(scores / cap) + torch.from_numpy(bias)
+    masked = masked.masked_fill(~torch.ones(masked.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+    steps = attend(Q, K, V, "causal", bias, softcap=cap, grouped=True, steps=True)
+    for ours, theirs in (
+        (steps.scaled_scores, scores),
+        (steps.masked_scores, masked),
+        (steps.log_sum_exp, torch.logsumexp(masked, -1)),
+        (steps.weights, torch.softmax(masked, -1)),
+        (steps.output, torch.softmax(masked, -1) @ all_V),
+    ):
+        close(ours, theirs.numpy(), dtype, 40)
+    output = attend(Q, K, V, "causal", bias, softcap=cap, grouped=True, return_weights=False)[1]
+    close(output, steps.output, dtype, 40)
+
+
+HALF = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # the distance of the numbers next to 1
+
+
+@SEEDS
+@GROUPED
+@pytest.mark.parametrize("mask", [None, "causal"])
+@pytest.mark.parametrize("half", HALF)
+def test_half_precision_is_as_near_the_exact_numbers_as_theirs(half, mask, shape, seed):
+    ml_dtypes = pytest.importorskip("ml_dtypes") if half == "bfloat16" else None
+    kind = ml_dtypes.bfloat16 if ml_dtypes else np.float16
+    Q, K, V, *_ = (M.astype(kind) for M in drawn(shape, "float32", seed)[:4])
+    weights, output = attend(Q, K, V, mask, grouped=True)
+    assert weights.dtype == output.dtype == kind
+    exact = attend(*(M.astype(np.float64) for M in (Q, K, V)), mask, grouped=True)
+    theirs = sdpa(
+        *(torch.from_numpy(M.astype(np.float32)).to(getattr(torch, half)) for M in (Q, K, V)),
+        is_causal=mask is not None,
+        enable_gqa=True,
+    )
+    off = [np.abs(one.astype(np.float64) - exact[1]).max() for one in (output, theirs.float().numpy())]
+    assert off[0] <= HALF[half] / 2 * np.abs(exact[1]).max() + 1e-5, "rounded once"
+    assert off[0] <= off[1] + 1e-5
+    assert np.abs(weights.astype(np.float64) - exact[0]).max() <= HALF[half] / 2 + 1e-5
+    alone = attend(Q, K, V, mask, grouped=True, return_weights=False)[1]
+    assert np.abs(alone.astype(np.float64) - exact[1]).max() <= HALF[half] / 2 * np.abs(exact[1]).max() + 1e-5
+
+
+@SEEDS
+@pytest.mark.parametrize("n", [5, 140])
+@pytest.mark.parametrize("kind", ["none", "boolean", "of each head", "added", "causal"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_their_multihead_attention_is_attend_between_two_projections(padded, kind, n, seed):
+    batch, heads, d = 3, 2, 8
+    torch.manual_seed(seed)
+    layer = torch.nn.MultiheadAttention(d, heads, batch_first=True, dtype=torch.float64).eval()
+    draw = np.random.default_rng(seed)
+    X, Y = draw.standard_normal((batch, n, d)), draw.standard_normal((batch, n + 2, d))
+    lengths = draw.integers(1, n + 3, batch) if padded else None
+    shape = (batch, heads, n, n + 2)
+    allowed = {"boolean": draw.random(shape[2:]) < 0.7, "of each head": draw.random(shape) < 0.7}.get(kind)
+    bias = draw.standard_normal(shape) if kind == "added" else None
+    if allowed is not None:
+        allowed[..., 0] = True  # there, a row with nothing allowed is NaN
+    blocked = None if allowed is None else torch.from_numpy(~allowed)  # there, True is blocked
+    if kind in ("of each head", "added"):  # there, batch and heads are one axis
+        blocked = (torch.from_numpy(bias) if kind == "added" else blocked).reshape(batch * heads, n, n + 2)
+    if kind == "causal":
+        allowed, blocked = "causal", torch.ones(n, n + 2, dtype=torch.bool).triu(1)
+    padding = None if lengths is None else torch.from_numpy(np.arange(n + 2) >= lengths[:, None])
+    if padding is not None and kind == "added":
+        padding = torch.zeros(padding.shape, dtype=torch.float64).masked_fill(padding, -math.inf)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+        q, kv = torch.from_numpy(X), torch.from_numpy(Y)
+        options = {"attn_mask": blocked, "key_padding_mask": padding, "is_causal": kind == "causal"}
+        output, weights = layer(q, kv, kv, average_attn_weights=False, **options)
+        mean = layer(q, kv, kv, **options)[1]
+    W, b, W_o, b_o = (p.detach().numpy() for p in layer.parameters())
+    Q, K, V = (
+        (M @ W[i * d : (i + 1) * d].T + b[i * d : (i + 1) * d])
+        .reshape(batch, -1, heads, d // heads)
+        .swapaxes(1, 2)
+        for i, M in enumerate((X, Y, Y))
+    )
+    ours, each = attend(Q, K, V, allowed, bias, lengths=lengths)
+    close(ours, weights.numpy(), "float64", 100)
+    close(ours.mean(axis=1), mean.numpy(), "float64", 100)
+    close(each.swapaxes(1, 2).reshape(batch, n, d) @ W_o.T + b_o, output.numpy(), "float64", 1000)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_a_layer_with_weights_biases_and_heads_is_their_multihead_attention(heads, masked):
