@@ -369,6 +369,35 @@ def test_their_multihead_attention_is_attend_between_two_projections(padded, kin
     close(each.swapaxes(1, 2).reshape(batch, n, d) @ W_o.T + b_o, output.numpy(), "float64", 1000)
 
 
+def test_their_added_keys_are_rows_of_k_and_v_after_the_projections():
+    batch, n, d, heads = 2, 3, 4, 2
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(
+        d, heads, batch_first=True, add_bias_kv=True, add_zero_attn=True, dtype=torch.float64
+    ).eval()
+    X = torch.randn(batch, n, d, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+        weights = layer(X, X, X, average_attn_weights=False)[1]
+    p = {name: value.detach().numpy() for name, value in layer.named_parameters()}
+    projections = zip(np.split(p["in_proj_weight"], 3), np.split(p["in_proj_bias"], 3), strict=True)
+    Q, K, V = (X.numpy() @ W.T + b for W, b in projections)
+    none = np.zeros((batch, 1, d))
+    K = np.concatenate([K, np.broadcast_to(p["bias_k"], none.shape), none], axis=1)
+    V = np.concatenate([V, np.broadcast_to(p["bias_v"], none.shape), none], axis=1)
+    Q, K, V = (M.reshape(batch, -1, heads, d // heads).swapaxes(1, 2) for M in (Q, K, V))
+    close(attend(Q, K, V)[0], weights.numpy(), "float64", 100)
+
+
+def test_their_lower_right_causal_bias_is_causal_bottom_right():
+    from torch.nn.attention.bias import causal_lower_right
+
+    Q, K, V, _ = made((2, 3, 7, 4, 4), "float64")
+    theirs = fused(Q, K, V, attn_mask=causal_lower_right(3, 7))
+    close(attend(Q, K, V, "causal-bottom-right")[1], theirs, "float64", largest_score(Q, K))
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_a_layer_with_weights_biases_and_heads_is_their_multihead_attention(heads, masked):
