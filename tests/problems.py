@@ -38,6 +38,7 @@ RULES = (
 PADDINGS = ("none", "right", "left", "all")
 BIASES = ("none", "normal", "shut", "low", "slopes", "numbers for a mask")
 DISTANCES = ("none", "0", "1", "3", "9", "strong")
+CAPS = ("none", "0.5", "30", "2000")  # beyond 60 exponentials of float32 need a shift
 POWERS = {"exp": tiles.Power(np.exp, 1.0), "exp2": tiles.Power(np.exp2, math.log2(math.e))}
 LOOSE = 4  # times the tolerance may what is made of long sums be off: entropy, a bit of it, and the map
 CHECKED = 200  # rows, of which the order of links is checked
@@ -57,6 +58,7 @@ class Kind(NamedTuple):
     padding: str = "none"
     bias: str = "none"
     distance: str = "none"
+    cap: str = "none"
     seed: int = 0
 
 
@@ -70,6 +72,7 @@ class Problem(NamedTuple):
     mask: object
     bias: np.ndarray | None
     by_distance: np.ndarray | None
+    softcap: float | None
 
     @property
     def allowed(self):
@@ -101,7 +104,8 @@ def made(kind):
     made = [
         None if M is None else M.astype(kind.dtype) for M in (Q, K, V, _bias(draw, kind, shape), by_distance)
     ]
-    return Problem(*made[:3], 1 / math.sqrt(kind.d_k), _mask(draw, kind), *made[3:])
+    cap = None if kind.cap == "none" else float(kind.cap)
+    return Problem(*made[:3], 1 / math.sqrt(kind.d_k), _mask(draw, kind), *made[3:], cap)
 
 
 def _queries_and_keys(draw, kind):
@@ -183,12 +187,13 @@ def tiled(rows=None, wide=None, power=None) -> Iterator[None]:
 
 def compared(problem, k=3, blocks=(2, 3), threads=1):
     """Yield (what, error as a share of the tolerance) for every way to solve the problem."""
-    Q, K, V, scale, mask, bias, by_distance = problem
+    Q, K, V, scale, mask, bias, by_distance, cap = problem
     added, allowed = problem.added, problem.allowed
     with np.errstate(all="ignore"):
-        core = checked_attention(Q, K, V, allowed, added, scale)
+        core = checked_attention(Q, K, V, allowed, added, scale, softcap=cap)
     seen = np.isfinite(core.masked_scores)
-    tolerance = TOLERANCE[Q.dtype.name] * max(1.0, float(np.abs(core.masked_scores[seen]).max(initial=0)))
+    counted = [core.masked_scores] if cap is None else [core.masked_scores, core.scaled_scores]
+    tolerance = TOLERANCE[Q.dtype.name] * max(1.0, *(float(np.abs(M[seen]).max(initial=0)) for M in counted))
 
     def share(ours, theirs):
         assert ours.shape == theirs.shape and ours.dtype == Q.dtype
@@ -199,24 +204,26 @@ def compared(problem, k=3, blocks=(2, 3), threads=1):
         if (found := share(ours, core.output)) <= 1:
             return found
         with np.errstate(all="ignore"):
-            exact = checked_attention(*(M.astype(np.float64) for M in (Q, K, V)), allowed, added, scale)
+            wide = (M.astype(np.float64) for M in (Q, K, V))
+            exact = checked_attention(*wide, allowed, added, scale, softcap=cap)
         return min(found, float(np.abs(ours - exact.output).max()) / tolerance)
 
-    weights, output = attend(Q, K, V, allowed, added, scale, threads=threads)
+    weights, output = attend(Q, K, V, allowed, added, scale, threads=threads, softcap=cap)
     yield "attend: weights", share(weights, core.weights)
     yield "attend: output", strays(output)
-    alone = attend(Q, K, V, allowed, added, scale, return_weights=False, threads=threads)[1]
+    options = {"threads": threads, "softcap": cap}
+    alone = attend(Q, K, V, allowed, added, scale, return_weights=False, **options)[1]
     yield "attend: output alone", strays(alone)
-    links, output = strongest_links(Q, K, V, k, allowed, added, scale, threads)
+    links, output = strongest_links(Q, K, V, k, allowed, added, scale, **options)
     yield "strongest_links: output", strays(output)
     yield "strongest_links: weights", share(*_linked(links, core.weights, seen, k))
-    check_order(links, Q, K, scale, added, seen)
-    if added is None and (done := fast.small(Q, K, V, scale, allowed)):
+    check_order(links, Q, K, scale, added, seen, cap)
+    if added is None and cap is None and (done := fast.small(Q, K, V, scale, allowed)):
         yield "small: weights", share(done[0], core.weights)
         yield "small: output", strays(done[1])
     if not problem.is_fast:
         return
-    head = tiles.Tiles(Q, K, scale, mask, bias, by_distance)
+    head = tiles.Tiles(Q, K, scale, mask, bias, by_distance, cap)
     weights, output = streams.attended([head], [V], threads)
     yield "attended: weights", share(weights[0], core.weights)
     yield "attended: output", strays(output[0])
@@ -225,7 +232,7 @@ def compared(problem, k=3, blocks=(2, 3), threads=1):
     found = streams.survey(head, V, k, blocks, threads)
     yield "survey: output", strays(found.output)
     yield "survey: weights", share(*_linked(found, core.weights, seen, k))
-    check_order(found, Q, K, scale, added, seen)
+    check_order(found, Q, K, scale, added, seen, cap)
     bits = entropy(core.weights.astype(np.float64))
     loose = LOOSE * tolerance * max(1, bits.max())
     if blocks:
@@ -251,14 +258,17 @@ def _linked(links, weights, seen, k):
     return links.weights, np.where(links.keys < 0, 0, found).astype(weights.dtype)
 
 
-def check_order(links, Q, K, scale, added, seen):
+def check_order(links, Q, K, scale, added, seen, cap=None):
     """Check that no stronger link was left out, and that of keys that are the same the lower one comes first."""
     rows = slice(None, None, -(-len(Q) // CHECKED))
     linked, seen, added = links.keys[rows], seen[rows], None if added is None else added[rows]
     # Pair by pair, without BLAS: keys that are the same get the same bits.
     scores = np.einsum("id,jd->ij", Q[rows].astype(np.float64), K.astype(np.float64)) * scale
+    largest = np.abs(scores).max()
+    scores = scores if cap is None else cap * np.tanh(scores / cap)
     scores = np.where(seen, scores if added is None else scores + added, -np.inf)
     least = np.abs(np.where(seen, scores, 0)).max()
+    least = least if cap is None else max(least, largest)
     near = TIES * np.finfo(Q.dtype).eps * (100 + 2 * least)
     for keys, row in zip(linked, scores, strict=True):
         keys = keys[keys >= 0]

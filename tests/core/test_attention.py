@@ -586,12 +586,22 @@ def test_many_blocks_of_rows_give_the_output_of_one(mask, threads):
     same([output], [attend(Q, K, V, allowed, bias)[1]])
 
 
-def test_the_output_alone_is_made_without_a_matrix_of_all_weights():
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mask": "causal"},
+        {"mask": ["causal", "window:900:0"], "softcap": 2.0},
+        {"mask": np.arange(5000) % 3 > np.zeros((1, 1)), "lengths": 4000},
+    ],
+    ids=["causal", "several and a cap", "an array that stretches and a length"],
+)
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_the_output_alone_is_made_without_a_matrix_of_all_weights(options, dtype):
     n = 5000
-    Q = some(n, 4)
+    Q = some(n, 4, dtype=dtype)
     tracemalloc.start()
     try:
-        attend(Q, Q, Q, "causal", return_weights=False)
+        attend(Q, Q, Q, return_weights=False, **options)
         assert tracemalloc.get_traced_memory()[1] < n * n * Q.itemsize / 2
     finally:
         tracemalloc.stop()

@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.problems import (
     BIASES,
+    CAPS,
     DISTANCES,
     DTYPES,
     PADDINGS,
@@ -55,10 +56,10 @@ def drawn(draw, number):
         n_q, n_k = (n_q, n_k) if draw.random() < 0.5 else (n_k, n_q)
     d_k = int(draw.choice(LENGTHS))
     d_k = min(d_k, 4_000_000 // (n_q + n_k))
-    words = (str(draw.choice(c)) for c in (DTYPES, SCORES, RULES, PADDINGS, BIASES, DISTANCES))
+    words = (str(draw.choice(c)) for c in (DTYPES, SCORES, RULES, PADDINGS, BIASES, DISTANCES, CAPS))
     kind = Kind(n_q, n_k, d_k, int(draw.integers(1, 9)), *words, seed=number)
     if draw.random() < 0.3:  # many at once hide one another
-        kind = kind._replace(bias="none", distance="none")
+        kind = kind._replace(bias="none", distance="none", cap="none")
     power = str(draw.choice(list(POWERS)))
     tiles = (None, None, power) if is_large else (*(int(n) for n in draw.integers(1, 7, 2)), power)
     blocks = tuple(int(n) for n in draw.integers(1, 12, 2)) if draw.random() < 0.8 else None
