@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from attn_cli.io.array_types import Array, Ints
 
-    MaskLike = ArrayLike | str | Sequence[ArrayLike | str]  # an array, the name of a rule, or several of both
+    MaskLike = ArrayLike | str | Sequence[Any]  # an array, the name of a rule, or several of both
     MaskAt = Callable[
         [tuple[int, ...], int], Mask | None
     ]  # by a head's leading axes and how many keys are real
