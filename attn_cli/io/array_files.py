@@ -31,6 +31,7 @@ DTYPES = {
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
 UNREAD = ("BF16", "F8_E4M3", "F8_E5M2", "C64")
+BFLOAT16 = np.dtype([("upper half of a float32", "<u2")])  # NumPy has none of its own
 _HEADER_LIMIT = 100_000_000
 MOST_AXES = 32
 
@@ -87,16 +88,25 @@ def _part(file: IO[bytes], entry: Entry, name: str) -> bytes:
     return data
 
 
-def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Return where the arrays of an open safetensors file lie, and its metadata."""
+def safetensors_entries(
+    file: IO[bytes], name: str, most_header: int = _HEADER_LIMIT, bfloat16: bool = False
+) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Return where the arrays of an open safetensors file lie, and its metadata.
+
+    With `bfloat16`, arrays of that type are entries of the dtype BFLOAT16; else they are refused.
+    """
     size = file.seek(0, 2)
     file.seek(0)
     start = file.read(8)
     if len(start) < 8:
         raise InputError(f"{name} is too short for a safetensors file: {size} bytes.")
     (length,) = struct.unpack("<Q", start)
-    if length > min(size - 8, _HEADER_LIMIT):
+    if length > size - 8:
         raise InputError(f"{name}, byte 0: the header claims {length:,} bytes; the file has {size:,}.")
+    if length > most_header:
+        raise InputError(
+            f"{name}, byte 0: the header claims {length:,} bytes, above the limit of {most_header:,}."
+        )
     import json  # a lookup in a text file does without
 
     try:
@@ -109,7 +119,7 @@ def safetensors_entries(file: IO[bytes], name: str) -> tuple[dict[str, Entry], d
     entries = {}
     begin = 8 + length
     for key, described in header.items():
-        entries[key] = _entry(described, f"{name}: array {visible(key)!r}", begin, size - begin)
+        entries[key] = _entry(described, f"{name}: array {visible(key)!r}", begin, size - begin, bfloat16)
     taken = [(entry.offset, entry.offset + entry.size) for entry in entries.values()]
     edges = sorted([(begin, begin), *taken, (size, size)])
     if any(stop != start for (_, stop), (start, _) in pairwise(edges)):
@@ -129,20 +139,23 @@ def is_safetensors(start: bytes) -> bool:
     return start[4:9] == b"\0\0\0\0{"
 
 
-def _entry(entry: object, where: str, begin: int, available: int) -> Entry:
+def _entry(entry: object, where: str, begin: int, available: int, bfloat16: bool) -> Entry:
     malformed = InputError(f"{where} has a malformed header entry.")
     if not isinstance(entry, dict):
         raise malformed
     code, shape, offsets = (entry.get(name) for name in ("dtype", "shape", "data_offsets"))
-    if code in UNREAD:
+    dtypes = DTYPES | {"BF16": BFLOAT16} if bfloat16 else DTYPES
+    if not isinstance(code, str) or not isinstance(shape, list):
+        raise malformed
+    if code in UNREAD and code not in dtypes:
         raise InputError(f"{where} holds numbers of the type {code}.", "Save it again as F32 (float32).")
-    if not isinstance(code, str) or code not in DTYPES or not isinstance(shape, list):
+    if code not in dtypes:
         raise malformed
     if not isinstance(offsets, list) or len(offsets) != 2:
         raise malformed
     if len(shape) > MOST_AXES or not all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, *offsets)):
         raise malformed
-    dtype = np.dtype(DTYPES[code])
+    dtype = np.dtype(dtypes[code])
     start, stop = offsets
     if not start <= stop <= available or stop - start != math.prod(shape) * dtype.itemsize:
         raise InputError(

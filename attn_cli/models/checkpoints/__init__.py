@@ -1,0 +1,1 @@
+"""Pretrained models from a local Hugging Face folder, computed with NumPy: every layer's attention."""

@@ -1,0 +1,199 @@
+"""A checkpoint's tensors by name: safetensors files, read piece by piece as they are asked for.
+
+A file is opened when the first of its tensors is wanted, and read at positions; it is not mapped, because a file
+that shrinks under a map kills the process. All numbers become float32.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from attn_cli.errors import FileError, InputError
+from attn_cli.io.array_files import BFLOAT16, Entry, safetensors_entries
+from attn_cli.io.escape import visible
+from attn_cli.io.files import read_bytes, regular
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.io.array_types import Array, Ints
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+MOST_HEADER, MOST_INDEX = 1 << 24, 1 << 25
+BLOCK = 1 << 24  # numbers of a large matrix that are held at once
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+# Older checkpoints of BERT name a norm's gain and shift so.
+ELDER = {"weight": "gamma", "bias": "beta"}
+
+
+class Weights:
+    """The tensors in a folder. `prefixes` are what may stand before a name, such as `bert.`."""
+
+    def __init__(self, folder: str, prefixes: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.prefixes = ("", *prefixes)
+        self._open: dict[str, tuple[IO[bytes], dict[str, Entry]]] = {}
+        index = os.path.join(folder, INDEX)
+        self._files: dict[str, str] | None = None  # of each tensor, where an index tells
+        if os.path.exists(os.path.join(folder, WHOLE)):
+            self._entries(WHOLE)
+        elif os.path.exists(index):
+            self._files = _read_index(index)
+        else:
+            raise _no_weights(folder)
+
+    def close(self) -> None:
+        """Close the files."""
+        for file, _ in self._open.values():
+            file.close()
+
+    def find(self, *names: str) -> str | None:
+        """Return the first of these names that is in the folder, as it stands there; None if none is."""
+        known = self._entries(WHOLE) if self._files is None else self._files
+        for name in names:
+            stem, dot, last = name.rpartition(".")
+            for spelled in (name, stem + dot + ELDER.get(last, last)):
+                found = next((p + spelled for p in self.prefixes if p + spelled in known), None)
+                if found is not None:
+                    return found
+        return None
+
+    def read(self, name: str, *shape: int | None) -> Array:
+        """Return a tensor in float32; raise InputError if it is absent or of another shape.
+
+        None in the shape stands for any number.
+        """
+        entry, file, where = self._entry(name, *shape)
+        return _as_float(self._bytes(file, entry, 0, entry.size, where), entry, entry.shape)
+
+    def maybe(self, name: str, *shape: int | None) -> Array | None:
+        """Return a tensor as `read` does; None if it is absent."""
+        return None if self.find(name) is None else self.read(name, *shape)
+
+    def rows(self, name: str, wanted: Ints, width: int | None, what: str) -> Array:
+        """Return these rows of a matrix, (*wanted.shape, width), without reading the others.
+
+        `what` names a row in the error that there is none of that number.
+        """
+        entry, file, where = self._entry(name, None, width)
+        count, d = entry.shape
+        outside = wanted[(wanted < 0) | (wanted >= count)]
+        if outside.size:
+            raise InputError(
+                f"There is no {what} {int(outside[0])}: {where} has {count:,} rows.",
+                f"A {what} is 0 to {count - 1:,}.",
+            )
+        size = d * entry.dtype.itemsize
+        found = {
+            int(row): _as_float(self._bytes(file, entry, int(row) * size, size, where), entry, (d,))
+            for row in np.unique(wanted)
+        }
+        made = np.array([found[int(row)] for row in wanted.ravel()])
+        return made.reshape(*wanted.shape, d)
+
+    def blocks(self, name: str, width: int) -> Iterator[Array]:
+        """Yield the rows of a matrix (rows, width) in order, some at a time: for one too large to hold."""
+        entry, file, where = self._entry(name, None, width)
+        step = max(1, BLOCK // width)
+        for start in range(0, entry.shape[0], step):
+            rows = min(step, entry.shape[0] - start)
+            size = width * entry.dtype.itemsize
+            yield _as_float(self._bytes(file, entry, start * size, rows * size, where), entry, (rows, width))
+
+    def _entry(self, name: str, *shape: int | None) -> tuple[Entry, IO[bytes], str]:
+        found = self.find(name)
+        if found is None:
+            raise InputError(
+                f"{visible(self.folder)} has no tensor {visible(name)}.",
+                "Its config.json is of another model, or the checkpoint is not complete.",
+            )
+        shard = WHOLE if self._files is None else self._files[found]
+        entries = self._entries(shard)
+        path = visible(os.path.join(self.folder, shard))
+        if found not in entries:
+            raise InputError(f"{path} has no tensor {visible(found)}, which {INDEX} says it has.")
+        entry, where = entries[found], f"{path}: {visible(found)}"
+        if len(shape) != len(entry.shape) or any(
+            n is not None and n != m for n, m in zip(shape, entry.shape, strict=False)
+        ):
+            wanted = ", ".join("any" if n is None else str(n) for n in shape)
+            raise InputError(f"{where} has shape {entry.shape}; by config.json it would be ({wanted}).")
+        if entry.dtype.kind != "f" and entry.dtype != BFLOAT16:
+            raise InputError(
+                f"{where} holds {entry.dtype} numbers: weights that are quantised.",
+                "Use a checkpoint with weights in float32, float16 or bfloat16.",
+            )
+        return entry, self._open[shard][0], where
+
+    def _entries(self, shard: str) -> dict[str, Entry]:
+        if shard not in self._open:
+            path = regular(os.path.join(self.folder, shard))
+            file = path.open("rb", buffering=0)
+            try:
+                entries, _ = safetensors_entries(file, visible(str(path)), MOST_HEADER, bfloat16=True)
+            except BaseException:
+                file.close()
+                raise
+            self._open[shard] = (file, entries)
+        return self._open[shard][1]
+
+    def _bytes(self, file: IO[bytes], entry: Entry, start: int, size: int, where: str) -> bytearray:
+        data = bytearray(size)
+        view, done = memoryview(data), 0
+        file.seek(entry.offset + start)
+        while done < size:
+            got: int = file.readinto(view[done:])  # type: ignore[attr-defined]  # a raw file has it
+            if not got:
+                raise InputError(f"{where} changed while it was read.", "Try again when it is complete.")
+            done += got
+        return data
+
+
+def _as_float(data: bytearray, entry: Entry, shape: tuple[int, ...]) -> Array:
+    if entry.dtype == BFLOAT16:
+        wide = np.frombuffer(data, "<u2").astype("<u4")
+        wide <<= 16
+        return wide.view("<f4").reshape(shape)
+    found: NDArray[Any] = np.frombuffer(data, entry.dtype).reshape(shape)
+    return found.astype(np.float32, copy=False)
+
+
+def _read_index(path: str) -> dict[str, str]:
+    """Return the file of each tensor; a file is a plain name, in the index's own folder."""
+    where = visible(path)
+    try:
+        index = json.loads(read_bytes(path, MOST_INDEX))
+        files = index["weight_map"]
+        sound = isinstance(files, dict) and all(isinstance(file, str) for file in files.values())
+    except (ValueError, RecursionError, KeyError, TypeError):
+        sound = False
+    if not sound:
+        raise InputError(f"{where} is not an index: it needs a weight_map, from names to files.")
+    for file in dict.fromkeys(files.values()):
+        if os.path.basename(file) != file or "\\" in file or not file.endswith(".safetensors"):
+            raise InputError(
+                f"{where} points to {visible(file)[:200]}.", "Its files must be .safetensors beside it."
+            )
+    return dict(files)
+
+
+def _no_weights(folder: str) -> FileError:
+    name = visible(folder)
+    try:
+        pickles = sorted(file for file in os.listdir(folder) if file.endswith(PICKLES))
+    except OSError:
+        pickles = []
+    if not pickles:
+        return FileError(f"{name} has no {WHOLE} and no {INDEX}.", "Give the folder of a checkpoint.")
+    file = pickles[0] if re.fullmatch(r"[\w.-]+", pickles[0], re.ASCII) else "pytorch_model.bin"
+    return FileError(
+        f"{name} has its weights in {visible(pickles[0])}, a format that can run code, and attn does not read it.",
+        'Convert it there: python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
+        f"torch.load('{file}', weights_only=True).items()}}, '{WHOLE}')\"",
+    )

@@ -1,0 +1,56 @@
+"""Small checkpoints written by hand, without PyTorch."""
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+
+
+def as_bfloat16(array):
+    """Return the upper halves of a float32 array's numbers, cut off and not rounded."""
+    return (np.asarray(array, np.float32).view("<u4") >> 16).astype("<u2")
+
+
+def safetensors(arrays, dtypes=None):
+    """Return the bytes of a safetensors file; `dtypes` renames a type, as U16 to BF16."""
+    names = {"float32": "F32", "float16": "F16", "float64": "F64", "uint16": "BF16", "int8": "I8"}
+    header, data = {}, b""
+    for key, array in arrays.items():
+        end = len(data) + array.nbytes
+        kind = (dtypes or {}).get(key, names[str(array.dtype)])
+        header[key] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(data), end]}
+        data += array.tobytes()
+    encoded = json.dumps(header).encode()
+    return struct.pack("<Q", len(encoded)) + encoded + data
+
+
+def saved(folder, config, arrays):
+    """Write a checkpoint's folder, and return its name."""
+    folder = Path(folder)
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(safetensors(arrays))
+    return str(folder)
+
+
+GPT2 = {"model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "activation_function": "relu"}
+
+
+def gpt2(seed=0, vocabulary=6, places=10, d=8, layers=2):
+    """Return the tensors of a small random GPT-2."""
+    draw = np.random.default_rng(seed)
+
+    def some(*shape):
+        return draw.standard_normal(shape).astype(np.float32)
+
+    made = {"wte.weight": some(vocabulary, d), "wpe.weight": some(places, d)}
+    for n in range(layers):
+        for name, shape in (
+            ("ln_1.weight", (d,)), ("ln_1.bias", (d,)), ("ln_2.weight", (d,)), ("ln_2.bias", (d,)),
+            ("attn.c_attn.weight", (d, 3 * d)), ("attn.c_attn.bias", (3 * d,)), ("attn.c_proj.weight", (d, d)),
+            ("attn.c_proj.bias", (d,)), ("mlp.c_fc.weight", (d, 4 * d)), ("mlp.c_fc.bias", (4 * d,)),
+            ("mlp.c_proj.weight", (4 * d, d)), ("mlp.c_proj.bias", (d,)),
+        ):  # fmt: skip
+            made[f"h.{n}.{name}"] = some(*shape)
+    return made | {"ln_f.weight": some(d), "ln_f.bias": some(d)}

@@ -1,0 +1,76 @@
+"""config.json: read in bounded memory, each value checked."""
+
+import json
+
+import pytest
+
+from attn_cli.errors import FileError, InputError
+from attn_cli.models.checkpoints.config import Config, read_config
+
+
+def written(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "{", "[" * 100_000, '{"a": 1', "\x00"])
+def test_what_is_not_an_object_is_refused(text, tmp_path):
+    with pytest.raises(InputError, match=r"config\.json is not"):
+        read_config(written(tmp_path, text))
+
+
+def test_a_missing_or_giant_config_is_refused(tmp_path):
+    with pytest.raises(FileError):
+        read_config(str(tmp_path))
+    with pytest.raises(FileError, match="above the limit"):
+        read_config(written(tmp_path, " " * (1 << 23)))
+
+
+def test_quantised_weights_are_refused_by_their_method(tmp_path):
+    text = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq\x1b[31m"}})
+    with pytest.raises(InputError, match=r"quantised \(gptq\^\[") as found:
+        read_config(written(tmp_path, text))
+    assert "bfloat16" in found.value.hint
+
+
+VALUES = Config(
+    "c", {"n": 8, "x": 0.5, "yes": True, "s": "a", "list": [1, 2], "part": {"n": 3}, "none": None}
+)
+
+
+def test_a_value_is_what_it_says():
+    assert VALUES.whole("n") == 8 and VALUES.number("x") == 0.5 and VALUES.number("n") == 8
+    assert VALUES.flag("yes", False) is True and VALUES.word("s") == "a" and VALUES.each("list", 2) == [1, 2]
+    assert VALUES.part("part").whole("n") == 3 and VALUES.part("other").values == {}
+    assert VALUES.whole("none", 5) == 5 and VALUES.whole("other", 5) == 5 and not VALUES.has("none")
+    assert VALUES.shared("n", 24) == 3 and not VALUES.without("n").has("n")
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda c: c.whole("x"), "x is 0.5"),
+        (lambda c: c.whole("yes"), "yes is true"),
+        (lambda c: c.whole("n", most=7), "n is 8"),
+        (lambda c: c.whole("other"), "has no other"),
+        (lambda c: c.number("s"), 's is "a"'),
+        (lambda c: c.number("yes"), "yes is true"),
+        (lambda c: c.flag("n", True), "n is 8"),
+        (lambda c: c.word("n"), "n is 8"),
+        (lambda c: c.each("list", 3), "each of 3 layers"),
+        (lambda c: c.part("n"), "an object"),
+        (lambda c: c.shared("n", 10), "divides 10"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(ask, told):
+    with pytest.raises(InputError) as found:
+        ask(VALUES)
+    assert told in str(found.value)
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1", "0", "NaN", "Infinity", "-Infinity", "1" + "0" * 400])
+def test_a_number_that_is_none_is_refused(text, tmp_path):
+    config = read_config(written(tmp_path, f'{{"x": {text}}}'))
+    with pytest.raises(InputError) as found:
+        config.number("x")
+    assert len(str(found.value)) < 200 + len(str(tmp_path))
