@@ -69,9 +69,9 @@ class Config(NamedTuple):
             raise self.refused(name, "an object")
         return Config(f"{self.where}, {name}", value)
 
-    def without(self, name: str) -> Config:
-        """Return the config without this value."""
-        return self._replace(values={key: value for key, value in self.values.items() if key != name})
+    def without(self, *names: str) -> Config:
+        """Return the config without these values."""
+        return self._replace(values={key: value for key, value in self.values.items() if key not in names})
 
     def shared(self, name: str, whole: int) -> int:
         """Return `whole` divided by the number of this name, which must divide it."""

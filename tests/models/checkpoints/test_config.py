@@ -43,7 +43,7 @@ def test_a_value_is_what_it_says():
     assert VALUES.flag("yes", False) is True and VALUES.word("s") == "a" and VALUES.each("list", 2) == [1, 2]
     assert VALUES.part("part").whole("n") == 3 and VALUES.part("other").values == {}
     assert VALUES.whole("none", 5) == 5 and VALUES.whole("other", 5) == 5 and not VALUES.has("none")
-    assert VALUES.shared("n", 24) == 3 and not VALUES.without("n").has("n")
+    assert VALUES.shared("n", 24) == 3 and not VALUES.without("s", "n").has("n")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,211 @@
+"""What layers are built of: norms, activations, positions, attention. Arrays in float32, a batch of texts first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.core.attention import softmax
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Bools, Ints
+
+STEPS_OF_ONE = 1024  # how finely erf is tabulated
+FLAT = 6  # beyond it, erf is 1 to the last bit
+
+
+class Attended(NamedTuple):
+    """Every step of one layer's attention: b texts, h heads, n_q queries, n_k keys."""
+
+    q: Array  # (b, h, n_q, d_k), turned by their places where the model does so
+    k: Array  # (b, h, n_k, d_k), likewise
+    v: Array  # (b, h, n_k, d_v)
+    scale: float
+    scores: Array  # (b, h, n_q, n_k): q.k
+    scaled_scores: Array  # (b, h, n_q, n_k)
+    position: Array | None  # (1, h, n_q, n_k), added to the scaled scores for the distance
+    softcap: float | None  # where there is one, c * tanh(score / c) limits the scores to -c..c
+    capped_scores: Array | None  # (b, h, n_q, n_k)
+    mask: Bools | None  # (b, 1, n_q, n_k), True = may attend
+    weights: Array  # (b, h, n_q, n_k)
+    output: Array  # (b, h, n_q, d_v)
+
+
+def attend(
+    q: Array, k: Array, v: Array, scale: float, position: Array | None, softcap: float | None,
+    mask: Bools | None,
+) -> Attended:  # fmt: skip
+    """Compute attention and keep every step."""
+    scores = q @ np.swapaxes(k, -1, -2)
+    scaled = scores * np.float32(scale)
+    summed = scaled if position is None else scaled + position
+    capped = None if softcap is None else np.float32(softcap) * np.tanh(summed / np.float32(softcap))
+    final = summed if capped is None else capped
+    masked = final if mask is None else np.where(mask, final, np.float32(-np.inf))
+    weights = softmax(masked)
+    return Attended(q, k, v, scale, scores, scaled, position, softcap, capped, mask, weights, weights @ v)
+
+
+def mask_of(real_keys: Bools | None, n_q: int, n_k: int, causal: bool, window: int | None) -> Bools | None:
+    """Return who may attend to whom, (b, 1, n_q, n_k); None for everybody to everybody.
+
+    `real_keys` (b, n_k) is False for padding. A window of w leaves a query the keys fewer than w places behind, or,
+    where the mask is not causal, at most w places away on either side.
+    """
+    behind = np.arange(n_q)[:, None] - np.arange(n_k)
+    allowed = behind >= 0 if causal else np.ones((n_q, n_k), bool)
+    if window is not None:
+        allowed = allowed & (behind < window if causal else np.abs(behind) <= window)
+    mask: Bools = allowed[None, None]
+    if real_keys is not None and not real_keys.all():
+        mask = mask & real_keys[:, None, None, :]
+    return None if mask.all() else mask
+
+
+# Norms
+
+
+def layer_norm(x: Array, gain: Array, shift: Array | None, eps: float) -> Array:
+    """Return each row with mean 0 and variance 1, times gain, plus shift (Ba, Kiros and Hinton 2016)."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    normed: Array = centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(eps))
+    return normed * gain if shift is None else normed * gain + shift
+
+
+def rms_norm(x: Array, gain: Array, shift: Array | None, eps: float) -> Array:
+    """Return each row divided by its root mean square, times gain (Zhang and Sennrich 2019)."""
+    normed: Array = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(eps)) * gain
+    return normed
+
+
+def rms_norm_1(x: Array, gain: Array, shift: Array | None, eps: float) -> Array:
+    """Return the RMS norm with a gain that is stored less one, as Gemma stores it."""
+    return rms_norm(x, 1 + gain, shift, eps)
+
+
+NORMS: dict[str, Callable[[Array, Array, Array | None, float], Array]] = {
+    "layer": layer_norm,
+    "rms": rms_norm,
+    "rms, gain less one": rms_norm_1,
+}
+
+
+# Activations
+
+
+@cache
+def _erf_table() -> tuple[Array, Array]:
+    """Return erf and its slope at -FLAT, -FLAT + 1/STEPS_OF_ONE, ... FLAT."""
+    at = np.arange(-FLAT * STEPS_OF_ONE, FLAT * STEPS_OF_ONE + 1) / STEPS_OF_ONE
+    return np.array([math.erf(x) for x in at]), 2 / math.sqrt(math.pi) * np.exp(-at * at)
+
+
+def erf(x: Array) -> Array:
+    """Return the error function, to 1e-9, by two terms of its series around the nearest tabulated place.
+
+    >>> bool(abs(erf(np.array([0.5]))[0] - math.erf(0.5)) < 1e-9)
+    True
+    """
+    values, slopes = _erf_table()
+    x = np.clip(x, -FLAT, FLAT).astype(np.float64)
+    nearest = np.rint(x * STEPS_OF_ONE)
+    at = nearest.astype(np.intp) + FLAT * STEPS_OF_ONE
+    place = nearest / STEPS_OF_ONE
+    step = x - place
+    found: Array = values[at] + slopes[at] * step * (1 - place * step)
+    return found
+
+
+def gelu(x: Array) -> Array:
+    """Return x times the normal distribution's share below x (Hendrycks and Gimpel 2016)."""
+    return x * (0.5 * (1 + erf(x * np.float32(math.sqrt(0.5))))).astype(x.dtype)
+
+
+def gelu_tanh(x: Array) -> Array:
+    """Return the approximation of gelu by tanh."""
+    inner = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
+    curved: Array = np.float32(0.5) * x * (1 + np.tanh(inner))
+    return curved
+
+
+def _logistic(x: Array) -> Array:
+    found: Array = np.float32(0.5) * (1 + np.tanh(np.float32(0.5) * x))
+    return found
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "gelu": gelu,
+    "gelu_python": gelu,
+    "gelu_new": gelu_tanh,
+    "gelu_fast": gelu_tanh,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "quick_gelu": lambda x: x * _logistic(np.float32(1.702) * x),
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x * _logistic(x),
+    "swish": lambda x: x * _logistic(x),
+    "tanh": np.tanh,
+}
+
+
+# Positions
+
+
+class Rotary(NamedTuple):
+    """Queries and keys turned by their place (Su et al. 2021): pairs of the first `dims` numbers of a head.
+
+    `llama3` is (factor, low, high, original length), for texts longer than a model was first trained on.
+    """
+
+    theta: float
+    dims: int
+    factor: float = 1.0  # all frequencies are divided by it
+    llama3: tuple[float, float, float, float] | None = None
+
+    def frequencies(self) -> Array:
+        """Return how far each pair turns from one place to the next, (dims / 2,)."""
+        exponents = np.arange(0, self.dims, 2, dtype=np.float32) / np.float32(self.dims)
+        turns = (1 / np.float32(self.theta) ** exponents).astype(np.float32) / np.float32(self.factor)
+        if self.llama3 is None:
+            return turns
+        factor, low, high, length = self.llama3
+        seen = length * turns / (2 * math.pi)  # how many whole turns the first training saw
+        share = np.clip((seen - low) / (high - low), 0, 1)
+        mixed: Array = ((1 - share) * turns / factor + share * turns).astype(np.float32)
+        return mixed
+
+    def turned(self, x: Array, places: Ints) -> Array:
+        """Return queries or keys (b, h, n, d_k) turned by their places (b, n)."""
+        angles = places[:, None, :, None].astype(np.float32) * self.frequencies()
+        cos, sin = np.cos(angles), np.sin(angles)
+        half = self.dims // 2
+        first, second, rest = x[..., :half], x[..., half : self.dims], x[..., self.dims :]
+        return np.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
+
+
+def sinusoids(n: int, d: int) -> Array:
+    """Return the encodings of n places (n, d): the sines first, then the cosines, as Marian has them."""
+    angles = np.arange(n)[:, None] / 10000 ** (2 * np.arange((d + 1) // 2) / d)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :d].astype(np.float32)
+
+
+def distance_buckets(n_q: int, n_k: int, buckets: int, farthest: int, both_ways: bool) -> Ints:
+    """Return the bucket of each distance, (n_q, n_k): near ones singly, far ones in wider buckets (T5)."""
+    ahead = np.arange(n_k) - np.arange(n_q)[:, None]
+    first = np.zeros_like(ahead)
+    if both_ways:
+        buckets //= 2
+        first = np.where(ahead > 0, buckets, 0)
+        away = np.abs(ahead)
+    else:
+        away = np.maximum(-ahead, 0)
+    single = buckets // 2
+    share = np.log(np.maximum(away, 1).astype(np.float32) / np.float32(single)) / np.float32(
+        math.log(farthest / single)
+    )
+    wide = np.minimum(single + (share * np.float32(buckets - single)).astype(np.intp), buckets - 1)
+    found: Ints = first + np.where(away < single, away, wide)
+    return found

@@ -1,0 +1,203 @@
+"""A stack's layers over a batch of texts: each part is read when its turn comes, applied, and let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints import blocks
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended
+from attn_cli.models.checkpoints.describe import Layer, Stack
+from attn_cli.models.checkpoints.weights import Weights
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Bools, Ints
+
+
+class LayerSteps(NamedTuple):
+    """One attention of one layer, of all texts (b) and heads (h)."""
+
+    side: str  # encoder or decoder
+    layer: int  # 0 is nearest the words
+    kind: str  # self, masked (a causal mask), or cross
+    x: Array  # (b, n_q, d), the layer's input
+    projected: Array  # (b, n_q, d), what the queries are made of: x, or its norm
+    context: Array  # (b, n_k, d), what keys and values are made of: the same, or the encoder's output
+    attended: Attended
+    joined: Array  # (b, n_q, d), the heads' outputs side by side, times W_o
+
+
+class Texts(NamedTuple):
+    """Token ids (b, n), and which of them are not padding; `types` (b, n) tells a first text from a second."""
+
+    ids: Ints
+    real: Bools | None = None
+    types: Ints | None = None
+
+
+class Reader(NamedTuple):
+    """Layers' parts, read and applied."""
+
+    weights: Weights
+    stack: Stack
+
+    def linear(self, name: str, x: Array, made: int | None) -> Array:
+        """Return x W + b, (..., made)."""
+        shape = (x.shape[-1], made) if self.stack.in_out else (made, x.shape[-1])
+        W = self.weights.read(f"{name}.weight", *shape)
+        projected: Array = x @ (W if self.stack.in_out else W.T)
+        b = self.weights.maybe(f"{name}.bias", projected.shape[-1])
+        return projected if b is None else projected + b
+
+    def norm(self, name: str, x: Array) -> Array:
+        """Return the normed rows."""
+        d = x.shape[-1]
+        gain, shift = self.weights.read(f"{name}.weight", d), self.weights.maybe(f"{name}.bias", d)
+        return NORMS[self.stack.norm](x, gain, shift, self.stack.eps)
+
+
+class Layers:
+    """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d)."""
+
+    def __init__(
+        self, side: str, stack: Stack, weights: Weights, given: Texts, context: Array | None,
+        real_context: Bools | None,
+    ) -> None:  # fmt: skip
+        self.side, self.stack, self.given = side, stack, given
+        self.reader = Reader(weights, stack)
+        self.context, self.real_context = context, real_context
+        b, n = given.ids.shape
+        counted = np.broadcast_to(np.arange(n), (b, n))
+        if stack.counts_real and given.real is not None:
+            counted = np.where(given.real, np.cumsum(given.real, axis=1), 0) - 1
+        self.places = counted
+        self.x = self._embedded()
+
+    def steps(self) -> Iterator[LayerSteps]:
+        """Yield each attention of each layer."""
+        kind = "masked" if self.stack.causal else "self"
+        position = self._relative()
+        for n, layer in enumerate(self.stack.layers):
+            with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+                x = self.x
+                made = self._attention(layer, n, kind, "", "norm_1", x, position)
+                yield made
+                if self.stack.parallel:
+                    self.x = x + made.joined + self._network(layer, self._before(layer, "norm_2", x))
+                    continue
+                x = self._added(layer, x, made.joined, "norm_1", "after_1")
+                if self.context is not None and "cross_q" in layer.names:
+                    made = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
+                    yield made
+                    x = self._added(layer, x, made.joined, "cross_norm", "after_cross")
+                wide = self._network(layer, self._before(layer, "norm_2", x))
+                self.x = self._added(layer, x, wide, "norm_2", "after_2")
+        if self.stack.last_norm:
+            self.x = self.reader.norm(self.stack.last_norm, self.x)
+
+    def _embedded(self) -> Array:
+        """Return the input of the first layer."""
+        words, weights, stack = self.stack.words, self.reader.weights, self.stack
+        table = weights.find(*words.tables) or words.tables[0]
+        x = weights.rows(table, self.given.ids, words.width, "token") * np.float32(words.scale)
+        if words.project and words.project_first:
+            x = self.reader.linear(words.project, x, stack.d)
+        if words.positions:
+            places = np.maximum(self.places + words.offset, 0)
+            x = x + weights.rows(words.positions, places, x.shape[-1], "place")
+        if words.sinusoids:
+            x = x + blocks.sinusoids(x.shape[1], x.shape[2])
+        if words.types and weights.find(words.types):
+            types = np.zeros_like(self.given.ids) if self.given.types is None else self.given.types
+            x = x + weights.rows(words.types, types, words.width, "token type")
+        if words.norm:
+            x = self.reader.norm(words.norm, x)
+        if words.project and not words.project_first:
+            x = self.reader.linear(words.project, x, stack.d)
+        return x
+
+    def _relative(self) -> Array | None:
+        """Return what is added to the scores for the distance, (1, h, n, n)."""
+        told, stack, n = self.stack.relative, self.stack, self.x.shape[1]
+        if told is None:
+            return None
+        table = self.reader.weights.read(told.table, told.buckets, stack.heads)
+        found = blocks.distance_buckets(n, n, told.buckets, told.farthest, not stack.causal)
+        return np.ascontiguousarray(table[found].transpose(2, 0, 1)[None])
+
+    def _attention(
+        self, layer: Layer, n: int, kind: str, prefix: str, norm: str, x: Array, position: Array | None
+    ) -> LayerSteps:
+        projected = self._before(layer, norm, x)
+        is_cross = kind == "cross" and self.context is not None
+        context = self.context if is_cross and self.context is not None else projected
+        q, k, v = self._projections(layer, prefix, projected, context)
+        if layer.rotary and not is_cross:
+            q, k = layer.rotary.turned(q, self.places), layer.rotary.turned(k, self.places)
+        shared = self.stack.heads // self.stack.kv_heads
+        k, v = (np.repeat(M, shared, axis=1) if shared > 1 else M for M in (k, v))
+        real = self.real_context if is_cross else self.given.real
+        causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
+        mask = blocks.mask_of(real, q.shape[2], k.shape[2], causal, window)
+        attended = blocks.attend(q, k, v, layer.scale, position, self.stack.softcap, mask)
+        if not np.isfinite(attended.scaled_scores).all() or not np.isfinite(attended.output).all():
+            raise InputError(
+                f"{visible(self.reader.weights.folder)}, {self.side} layer {n}: "
+                "what it makes is not a finite number.",
+                "The checkpoint holds NaN, infinity or numbers too large for float32.",
+            )
+        b, h, rows, d_v = attended.output.shape
+        side_by_side = attended.output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
+        joined = self.reader.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
+        return LayerSteps(self.side, n, kind, x, projected, context, attended, joined)
+
+    def _projections(self, layer: Layer, prefix: str, x: Array, context: Array) -> list[Array]:
+        """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k)."""
+        stack, d_k = self.stack, self.stack.d_k
+        if "qkv" in layer.names:
+            all_three = self._linear(layer, "qkv", x, 3 * stack.heads * d_k)
+            shape, axis = ((stack.heads, 3), 3) if stack.by_head else ((3, stack.heads), 2)
+            q, k, v = np.moveaxis(all_three.reshape(*x.shape[:2], *shape, d_k), axis, 0)
+        else:
+            asked = (("q", x, stack.heads), ("k", context, stack.kv_heads), ("v", context, stack.kv_heads))
+            q, k, v = (
+                self._linear(layer, prefix + role, side, heads * d_k).reshape(*side.shape[:2], heads, d_k)
+                for role, side, heads in asked
+            )
+        if "q_norm" in layer.names:
+            q, k = self._normed(layer, "q_norm", q), self._normed(layer, "k_norm", k)
+        return [M.transpose(0, 2, 1, 3) for M in (q, k, v)]
+
+    def _network(self, layer: Layer, x: Array) -> Array:
+        """Return what the network after attention makes of each word by itself."""
+        activation = ACTIVATIONS[self.stack.activation]
+        hidden: Array
+        if "gate_up" in layer.names:
+            both = self._linear(layer, "gate_up", x, None)
+            half = both.shape[-1] // 2
+            hidden = activation(both[..., :half]) * both[..., half:]
+        elif "gate" in layer.names:
+            hidden = activation(self._linear(layer, "gate", x, None)) * self._linear(layer, "up", x, None)
+        else:
+            hidden = activation(self._linear(layer, "up", x, None))
+        return self._linear(layer, "down", hidden, self.stack.d)
+
+    def _before(self, layer: Layer, norm: str, x: Array) -> Array:
+        is_normed = self.stack.before and norm in layer.names
+        return self._normed(layer, norm, x) if is_normed else x
+
+    def _added(self, layer: Layer, x: Array, made: Array, norm: str, after: str) -> Array:
+        if after in layer.names:
+            made = self._normed(layer, after, made)
+        x = x + made
+        return x if self.stack.before else self._normed(layer, norm, x)
+
+    def _normed(self, layer: Layer, role: str, x: Array) -> Array:
+        return self.reader.norm(layer.place + layer.names[role], x)
+
+    def _linear(self, layer: Layer, role: str, x: Array, made: int | None) -> Array:
+        return self.reader.linear(layer.place + layer.names[role], x, made)

@@ -1,0 +1,122 @@
+"""A checkpoint computed layer by layer: nothing is read of a layer before it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS
+from attn_cli.models.checkpoints.config import read_config
+from attn_cli.models.checkpoints.describe import Model
+from attn_cli.models.checkpoints.families import describe
+from attn_cli.models.checkpoints.layers import Layers, LayerSteps, Reader, Texts
+from attn_cli.models.checkpoints.weights import Weights
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+
+
+def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:
+    """Return lists of ids as one batch, the shorter ones padded on the `right` or the `left`."""
+    longest = max(map(len, ids), default=0)
+    if not longest or not all(ids):
+        raise InputError("There are no tokens to attend to.", "Give at least one token.")
+    made, real = np.full((len(ids), longest), pad), np.zeros((len(ids), longest), bool)
+    for n, one in enumerate(ids):
+        own = slice(len(one)) if side == "right" else slice(longest - len(one), None)
+        made[n, own], real[n, own] = one, True
+    return Texts(made, real)
+
+
+class Checkpoint:
+    """A model in a local folder. Use it in a `with` statement: its files stay open."""
+
+    def __init__(self, folder: str) -> None:
+        self.model: Model = describe(read_config(folder))
+        self.weights = Weights(folder, self.model.prefixes)
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.weights.close()
+
+    def run(self, source: Texts, target: Texts | None = None) -> Run:
+        """Return a run over these texts; a model with an encoder and a decoder takes a `target` too."""
+        if (target is not None) != (len(self.model.stacks) == 2):
+            wanted = (
+                "two texts, one for its encoder and one for its decoder" if target is None else "one text"
+            )
+            raise UsageError(f"{visible(self.weights.folder)} ({self.model.family}) takes {wanted}.")
+        if target is not None and len(target.ids) != len(source.ids):
+            raise UsageError(f"There are {len(source.ids)} texts for {len(target.ids)} targets.")
+        return Run(self.model, self.weights, source, target)
+
+
+class Run:
+    """One run of a checkpoint: `steps` yields each attention as it is computed, `logits` is what comes of all."""
+
+    def __init__(self, model: Model, weights: Weights, source: Texts, target: Texts | None) -> None:
+        self.model = model
+        self._weights, self._name = weights, visible(weights.folder)
+        self._given = dict.fromkeys(model.stacks, source) | ({"decoder": target} if target else {})
+        self._made: dict[str, Array] = {}  # each side's output
+        self._steps = self._all_steps()
+
+    def steps(self) -> Iterator[LayerSteps]:
+        """Yield each attention, in the order in which they happen. What is not taken is not computed."""
+        return self._steps
+
+    def layer(self, layer: int, kind: str | None = None, side: str | None = None) -> LayerSteps:
+        """Return one attention: what lies above it is neither read nor computed."""
+        for found in self._steps:
+            if found.layer == layer and kind in (None, found.kind) and side in (None, found.side):
+                return found
+        counts = ", ".join(f"{len(stack.layers)} {name}" for name, stack in self.model.stacks.items())
+        what = " ".join(filter(None, (side, kind, "attention")))
+        raise UsageError(
+            f"There is no {what} in a layer {layer} of {self._name}.",
+            f"It has {counts} layers, from 0.",
+            "--layer",
+        )
+
+    def logits(self) -> Array:
+        """Return the score of each word of the vocabulary at each place, (b, n, vocabulary)."""
+        for _ in self._steps:
+            pass
+        side, stack = list(self.model.stacks.items())[-1]
+        x, told = self._made[side], self.model.logits
+        table = self._weights.find(*told.tables)
+        if table is None or (told.dense and self._weights.find(f"{told.dense}.weight") is None):
+            raise InputError(
+                f"{self._name} has no head that makes words: its layers are all that it has.",
+                "Ask for attention, or use the checkpoint of a language model.",
+            )
+        reader = Reader(self._weights, stack)
+        if told.dense:
+            width = stack.words.width
+            x = ACTIVATIONS[told.activation](reader.linear(told.dense, x, width))
+        if told.norm:
+            x = reader.norm(told.norm, x)
+        if told.project:
+            x = reader.linear(told.project, x, stack.words.width)
+        x = x * np.float32(told.scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = np.concatenate([x @ rows.T for rows in self._weights.blocks(table, x.shape[-1])], axis=-1)
+        if told.bias and self._weights.find(told.bias):
+            found += self._weights.read(told.bias, *told.bias_lead, found.shape[-1])
+        if told.softcap is not None:
+            found = np.float32(told.softcap) * np.tanh(found / np.float32(told.softcap))
+        return found
+
+    def _all_steps(self) -> Iterator[LayerSteps]:
+        for side, stack in self.model.stacks.items():
+            given = self._given[side]
+            context, real_context = self._made.get("encoder"), self._given[next(iter(self._given))].real
+            layers = Layers(side, stack, self._weights, given, context, real_context)
+            yield from layers.steps()
+            self._made[side] = layers.x

@@ -1,0 +1,131 @@
+"""Norms, activations, places and attention, beside plain loops and the papers' own laws."""
+
+import math
+
+import numpy as np
+import pytest
+
+from attn_cli.models.checkpoints.blocks import (
+    ACTIVATIONS,
+    Rotary,
+    attend,
+    distance_buckets,
+    erf,
+    layer_norm,
+    mask_of,
+    rms_norm,
+    rms_norm_1,
+    sinusoids,
+)
+
+DRAW = np.random.default_rng(0)
+
+
+def some(*shape):
+    return DRAW.standard_normal(shape).astype(np.float32)
+
+
+def close(found, expected, within=1e-6):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=within)
+
+
+def test_erf_is_that_of_the_standard_library():
+    x = np.concatenate([np.linspace(-8, 8, 4001), [0.0, 1e-9, 1e30, -1e30]])
+    close(erf(x), [math.erf(n) for n in x], 1e-9)
+
+
+def test_the_activations_are_those_of_their_formulas():
+    x = np.linspace(-12, 12, 481).astype(np.float32)
+    logistic = [1 / (1 + math.exp(-n)) for n in x]
+    close(ACTIVATIONS["gelu"](x), [n * 0.5 * (1 + math.erf(n / math.sqrt(2))) for n in x], 2e-6)
+    close(ACTIVATIONS["gelu_new"](x), ACTIVATIONS["gelu"](x), 1e-3)
+    close(ACTIVATIONS["silu"](x), x * logistic, 2e-6)
+    close(ACTIVATIONS["relu"](x), [max(n, 0) for n in x])
+    for made in ACTIVATIONS.values():
+        assert made(x).dtype == np.float32
+
+
+def test_a_layer_norm_centres_and_an_rms_norm_does_not():
+    x, gain, shift = some(3, 8), some(8), some(8)
+    for row, found in zip(x.astype(float), layer_norm(x, gain, shift, 1e-5), strict=True):
+        close(found, (row - row.mean()) / math.sqrt(row.var() + 1e-5) * gain + shift, 1e-5)
+    for row, found in zip(x.astype(float), rms_norm(x, gain, None, 1e-5), strict=True):
+        close(found, row / math.sqrt((row * row).mean() + 1e-5) * gain, 1e-5)
+    close(rms_norm_1(x, gain - 1, None, 1e-5), rms_norm(x, gain, None, 1e-5), 1e-5)
+
+
+def test_rotary_scores_depend_on_the_distance_alone():
+    rotary = Rotary(1e4, 6)
+    q, k = some(1, 1, 1, 8), some(1, 1, 1, 8)
+
+    def score(i, j):
+        turned = [rotary.turned(M, np.array([[at]])) for M, at in ((q, i), (k, j))]
+        return (turned[0] * turned[1]).sum()
+
+    close(score(9, 4), score(25, 20), 1e-5)
+    assert abs(score(9, 4) - score(9, 5)) > 1e-3
+    np.testing.assert_array_equal(rotary.turned(q, np.array([[7]]))[..., 6:], q[..., 6:])
+    close(rotary.turned(q, np.array([[0]])), q)
+
+
+def test_llama3_slows_the_slow_turns_and_leaves_the_fast_ones():
+    plain = Rotary(1e4, 64).frequencies()
+    slowed = Rotary(1e4, 64, llama3=(8.0, 1.0, 4.0, 1000.0)).frequencies()
+    seen = 1000 * plain / (2 * math.pi)
+    close(slowed[seen > 4], plain[seen > 4], 0)
+    close(slowed[seen < 1] * 8, plain[seen < 1], 1e-9)
+    between = (seen > 1) & (seen < 4)
+    assert (
+        between.any()
+        and (slowed[between] < plain[between]).all()
+        and (slowed[between] * 8 > plain[between]).all()
+    )
+    close(Rotary(1e4, 64, factor=4.0).frequencies() * 4, plain)
+
+
+def test_sinusoids_are_of_length_one_a_pair():
+    found = sinusoids(20, 12)
+    close(found[:, :6] ** 2 + found[:, 6:] ** 2, 1)
+    close(found[3, 0], math.sin(3))
+
+
+def test_near_distances_have_a_bucket_each_and_far_ones_share():
+    both = distance_buckets(300, 300, 32, 128, True)
+    assert both[0, 0] == 0 and both[10, 3] == 7 and both[3, 10] == 16 + 7
+    assert both[200, 0] == both[299, 0] == 15 and both[0, 299] == 31
+    assert (np.diff(both[:, 0]) >= 0).all()
+    back = distance_buckets(300, 300, 32, 128, False)
+    assert back[15, 0] == 15 and back[0, 15] == 0 and back[299, 0] == 31
+
+
+def test_masks_are_those_of_loops():
+    real = np.array([[True, True, False, True, True], [True] * 5])
+    for causal in (False, True):
+        for window in (None, 1, 2, 9):
+            mask = mask_of(real, 5, 5, causal, window)
+            for b in range(2):
+                for i in range(5):
+                    for j in range(5):
+                        near = window is None or (i - j < window if causal else abs(i - j) <= window)
+                        assert mask[b, 0, i, j] == (real[b, j] and near and (j <= i or not causal))
+    assert mask_of(None, 4, 6, False, None) is None
+    assert mask_of(np.ones((2, 6), bool), 4, 6, False, None) is None
+
+
+@pytest.mark.parametrize("softcap", [None, 1.5])
+def test_every_step_of_attention_follows_from_the_one_before(softcap):
+    q, k, v, position = some(2, 3, 4, 8), some(2, 3, 5, 8), some(2, 3, 5, 6), some(1, 3, 4, 5)
+    mask = np.ones((2, 1, 4, 5), bool)
+    mask[1, 0, :, 3:] = False
+    mask[0, 0, 2] = False
+    found = attend(q, k, v, 0.3, position, softcap, mask)
+    close(found.scaled_scores, 0.3 * np.einsum("bhid,bhjd->bhij", q, k), 1e-5)
+    final = found.scaled_scores + position
+    if softcap is not None:
+        final = softcap * np.tanh(final / softcap)
+        close(found.capped_scores, final, 1e-6)
+    exps = np.exp(final.astype(float)) * mask
+    total = exps.sum(-1, keepdims=True)
+    close(found.weights, exps / np.where(total == 0, 1, total))
+    assert (found.weights[0, :, 2] == 0).all(), "a query that may look at nothing"
+    close(found.output, np.einsum("bhij,bhjd->bhid", found.weights, v), 1e-5)

@@ -1,0 +1,250 @@
+"""Every family beside transformers: attentions of every layer and head, and logits, of small random models."""
+
+import importlib.util
+import os
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+
+V = 40
+SIZES = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+WIDE = SIZES | {"intermediate_size": 48}
+TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+GROUPED = WIDE | TOKENS | {"num_key_value_heads": 2}
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16, "rope_theta": 100.0,
+}  # fmt: skip
+QUERIES_AND_KEYS = re.compile(
+    r"\.(query|key|[qk]_lin|[qk]_proj|query_key_value|c_attn|Wqkv|[qk]_norm|(SelfAttention|EncDecAttention)\.[qk])\."
+)
+
+
+class Case(NamedTuple):
+    """A family's classes in transformers, and the settings of a small model of it."""
+
+    model: str
+    config: str
+    settings: dict[str, object]
+    counts_real: bool = False  # whether transformers must be told the places, as its generate tells them
+    sharpened: float = 2.5  # factor of queries and keys: T5's scores are not scaled, and large already
+
+
+CASES = {
+    "bert": Case("BertForMaskedLM", "BertConfig", WIDE),
+    "bert, gelu_new": Case("BertForMaskedLM", "BertConfig", WIDE | {"hidden_act": "gelu_new"}),
+    "roberta": Case("RobertaForMaskedLM", "RobertaConfig", WIDE | {"type_vocab_size": 1, "pad_token_id": 1}),
+    "xlm-roberta": Case("XLMRobertaForMaskedLM", "XLMRobertaConfig", WIDE | {"type_vocab_size": 1}),
+    "distilbert": Case(
+        "DistilBertForMaskedLM", "DistilBertConfig",
+        {"vocab_size": V, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
+    ),
+    "electra": Case("ElectraForMaskedLM", "ElectraConfig", WIDE | {"embedding_size": 16}),
+    "electra, one size": Case("ElectraForMaskedLM", "ElectraConfig", WIDE | {"embedding_size": 32}),
+    "albert": Case("AlbertForMaskedLM", "AlbertConfig", WIDE | TOKENS | {"embedding_size": 16}),
+    "albert, groups": Case(
+        "AlbertForMaskedLM", "AlbertConfig",
+        WIDE | TOKENS | {"embedding_size": 16, "num_hidden_layers": 4, "num_hidden_groups": 2},
+    ),
+    "gpt2": Case(
+        "GPT2LMHeadModel", "GPT2Config", TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4}, True
+    ),
+    "gpt2, scaled by layer": Case(
+        "GPT2LMHeadModel", "GPT2Config",
+        TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "scale_attn_by_inverse_layer_idx": True},
+        True,
+    ),
+    "gpt_neo": Case(
+        "GPTNeoForCausalLM", "GPTNeoConfig",
+        TOKENS | {"vocab_size": V, "hidden_size": 32, "num_layers": 4, "num_heads": 4, "intermediate_size": 48,
+                  "attention_types": [[["global", "local"], 2]], "window_size": 3},
+        True,
+    ),
+    "gpt_neox": Case("GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | TOKENS, True),
+    "gpt_neox, one after the other": Case(
+        "GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | TOKENS | {"use_parallel_residual": False}, True
+    ),
+    "opt": Case("OPTForCausalLM", "OPTConfig", SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "opt, as 350m": Case(
+        "OPTForCausalLM", "OPTConfig",
+        SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 16, "do_layer_norm_before": False},
+    ),
+    "llama": Case("LlamaForCausalLM", "LlamaConfig", GROUPED),
+    "llama 3": Case(
+        "LlamaForCausalLM", "LlamaConfig", GROUPED | {"rope_parameters": LLAMA3, "tie_word_embeddings": True}
+    ),
+    "llama, linear": Case(
+        "LlamaForCausalLM", "LlamaConfig",
+        GROUPED | {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
+    ),
+    "mistral": Case("MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": 3}),
+    "mistral, no window": Case("MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": None}),
+    "qwen2": Case("Qwen2ForCausalLM", "Qwen2Config", GROUPED),
+    "qwen2, windows": Case(
+        "Qwen2ForCausalLM", "Qwen2Config",
+        GROUPED | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
+    ),
+    "qwen3": Case("Qwen3ForCausalLM", "Qwen3Config", GROUPED | {"head_dim": 16}),
+    "smollm3": Case("SmolLM3ForCausalLM", "SmolLM3Config", GROUPED | {"num_hidden_layers": 4}),
+    "gemma": Case("GemmaForCausalLM", "GemmaConfig", GROUPED | {"head_dim": 16, "num_key_value_heads": 1}),
+    "gemma2": Case(
+        "Gemma2ForCausalLM", "Gemma2Config",
+        GROUPED | {"head_dim": 16, "sliding_window": 3, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 9},
+    ),
+    "gemma3": Case(
+        "Gemma3ForCausalLM", "Gemma3TextConfig",
+        GROUPED | {"head_dim": 16, "sliding_window": 3, "num_hidden_layers": 7},
+    ),
+    "modernbert": Case(
+        "ModernBertForMaskedLM", "ModernBertConfig",
+        WIDE | TOKENS | {"cls_token_id": 1, "sep_token_id": 2, "num_hidden_layers": 5, "local_attention": 4},
+    ),
+}  # fmt: skip
+T5 = {
+    "vocab_size": V,
+    "d_model": 32,
+    "d_kv": 6,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_decoder_layers": 3,
+    "num_heads": 4,
+}
+BART = TOKENS | {
+    "vocab_size": V, "d_model": 32, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 8, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "decoder_start_token_id": 0,
+    "forced_eos_token_id": 2,
+}  # fmt: skip
+PAIRS = {
+    "t5": Case("T5ForConditionalGeneration", "T5Config", T5, sharpened=0.8),
+    "t5, as v1.1": Case(
+        "T5ForConditionalGeneration", "T5Config",
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        sharpened=0.8,
+    ),
+    "mt5": Case("MT5ForConditionalGeneration", "MT5Config", T5, sharpened=0.8),
+    "bart": Case("BartForConditionalGeneration", "BartConfig", BART),
+    "bart, scaled": Case("BartForConditionalGeneration", "BartConfig", BART | {"scale_embedding": True}),
+    "marian": Case("MarianMTModel", "MarianConfig", BART | {"scale_embedding": True, "activation_function": "swish"}),
+    "marian, two vocabularies": Case(
+        "MarianMTModel", "MarianConfig",
+        BART | {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False, "decoder_vocab_size": 30},
+    ),
+}  # fmt: skip
+TARGETS = ([0, 5, 6, 7, 8, 9], [0, 13, 12])
+TEXTS = ([3, 4, 5, 6, 7, 8, 9, 3, 11], [12, 13, 14, 15])
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    """The library, where it is installed; where it must be and is not, a failure."""
+    if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("torch") is None:
+        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
+            pytest.fail("transformers is required here, and is not installed.")
+        pytest.skip("transformers is not installed.")
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def made(transformers, case, seed, folder, dtype="float32"):
+    """Save a random model whose heads look somewhere, and return it as transformers reads it."""
+    import torch
+
+    torch.manual_seed(seed)
+    config = getattr(transformers, case.config)(**case.settings)
+    model = getattr(transformers, case.model)._from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+            if QUERIES_AND_KEYS.search(f".{name}"):
+                parameter *= case.sharpened
+    model.to(getattr(torch, dtype)).save_pretrained(folder)
+    kind = getattr(transformers, case.model)
+    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+
+
+def close(found, expected, what):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5, err_msg=what)
+
+
+def same_attention(steps, expected, real, what):
+    """Check one layer's attention of every head, at the queries that are not padding."""
+    assert steps.attended.weights.shape == expected.shape, what
+    for text, rows in enumerate(real):
+        close(steps.attended.weights[text][:, rows], expected[text].numpy()[:, rows], what)
+    looked = steps.attended.weights.max(axis=-1).mean()
+    assert looked > 1.5 / expected.shape[-1], f"{what}: attention is nearly uniform"
+
+
+def one_text(case, batch):
+    """Return what transformers is given for a batch."""
+    import torch
+
+    given = {"input_ids": torch.tensor(batch.ids), "attention_mask": torch.tensor(batch.real).long()}
+    if case.counts_real:
+        given["position_ids"] = torch.tensor(np.maximum(np.cumsum(batch.real, axis=1) - 1, 0))
+    return given
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", CASES)
+def test_every_head_attends_as_in_transformers(name, seed, side, transformers, tmp_path):
+    import torch
+
+    case = CASES[name]
+    model = made(transformers, case, seed, tmp_path)
+    batch = texts(TEXTS, pad=case.settings.get("pad_token_id", 1 if "roberta" in name else 0), side=side)
+    with torch.no_grad():
+        expected = model(**one_text(case, batch), output_attentions=True)
+    with Checkpoint(str(tmp_path)) as checkpoint:
+        run = checkpoint.run(batch)
+        found = list(run.steps())
+        assert [steps.layer for steps in found] == list(range(len(expected.attentions)))
+        for steps, attention in zip(found, expected.attentions, strict=True):
+            same_attention(steps, attention, batch.real, f"{name}, layer {steps.layer}")
+        logits = run.logits()
+    scale = max(1.0, float(expected.logits.abs().max()))
+    close(logits[batch.real] / scale, expected.logits.numpy()[batch.real] / scale, f"{name}, logits")
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
+    name, seed, side, transformers, tmp_path
+):
+    import torch
+
+    case = PAIRS[name]
+    model = made(transformers, case, seed, tmp_path)
+    source, target = texts(TEXTS, side=side), texts(TARGETS, side="right")
+    with torch.no_grad():
+        expected = model(
+            **one_text(case, source),
+            decoder_input_ids=torch.tensor(target.ids),
+            decoder_attention_mask=torch.tensor(target.real).long(),
+            output_attentions=True,
+        )
+    attentions = {
+        ("encoder", "self"): (expected.encoder_attentions, source),
+        ("decoder", "masked"): (expected.decoder_attentions, target),
+        ("decoder", "cross"): (expected.cross_attentions, target),
+    }
+    with Checkpoint(str(tmp_path)) as checkpoint:
+        run = checkpoint.run(source, target)
+        found = list(run.steps())
+        assert len(found) == 2 + 2 * 3
+        for steps in found:
+            layers, queries = attentions[steps.side, steps.kind]
+            what = f"{name}, {steps.side} {steps.layer}, {steps.kind}"
+            same_attention(steps, layers[steps.layer], queries.real, what)
+        logits = run.logits()
+    scale = max(1.0, float(expected.logits.abs().max()))
+    close(logits[target.real] / scale, expected.logits.numpy()[target.real] / scale, f"{name}, logits")

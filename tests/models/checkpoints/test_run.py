@@ -1,0 +1,241 @@
+"""A checkpoint written by hand is run: the arithmetic in plain loops, what is read, and what is refused."""
+
+import math
+import os
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.models.checkpoints.config import Config
+from attn_cli.models.checkpoints.families import FAMILIES, describe
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.weights import Weights
+from tests.models.checkpoints.by_hand import GPT2, as_bfloat16, gpt2, safetensors, saved
+from tests.shell import ROOT
+
+IDS = [1, 5, 2, 2]
+
+
+def normed(row, T, name):
+    return (row - row.mean()) / math.sqrt(row.var() + 1e-5) * T[f"{name}.weight"] + T[f"{name}.bias"]
+
+
+def by_loops(T, ids, heads=2):
+    """Return the weights of each layer and the logits of a GPT-2 (with relu), as its paper's code has them."""
+    T = {name: array.astype(float) for name, array in T.items()}
+    X = [T["wte.weight"][word] + T["wpe.weight"][place] for place, word in enumerate(ids)]
+    d = len(X[0])
+    d_k, layers = d // heads, []
+    for n in range(2):
+        h = f"h.{n}."
+        rows = [normed(x, T, h + "ln_1") @ T[h + "attn.c_attn.weight"] + T[h + "attn.c_attn.bias"] for x in X]
+        found = np.zeros((heads, len(X), len(X)))
+        outputs = np.zeros((len(X), d))
+        for head in range(heads):
+            own = slice(head * d_k, (head + 1) * d_k)
+            for i, row in enumerate(rows):
+                q = row[:d][own]
+                exps = [math.exp(q @ rows[j][d : 2 * d][own] / math.sqrt(d_k)) for j in range(i + 1)]
+                found[head, i, : i + 1] = np.array(exps) / sum(exps)
+                outputs[i, own] = sum(found[head, i, j] * rows[j][2 * d :][own] for j in range(i + 1))
+        layers.append(found)
+        for i in range(len(X)):
+            x = X[i] + outputs[i] @ T[h + "attn.c_proj.weight"] + T[h + "attn.c_proj.bias"]
+            wide = normed(x, T, h + "ln_2") @ T[h + "mlp.c_fc.weight"] + T[h + "mlp.c_fc.bias"]
+            X[i] = x + np.maximum(wide, 0) @ T[h + "mlp.c_proj.weight"] + T[h + "mlp.c_proj.bias"]
+    return layers, np.array([normed(x, T, "ln_f") @ T["wte.weight"].T for x in X])
+
+
+def close(found, expected, within=1e-5):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=within)
+
+
+def test_a_small_gpt2_is_computed_as_plain_loops_compute_it(tmp_path):
+    T = gpt2()
+    layers, logits = by_loops(T, IDS)
+    with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:
+        run = checkpoint.run(texts([IDS]))
+        for n, steps in enumerate(run.steps()):
+            assert (steps.layer, steps.kind, steps.side) == (n, "masked", "decoder")
+            close(steps.attended.weights[0], layers[n])
+            close(steps.attended.weights @ steps.attended.v, steps.attended.output)
+        close(run.logits()[0], logits, 1e-4)
+
+
+def test_bfloat16_weights_give_the_attention_of_the_numbers_they_hold(tmp_path):
+    T = {name: as_bfloat16(array) for name, array in gpt2().items()}
+    wide = {name: (array.astype("<u4") << 16).view("<f4") for name, array in T.items()}
+    with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:
+        found = checkpoint.run(texts([IDS])).layer(1)
+    close(found.attended.weights[0], by_loops(wide, IDS)[0][1])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing_for_the_other_words(side, tmp_path):
+    with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
+        alone = checkpoint.run(texts([IDS])).layer(1)
+        batch = texts([IDS, [3, 3, 4, 5, 1, 0]], pad=4, side=side)
+        padded = checkpoint.run(batch).layer(1)
+    rows = np.flatnonzero(batch.real[0])
+    found = padded.attended.weights[0]
+    close(found[:, rows[:, None], rows], alone.attended.weights[0])
+    close(found[:, rows].sum(-1), 1)
+    assert (found[:, :, ~batch.real[0]] == 0).all()
+
+
+def test_layers_above_the_one_asked_for_are_not_read(tmp_path, monkeypatch):
+    T = {name: array for name, array in gpt2(layers=2).items() if not name.startswith(("h.1", "ln_f"))}
+    read = []
+    original = Weights.read
+    monkeypatch.setattr(
+        Weights, "read", lambda self, name, *shape: (read.append(name), original(self, name, *shape))[1]
+    )
+    with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:
+        found = checkpoint.run(texts([IDS])).layer(0)
+        close(found.attended.weights.sum(-1), 1)
+        assert not any("mlp" in name for name in read), "what follows attention is not needed either"
+        with pytest.raises(InputError, match=r"no tensor h\.1\.ln_1\.weight"):
+            checkpoint.run(texts([IDS])).layer(1)
+
+
+def test_memory_is_that_of_one_matrix_whatever_the_number_of_layers(tmp_path):
+    d = 256
+    config = GPT2 | {"n_embd": d, "n_layer": 6, "n_head": 4}
+    T = gpt2(d=d, layers=6, vocabulary=20_000)
+    folder = saved(tmp_path, config, {name: array * np.float32(0.05) for name, array in T.items()})
+    largest = 4 * 4 * d * d
+    with Checkpoint(folder) as checkpoint:
+        tracemalloc.start()
+        run = checkpoint.run(texts([IDS]))
+        for steps in run.steps():
+            del steps
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert largest < peak < 2 * largest, "20 MB of embeddings and 19 MB of layers are not held"
+
+
+def test_a_model_that_has_no_head_gives_attention_and_no_logits(tmp_path):
+    with Checkpoint(saved(tmp_path, GPT2 | {"tie_word_embeddings": False}, gpt2())) as checkpoint:
+        run = checkpoint.run(texts([IDS]))
+        assert len(list(run.steps())) == 2
+        with pytest.raises(InputError, match="no head that makes words"):
+            run.logits()
+
+
+def test_an_unknown_family_is_refused_and_the_known_ones_listed(tmp_path):
+    with pytest.raises(InputError) as found:
+        Checkpoint(saved(tmp_path, {"model_type": "gpt3\x1b"}, gpt2()))
+    assert "gpt3^[" in str(found.value) and all(name in found.value.hint for name in FAMILIES)
+    assert "Did you mean gpt2?" in found.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"n_head": 3}, "n_head is 3"),
+        ({"n_head": 0}, "n_head is 0"),
+        ({"n_layer": 10**9}, "n_layer is 1000000000"),
+        ({"n_embd": "8"}, 'n_embd is "8"'),
+        ({"n_embd": 1 << 40}, "n_embd is"),
+        ({"activation_function": "softmax"}, "activation_function is"),
+        ({"layer_norm_epsilon": -1}, "layer_norm_epsilon is -1"),
+        ({"n_embd": 16}, "shape (6, 8)"),
+        ({"model_type": 3}, "model_type is 3"),
+    ],
+)
+def test_a_hostile_config_is_refused(change, told, tmp_path):
+    with pytest.raises(InputError) as found:  # noqa: SIM117 the folder is opened inside
+        with Checkpoint(saved(tmp_path, GPT2 | change, gpt2())) as checkpoint:
+            checkpoint.run(texts([IDS])).layer(0)
+    assert told in str(found.value)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_family_takes_values_of_another_kind(family):
+    """Every value that a family reads is made unfit in turn: the answer is an error of ours."""
+    whole = {
+        "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "dim": 8, "n_layers": 2, "n_heads": 2,
+        "hidden_act": "relu", "activation": "relu", "n_embd": 8, "n_layer": 2, "n_head": 2, "num_layers": 2,
+        "num_heads": 2, "attention_layers": ["global", "local"], "head_dim": 4, "d_model": 8, "d_kv": 4,
+        "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+        "rope_theta": 10.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "sliding_window": 2,
+        "layer_types": ["sliding_attention", "full_attention"], "vocab_size": 6, "tie_word_embeddings": True,
+        "num_key_value_heads": 1, "no_rope_layers": [1, 0], "query_pre_attn_scalar": 4, "embedding_size": 4,
+        "num_hidden_groups": 1, "local_attention": 4, "scale_embedding": True, "feed_forward_proj": "relu",
+    }  # fmt: skip
+    whole |= {"text_config": dict(whole, model_type="gemma3_text"), "model_type": family}
+    assert describe(Config("c", whole)).family in (family, "gemma3_text")
+    refused = 0
+    for name in whole:
+        for bad in (-1, 0, 1e40, "x" * 1000, [], [[]], {}, {"a": 1}, True, 3, [1, 2], [None, None], [{}, {}]):
+            try:
+                describe(Config("c", whole | {name: bad}))
+            except AttnError as error:
+                refused += 1
+                assert len(str(error)) < 600
+    assert refused > 20
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
+def test_numbers_beyond_float32_are_refused_by_their_layer(bad, tmp_path):
+    T = gpt2()
+    T["h.1.attn.c_attn.weight"][0, 0] = bad
+    T["h.1.attn.c_attn.weight"][0, 8] = bad
+    with (
+        Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint,
+        pytest.raises(InputError, match="decoder layer 1"),
+    ):
+        list(checkpoint.run(texts([IDS])).steps())
+
+
+def test_what_cannot_be_run_is_refused(tmp_path):
+    with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
+        with pytest.raises(InputError, match="no token 6"):
+            checkpoint.run(texts([[6]])).layer(0)
+        with pytest.raises(InputError, match="no place 10"):
+            checkpoint.run(texts([[1] * 11])).layer(0)
+        with pytest.raises(UsageError, match="no attention in a layer 2"):
+            checkpoint.run(texts([IDS])).layer(2)
+        with pytest.raises(UsageError, match="takes one text"):
+            checkpoint.run(texts([IDS]), texts([IDS]))
+    for none in ([], [[]], [[1], []]):
+        with pytest.raises(InputError, match="no tokens"):
+            texts(none)
+
+
+def test_neither_torch_nor_transformers_nor_safetensors_is_imported(tmp_path):
+    folder = saved(tmp_path, GPT2, gpt2())
+    code = f"""
+import sys
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+with Checkpoint({folder!r}) as checkpoint:
+    checkpoint.run(texts([[1, 2]])).logits()
+print(sorted(set(sys.modules) & {{"torch", "transformers", "safetensors", "tokenizers", "gensim", "rich"}}))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ROOT}
+    )
+    assert ran.stdout == "[]\n", ran.stderr
+
+
+def test_a_checkpoint_in_shards_is_the_same(tmp_path):
+    import json
+
+    T = gpt2()
+    with Checkpoint(saved(tmp_path / "whole", GPT2, T)) as checkpoint:
+        expected = checkpoint.run(texts([IDS])).logits()
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(GPT2))
+    names = sorted(T)
+    files = {name: f"model-{n % 3}.safetensors" for n, name in enumerate(names)}
+    for file in set(files.values()):
+        own = {name: T[name] for name in names if files[name] == file}
+        (folder / file).write_bytes(safetensors(own))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    with Checkpoint(str(folder)) as checkpoint:
+        np.testing.assert_array_equal(checkpoint.run(texts([IDS])).logits(), expected)
