@@ -1,6 +1,7 @@
 """Every family beside transformers: attentions of every layer and head, and logits, of small random models."""
 
 import importlib.util
+import json
 import os
 import re
 from typing import NamedTuple
@@ -62,7 +63,7 @@ CASES = {
         "GPTNeoForCausalLM", "GPTNeoConfig",
         TOKENS | {"vocab_size": V, "hidden_size": 32, "num_layers": 4, "num_heads": 4, "intermediate_size": 48,
                   "attention_types": [[["global", "local"], 2]], "window_size": 3},
-        True,
+        True, 1.0,
     ),
     "gpt_neox": Case("GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | TOKENS, True),
     "gpt_neox, one after the other": Case(
@@ -152,8 +153,11 @@ def transformers():
     return transformers
 
 
-def made(transformers, case, seed, folder, dtype="float32"):
-    """Save a random model whose heads look somewhere, and return it as transformers reads it."""
+def made(transformers, case, seed, folder, changed=None):
+    """Save a random model whose heads look somewhere, and return it as transformers reads it.
+
+    `changed` is what becomes of its config.json, where that is to be an older one.
+    """
     import torch
 
     torch.manual_seed(seed)
@@ -164,7 +168,10 @@ def made(transformers, case, seed, folder, dtype="float32"):
             parameter += 0.1 * torch.randn_like(parameter)
             if QUERIES_AND_KEYS.search(f".{name}"):
                 parameter *= case.sharpened
-    model.to(getattr(torch, dtype)).save_pretrained(folder)
+    model.save_pretrained(folder)
+    if changed is not None:
+        path = folder / "config.json"
+        path.write_text(json.dumps(changed(json.loads(path.read_text()))))
     kind = getattr(transformers, case.model)
     return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
@@ -196,14 +203,19 @@ def one_text(case, batch):
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", CASES)
 def test_every_head_attends_as_in_transformers(name, seed, side, transformers, tmp_path):
-    import torch
-
     case = CASES[name]
     model = made(transformers, case, seed, tmp_path)
     batch = texts(TEXTS, pad=case.settings.get("pad_token_id", 1 if "roberta" in name else 0), side=side)
+    same_as(model, case, batch, tmp_path, name)
+
+
+def same_as(model, case, batch, folder, name):
+    """Check every layer's attention and the logits of a model that is an encoder or a decoder."""
+    import torch
+
     with torch.no_grad():
         expected = model(**one_text(case, batch), output_attentions=True)
-    with Checkpoint(str(tmp_path)) as checkpoint:
+    with Checkpoint(str(folder)) as checkpoint:
         run = checkpoint.run(batch)
         found = list(run.steps())
         assert [steps.layer for steps in found] == list(range(len(expected.attentions)))
@@ -248,3 +260,85 @@ def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
         logits = run.logits()
     scale = max(1.0, float(expected.logits.abs().max()))
     close(logits[target.real] / scale, expected.logits.numpy()[target.real] / scale, f"{name}, logits")
+
+
+def as_in_former_years(config):
+    """Return a config.json as older versions of transformers wrote it."""
+    told = config.pop("rope_parameters")
+    near = told.get("sliding_attention", {}).get("rope_theta")
+    told = dict(told.get("full_attention", told))
+    theta, kind = told.pop("rope_theta"), config["model_type"]
+    if kind == "modernbert":
+        config |= {"global_rope_theta": theta, "local_rope_theta": near, "global_attn_every_n_layers": 3}
+    elif kind == "gpt_neox":
+        config |= {"rotary_emb_base": theta, "rotary_pct": told.pop("partial_rotary_factor")}
+    elif near is not None:
+        config |= {"rope_theta": theta, "rope_local_base_freq": near, "sliding_window_pattern": 6}
+    else:
+        config |= {"rope_theta": theta}
+    config.pop("layer_types", None)
+    config.pop("_sliding_window_pattern", None)
+    if told["rope_type"] != "default":
+        told["type"] = told["rope_type"]
+        config["rope_scaling"] = told
+    return config
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt_neox",
+        "llama",
+        "llama 3",
+        "llama, linear",
+        "mistral",
+        "qwen2, windows",
+        "gemma2",
+        "gemma3",
+        "modernbert",
+    ],
+)
+def test_config_files_of_former_years_say_the_same(name, transformers, tmp_path):
+    case = CASES[name]
+    model = made(transformers, case, 2, tmp_path, as_in_former_years)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert "rope_parameters" not in config and "layer_types" not in config
+    same_as(model, case, texts(TEXTS), tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gpt_neo", "modernbert"])
+def test_a_longer_text_is_the_same(name, transformers, tmp_path):
+    case = CASES[name]
+    model = made(transformers, case, 3, tmp_path)
+    ids = np.random.default_rng(0).integers(3, V, 300).tolist()
+    same_as(model, case, texts([ids]), tmp_path, name)
+
+
+def test_far_distances_of_t5_share_their_buckets(transformers, tmp_path):
+    import torch
+
+    case = PAIRS["t5"]
+    model = made(transformers, case, 3, tmp_path)
+    source, target = (texts([np.random.default_rng(n).integers(3, V, n).tolist()]) for n in (280, 200))
+    with torch.no_grad():
+        expected = model(
+            input_ids=torch.tensor(source.ids),
+            decoder_input_ids=torch.tensor(target.ids),
+            output_attentions=True,
+        )
+    with Checkpoint(str(tmp_path)) as checkpoint:
+        run = checkpoint.run(source, target)
+        same_attention(run.layer(1), expected.encoder_attentions[1], source.real, "encoder")
+        same_attention(run.layer(2, "masked"), expected.decoder_attentions[2], target.real, "decoder")
+
+
+def test_a_model_saved_in_bfloat16_and_in_shards_is_the_same(transformers, tmp_path):
+    import torch
+
+    case = CASES["llama"]
+    first = made(transformers, case, 4, tmp_path / "whole")
+    first.to(torch.bfloat16).save_pretrained(tmp_path / "parts", max_shard_size="20KB")
+    assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 2
+    kind = getattr(transformers, case.model)
+    again = kind.from_pretrained(tmp_path / "parts", attn_implementation="eager", dtype=torch.float32).eval()
+    same_as(again, case, texts(TEXTS), tmp_path / "parts", "llama in bfloat16")

@@ -1,0 +1,147 @@
+"""Text to token ids with a checkpoint's own tokenizer, through the tokenizers package (the extra `models`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
+from attn_cli.io.escape import visible
+from attn_cli.io.files import read_bytes
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+LARGEST = 1 << 26
+OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
+SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm")
+FRAMED = ("roberta", "xlm-roberta", "camembert", "bart")  # <s> text </s>
+
+
+class Encoded(NamedTuple):
+    """A text's tokens, as the vocabulary spells them, and their ids."""
+
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]  # which of them frame the text
+    types: tuple[int, ...]  # 0 for the first text, 1 for the second
+
+
+class TextEncoder:
+    """A checkpoint's tokenizer."""
+
+    def __init__(self, folder: str, family: str) -> None:
+        self.name = visible(folder)
+        library = _library()
+        self._tokenizer = self._guarded("is not a sound tokenizer", lambda: _load(library, folder, family))
+        if self._tokenizer is None:
+            raise _no_tokenizer(folder)
+
+    def encode(self, text: str, second: str | None = None) -> Encoded:
+        """Return the tokens of a text, framed as the model expects it; `second` follows it in the same sequence."""
+        found = self._guarded("cannot encode the text", lambda: self._tokenizer.encode(text, second))
+        if not found.ids:
+            raise InputError("There are no tokens to attend to.", "Give at least one token.")
+        special = tuple(bool(one) for one in found.special_tokens_mask)
+        return Encoded(tuple(found.ids), tuple(found.tokens), special, tuple(found.type_ids))
+
+    def _guarded(self, what: str, work: Callable[[], Any]) -> Any:
+        """Return what `work` does; the library's errors, and its panics, become an InputError."""
+        try:
+            return work()
+        except (AttnError, KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException as error:  # a panic of the library's Rust code is no Exception
+            why = visible(str(error))[:200]
+            raise InputError(f"The tokenizer of {self.name} {what}: {why}.") from None
+
+
+def _library() -> ModuleType:
+    """Return the tokenizers package, which takes a tenth of a second to load."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise MissingExtra("A model's tokenizer needs tokenizers: pip install 'attn-cli[models]'") from None
+    library: ModuleType = tokenizers
+    return library
+
+
+def _load(library: Any, folder: str, family: str) -> Any:
+    """Return the tokenizer of a folder; None where it has none that can be read."""
+
+    def has(*names: str) -> bool:
+        return all(os.path.exists(os.path.join(folder, name)) for name in names)
+
+    if has(OWN):
+        made = library.Tokenizer.from_buffer(read_bytes(os.path.join(folder, OWN), LARGEST))
+        made.no_truncation()
+        made.no_padding()
+        return made
+    if has(WORDPIECE):
+        lines = _text(folder, WORDPIECE).split("\n")
+        vocabulary = {line.rstrip("\r"): n for n, line in enumerate(lines) if line.strip()}
+        is_lower = _lower_cased(folder)
+        return library.BertWordPieceTokenizer(vocabulary, lowercase=is_lower, strip_accents=None)
+    if has(*BPE):
+        return _byte_level(library, folder, family)
+    return None
+
+
+def _byte_level(library: Any, folder: str, family: str) -> Any:
+    """Return the tokenizer of vocab.json and merges.txt: GPT-2's, framed where the family frames its texts."""
+    vocabulary = json.loads(_text(folder, BPE[0]))
+    if not isinstance(vocabulary, dict) or not all(
+        type(n) is int and 0 <= n < 1 << 32 for n in vocabulary.values()
+    ):
+        raise InputError(f"{visible(os.path.join(folder, BPE[0]))} is not a vocabulary: names with numbers.")
+    lines = [line for line in _text(folder, BPE[1]).splitlines() if line and not line.startswith("#version")]
+    merges = [tuple(line.split(" ")) for line in lines]
+    made = library.ByteLevelBPETokenizer(vocabulary, merges)
+    if family in FRAMED:
+        ends = [(name, vocabulary[name]) for name in ("</s>", "<s>")]
+        made.post_processor = library.processors.RobertaProcessing(
+            *ends, trim_offsets=True, add_prefix_space=False
+        )
+    elif family == "opt":
+        start = ("</s>", vocabulary["</s>"])
+        made.post_processor = library.processors.TemplateProcessing("</s> $A", "</s> $A $B:1", [start])
+    return made
+
+
+def _text(folder: str, name: str) -> str:
+    path = os.path.join(folder, name)
+    try:
+        return read_bytes(path, LARGEST).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{visible(path)} is not UTF-8 text.") from None
+
+
+def _lower_cased(folder: str) -> bool:
+    """Tell whether the tokenizer's settings have capitals made small, as BERT's do where they say nothing."""
+    path = os.path.join(folder, "tokenizer_config.json")
+    if not os.path.exists(path):
+        return True
+    told = json.loads(read_bytes(path, 1 << 22))
+    return not isinstance(told, dict) or told.get("do_lower_case", True) is not False
+
+
+def _no_tokenizer(folder: str) -> FileError:
+    name = visible(folder)
+    found = next((file for file in SENTENCEPIECE if os.path.exists(os.path.join(folder, file))), None)
+    if found == "source.spm":
+        return FileError(
+            f"{name} has its tokenizer in {found} and target.spm, which attn does not read.",
+            "Encode the texts with the transformers library, and give their token ids.",
+        )
+    if found is not None:
+        return FileError(
+            f"{name} has its tokenizer in {found}, which attn does not read.",
+            'Convert it there: python -c "from transformers import AutoTokenizer as T; '
+            "T.from_pretrained('.').save_pretrained('.')\"",
+        )
+    return FileError(
+        f"{name} has no {OWN}, no {WORDPIECE}, and no {BPE[0]} with {BPE[1]}.",
+        "Copy the tokenizer's files into the folder.",
+    )

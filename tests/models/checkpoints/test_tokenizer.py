@@ -1,0 +1,188 @@
+"""A checkpoint's tokenizer gives the ids that transformers gives, and unfit files are refused."""
+
+import importlib.util
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
+from attn_cli.models.checkpoints.tokenizer import TextEncoder
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "cat",
+    "##s",
+    "walk",
+    "##ing",
+    "home",
+    "##",
+    "Cat",
+    "é",
+]
+BYTES = ["<s>", "<pad>", "</s>", "<unk>", *"Ġabcdehostuw!", "Ġt", "he", "Ġthe"]
+MERGES = "#version: 0.2\nĠ t\nh e\nĠt he\n"
+
+
+@pytest.fixture
+def library():
+    """The tokenizers package, where it is installed; where it must be and is not, a failure."""
+    if importlib.util.find_spec("tokenizers") is None:
+        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
+            pytest.fail("tokenizers is required here, and is not installed.")
+        pytest.skip("tokenizers is not installed.")
+    import tokenizers
+
+    return tokenizers
+
+
+def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'attn-cli\[models\]'") as found:
+        TextEncoder(str(tmp_path), "bert")
+    assert found.value.code == 69
+
+
+def wordpieces(folder, lower=True):
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
+
+
+def byte_pairs(folder):
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(BYTES)}))
+    (folder / "merges.txt").write_text(MERGES)
+
+
+def test_word_pieces_are_read_from_vocab_txt(library, tmp_path):
+    wordpieces(tmp_path)
+    found = TextEncoder(str(tmp_path), "bert").encode("The CATS walking")
+    assert found.tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "[SEP]")
+    assert found.ids == (2, 5, 6, 7, 8, 9, 3)
+    assert found.special == (True, *[False] * 5, True) and set(found.types) == {0}
+    pair = TextEncoder(str(tmp_path), "bert").encode("cat", "home")
+    assert pair.tokens == ("[CLS]", "cat", "[SEP]", "home", "[SEP]") and pair.types == (0, 0, 0, 1, 1)
+    wordpieces(tmp_path, lower=False)
+    assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", "Cat", "[SEP]")
+
+
+def test_byte_pairs_are_read_from_vocab_json_and_merges_txt(library, tmp_path):
+    byte_pairs(tmp_path)
+    tokens = {
+        family: TextEncoder(str(tmp_path), family).encode("that the").tokens
+        for family in ("gpt2", "opt", "bart")
+    }
+    plain = ("t", "h", "a", "t", "Ġthe")
+    assert tokens == {"gpt2": plain, "opt": ("</s>", *plain), "bart": ("<s>", *plain, "</s>")}
+
+
+def test_a_tokenizer_json_beats_the_others_and_cuts_nothing(library, tmp_path):
+    wordpieces(tmp_path)
+    made = library.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
+    made.enable_truncation(4)
+    made.enable_padding(length=12)
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "vocab.txt").write_text("nothing")
+    found = TextEncoder(str(tmp_path), "bert").encode("the cat the cat the cat")
+    assert found.tokens == ("[CLS]", *["the", "cat"] * 3, "[SEP]")
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "roberta"])
+def test_the_ids_are_those_of_transformers(family, library, tmp_path):
+    if importlib.util.find_spec("transformers") is None:
+        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
+            pytest.fail("transformers is required here, and is not installed.")
+        pytest.skip("transformers is not installed.")
+    import transformers
+
+    files = tmp_path / "files"
+    files.mkdir()
+    if family == "bert":
+        wordpieces(files)
+        made = transformers.BertTokenizer(vocab=str(files / "vocab.txt"))
+    else:
+        byte_pairs(files)
+        kind = transformers.GPT2Tokenizer if family == "gpt2" else transformers.RobertaTokenizer
+        merges = [tuple(line.split()) for line in MERGES.splitlines()[1:]]
+        made = kind(vocab={word: n for n, word in enumerate(BYTES)}, merges=merges)
+    made.save_pretrained(tmp_path / "saved")
+    for text in ("the cat", "walking the cats home", "that house, the thé"):
+        expected = made(text)["input_ids"]
+        assert list(TextEncoder(str(files), family).encode(text).ids) == expected, text
+        assert list(TextEncoder(str(tmp_path / "saved"), family).encode(text).ids) == expected, text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", b""),
+        ("tokenizer.json", b"{}"),
+        ("tokenizer.json", b"[" * 1_000_000),
+        ("tokenizer.json", b'{"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}'),
+        ("tokenizer.json", b'{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["b", "c"]]}}'),
+        ("tokenizer.json", b'{"model": {"type": "Unigram", "vocab": [], "unk_id": 7}}'),
+        ("tokenizer.json", b"\xff\xfe"),
+        ("vocab.txt", b"\xff\xfe"),
+        ("vocab.txt", b""),
+        ("vocab.json", b"[]"),
+        ("vocab.json", b'{"a": -1}'),
+        ("vocab.json", b'{"a": 1e400}'),
+        ("vocab.json", b"[" * 1_000_000),
+        ("merges.txt", b"a b c\n"),
+        ("merges.txt", b"zz yy\n"),
+        ("tokenizer_config.json", b"[" * 1_000_000),
+    ],
+)
+def test_a_hostile_file_is_refused_soon(name, content, library, tmp_path):
+    if name in ("vocab.json", "merges.txt"):
+        byte_pairs(tmp_path)
+    if name == "tokenizer_config.json":
+        wordpieces(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    start = time.monotonic()
+    with pytest.raises(AttnError) as found:
+        TextEncoder(str(tmp_path), "roberta").encode("the cat")
+    assert found.value.code in (65, 66) and len(str(found.value)) < 800
+    assert time.monotonic() - start < 10
+
+
+def test_a_giant_file_and_a_circle_of_links_are_refused(library, tmp_path):
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(FileError, match="above the limit"):
+        TextEncoder(str(tmp_path), "bert")
+    (tmp_path / "tokenizer.json").unlink()
+    wordpieces(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    (tmp_path / "vocab.txt").symlink_to("vocab.txt")
+    with pytest.raises(FileError, match="no tokenizer"):
+        TextEncoder(str(tmp_path), "bert")
+
+
+def test_a_text_that_cannot_be_encoded_is_refused(library, tmp_path):
+    wordpieces(tmp_path)
+    with pytest.raises(InputError, match="cannot encode the text"):
+        TextEncoder(str(tmp_path), "bert").encode("a\ud800b")
+    byte_pairs(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    with pytest.raises(InputError, match="no tokens"):
+        TextEncoder(str(tmp_path), "gpt2").encode("")
+
+
+def test_sentencepiece_is_refused_with_a_line_that_converts_it(library, tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0e")
+    with pytest.raises(FileError, match=r"tokenizer\.model") as found:
+        TextEncoder(str(tmp_path), "llama")
+    assert "save_pretrained('.')" in found.value.hint
+    (tmp_path / "tokenizer.model").rename(tmp_path / "source.spm")
+    with pytest.raises(FileError, match="token ids"):
+        TextEncoder(str(tmp_path), "marian")
+    (tmp_path / "source.spm").unlink()
+    with pytest.raises(FileError, match=r"no tokenizer\.json"):
+        TextEncoder(str(tmp_path), "marian")
