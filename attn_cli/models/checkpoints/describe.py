@@ -95,6 +95,7 @@ class Model(NamedTuple):
     encoder: Stack | None
     decoder: Stack | None
     logits: Logits
+    start: int = 0  # the token with which a decoder below an encoder begins
 
     @property
     def stacks(self) -> dict[str, Stack]:

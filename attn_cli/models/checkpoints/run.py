@@ -46,12 +46,12 @@ class Checkpoint:
         self.weights.close()
 
     def run(self, source: Texts, target: Texts | None = None) -> Run:
-        """Return a run over these texts; a model with an encoder and a decoder takes a `target` too."""
-        if (target is not None) != (len(self.model.stacks) == 2):
-            wanted = (
-                "two texts, one for its encoder and one for its decoder" if target is None else "one text"
-            )
-            raise UsageError(f"{visible(self.weights.folder)} ({self.model.family}) takes {wanted}.")
+        """Return a run over these texts.
+
+        A model with an encoder and a decoder takes a `target` for the decoder; without one, the encoder alone runs.
+        """
+        if target is not None and len(self.model.stacks) < 2:
+            raise UsageError(f"{visible(self.weights.folder)} ({self.model.family}) takes one text.")
         if target is not None and len(target.ids) != len(source.ids):
             raise UsageError(f"There are {len(source.ids)} texts for {len(target.ids)} targets.")
         return Run(self.model, self.weights, source, target)
@@ -63,7 +63,8 @@ class Run:
     def __init__(self, model: Model, weights: Weights, source: Texts, target: Texts | None) -> None:
         self.model = model
         self._weights, self._name = weights, visible(weights.folder)
-        self._given = dict.fromkeys(model.stacks, source) | ({"decoder": target} if target else {})
+        first, *rest = model.stacks
+        self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
         self._made: dict[str, Array] = {}  # each side's output
         self._steps = self._all_steps()
 
@@ -76,7 +77,7 @@ class Run:
         for found in self._steps:
             if found.layer == layer and kind in (None, found.kind) and side in (None, found.side):
                 return found
-        counts = ", ".join(f"{len(stack.layers)} {name}" for name, stack in self.model.stacks.items())
+        counts = ", ".join(f"{len(self.model.stacks[name].layers)} {name}" for name in self._given)
         what = " ".join(filter(None, (side, kind, "attention")))
         raise UsageError(
             f"There is no {what} in a layer {layer} of {self._name}.",
@@ -86,9 +87,11 @@ class Run:
 
     def logits(self) -> Array:
         """Return the score of each word of the vocabulary at each place, (b, n, vocabulary)."""
+        side, stack = list(self.model.stacks.items())[-1]
+        if side not in self._given:
+            raise UsageError(f"{self._name} makes words of a second text, the decoder's.", "Give a target.")
         for _ in self._steps:
             pass
-        side, stack = list(self.model.stacks.items())[-1]
         x, told = self._made[side], self.model.logits
         table = self._weights.find(*told.tables)
         if table is None or (told.dense and self._weights.find(f"{told.dense}.weight") is None):
@@ -114,9 +117,9 @@ class Run:
         return found
 
     def _all_steps(self) -> Iterator[LayerSteps]:
-        for side, stack in self.model.stacks.items():
-            given = self._given[side]
-            context, real_context = self._made.get("encoder"), self._given[next(iter(self._given))].real
-            layers = Layers(side, stack, self._weights, given, context, real_context)
+        first = next(iter(self._given.values()))
+        for side, given in self._given.items():
+            stack, context = self.model.stacks[side], self._made.get("encoder")
+            layers = Layers(side, stack, self._weights, given, context, first.real)
             yield from layers.steps()
             self._made[side] = layers.x

@@ -47,6 +47,11 @@ class TextEncoder:
         special = tuple(bool(one) for one in found.special_tokens_mask)
         return Encoded(tuple(found.ids), tuple(found.tokens), special, tuple(found.type_ids))
 
+    def token(self, id_: int) -> str:
+        """Return how the vocabulary spells a token."""
+        found = self._tokenizer.id_to_token(id_)
+        return f"<{id_}>" if found is None else str(found)
+
     def _guarded(self, what: str, work: Callable[[], Any]) -> Any:
         """Return what `work` does; the library's errors, and its panics, become an InputError."""
         try:

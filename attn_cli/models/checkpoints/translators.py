@@ -60,7 +60,7 @@ def t5(c: Config) -> Model:
     named = c.word("model_type")
     is_scaled = named == "t5" and c.flag("scale_decoder_outputs", c.flag("tie_word_embeddings", True))
     logits = Logits(("lm_head.weight", "shared.weight"), scale=d**-0.5 if is_scaled else 1.0)
-    return Model(named, (), encoder, decoder, logits)
+    return Model(named, (), encoder, decoder, logits, _start(c, 0))
 
 
 def bart(c: Config, sinusoids: bool = False) -> Model:
@@ -89,4 +89,9 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
         bias_lead=(1,),
     )
     encoder, decoder = stack("encoder", BART), stack("decoder", BART | BART_CROSS)
-    return Model(c.word("model_type"), ("model.",), encoder, decoder, logits)
+    return Model(c.word("model_type"), ("model.",), encoder, decoder, logits, _start(c, 2))
+
+
+def _start(c: Config, default: int) -> int:
+    """Return the token with which the decoder begins."""
+    return c.whole("decoder_start_token_id", default, least=0, most=1 << 24)

@@ -121,7 +121,7 @@ def setting_parts(trace: Trace) -> list[str]:
     """Return the settings behind the numbers, each in a few words."""
     parts = _score_parts(trace) if trace.is_scored else [f"Weights given by {trace.embedding.name}"]
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
-    if trace.kind == "show" and trace.projection.layer is not None:
+    if trace.projection.source == "given" and trace.projection.layer is not None:
         parts.append(f"layer {trace.projection.layer}")
     if trace.learned is not None and trace.learned.layers > 1:
         parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")

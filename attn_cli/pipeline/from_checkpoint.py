@@ -1,0 +1,154 @@
+"""From a text and a pretrained model's folder to a Trace: one layer's heads, with the model's own tokens and mask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.core import masks
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints.cache import find_folder
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.tokenizer import TextEncoder
+from attn_cli.models.projection import Projection
+from attn_cli.pipeline.build_trace import build_trace
+from attn_cli.pipeline.embed import Inputs, Side
+from attn_cli.pipeline.mask import stated_mask
+from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check_length, check_words
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Embedding, Projected, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.core.masks import Mask
+    from attn_cli.io.array_types import Array
+    from attn_cli.models.checkpoints.layers import LayerSteps
+
+KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
+
+
+class _Tokens(NamedTuple):
+    """A text's tokens: their ids, and how they are spelled."""
+
+    ids: tuple[int, ...]
+    spelled: tuple[str, ...]
+
+
+def trace_checkpoint(kind: str, text: str, context: str | None, settings: Settings, model: str) -> Trace:
+    """Return the trace of one layer's heads of the model in a folder, or in the local Hugging Face cache.
+
+    `kind` is self, masked or cross. A model with an encoder and a decoder reads the `context` with its encoder, and
+    the `text` with its decoder; its `self` is the encoder's, of the `text` alone. A decoder alone is always masked.
+    """
+    folder = find_folder(model)
+    with Checkpoint(folder) as checkpoint:
+        side, asked = _side(checkpoint, kind, context)
+        number = wanted_layer(settings, len(checkpoint.model.stacks[side].layers), visible(model))
+        encoder = TextEncoder(folder, checkpoint.model.family)
+        source = target = _tokens(encoder, text, settings)
+        if side == "decoder" and checkpoint.model.encoder is not None:
+            assert context is not None  # _side has seen to it
+            source, target = (
+                _tokens(encoder, context, settings),
+                _shifted(encoder, target, checkpoint.model.start),
+            )
+            run = checkpoint.run(texts([source.ids]), texts([target.ids]))
+        else:
+            run = checkpoint.run(texts([source.ids]))
+        steps = run.layer(number, asked, side)
+        window = checkpoint.model.stacks[side].layers[number].window
+    return _trace(steps, target, source if asked == "cross" else target, window, settings, visible(model))
+
+
+def _side(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
+    """Return the side and the kind of attention that is asked for, as the model has them."""
+    stacks, family = checkpoint.model.stacks, checkpoint.model.family
+    side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
+    if side not in stacks:
+        raise UsageError(
+            f"A model of the type {family} is an encoder: its words look at all others.", "Ask for attn self."
+        )
+    if asked == "cross" and len(stacks) < 2:
+        raise UsageError(f"A model of the type {family} reads one text.", "Ask for attn self.")
+    if (context is not None) != (side == "decoder" and len(stacks) == 2):
+        wanted = "a second text, which its encoder reads" if context is None else "one text"
+        raise UsageError(f"For attn {kind}, a model of the type {family} takes {wanted}.")
+    return side, asked
+
+
+def _tokens(encoder: TextEncoder, text: str, settings: Settings) -> _Tokens:
+    check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
+    found = encoder.encode(text)
+    check_words(found.tokens, settings)
+    return _Tokens(found.ids, found.tokens)
+
+
+def _shifted(encoder: TextEncoder, target: _Tokens, start: int) -> _Tokens:
+    """Return what a decoder reads to make a text: its start token, then all tokens but the last."""
+    return _Tokens((start, *target.ids[:-1]), (encoder.token(start), *target.spelled[:-1]))
+
+
+def _trace(
+    steps: LayerSteps, query: _Tokens, key: _Tokens, window: int | None, settings: Settings, name: str
+) -> Trace:
+    """Let the layer's heads attend, and keep the record."""
+    about = steps.attended
+    if about.softcap is not None:
+        raise InputError(
+            f"{name} limits its scores to {-about.softcap:g} to {about.softcap:g} (a soft cap).",
+            "A trace has no place for that yet; the weights can be saved and shown with attn show.",
+        )
+    n_q, n_k = about.weights.shape[-2:]
+    d_k, notes = about.q.shape[-1], []
+    q, score = about.q[0], settings.score
+    if score is None:
+        score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
+        factor = about.scale * (sqrt(d_k) if score == "scaled" else 1)
+        if abs(factor - 1) > 1e-6:
+            q = q * np.float32(factor)
+            notes.append(
+                f"{name} scales its scores by {about.scale:.4g}: its queries are shown times {factor:.4g}."
+            )
+    mask = _own_mask(steps, window)
+    if settings.mask is not None:
+        mask = stated_mask(settings, None, n_q, n_k, name)
+        notes.append("The mask holds in this layer; in those below, the model's own did.")
+    heads = tuple(
+        Head(str(h), q=q[h], k=about.k[0, h], v=about.v[0, h], bias=_shared(about.position, h))
+        for h in range(len(q))
+    )
+    names = tuple(head.name for head in heads)
+    shown = shown_head(settings.head, names)
+    if settings.head not in ("all", "mean"):
+        heads = tuple(head for head in heads if head.name == shown)
+    query_side = Side(query.spelled)
+    key_side = query_side if key is query else Side(key.spelled)
+    embedding = Embedding("given", name, None, None, None)
+    inputs = Inputs(query_side, key_side, True, embedding, notes=tuple(notes), apart=steps.kind == "cross")
+    projected = Projected("given", name, None, None, steps.layer)
+    layer = Layer(names, shown, heads, Projection(projected, ()))
+    return build_trace(steps.kind, inputs, layer, replace(settings, score=score), mask, None)
+
+
+def _shared(position: Array | None, head: int) -> Array | None:
+    return None if position is None else position[0, head]
+
+
+def _own_mask(steps: LayerSteps, window: int | None) -> Mask | None:
+    """Return the mask that the model itself has in this layer, by its rule's name where there is one."""
+    allowed = steps.attended.mask
+    if allowed is None and steps.kind != "masked":
+        return None
+    n_q, n_k = steps.attended.weights.shape[-2:]
+    if steps.kind == "masked" and window is None:
+        return masks.named("causal", n_q, n_k)
+    if steps.kind == "self":
+        return masks.named(f"window:{window}", n_q, n_k)
+    behind = np.arange(n_q)[:, None] - np.arange(n_k)
+    array = (behind >= 0) & (behind < (n_q if window is None else window))
+    return masks.Mask(f"causal, the last {window} keys", n_q, n_k, array)

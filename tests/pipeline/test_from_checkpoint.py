@@ -1,0 +1,211 @@
+"""A text and a pretrained model's folder become a trace: its tokens, its mask, its heads."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from attn_cli.settings.settings import Settings
+from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+from tests.models.checkpoints.test_parity import CASES, PAIRS, made, transformers  # noqa: F401 a fixture
+from tests.models.checkpoints.test_run import by_loops
+
+ROOT = Path(__file__).parents[2]
+WORDS = ["a", "b", "c", "d", "Ġa", "Ġb"]
+
+
+@pytest.fixture(autouse=True)
+def _library():
+    if importlib.util.find_spec("tokenizers") is None:
+        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
+            pytest.fail("tokenizers is required here, and is not installed.")
+        pytest.skip("tokenizers is not installed.")
+
+
+def byte_pairs(folder):
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(WORDS)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+
+
+@pytest.fixture
+def small_gpt2(tmp_path):
+    """A GPT-2 of six letters."""
+    folder = saved(tmp_path / "gpt2", GPT2, gpt2())
+    byte_pairs(tmp_path / "gpt2")
+    return folder
+
+
+def close(found, expected, within=1e-5):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=within)
+
+
+def test_every_layer_and_head_of_a_gpt2_is_a_trace(small_gpt2):
+    layers, _ = by_loops(gpt2(), [3, 0, 1, 2, 0])
+    for layer in range(2):
+        for head in range(2):
+            trace = trace_checkpoint("self", "dabca", None, Settings(layer=layer, head=str(head)), small_gpt2)
+            assert trace.query_tokens == trace.key_tokens == ("d", "a", "b", "c", "a")
+            assert (trace.kind, trace.mask_name, trace.projection.layer) == ("masked", "causal", layer)
+            assert trace.head_names == ("0", "1") and trace.shown.name == str(head)
+            close(trace.weights, layers[layer][head])
+            close(trace.weights @ trace.shown.v, trace.output)
+    assert trace_checkpoint("masked", "ab", None, Settings(), small_gpt2).projection.layer == 1
+    every = trace_checkpoint("self", "dabca", None, Settings(head="all"), small_gpt2)
+    close([head.weights for head in every.heads], layers[1])
+    mean = trace_checkpoint("self", "dabca", None, Settings(head="mean"), small_gpt2)
+    close(mean.weights, layers[1].mean(axis=0))
+
+
+def test_another_mask_is_tried_in_the_layer_that_is_shown(small_gpt2):
+    trace = trace_checkpoint("self", "dabca", None, Settings(mask="none"), small_gpt2)
+    assert trace.mask is None and (trace.weights > 0).all()
+    assert any("The mask holds in this layer" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize(
+    "format", ["table", "bars", "json", "csv", "markdown", "html", "svg", "latex", "code:torch"]
+)
+def test_it_is_shown_in_every_format(format, small_gpt2):
+    from attn_cli.io.terminal import Terminal
+    from attn_cli.render import render
+    from attn_cli.settings.output import View
+
+    trace = trace_checkpoint("self", "dabca", None, Settings(), small_gpt2)
+    shown = render(trace, View(format=format), Terminal())
+    assert "nan" not in shown and len(shown) > 100
+    if format == "json":
+        schema = json.loads((ROOT / "attn_cli" / "schema.json").read_text())
+        jsonschema.validate(json.loads(shown), schema)
+
+
+def test_what_a_model_does_not_have_is_refused(small_gpt2, tmp_path):
+    for kind, context, told in (
+        ("cross", "b", "reads one text"),
+        ("self", "b", "takes one text"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            trace_checkpoint(kind, "a", context, Settings(), small_gpt2)
+    with pytest.raises(UsageError, match="no layer 2"):
+        trace_checkpoint("self", "a", None, Settings(layer=2), small_gpt2)
+    with pytest.raises(UsageError, match="no head"):
+        trace_checkpoint("self", "a", None, Settings(head="2"), small_gpt2)
+    with pytest.raises(InputError, match="no tokens"):
+        trace_checkpoint("self", "", None, Settings(), small_gpt2)
+    with pytest.raises(InputError, match="more than 100"):
+        trace_checkpoint("self", "a" * 200, None, Settings(max_text="100"), small_gpt2)
+    with pytest.raises(InputError, match="not in the local"):
+        trace_checkpoint("self", "a", None, Settings(), "no-such-model-here")
+
+
+def word_pieces(folder):
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "cat",
+        "##s",
+        "walk",
+        "##ing",
+        "home",
+        "a",
+        "b",
+        "c",
+    ]
+    (folder / "vocab.txt").write_text("\n".join(words))
+
+
+IDS = [2, 5, 6, 7, 8, 9, 10, 3]
+TEXT = "the cats walking home"
+
+
+def trace_of(kind, folder, context=None, **settings):
+    return trace_checkpoint(kind, TEXT, context, Settings(**settings), str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "mask"),
+    [
+        ("bert", "self", "none"),
+        ("modernbert", "self", "window:2"),
+        ("mistral", "masked", "causal, the last 3 keys"),
+        ("gpt_neo", "masked", "causal, the last 3 keys"),
+        ("llama", "masked", "causal"),
+    ],
+)
+def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers, tmp_path):  # noqa: F811
+    import torch
+
+    case = CASES[name]
+    model = made(transformers, case, 0, tmp_path)
+    word_pieces(tmp_path)
+    with torch.no_grad():
+        expected = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    layer = 1
+    trace = trace_of("self", tmp_path, layer=layer, head="3")
+    assert (trace.kind, trace.mask_name) == (kind, mask)
+    assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
+    close(trace.weights, expected[layer][0, 3].numpy())
+    every = trace_of("self", tmp_path, layer=layer, head="all", dtype="float32")
+    close([head.weights for head in every.heads], expected[layer][0].numpy())
+
+
+def test_a_scale_of_its_own_is_in_the_queries_and_said(transformers, tmp_path):  # noqa: F811
+    import torch
+
+    case = CASES["gemma2"]
+    case = case._replace(settings=case.settings | {"attn_logit_softcapping": None})
+    model = made(transformers, case, 0, tmp_path)
+    word_pieces(tmp_path)
+    with torch.no_grad():
+        expected = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    trace = trace_of("self", tmp_path, layer=1)
+    close(trace.weights, expected[1][0, 0].numpy())
+    assert any("scales its scores by 0.3333" in note for note in trace.notes)
+    made(transformers, CASES["gemma2"], 0, tmp_path)
+    with pytest.raises(InputError, match="soft cap"):
+        trace_of("self", tmp_path)
+
+
+def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tmp_path):  # noqa: F811
+    import torch
+
+    model = made(transformers, PAIRS["t5"], 0, tmp_path)
+    word_pieces(tmp_path)
+    source, target = [2, 11, 12, 13, 3], [0, *IDS[:-1]]
+    with torch.no_grad():
+        expected = model(
+            input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target]), output_attentions=True
+        )
+        alone = model.encoder(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    trace = trace_of("cross", tmp_path, "a b c", layer=2, head="1")
+    assert trace.key_tokens == ("[CLS]", "a", "b", "c", "[SEP]") and trace.apart
+    assert trace.query_tokens[:3] == ("[PAD]", "[CLS]", "the") and trace.query_tokens[-1] == "home"
+    close(trace.weights, expected.cross_attentions[2][0, 1].numpy())
+    trace = trace_of("masked", tmp_path, "a b c", layer=1, head="1")
+    close(trace.weights, expected.decoder_attentions[1][0, 1].numpy())
+    assert trace.score == "dot" and trace.shown.position_scores is not None
+    trace = trace_of("self", tmp_path, layer=1, head="1")
+    close(trace.weights, alone[1][0, 1].numpy())
+    assert trace.kind == "self" and trace.query_tokens[0] == "[CLS]"
+    for kind in ("cross", "masked"):
+        with pytest.raises(UsageError, match="a second text"):
+            trace_of(kind, tmp_path)
+    with pytest.raises(UsageError, match="takes one text"):
+        trace_of("self", tmp_path, "a b c")
+
+
+def test_an_encoder_has_no_mask_and_no_second_text(transformers, tmp_path):  # noqa: F811
+    made(transformers, CASES["bert"], 0, tmp_path)
+    word_pieces(tmp_path)
+    for kind in ("masked", "cross"):
+        with pytest.raises(UsageError, match="is an encoder"):
+            trace_of(kind, tmp_path, "a")
