@@ -116,13 +116,18 @@ def test_pytorch_is_imported_in_one_function_of_learning_and_one_of_the_benchmar
     assert sorted(importers("torch")) == ["bench.machine", "learn.deep"]
 
 
+def test_tokenizers_is_imported_in_one_function():
+    assert importers("tokenizers") == ["models.checkpoints.tokenizer"]
+
+
 def test_what_is_imported_is_a_stated_dependency():
     known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz", "threadpoolctl"}
-    assert set().union(*map(foreign, TREES.values())) == known | {"torch"}
+    assert set().union(*map(foreign, TREES.values())) == known | {"torch", "tokenizers"}
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]
     assert named(project["dependencies"]) == known
     assert named(project["optional-dependencies"]["learn"]) == {"torch"}
+    assert named(project["optional-dependencies"]["models"]) == {"tokenizers"}
 
 
 def named(requirements):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.io.near_names import did_you_mean
 from attn_cli.models.checkpoints import decoders, encoders, translators
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.describe import Model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,9 @@ from attn_cli.models.checkpoints.weights import Weights
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
+
+
+MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
 
 
 class LayerSteps(NamedTuple):
@@ -75,6 +79,13 @@ class Layers:
         if stack.counts_real and given.real is not None:
             counted = np.where(given.real, np.cumsum(given.real, axis=1), 0) - 1
         self.places = counted
+        n_k = max(n, 0 if context is None else context.shape[1])
+        if b * stack.heads * n * n_k > MOST_SCORES:
+            most = math.isqrt(MOST_SCORES // (b * stack.heads))
+            raise InputError(
+                f"{n:,} tokens make {b * stack.heads * n * n_k:,} scores a layer, more than {MOST_SCORES:,}.",
+                f"Give at most {most:,} tokens.",
+            )
         self.x = self._embedded()
 
     def steps(self) -> Iterator[LayerSteps]:

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from attn_cli.io.array_files import read_safetensors
 from attn_cli.models.checkpoints.run import Checkpoint, texts
+from tests.models.checkpoints.by_hand import saved
 
 V = 40
 SIZES = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
@@ -342,3 +344,14 @@ def test_a_model_saved_in_bfloat16_and_in_shards_is_the_same(transformers, tmp_p
     kind = getattr(transformers, case.model)
     again = kind.from_pretrained(tmp_path / "parts", attn_implementation="eager", dtype=torch.float32).eval()
     same_as(again, case, texts(TEXTS), tmp_path / "parts", "llama in bfloat16")
+
+
+def test_the_words_of_a_model_of_words_and_pictures_are_read(transformers, tmp_path):
+    case = CASES["gemma3"]
+    model = made(transformers, case, 5, tmp_path / "words")
+    config = json.loads((tmp_path / "words" / "config.json").read_text())
+    arrays, _ = read_safetensors(tmp_path / "words" / "model.safetensors")
+    for n, prefix in enumerate(("language_model.model.", "model.language_model.")):
+        renamed = {name.replace("model.", prefix, 1): array for name, array in arrays.items()}
+        folder = saved(tmp_path / str(n), {"model_type": "gemma3", "text_config": config}, renamed)
+        same_as(model, case, texts(TEXTS), folder, "gemma3 with pictures")

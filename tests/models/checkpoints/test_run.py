@@ -109,6 +109,7 @@ def test_memory_is_that_of_one_matrix_whatever_the_number_of_layers(tmp_path):
     folder = saved(tmp_path, config, {name: array * np.float32(0.05) for name, array in T.items()})
     largest = 4 * 4 * d * d
     with Checkpoint(folder) as checkpoint:
+        checkpoint.run(texts([IDS])).layer(1)  # what is loaded once is not counted
         tracemalloc.start()
         run = checkpoint.run(texts([IDS]))
         for steps in run.steps():
@@ -202,6 +203,8 @@ def test_what_cannot_be_run_is_refused(tmp_path):
             checkpoint.run(texts([IDS])).layer(2)
         with pytest.raises(UsageError, match="takes one text"):
             checkpoint.run(texts([IDS]), texts([IDS]))
+        with pytest.raises(InputError, match=r"9,000 tokens make .* at most 8,192 tokens"):
+            checkpoint.run(texts([[1] * 9000])).layer(0)
     for none in ([], [[]], [[1], []]):
         with pytest.raises(InputError, match="no tokens"):
             texts(none)
