@@ -13,10 +13,10 @@ from typer.core import TyperCommand
 from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
 from attn_cli.settings.output import FORMATS, is_json
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import OF_MODEL, Settings
 
 HERE = "attn.toml"
-VARIABLE, FILE = "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
+TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
 NOT_TYPED = (VARIABLE, FILE)
 # What holds in general, and gives way to a command or a format that it does not fit: tidy csv forbids no table.
 GIVES_WAY = {"tidy": False, "fields": None}
@@ -68,6 +68,7 @@ class Command(TyperCommand):
         if output not in (None, "-") and origin(ctx, "format") in NOT_TYPED:
             ctx.params["format"] = None  # the file's suffix was typed, the format was not
         try:
+            _settle_model(ctx)
             result = self._run(ctx)
         except AttnError as error:
             is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
@@ -98,6 +99,22 @@ class Command(TyperCommand):
                 ctx.params["format"] = None
                 return self._run(ctx)
             raise blamed(error, ctx) from None
+
+
+def _settle_model(ctx: Any) -> None:
+    """Let --model beat a standing embedding, projection and tokenizer, and any of these, typed, a standing model."""
+    if not ctx.params.get("model"):
+        return
+    typed = [name for name in OF_MODEL if name in ctx.params and origin(ctx, name) == TYPED]
+    if typed and origin(ctx, "model") != TYPED:
+        ctx.params["model"] = None
+        return
+    if typed:
+        raise UsageError(
+            f"--model takes the place of --{typed[0]}.", f"Leave out --{typed[0]}, or --model.", "--model"
+        )
+    for name in OF_MODEL:
+        ctx.params[name] = getattr(Settings(), name)
 
 
 def blamed(error: UsageError, ctx: Any) -> AttnError:

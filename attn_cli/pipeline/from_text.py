@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
@@ -21,7 +21,7 @@ from attn_cli.pipeline.embed import (
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check_length, check_words, unused
+from attn_cli.settings.validate import check_length, check_words, replaced_by_model, unused
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
@@ -75,6 +75,8 @@ def trace_text(
     With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
+    if settings.model is not None:
+        return _of_model(kind, text, context, settings)
     before, settings = settings, settings_for_positions(settings)
     stack, table, weights = shared or open_projection(settings)
     query = _tokens(text, "text", settings)
@@ -104,6 +106,20 @@ def trace_text(
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+
+
+def _of_model(kind: str, text: Text, context: Text | None, settings: Settings) -> Trace:
+    """Return the trace of a pretrained model's layer, which has its own tokens, vectors and heads."""
+    from attn_cli.pipeline.from_checkpoint import trace_checkpoint  # only for a model on disk
+
+    assert settings.model is not None
+    if named := replaced_by_model(settings):
+        raise UsageError(
+            f"--model takes the place of --{named[0]}.", f"Leave out --{named[0]}, or --model.", "--model"
+        )
+    if not isinstance(text, str) or not isinstance(context, str | None):
+        raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
+    return trace_checkpoint(kind, text, context, settings, settings.model)
 
 
 def _tokens(text: Text, side: str, settings: Settings) -> Tokens:

@@ -15,6 +15,7 @@ HEADS = (
     *("coordination", "previous", "next", "mean", "all"),
 )
 # They choose rows, links, speed and what is refused, and change no number.
+OF_MODEL = ("embedding", "projection", "tokenizer")  # a pretrained model has its own
 SHOWN_ONLY = ("query", "versus", "top", "full", "threads", "max_text", "max_word")
 
 
@@ -57,6 +58,13 @@ class Settings:
         "spelling, is skipped, or is an error.",
         choices=("model", "zero", "random", "nearest", "skip", "error"),
         unset="model with a learned projection, else zero",
+    ).field(None)
+    model: str | None = Setting(
+        VECTORS,
+        "A pretrained model: its folder, or its name in the local Hugging Face cache; it brings its own tokens, "
+        "vectors and heads.",
+        short="-m",
+        metavar="DIR|NAME",
     ).field(None)
     projection: str | None = Setting(
         ATTENTION,

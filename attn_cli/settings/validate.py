@@ -8,7 +8,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import OF_MODEL, Settings
 
 PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace"}
 
@@ -36,6 +36,12 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
                 f"Token {place} ({visible(token[:20])}...) has more than {most:,} bytes.",
                 "Are there spaces between the words? Allow more with --max-word.",
             )
+
+
+def replaced_by_model(settings: Settings) -> list[str]:
+    """Return which settings were made although a pretrained model takes their place."""
+    usual = Settings()
+    return [name for name in OF_MODEL if getattr(settings, name) != getattr(usual, name)]
 
 
 def unused(settings: Settings, words: bool = True, learned: bool = False, has_x: bool = True) -> list[str]:

@@ -178,6 +178,11 @@ class Trace(Frozen):
         return not self.apart and self.query_tokens == self.key_tokens
 
     @property
+    def of_model(self) -> bool:
+        """Whether a pretrained model made it, whose vectors and queries know of places already."""
+        return self.settings.model is not None
+
+    @property
     def is_scored(self) -> bool:
         """Whether scores made the weights; weights that were given ready have none."""
         return self.heads[0].scores is not None

@@ -158,7 +158,7 @@ def _swap(
 
     view = choose_format(view, kind="compare")
     check_format(view, "--swap")
-    for option, value in (others | {"--versus": settings.versus}).items():
+    for option, value in (others | {"--versus": settings.versus, "--model": settings.model}).items():
         if value:
             raise UsageError(
                 f"--swap has a screen of its own, without {option}.", f"Leave out {option}.", option

@@ -222,7 +222,7 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
 
     if kind == "masked" and settings.mask is None:
         settings = replace(settings, mask="causal")
-    shared = open_shared(settings)
+    shared = None if settings.model else open_shared(settings)
 
     def compute(line: str | None) -> Trace:
         hint = "Break it into sentences, one a line."
@@ -243,5 +243,10 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     of_each = settings.mask is not None and looks_like_file(settings.mask)  # its shape fits only some lines
     oov = "zero" if settings.oov in ("error", "skip") else settings.oov
     usual = replace(settings, query=None, oov=oov, mask=None if of_each else settings.mask)
-    trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=shared)
+    if settings.model is None:
+        trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=shared)
+    else:  # whose tokens may not have the probe's
+        from attn_cli.models.checkpoints.cache import find_folder
+
+        find_folder(settings.model)
     return compute

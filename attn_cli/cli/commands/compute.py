@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
 
 LABELS = ("tokens", "context_tokens")
-OF_TEXT = ("tokenizer", "keep_punctuation", "max_text", "max_word", "embedding", "dim", "oov", "layer")
+OF_TEXT = (
+    "tokenizer",
+    "keep_punctuation",
+    "max_text",
+    "max_word",
+    "embedding",
+    "dim",
+    "oov",
+    "model",
+    "layer",
+)
 
 
 @without(*OF_TEXT)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, deliver_record, show, terminal_for
-from attn_cli.cli.options import Pause, argument
+from attn_cli.cli.options import Pause, argument, without
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError, did_you_mean
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 
+@without("model")
 def example(
     context: typer.Context,
     name: Annotated[

@@ -49,7 +49,7 @@ def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
     if one.distance is None:
         content = f"{score_named(trace.score).symbol}{root_divisor(trace)}{temperature_divisor(trace)}"
         alone = "There is no distance term: content alone decides"
-        if trace.placed is not None:
+        if trace.placed is not None or trace.of_model:
             alone = "Content decides, and the words' places are part of it"
         return f"{question} Its {content} is {four(one.lead)} higher. {alone}."
     decides = "both decide alike" if one.decided == "both" else f"{one.decided} decides"

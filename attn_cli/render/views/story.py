@@ -112,7 +112,8 @@ def _what(trace: Trace) -> str:
     words = "all the words of the text" if trace.is_self else "the words of the context"
     if trace.mask is not None:
         words = "the words that it may look at"
-    share = "its match (content)" if trace.placed is None else "its match, its place included (content)"
+    is_plain = trace.placed is None and not trace.of_model
+    share = "its match (content)" if is_plain else "its match, its place included (content)"
     if trace.heads[0].position_scores is not None:
         share += " and its place (distance)"
     return (

@@ -59,6 +59,10 @@ def _tokens(of: Walked) -> str:
     """Return what a token is, and why the same one has the same vector."""
     trace, i = of.trace, of.row.query
     kind = "a character" if trace.settings.tokenizer == "characters" else "a word or a mark"
+    if trace.of_model:
+        return (
+            f"The tokens are those of {trace.embedding.name}: words, pieces of words, and signs of its own."
+        )
     if trace.x_query is None:
         return f"A token is {kind}."
     numbers = count(trace.x_query.shape[1], "number", "numbers")

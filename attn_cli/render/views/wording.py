@@ -158,7 +158,7 @@ def _score_parts(trace: Trace) -> list[str]:
 def _vectors(trace: Trace) -> str:
     about = trace.embedding
     if about.source == "given":
-        return f"Matrices given by {about.name}"
+        return f"Model {about.name}" if trace.of_model else f"Matrices given by {about.name}"
     if about.source == "random":
         return f"Vectors: random, {about.dim} numbers each, seed {about.seed}"
     length = "" if about.length is None else f", each of length {plain(about.length)}"
@@ -170,7 +170,7 @@ def projection(trace: Trace) -> str:
     about = trace.projection
     if trace.heads[0].W_q is None:
         if about.source == "given":
-            return "Q, K and V as given"
+            return "Q, K and V as it makes them" if trace.of_model else "Q, K and V as given"
         if about.source == "identity":
             split = ", columns split" if len(trace.head_names) > 1 else ""
             return f"Q and K are the vectors themselves{split}; V are the values"

@@ -1,0 +1,109 @@
+"""--model: a pretrained model's folder takes the place of vectors, projection and tokenizer, in every command."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_self
+from attn_cli.errors import InputError, UsageError
+from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+from tests.shell import attn, here
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("tokenizers") is None, reason="needs the extra models"
+)
+TEXT = "dabca"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A GPT-2 of six letters."""
+    made = saved(tmp_path / "gpt2", GPT2, gpt2())
+    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
+    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
+    return str(made)
+
+
+def weights(*args, **more):
+    ran = attn(*args, "-f", "json", **more)
+    assert ran.code == 0, ran.err
+    return np.array(json.loads(ran.out)["weights"])
+
+
+@pytest.mark.parametrize("command", ["self", "masked", "explain"])
+def test_the_commands_show_what_the_model_computes(command, folder):
+    for layer in (0, 1):
+        expected = trace_checkpoint("masked", TEXT, None, Settings(layer=layer, head="1"), folder).weights
+        found = weights(command, TEXT, "-m", folder, "--layer", str(layer), "--head", "1")
+        np.testing.assert_allclose(found, expected)
+
+
+def test_a_variable_names_it_too_and_the_library_takes_it(folder):
+    expected = weights("self", TEXT, "-m", folder)
+    np.testing.assert_allclose(weights("self", TEXT, env={"ATTN_MODEL": folder}), expected)
+    np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected)
+
+
+@pytest.mark.parametrize(
+    "other", [("-e", "random"), ("-p", "identity"), ("--tokenizer", "characters")], ids=lambda o: o[0]
+)
+def test_what_it_takes_the_place_of_is_wrong_usage_beside_it(other, folder):
+    ran = here("self", TEXT, "-m", folder, *other)
+    assert ran.code == 2 and ran.err.count("\n") == 1 and "--model takes the place of" in ran.err
+
+
+def test_what_is_typed_beats_what_stands_in_the_environment(folder):
+    expected = weights("self", TEXT, "-m", folder)
+    standing = {"ATTN_EMBEDDING": "random", "ATTN_PROJECTION": "identity", "ATTN_TOKENIZER": "characters"}
+    np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected)
+    record = json.loads(attn("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder}).out)
+    assert record["embedding"]["source"] == "random"
+
+
+def test_the_library_refuses_both(folder):
+    with pytest.raises(UsageError, match="takes the place of --embedding"):
+        trace_self(TEXT, Settings(model=folder, embedding="random"))
+    with pytest.raises(InputError, match="cuts its text itself"):
+        trace_self(["a", "b"], Settings(model=folder))
+
+
+def test_settings_are_compared_and_lines_of_a_file_computed(folder, at):
+    compared = json.loads(attn("compare", TEXT, "-m", folder, "--vary", "head=0,1", "-f", "json").out)
+    for record, head in zip(compared["records"], "01", strict=True):
+        np.testing.assert_allclose(record["weights"], weights("self", TEXT, "-m", folder, "--head", head))
+    (at / "lines.txt").write_text("dab\nabca\n")
+    ran = attn("batch", str(at / "lines.txt"), "-m", folder)
+    assert ran.code == 0, ran.err
+    for line, text in zip(ran.out.splitlines(), ("dab", "abca"), strict=True):
+        np.testing.assert_allclose(json.loads(line)["weights"], weights("self", text, "-m", folder))
+
+
+def test_the_story_says_that_places_are_part_of_content(folder):
+    said = " ".join(attn("explain", TEXT, "-m", folder, "--width", "80").out.split())
+    assert "its place included (content)" in said and "The tokens are those of" in said
+    assert "content alone decides" not in said
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "word"),
+    [
+        (("self", TEXT, "-m", "no-such-folder"), 65, "no-such-folder"),
+        (("explain", TEXT, "--swap", "a=b"), 2, "--model"),
+        (("self", TEXT, "--layer", "7"), 2, "layer 7"),
+        (("self", TEXT, "--head", "x"), 2, "head"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(args, code, word, folder):
+    args = args if "-m" in args else (*args, "-m", folder)
+    ran = here(*args)
+    assert ran.code == code and word in ran.err and ran.err.count("\n") == 1
+
+
+def test_other_commands_do_not_offer_it(folder):
+    for command in (("lookup", "a", "b=c"), ("compute", "x.json"), ("example", "coffee")):
+        assert here(*command, "-m", folder).code == 2
+        assert here("example", "coffee", env={"ATTN_MODEL": folder}).code == 0
