@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from attn_cli.errors import FileError, InputError, UsageError
+from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
 
@@ -17,13 +17,13 @@ REVISION = re.compile(r"[0-9a-f]{40}")
 def find_folder(model: str) -> str:
     """Return the folder of a checkpoint: the one that `model` is, else the one of that name in the cache.
 
-    Raises UsageError if it can be neither, InputError if the cache does not have it.
+    Raises FileError if it can be neither, InputError if the cache does not have it.
     """
     if os.path.isdir(model):
         return model
     shown = visible(model)[:200]
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
-        raise UsageError(
+        raise FileError(
             f"{shown!r} is no folder, and no name of a model.",
             "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased.",
         )

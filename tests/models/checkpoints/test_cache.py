@@ -2,7 +2,7 @@
 
 import pytest
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import FileError, InputError
 from attn_cli.models.checkpoints.cache import cache_folder, find_folder
 
 REVISION = "0123456789abcdef" * 2 + "01234567"
@@ -72,6 +72,6 @@ def test_what_is_no_name_is_refused(name, monkeypatch, tmp_path):
     if name == ".":
         assert find_folder(name) == "."
         return
-    with pytest.raises(UsageError, match="no name of a model") as found:
+    with pytest.raises(FileError, match="no name of a model") as found:
         find_folder(name)
     assert "\x1b" not in str(found.value)
