@@ -103,9 +103,11 @@ class Command(TyperCommand):
 
 def _settle_model(ctx: Any) -> None:
     """Let --model beat a standing embedding, projection and tokenizer, and any of these, typed, a standing model."""
-    if not ctx.params.get("model"):
+    if not ctx.params.get("model") or not set(OF_MODEL) <= set(
+        ctx.params
+    ):  # learn score has a model of its own
         return
-    typed = [name for name in OF_MODEL if name in ctx.params and origin(ctx, name) == TYPED]
+    typed = [name for name in OF_MODEL if origin(ctx, name) == TYPED]
     if typed and origin(ctx, "model") != TYPED:
         ctx.params["model"] = None
         return
