@@ -92,7 +92,7 @@ class Stage:
         end = time.monotonic() + LIMIT
         while time.monotonic() < end and not select.select([self.run.status], [], [], 0)[0]:
             self.read(0.05)
-        code = self.run.wait(1)
+        code = self.run.wait(LIMIT)
         while self.read(0):
             pass
         return code
