@@ -69,6 +69,7 @@ class Command(TyperCommand):
             ctx.params["format"] = None  # the file's suffix was typed, the format was not
         try:
             _settle_model(ctx)
+            _settle_next(ctx)
             result = self._run(ctx)
         except AttnError as error:
             is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
@@ -117,6 +118,12 @@ def _settle_model(ctx: Any) -> None:
         )
     for name in OF_MODEL:
         ctx.params[name] = getattr(Settings(), name)
+
+
+def _settle_next(ctx: Any) -> None:
+    """Let a standing --next wait for a model."""
+    if origin(ctx, "next") in NOT_TYPED and not ctx.params.get("model"):
+        ctx.params["next"] = None
 
 
 def blamed(error: UsageError, ctx: Any) -> AttnError:

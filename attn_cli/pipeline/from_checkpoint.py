@@ -37,6 +37,7 @@ class _Tokens(NamedTuple):
 
     ids: tuple[int, ...]
     spelled: tuple[str, ...]
+    special: tuple[bool, ...]  # which of them frame the text
 
 
 def trace_checkpoint(kind: str, text: str, context: str | None, settings: Settings, model: str) -> Trace:
@@ -62,7 +63,15 @@ def trace_checkpoint(kind: str, text: str, context: str | None, settings: Settin
             run = checkpoint.run(texts([source.ids]))
         steps = run.layer(number, asked, side)
         window = checkpoint.model.stacks[side].layers[number].window
-    return _trace(steps, target, source if asked == "cross" else target, window, settings, visible(model))
+        key = source if asked == "cross" else target
+        trace = _trace(steps, target, key, window, settings, visible(model))
+        if not settings.next:  # what lies above the layer is left alone
+            return trace
+        from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
+
+        read = Read(target.ids, target.special)
+        found, notes = find_next_words(run, side, read, encoder, settings.next, visible(model))
+    return replace(trace, next_words=found, notes=(*trace.notes, *notes))
 
 
 def _side(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
@@ -85,12 +94,13 @@ def _tokens(encoder: TextEncoder, text: str, settings: Settings) -> _Tokens:
     check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
     found = encoder.encode(text)
     check_words(found.tokens, settings)
-    return _Tokens(found.ids, found.tokens)
+    return _Tokens(found.ids, found.tokens, found.special)
 
 
 def _shifted(encoder: TextEncoder, target: _Tokens, start: int) -> _Tokens:
     """Return what a decoder reads to make a text: its start token, then all tokens but the last."""
-    return _Tokens((start, *target.ids[:-1]), (encoder.token(start), *target.spelled[:-1]))
+    spelled = (encoder.token(start), *target.spelled[:-1])
+    return _Tokens((start, *target.ids[:-1]), spelled, (True, *target.special[:-1]))
 
 
 def _trace(

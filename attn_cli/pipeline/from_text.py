@@ -35,6 +35,7 @@ OTHER_VECTORS = (
     "Give vectors of its language with -e.",
     "Give vectors that are aligned across both languages with -e, such as fastText's.",
 )
+NEXT_WORDS = 5  # that a pretrained model says, where the command is about the next one
 Text = str | Sequence[str]  # a text, or tokens that are already cut
 
 
@@ -49,9 +50,14 @@ def trace_self(text: Text, settings: Settings | None = None, report: Report | No
 
 def trace_masked(text: Text, settings: Settings | None = None, report: Report | None = None) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
-    settings = settings or Settings()
-    mask = "causal" if settings.mask is None else settings.mask
-    return trace_text("masked", text, None, replace(settings, mask=mask), report)
+    return trace_text("masked", text, None, settings_for_masked(settings or Settings()), report)
+
+
+def settings_for_masked(settings: Settings) -> Settings:
+    """Return the settings of attn masked: a causal mask, or a pretrained model's own and what it says comes next."""
+    if settings.model is not None:
+        return replace(settings, next=NEXT_WORDS) if settings.next is None else settings
+    return replace(settings, mask="causal") if settings.mask is None else settings
 
 
 def trace_cross(
@@ -77,6 +83,10 @@ def trace_text(
     """
     if settings.model is not None:
         return _of_model(kind, text, context, settings)
+    if settings.next:
+        raise UsageError(
+            "--next needs a model that says what comes next.", "Give one with --model.", "--next"
+        )
     before, settings = settings, settings_for_positions(settings)
     stack, table, weights = shared or open_projection(settings)
     query = _tokens(text, "text", settings)

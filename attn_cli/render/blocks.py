@@ -111,6 +111,7 @@ class Bars(NamedTuple):
     title: str
     items: Sequence[tuple[str, float | None]]
     largest: float
+    measure: str = "weight"  # what the numbers are, where they stand in a column
 
     def length(self, value: float | None) -> float:
         """Return the length of a value's bar, 0 to 1."""

@@ -16,7 +16,7 @@ HEADS = (
 )
 # They choose rows, links, speed and what is refused, and change no number.
 OF_MODEL = ("embedding", "projection", "tokenizer")  # a pretrained model has its own
-SHOWN_ONLY = ("query", "versus", "top", "full", "threads", "max_text", "max_word")
+SHOWN_ONLY = ("query", "versus", "top", "full", "next", "threads", "max_text", "max_word")
 
 
 def _score_help() -> str:
@@ -150,6 +150,13 @@ class Settings:
         SHOWN, "Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000)
     ).field(None)
     full: bool = Setting(SHOWN, "Keep the whole matrix, even above a million weights.").field(False)
+    next: int | None = Setting(
+        SHOWN,
+        "With --model: its K likeliest next tokens, or fillers of [MASK], with their probabilities.",
+        metavar="K",
+        bounds=(0, 50),
+        unset="5 in masked, else 0",
+    ).field(None)
     dtype: str = Setting(
         ATTENTION,
         "Number type to compute with; float32 is faster and takes half the memory.",

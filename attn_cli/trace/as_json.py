@@ -98,6 +98,11 @@ def _output_words(shown: Shown) -> object:
     return [[{"word": w, "cosine": cosine} for w, cosine in named[i]] for i in shown.listed]
 
 
+def _next_words(shown: Shown) -> object:
+    found = shown.trace.next_words
+    return found and [{"word": word, "probability": share} for word, share in found.words]
+
+
 def _links(shown: Shown) -> object:
     place = {i: n for n, i in enumerate(shown.listed)}
     return None if shown.trace.whole else [[place[i], j, w] for i, j, w in shown.trace.links()]
@@ -186,6 +191,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "output": lambda shown: shown.rows(shown.trace.output),
     "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
     "output_words": _output_words,
+    "next_words": _next_words,
     "summary": _summaries,
     "because": _because,
     "diagnostics": _diagnostics,

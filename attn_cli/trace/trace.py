@@ -84,6 +84,14 @@ class Placed(NamedTuple):
     encodings_key: Array  # (n_k, d)
 
 
+class NextWords(NamedTuple):
+    """The tokens that a pretrained model holds likeliest, likeliest first, with their probabilities."""
+
+    words: tuple[tuple[str, float], ...]
+    place: int  # of the query that they come after, or of the mask that they fill
+    fills: bool  # whether they fill a mask
+
+
 class Row(NamedTuple):
     """One query's way to its weights, number by number; a masked key has no exp and no weight.
 
@@ -160,6 +168,7 @@ class Trace(Frozen):
     pad_queries: range = range(0)  # the queries that are padding
     pad_keys: range = range(0)
     long_view: LongView | None = None  # of the shown head, where the trace is condensed
+    next_words: NextWords | None = None  # what a pretrained model says
     source: Source | None = None  # what gives weights that are too many to hold
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -194,6 +195,8 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
             "Use table, markdown, latex, html, svg or json.",
             "--format",
         )
+    if part is not None and settings.next is None:
+        settings = replace(settings, next=0)  # the mask alone is shown
     read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
     from attn_cli.pipeline import from_text  # NumPy is loaded once there is something to compute
 

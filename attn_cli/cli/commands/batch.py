@@ -216,12 +216,14 @@ def _answers(
 def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     """Return the function that makes a line a Trace; raise at once what would be wrong with every line."""
     from attn_cli.io.files import looks_like_file
+
+    # NumPy is loaded once there is something to compute.
     from attn_cli.pipeline.embed import open_shared
-    from attn_cli.pipeline.from_text import trace_text  # NumPy is loaded once there is something to compute
+    from attn_cli.pipeline.from_text import settings_for_masked, trace_text
     from attn_cli.text.tokenize import tokenize
 
-    if kind == "masked" and settings.mask is None:
-        settings = replace(settings, mask="causal")
+    if kind == "masked":
+        settings = settings_for_masked(settings)
     shared = None if settings.model else open_shared(settings)
 
     def compute(line: str | None) -> Trace:

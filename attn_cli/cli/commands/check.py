@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Settings of a text, and of a matrix that is shown.
 WITHOUT = (
     *("tokenizer", "keep_punctuation", "embedding", "dim", "seed", "oov", "model", "projection", "layer"),
-    *("pad", "pad_side", "positions", "query", "top", "full", "tidy", "steps", "fields", "precision"),
+    *("pad", "pad_side", "positions", "query", "top", "full", "next", "tidy", "steps", "fields", "precision"),
     *("palette", "shades"),
 )
 MOST_NAMED = 5

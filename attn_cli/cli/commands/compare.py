@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 
 
-@without("tidy")
+@without("tidy", "next")
 def compare(
     context: typer.Context,
     texts: Texts = None,

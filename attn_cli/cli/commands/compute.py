@@ -30,6 +30,7 @@ OF_TEXT = (
     "dim",
     "oov",
     "model",
+    "next",
     "layer",
 )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 
-@without("model")
+@without("model", "next")
 def example(
     context: typer.Context,
     name: Annotated[

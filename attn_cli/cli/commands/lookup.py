@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A dictionary's keys have no order, and there is one query. Its projection is an option of its own, with another
 # default.
-NOT_OFFERED = ("model", "projection", "layer", "query", "full", "pad", "pad_side", "positions")
+NOT_OFFERED = ("model", "next", "projection", "layer", "query", "full", "pad", "pad_side", "positions")
 
 
 @without(*NOT_OFFERED)

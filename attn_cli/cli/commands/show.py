@@ -19,7 +19,7 @@ from attn_cli.settings.settings import Settings
 
 # Settings of how weights are computed; these are given.
 COMPUTED = (
-    "model",
+    *("model", "next"),
     *("tokenizer", "keep_punctuation", "max_text", "max_word", "embedding", "dim", "seed", "oov"),
     *("projection", "heads", "layout", "score", "temperature", "pad", "pad_side", "positions", "round"),
 )

@@ -85,16 +85,23 @@ class Run:
             "--layer",
         )
 
-    def logits(self) -> Array:
-        """Return the score of each word of the vocabulary at each place, (b, n, vocabulary)."""
+    def has_head(self) -> bool:
+        """Tell whether the files hold what makes logits: a language model's head."""
+        told = self.model.logits
+        is_whole = not told.dense or self._weights.find(f"{told.dense}.weight") is not None
+        return is_whole and self._weights.find(*told.tables) is not None
+
+    def logits(self, place: int | None = None) -> Array:
+        """Return the score of each word of the vocabulary at each place, or at one: (b, n or 1, vocabulary)."""
         side, stack = list(self.model.stacks.items())[-1]
         if side not in self._given:
             raise UsageError(f"{self._name} makes words of a second text, the decoder's.", "Give a target.")
         for _ in self._steps:
             pass
         x, told = self._made[side], self.model.logits
+        x = x if place is None else x[:, place : place + 1]
         table = self._weights.find(*told.tables)
-        if table is None or (told.dense and self._weights.find(f"{told.dense}.weight") is None):
+        if table is None or not self.has_head():
             raise InputError(
                 f"{self._name} has no head that makes words: its layers are all that it has.",
                 "Ask for attention, or use the checkpoint of a language model.",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 26
 OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm")
+MASKS = ("[MASK]", "<mask>")
 FRAMED = ("roberta", "xlm-roberta", "camembert", "bart")  # <s> text </s>
 
 
@@ -51,6 +52,23 @@ class TextEncoder:
         """Return how the vocabulary spells a token."""
         found = self._tokenizer.id_to_token(id_)
         return f"<{id_}>" if found is None else str(found)
+
+    def text(self, id_: int) -> str:
+        """Return a token as text: a space in front starts a new word; ## of a word piece stays."""
+        spelled = self.token(id_)
+        decoded = str(
+            self._guarded(
+                "cannot spell a token", lambda: self._tokenizer.decode([id_], skip_special_tokens=False)
+            )
+        )
+        if not decoded or "\ufffd" in decoded:  # a part of a character, or no token of the tokenizer's
+            return spelled
+        return " " + decoded.lstrip(" ") if spelled.startswith("▁") else decoded
+
+    def mask(self) -> tuple[str, int] | tuple[None, None]:
+        """Return the token that stands for a word to be guessed, and its id; nothing where there is none."""
+        ids = {name: self._tokenizer.token_to_id(name) for name in MASKS}
+        return next(((name, int(id_)) for name, id_ in ids.items() if id_ is not None), (None, None))
 
     def _guarded(self, what: str, work: Callable[[], Any]) -> Any:
         """Return what `work` does; the library's errors, and its panics, become an InputError."""
@@ -106,6 +124,8 @@ def _byte_level(library: Any, folder: str, family: str) -> Any:
     made = library.ByteLevelBPETokenizer(vocabulary, merges)
     if family in FRAMED:
         ends = [(name, vocabulary[name]) for name in ("</s>", "<s>")]
+        if MASKS[1] in vocabulary:  # it takes the space before it along, as a word does
+            made.add_special_tokens([library.AddedToken(MASKS[1], lstrip=True)])
         made.post_processor = library.processors.RobertaProcessing(
             *ends, trim_offsets=True, add_prefix_space=False
         )

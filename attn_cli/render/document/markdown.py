@@ -83,10 +83,10 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield from table(header, rows)
         case Links():
             yield from _links(block)
-        case Bars(title, items, _):
+        case Bars(title, items, _, measure):
             digits = 3 if view.precision is None else view.precision
             shown = [(name, "masked" if value is None else f"{value:.{digits}f}") for name, value in items]
-            yield from table([title or "link", "weight"], shown)
+            yield from table([title or "link", measure], shown)
 
 
 def _matrix(block: Matrix) -> Iterator[str]:

@@ -60,6 +60,10 @@ def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
         yield from all_weights(trace, view)
     if of is not None:
         yield from _meaning(of)
+    if trace.next_words is not None:
+        from attn_cli.render.views.next_words import next_words  # only a pretrained model has some
+
+        yield from next_words(trace)
     yield from _next(trace)
 
 

@@ -269,7 +269,11 @@ def _untested(trace: Trace) -> list[str]:
 
 
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
-    """Yield what follows the numbers: settings, what the head was taught, dropped marks, and notes."""
+    """Yield what follows the numbers: a model's words, settings, what the head was taught, dropped marks, notes."""
+    if trace.next_words is not None:
+        from attn_cli.render.views.next_words import next_words  # only a pretrained model has some
+
+        yield from next_words(trace)
     yield Say("; ".join(setting_parts(trace)) + ".", quiet=True)
     for sentence in [*(learned(trace)[:1] if with_learned else ()), *dropped(trace)]:
         yield Say(sentence, quiet=True)
@@ -286,4 +290,9 @@ def dropped(trace: Trace) -> list[str]:
 def talk(trace: Trace) -> list[str]:
     """Return the notes for standard error, where the output has no room for them."""
     marks = listed(list(dict.fromkeys(trace.dropped)), 20)
-    return [*trace.notes, *([f"Dropped: {marks}"] if marks else [])]
+    words = []
+    if trace.next_words is not None:
+        from attn_cli.render.views.next_words import in_a_line  # only a pretrained model has some
+
+        words = in_a_line(trace, trace.next_words)
+    return [*words, *trace.notes, *([f"Dropped: {marks}"] if marks else [])]

@@ -54,3 +54,42 @@ def gpt2(seed=0, vocabulary=6, places=10, d=8, layers=2):
         ):  # fmt: skip
             made[f"h.{n}.{name}"] = some(*shape)
     return made | {"ln_f.weight": some(d), "ln_f.bias": some(d)}
+
+
+BERT = {
+    "model_type": "bert",
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "hidden_act": "relu",
+}
+
+
+def bert(seed=0, vocabulary=10, places=12, d=8, layers=2, head=True):
+    """Return the tensors of a small random BERT, with or without the head that makes words."""
+    draw = np.random.default_rng(seed)
+
+    def norm(name):
+        return {f"{name}.weight": np.ones(d, np.float32), f"{name}.bias": np.zeros(d, np.float32)}
+
+    def linear(name, given, made):
+        shapes = {"weight": (made, given), "bias": (made,)}
+        return {
+            f"{name}.{part}": draw.standard_normal(shape).astype(np.float32) for part, shape in shapes.items()
+        }
+
+    found = norm("embeddings.LayerNorm")
+    for name, rows in (("word", vocabulary), ("position", places), ("token_type", 2)):
+        table = draw.standard_normal((rows, d)).astype(np.float32)
+        found[f"embeddings.{name}_embeddings.weight"] = table
+    for n in range(layers):
+        place = f"encoder.layer.{n}."
+        for role in ("query", "key", "value"):
+            found |= linear(f"{place}attention.self.{role}", d, d)
+        found |= linear(place + "attention.output.dense", d, d) | norm(place + "attention.output.LayerNorm")
+        found |= linear(place + "intermediate.dense", d, 2 * d)
+        found |= linear(place + "output.dense", 2 * d, d) | norm(place + "output.LayerNorm")
+    if head:
+        found |= linear("cls.predictions.transform.dense", d, d) | norm("cls.predictions.transform.LayerNorm")
+        found["cls.predictions.bias"] = draw.standard_normal(vocabulary).astype(np.float32)
+    return found

@@ -11,6 +11,8 @@ import pytest
 
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import saved
 
 V = 40
@@ -355,3 +357,49 @@ def test_the_words_of_a_model_of_words_and_pictures_are_read(transformers, tmp_p
         renamed = {name.replace("model.", prefix, 1): array for name, array in arrays.items()}
         folder = saved(tmp_path / str(n), {"model_type": "gemma3", "text_config": config}, renamed)
         same_as(model, case, texts(TEXTS), folder, "gemma3 with pictures")
+
+
+# The first five are those of BERT; the rest are words of one token.
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("w{}".format, range(V - 5))]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("bert", "w1 [MASK] w7 w9", 2),
+        ("albert", "w1 [MASK] w7 w9", 2),
+        ("modernbert", "w1 w2 [MASK]", 3),
+        ("gpt2", "w1 w2 w30", 3),
+        ("llama", "w1 w2 w30", 3),
+        ("gemma3", "w1 w2 w30", 3),
+        ("t5", "w1 w2 w30", 4),
+        ("bart", "w1 w2 w30", 4),
+        ("marian", "w1 w2 w30", 4),
+    ],
+)
+def test_the_likeliest_words_have_the_probabilities_of_transformers(
+    name, text, place, transformers, tmp_path
+):
+    import torch
+
+    case = (CASES | PAIRS)[name]
+    model = made(transformers, case, 0, tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
+    ids = [2, *map(VOCABULARY.index, text.split()), 3]
+    if name in PAIRS:
+        start, context = case.settings.get("decoder_start_token_id", 0), "w3 w4"
+        given = {"input_ids": [[2, 8, 9, 3]], "decoder_input_ids": [[start, *ids[:-1]]]}
+        kind = "cross"
+    else:
+        given, context, kind = {"input_ids": [ids]}, None, "self"
+    with torch.no_grad():
+        logits = model(**{key: torch.tensor(value) for key, value in given.items()}).logits[0, place]
+    expected = torch.topk(torch.softmax(logits.double(), -1), 10)
+    trace = trace_checkpoint(kind, text, context, Settings(next=10, layer=0), str(tmp_path))
+    found = trace.next_words
+    assert found is not None and found.place == place and found.fills == ("[MASK]" in text)
+    assert [word for word, _ in found.words] == [VOCABULARY[n] for n in expected.indices.tolist()]
+    close([share for _, share in found.words], expected.values.numpy(), name)
+    if name in PAIRS:
+        alone = trace_checkpoint("self", text, None, Settings(next=10), str(tmp_path))
+        assert alone.next_words is None and "attn cross TEXT CONTEXT --next 10" in alone.notes[-1]

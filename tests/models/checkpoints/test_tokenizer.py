@@ -186,3 +186,34 @@ def test_sentencepiece_is_refused_with_a_line_that_converts_it(library, tmp_path
     (tmp_path / "source.spm").unlink()
     with pytest.raises(FileError, match=r"no tokenizer\.json"):
         TextEncoder(str(tmp_path), "marian")
+
+
+def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(library, tmp_path):
+    byte_pairs(tmp_path)
+    found = TextEncoder(str(tmp_path), "gpt2")
+    assert [found.text(BYTES.index(token)) for token in ("Ġthe", "he", "<s>")] == [" the", "he", "<s>"]
+    assert found.text(999) == "<999>" and found.mask() == (None, None)
+    (tmp_path / "bert").mkdir()
+    wordpieces(tmp_path / "bert")
+    found = TextEncoder(str(tmp_path / "bert"), "bert")
+    assert [found.text(n) for n in (5, 7, 2)] == ["the", "##s", "[CLS]"]
+    assert found.mask() == ("[MASK]", 4)
+    pieces = library.Tokenizer(
+        library.models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0)], 0)
+    )
+    pieces.decoder = library.decoders.Metaspace()
+    (tmp_path / "t5").mkdir()
+    pieces.save(str(tmp_path / "t5" / "tokenizer.json"))
+    found = TextEncoder(str(tmp_path / "t5"), "t5")
+    assert [found.text(n) for n in (1, 2, 3)] == [" the", "s", "▁"]
+
+
+def test_the_mask_of_roberta_is_one_token_and_takes_its_space_along(library, tmp_path):
+    names = [*BYTES, "<mask>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(names)}))
+    (tmp_path / "merges.txt").write_text(MERGES)
+    found = TextEncoder(str(tmp_path), "roberta")
+    name, id_ = found.mask()
+    assert name == "<mask>" and id_ == len(BYTES)
+    expected = [0, names.index("he"), id_, names.index("Ġthe"), 2]
+    assert list(found.encode("he <mask> the").ids) == expected

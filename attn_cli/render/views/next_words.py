@@ -1,0 +1,51 @@
+"""What a pretrained model says: its likeliest next tokens, or fillers of a mask, as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attn_cli.render.blocks import Bars, Block, Heading, Say
+from attn_cli.render.numbers import share
+from attn_cli.render.views.wording import quoted, quoted_at
+from attn_cli.trace.trace import NextWords, Trace
+
+
+def next_words(trace: Trace) -> Iterator[Block]:
+    """Yield the likeliest tokens with their probabilities, and a sentence on what they are; nothing without any."""
+    found = trace.next_words
+    if found is None:
+        return
+    yield Heading("What the model says")
+    together = share(sum(probability for _, probability in found.words))
+    yield Bars(_title(trace, found), _labelled(found.words), found.words[0][1], "probability")
+    said = f"The whole vocabulary shares a probability of 1, these tokens {together} of it. "
+    yield Say(f"{said}All layers of the model were computed for them.{_unchanged(trace)}", quiet=True)
+
+
+def in_a_line(trace: Trace, found: NextWords) -> list[str]:
+    """Return the likeliest tokens as one sentence."""
+    words = [f"{quoted(word)} {share(probability)}" for word, probability in found.words]
+    return [f"{_title(trace, found)} {', '.join(words)}."]
+
+
+def _title(trace: Trace, found: NextWords) -> str:
+    token = quoted_at(trace.query_tokens, found.place)
+    return f"Likeliest to {'fill' if found.fills else 'come after'} {token}:"
+
+
+def _unchanged(trace: Trace) -> str:
+    """Return which options change the layer that is shown, and not the model's words."""
+    settings = trace.settings
+    changed = {"--mask": settings.mask is not None, "--temperature": settings.temperature != 1}
+    names = [option for option, is_set in changed.items() if is_set]
+    if not names:
+        return ""
+    return (
+        f" {' and '.join(names)} {'holds' if len(names) == 1 else 'hold'} in the layer shown, not for them."
+    )
+
+
+def _labelled(words: tuple[tuple[str, float], ...]) -> list[tuple[str, float | None]]:
+    """Return the words as labels: in quotation marks where a space in front tells a new word from a piece."""
+    is_spaced = any(word != word.strip() for word, _ in words)
+    return [(quoted(word) if is_spaced else word, probability) for word, probability in words]

@@ -1,0 +1,210 @@
+"""--next: what a pretrained model holds likeliest, after a text or in the place of its mask."""
+
+import importlib.util
+import json
+import math
+import os
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_masked, trace_self
+from attn_cli.errors import InputError, SettingError, UsageError
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.weights import Weights
+from tests.models.checkpoints.by_hand import BERT, GPT2, bert, gpt2, saved
+from tests.models.checkpoints.test_run import by_loops
+from tests.shell import attn, here
+
+ROOT = Path(__file__).parents[2]
+WORDS = ["a", "b", "c", "d", "Ġa", "Ġb"]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "\x1b[31mred"]
+FRAMED = "the [MASK] sat"
+
+
+@pytest.fixture(autouse=True)
+def _library():
+    if importlib.util.find_spec("tokenizers") is None:
+        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
+            pytest.fail("tokenizers is required here, and is not installed.")
+        pytest.skip("tokenizers is not installed.")
+
+
+def causal(tmp_path, tensors=None, **config):
+    """A GPT-2 of six letters."""
+    folder = saved(tmp_path / "gpt2", GPT2 | config, gpt2() if tensors is None else tensors)
+    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(WORDS)}))
+    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
+    return folder
+
+
+def encoder(tmp_path, pieces=PIECES, **more):
+    """A BERT of ten word pieces."""
+    folder = saved(tmp_path / "bert", BERT | {"intermediate_size": 16}, bert(**more))
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(pieces))
+    return folder
+
+
+def likeliest(logits, names, count):
+    """Return the first words of a softmax in plain Python."""
+    exps = [math.exp(score - max(logits)) for score in logits]
+    pairs = sorted(zip(names, exps, strict=True), key=lambda pair: -pair[1])[:count]
+    return [name for name, _ in pairs], [one / sum(exps) for _, one in pairs]
+
+
+def same(found, names, shares):
+    assert [word for word, _ in found.words] == names
+    np.testing.assert_allclose([share for _, share in found.words], shares, atol=1e-5)
+
+
+def record_of(*args, **more):
+    ran = attn(*args, "-f", "json", **more)
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    schema = json.loads((ROOT / "attn_cli" / "schema.json").read_text())
+    jsonschema.validate(record, {**schema, "oneOf": [{"$ref": "#/$defs/complete"}]})
+    return record
+
+
+def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
+    folder = causal(tmp_path)
+    logits = by_loops(gpt2(), [3, 0, 1, 2, 0])[1][-1]
+    names = [word.replace("Ġ", " ") for word in WORDS]
+    for layer in (0, 1):
+        trace = trace_self("dabca", Settings(model=folder, next=3, layer=layer))
+        assert trace.next_words.place == 4 and not trace.next_words.fills
+        same(trace.next_words, *likeliest(logits, names, 3))
+    every = trace_self("dabca", Settings(model=folder, next=50)).next_words
+    same(every, *likeliest(logits, names, 6))
+    assert sum(share for _, share in every.words) == pytest.approx(1)
+
+
+def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tmp_path):
+    folder = causal(tmp_path)
+    assert len(trace_masked("dab", Settings(model=folder)).next_words.words) == 5
+    assert len(trace_masked("dab", Settings(model=folder, next=2)).next_words.words) == 2
+    assert trace_masked("dab", Settings(model=folder, next=0)).next_words is None
+    assert trace_self("dab", Settings(model=folder)).next_words is None
+    assert len(record_of("masked", "dab", "-m", folder)["next_words"]) == 5
+    for args in (("self", "dab"), ("explain", "dab"), ("explain", "dab", "--mask", "causal")):
+        assert record_of(*args, "-m", folder)["next_words"] is None
+    (tmp_path / "lines").write_text("dab\n")
+    line = attn("batch", str(tmp_path / "lines"), "--kind", "masked", "-m", folder).out
+    assert json.loads(line) == record_of("masked", "dab", "-m", folder)
+
+
+def test_masked_leaves_a_model_its_own_mask(tmp_path):
+    trace = trace_masked("dab", Settings(model=causal(tmp_path)))
+    assert trace.mask_name == "causal" and trace.notes == ()
+
+
+def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path, monkeypatch):
+    folder, read, original = causal(tmp_path), [], Weights.read
+    monkeypatch.setattr(
+        Weights, "read", lambda self, name, *shape: (read.append(name), original(self, name, *shape))[1]
+    )
+    trace_self("dab", Settings(model=folder, layer=0))
+    assert not any(name.startswith(("h.1", "h.0.mlp", "ln_f")) for name in read)
+    trace_self("dab", Settings(model=folder, layer=0, next=1))
+    assert {"h.1.mlp.c_fc.weight", "ln_f.weight"} <= set(read)
+
+
+def test_what_frames_a_text_at_its_end_is_not_what_words_follow(tmp_path):
+    folder = saved(tmp_path / "framed", GPT2, gpt2(vocabulary=10))
+    (tmp_path / "framed" / "vocab.txt").write_text("\n".join(PIECES))
+    trace = trace_self("the cats", Settings(model=folder, next=10))
+    assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "[SEP]") and trace.next_words.place == 3
+    same(trace.next_words, *likeliest(by_loops(gpt2(vocabulary=10), [2, 5, 6, 7])[1][-1], PIECES, 10))
+
+
+def test_an_encoder_fills_the_first_mask(tmp_path):
+    folder = encoder(tmp_path)
+    for text, ids, place in ((FRAMED, [2, 5, 4, 8, 3], 2), ("[MASK] cats [MASK]", [2, 4, 6, 7, 4, 3], 1)):
+        trace = trace_self(text, Settings(model=folder, next=4, layer=0))
+        with Checkpoint(folder) as checkpoint:
+            logits = checkpoint.run(texts([ids])).logits()[0, place].tolist()
+        assert trace.next_words.place == place and trace.next_words.fills
+        same(trace.next_words, *likeliest(logits, PIECES, 4))
+    assert "The text has [MASK] 2 times: the first, token 1, is filled." in trace.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "head", "told"),
+    [
+        ("the cat", PIECES, True, "Put [MASK] into the text"),
+        ("the cat", [word for word in PIECES if word != "[MASK]"], True, "no token for a gap"),
+        (FRAMED, PIECES, False, "no language-model head"),
+    ],
+)
+def test_a_note_says_why_a_model_names_no_words(text, pieces, head, told, tmp_path):
+    record = record_of("self", text, "-m", encoder(tmp_path, pieces, head=head), "--next", "3")
+    assert record["next_words"] is None and told in record["notes"][-1]
+
+
+def test_an_untied_decoder_without_a_head_says_so(tmp_path):
+    trace = trace_masked("dab", Settings(model=causal(tmp_path, tie_word_embeddings=False)))
+    assert trace.next_words is None and "no language-model head" in trace.notes[-1]
+
+
+def test_without_a_model_it_is_wrong_usage(tmp_path):
+    for command in ("self", "masked", "explain"):
+        ran = here(command, "a b", "--next", "3")
+        assert ran.code == 2 and "--model" in ran.err and ran.err.count("\n") == 1
+    with pytest.raises(UsageError, match="needs a model"):
+        trace_self("a b", Settings(next=1))
+    with pytest.raises(SettingError):
+        Settings(next=51)
+    assert here("self", "a b", "-m", causal(tmp_path), "--next", "-1").code == 2
+    assert here("compare", "a b", "--next", "3", "--vary", "score=dot,scaled").code == 2
+
+
+def test_a_standing_number_waits_for_a_model(tmp_path):
+    env = {"ATTN_NEXT": "2"}
+    assert record_of("self", "a b", "-e", "random", env=env)["next_words"] is None
+    folder = causal(tmp_path)
+    assert len(record_of("self", "ab", "-m", folder, env=env)["next_words"]) == 2
+    env |= {"ATTN_MODEL": folder}
+    assert record_of("self", "a b", "-e", "random", env=env)["next_words"] is None
+
+
+def test_screens_show_the_words_and_obey_none(tmp_path):
+    folder = encoder(tmp_path)
+    for args in (
+        ("self",),
+        ("explain",),
+        ("explain", "--steps"),
+        ("self", "-f", "bars"),
+        ("self", "--width", "60"),
+    ):
+        shown = attn(*args, FRAMED, "-m", folder, "--next", "10").out
+        assert "What the model says" in shown and 'Likeliest to fill "[MASK]"' in shown
+        assert "^[[31mred" in shown and "\x1b" not in shown
+    for format in ("html", "svg", "markdown", "latex"):
+        shown = attn("self", FRAMED, "-m", folder, "--next", "10", "-f", format).out
+        assert "What the model says" in shown and "\x1b" not in shown
+    assert (
+        r'Likeliest to fill "\[MASK\]"\: | probability |'
+        in attn("self", FRAMED, "-m", folder, "--next", "2", "-f", "markdown").out
+    )
+    told = attn("self", FRAMED, "-m", folder, "--next", "10", "-f", "csv").err
+    assert 'Likeliest to fill "[MASK]": "' in told and "^[[31mred" in told and told.count("\n") == 1
+    assert "What the model says" not in attn("self", FRAMED, "-m", folder).out
+    folder = causal(tmp_path)
+    changed = attn(
+        "self", "dab", "-m", folder, "--next", "2", "-t", "2", "--mask", "none", "--width", "200"
+    ).out
+    assert "--mask and --temperature hold in the layer shown, not for them." in changed
+    same = [trace_self("dab", Settings(model=folder, next=2, temperature=t)).next_words for t in (1.0, 2.0)]
+    assert same[0] == same[1]
+    assert "Likeliest to come after" in attn("masked", "dab", "-m", folder).out
+    assert "Likeliest to come after" not in attn("masked", "dab", "-m", folder, "--show", "mask").out
+
+
+def test_scores_that_are_no_numbers_are_refused(tmp_path):
+    tensors = bert() | {"cls.predictions.bias": np.full(10, np.nan, np.float32)}
+    encoder(tmp_path)
+    folder = saved(tmp_path / "bert", BERT | {"intermediate_size": 16}, tensors)
+    with pytest.raises(InputError):
+        trace_self(FRAMED, Settings(model=folder, next=1))
