@@ -146,8 +146,12 @@ def variables(known: dict[tuple[str, ...], Any]) -> str:
             if option.envvar:
                 options.setdefault(option.envvar, ", ".join(f"`{name}`" for name in option.opts))
                 readers.setdefault(option.envvar, []).append(" ".join(words))
-    commonest = Counter(map(tuple, readers.values())).most_common(2)
-    usual = min((by for by, _ in commonest), key=len)  # the others' readers are named beside them
+    groups = [tuple(by) for by in readers.values()]
+
+    def reach(group: tuple[str, ...]) -> tuple[int, int]:
+        return sum(set(by) >= set(group) for by in groups), len(group)
+
+    usual = max(groups, key=reach)  # the others' readers are named beside them
     rows = ["| variable | option |", "|---|---|"]
     for name, by in readers.items():
         extra = f", also of {', '.join(sorted(set(by) - set(usual)))}" if set(by) > set(usual) else ""

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
     "exercise": ("exercise", "exercise"),
     "compare": ("compare", "compare"),
     "show": ("show", "show_"),
+    "heads": ("heads", "heads"),
     "example": ("example", "example"),
     "vectors": (
         "Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"

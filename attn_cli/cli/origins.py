@@ -116,7 +116,7 @@ def _settle_model(ctx: Any) -> None:
         raise UsageError(
             f"--model takes the place of --{typed[0]}.", f"Leave out --{typed[0]}, or --model.", "--model"
         )
-    for name in OF_MODEL:
+    for name in ctx.params.keys() & set(OF_MODEL):
         ctx.params[name] = getattr(Settings(), name)
 
 

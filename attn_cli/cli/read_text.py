@@ -65,9 +65,25 @@ class NoText(UsageError):
             "cross": '"she" "likes coffee"',
             "compare": '"She likes coffee" --vary score=scaled,dot',
             "show": "FILE",
+            "heads": '"She likes coffee" -m DIR',
         }
         what = "file" if command == "show" else "text"
         super().__init__(f"There is no {what}.", f"Try: attn {command} {arguments.get(command, ONE_TEXT)}")
+
+
+def weights_file(file: str | None, command: str) -> tuple[bytes, str]:
+    """Return the bytes of a file of weights, or of standard input, and what to call it."""
+    from attn_cli.inputs.saved_weights import MOST_BYTES
+    from attn_cli.io.files import read_bytes
+
+    if file is not None and file != "-":
+        return read_bytes(file, MOST_BYTES), visible(as_utf8(file))
+    if sys.stdin is None or (file is None and sys.stdin.isatty()):
+        raise NoText(command)
+    data = piped_in(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
+    return data, "standard input"
 
 
 _piped: tuple[object, bytes] | None = None

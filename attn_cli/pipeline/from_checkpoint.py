@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
 
 
-class _Tokens(NamedTuple):
+class Tokens(NamedTuple):
     """A text's tokens: their ids, and how they are spelled."""
 
     ids: tuple[int, ...]
@@ -48,14 +48,14 @@ def trace_checkpoint(kind: str, text: str, context: str | None, settings: Settin
     """
     folder = find_folder(model)
     with Checkpoint(folder) as checkpoint:
-        side, asked = _side(checkpoint, kind, context)
+        side, asked = side_of(checkpoint, kind, context)
         number = wanted_layer(settings, len(checkpoint.model.stacks[side].layers), visible(model))
         encoder = TextEncoder(folder, checkpoint.model.family)
-        source = target = _tokens(encoder, text, settings)
+        source = target = tokens_of(encoder, text, settings)
         if side == "decoder" and checkpoint.model.encoder is not None:
-            assert context is not None  # _side has seen to it
+            assert context is not None  # side_of has seen to it
             source, target = (
-                _tokens(encoder, context, settings),
+                tokens_of(encoder, context, settings),
                 _shifted(encoder, target, checkpoint.model.start),
             )
             run = checkpoint.run(texts([source.ids]), texts([target.ids]))
@@ -74,7 +74,7 @@ def trace_checkpoint(kind: str, text: str, context: str | None, settings: Settin
     return replace(trace, next_words=found, notes=(*trace.notes, *notes))
 
 
-def _side(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
+def side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
     """Return the side and the kind of attention that is asked for, as the model has them."""
     stacks, family = checkpoint.model.stacks, checkpoint.model.family
     side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
@@ -90,21 +90,22 @@ def _side(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, 
     return side, asked
 
 
-def _tokens(encoder: TextEncoder, text: str, settings: Settings) -> _Tokens:
+def tokens_of(encoder: TextEncoder, text: str, settings: Settings) -> Tokens:
+    """Return a text's tokens; raise InputError if it, or one of them, is longer than the settings allow."""
     check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
     found = encoder.encode(text)
     check_words(found.tokens, settings)
-    return _Tokens(found.ids, found.tokens, found.special)
+    return Tokens(found.ids, found.tokens, found.special)
 
 
-def _shifted(encoder: TextEncoder, target: _Tokens, start: int) -> _Tokens:
+def _shifted(encoder: TextEncoder, target: Tokens, start: int) -> Tokens:
     """Return what a decoder reads to make a text: its start token, then all tokens but the last."""
     spelled = (encoder.token(start), *target.spelled[:-1])
-    return _Tokens((start, *target.ids[:-1]), spelled, (True, *target.special[:-1]))
+    return Tokens((start, *target.ids[:-1]), spelled, (True, *target.special[:-1]))
 
 
 def _trace(
-    steps: LayerSteps, query: _Tokens, key: _Tokens, window: int | None, settings: Settings, name: str
+    steps: LayerSteps, query: Tokens, key: Tokens, window: int | None, settings: Settings, name: str
 ) -> Trace:
     """Let the layer's heads attend, and keep the record."""
     about = steps.attended
@@ -124,7 +125,7 @@ def _trace(
             notes.append(
                 f"{name} scales its scores by {about.scale:.4g}: its queries are shown times {factor:.4g}."
             )
-    mask = _own_mask(steps, window)
+    mask = own_mask(steps, window)
     if settings.mask is not None:
         mask = stated_mask(settings, None, n_q, n_k, name)
         notes.append("The mask holds in this layer; in those below, the model's own did.")
@@ -149,7 +150,7 @@ def _shared(position: Array | None, head: int) -> Array | None:
     return None if position is None else position[0, head]
 
 
-def _own_mask(steps: LayerSteps, window: int | None) -> Mask | None:
+def own_mask(steps: LayerSteps, window: int | None) -> Mask | None:
     """Return the mask that the model itself has in this layer, by its rule's name where there is one."""
     allowed = steps.attended.mask
     if allowed is None and steps.kind != "masked":

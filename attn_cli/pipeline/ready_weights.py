@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 MOST_NAMED = 8
+MASK_HINT = " (--mask none shows zeros)"
 LONGEST = 24
 
 
@@ -140,7 +141,7 @@ def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -
         notes.append(f"{_short(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
     allowed[is_blind] = False
     name = "exact zeros" if len(padding) or is_blind.any() else name
-    told = [f"{note}: masked (--mask none shows zeros)." for note in notes]
+    told = [f"{note}: masked{MASK_HINT}." for note in notes]
     return found._replace(
         allowed=None if allowed.all() else allowed, mask_name=name, notes=(*found.notes, *told)
     )

@@ -121,7 +121,9 @@ class Bars(NamedTuple):
 class Maps(NamedTuple):
     """Small multiples: a small map of shades for each head, side by side. NaN is masked.
 
-    Where rows and columns are blocks of queries and of keys, they are named by the first of each block.
+    Where rows and columns are blocks of queries and of keys, they are named by the first of each block. With `bands`
+    a screen draws thumbnails, without rows' labels and columns' numbers: as many of the maps for each band, which has
+    its name at the left.
     """
 
     names: Sequence[str]
@@ -132,6 +134,7 @@ class Maps(NamedTuple):
     row_numbers: Sequence[int]
     column_numbers: Sequence[int] | None = None  # the keys' positions, where columns are blocks of keys
     is_weights: bool = False  # and not means of many
+    bands: Sequence[str] = ()
 
     def matrices(self) -> Iterator[tuple[str, Matrix]]:
         """Yield each map's name, and its weights as a matrix."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Annotated
 
@@ -10,9 +9,8 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, show
 from attn_cli.cli.options import argument, own, without
-from attn_cli.cli.read_text import NoText, piped_in
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.escape import as_utf8, visible
+from attn_cli.cli.read_text import weights_file
+from attn_cli.errors import UsageError
 from attn_cli.settings.declare import INPUT, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -74,7 +72,7 @@ def show_(
     view = choose_format(view, settings)
     if renormalize and not hide_special:
         raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
-    data, name = _read(file)
+    data, name = weights_file(file, "show")
     from attn_cli.inputs.saved_weights import labelled, read_saved
     from attn_cli.inputs.token_labels import typed_tokens  # NumPy is loaded once there is something to show
     from attn_cli.pipeline.from_weights import trace_weights
@@ -97,18 +95,3 @@ def show_(
         note = "There are no steps to show: the weights came ready."
         trace, view = replace(trace, notes=(*trace.notes, note)), replace(view, steps=False)
     show(trace, view)
-
-
-def _read(file: str | None) -> tuple[bytes, str]:
-    """Return the bytes of the file, or of standard input, and what to call it."""
-    from attn_cli.inputs.saved_weights import MOST_BYTES
-    from attn_cli.io.files import read_bytes
-
-    if file is not None and file != "-":
-        return read_bytes(file, MOST_BYTES), visible(as_utf8(file))
-    if sys.stdin is None or (file is None and sys.stdin.isatty()):
-        raise NoText("show")
-    data = piped_in(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
-    return data, "standard input"

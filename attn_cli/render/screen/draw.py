@@ -42,6 +42,10 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 from attn_cli.render.screen.side_by_side import draw_beside  # rarely needed, like the next
 
                 yield from draw_beside(block, view, terminal)
+            case Maps() if block.bands:
+                from attn_cli.render.screen.thumbnails import draw_thumbnails
+
+                yield from draw_thumbnails(block, view, terminal)
             case Maps():
                 from attn_cli.render.screen.side_by_side import draw_maps
 

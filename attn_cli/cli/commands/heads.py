@@ -1,0 +1,116 @@
+"""attn heads: every layer's heads at once, and what each of them does on a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, with_width
+from attn_cli.cli.options import Texts, own, without
+from attn_cli.cli.read_text import one_text, weights_file
+from attn_cli.errors import UsageError
+from attn_cli.io.progress import Progress
+from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT, declared
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.inputs.saved_weights import Saved
+
+TAKEN = ("model", "max_text", "max_word")  # the other settings are the model's own
+
+
+@without(*(name for name in declared(Settings) if name not in TAKEN), "tidy", "steps", "by_hand", "fields")
+def heads(
+    texts: Texts = None,
+    weights: Annotated[
+        str | None,
+        own(
+            "FILE", "Saved weights of all layers, as attn show reads them; - is standard input.", group=INPUT
+        ),
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", group=TEXT),
+    ] = None,
+    array: Annotated[
+        str | None, own("NAME", "With --weights: which array, where a file holds several.", group=INPUT)
+    ] = None,
+    batch: Annotated[
+        int | None, own("N", "With --weights: which text of a batch, from 0.", group=INPUT)
+    ] = None,
+    layer: Annotated[
+        int | None, own("N", "This layer's heads alone, with all of their shares.", group=ATTENTION)
+    ] = None,
+    rollout: Annotated[
+        bool,
+        typer.Option(
+            help="Attention rollout too: over all layers, or those up to --layer.", rich_help_panel=SHOWN
+        ),
+    ] = False,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """All layers and heads of a model on one screen, each with what it does on this text.
+
+    A head is named by the pattern that gets most of its attention: the previous token, the next, itself, the
+    first, separators, another occurrence of the same token, or the token after one (induction). One that spreads
+    its attention nearly evenly is a bag of words; one without a clear pattern is mixed.
+
+    Example: attn heads "The cat sat, and the cat slept." -m ./bert
+    """
+    view = choose_form(view, "heads")
+    _check(texts or [], weights, {"--tokens": tokens, "--array": array, "--batch": batch}, layer, settings)
+    read = None if weights is None else _saved(weights, tokens, array, batch)
+    text = "" if read else one_text(texts, "heads", settings)
+    from attn_cli.pipeline.every_head import (
+        checkpoint_layers,
+        measure_heads,
+        record,
+        saved_layers,
+    )  # loads NumPy
+    from attn_cli.render.views.heads import heads_screen, map_size
+
+    view = with_width(view)
+    with Progress("Attending"):
+        found = saved_layers(read) if read else checkpoint_layers(text, settings, str(settings.model))
+        measured = measure_heads(found, map_size(view), layer, rollout)
+    if view.format in ("json", "jsonl"):
+        deliver_json(record(measured), view)
+    else:
+        deliver_blocks(heads_screen(measured, view), view)
+
+
+def _check(
+    texts: list[str], weights: str | None, of_file: dict[str, object], layer: int | None, settings: Settings
+) -> None:
+    """Refuse what has no heads, and options that go with the other kind of input."""
+    if layer is not None and layer < 0:
+        raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
+    if weights is not None:
+        if texts:
+            raise UsageError("--weights brings its own tokens: leave out the text.", option="--weights")
+        return
+    for option, value in of_file.items():
+        if value is not None:
+            raise UsageError(f"{option} goes with --weights.", option=option)
+    if settings.model is None:
+        raise UsageError(
+            "Say whose heads: -m DIR for a model on disk, or --weights FILE.",
+            'Try: attn heads "She likes coffee" -m DIR',
+            "--model",
+        )
+
+
+def _saved(weights: str, tokens: str | None, array: str | None, batch: int | None) -> Saved:
+    """Return what is in the file of weights, with its tokens."""
+    data, name = weights_file(weights, "heads")
+    from attn_cli.inputs.saved_weights import labelled, read_saved
+    from attn_cli.inputs.token_labels import typed_tokens
+
+    saved = read_saved(data, name, array, batch)
+    if tokens is None:
+        return saved
+    return labelled(saved, typed_tokens(tokens, "--tokens", batch), None, "--tokens holds")

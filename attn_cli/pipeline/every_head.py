@@ -1,0 +1,211 @@
+"""All layers' heads, from a text and a model's folder or from a file of weights: what each of them does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints.cache import find_folder
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.tokenizer import TextEncoder
+from attn_cli.pipeline.from_checkpoint import own_mask, side_of, tokens_of
+from attn_cli.pipeline.mask import stated_mask
+from attn_cli.pipeline.ready_weights import MASK_HINT, Shaping, select_weights
+from attn_cli.settings.settings import Settings
+from attn_cli.trace.head_roles import (
+    BAG,
+    EVEN,
+    FEWEST,
+    LEAD,
+    LEAST,
+    Pattern,
+    Role,
+    Text,
+    block_means,
+    find_patterns,
+    measure,
+    rolled_out,
+)
+
+if TYPE_CHECKING:
+    from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.io.array_types import Array, Bools
+
+MapSize = Callable[[int, int, int], tuple[int, int]]  # of heads, queries and keys: blocks down and across
+
+
+class Source(NamedTuple):
+    """Where weights come from, and over which tokens; `text` has None where nobody knows the tokens."""
+
+    name: str
+    kind: str  # self, masked or cross
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    text: Text
+
+
+class LayerWeights(NamedTuple):
+    """One layer's heads: weights (h, n_q, n_k), and what they may look at (n_q, n_k)."""
+
+    source: Source
+    number: int
+    heads: tuple[str, ...]
+    weights: Array
+    allowed: Bools
+    notes: tuple[str, ...] = ()
+
+
+class LayerRoles(NamedTuple):
+    """What each head of a layer does; `maps` (h, rows, columns) are means of blocks of weights, NaN where masked."""
+
+    number: int
+    heads: tuple[str, ...]
+    roles: tuple[Role, ...]
+    patterns: dict[str, Pattern]
+    maps: Array
+
+
+class EveryHead(NamedTuple):
+    """What all heads do on one text."""
+
+    source: Source
+    layers: tuple[LayerRoles, ...]
+    rollout: Array | None  # (n, n), over the layers up to the last of `layers`
+    notes: tuple[str, ...]
+
+
+def measure_heads(
+    found: Iterator[LayerWeights], size: MapSize, layer: int | None = None, with_rollout: bool = False
+) -> EveryHead:
+    """Return what each head of the layers does, or of `layer` alone; the rollout goes over all layers up to it.
+
+    Layers are taken one at a time, and none above `layer` is computed.
+    """
+    kept, notes, rollout, source = [], dict[str, None](), None, None
+    count = 0
+    for one in found:
+        source, count = one.source, count + 1
+        notes.update(dict.fromkeys(one.notes))
+        if with_rollout:
+            _check_rollout(one)
+            rollout = rolled_out(rollout, one.weights)
+        if layer in (None, one.number):
+            kept.append(_layer_roles(one, size))
+        if one.number == layer:
+            break
+    if source is None or not kept:
+        raise UsageError(f"There is no layer {layer}.", f"Layers are 0 to {count - 1}.", "--layer")
+    return EveryHead(source, tuple(kept), rollout, tuple(notes))
+
+
+def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:
+    patterns = find_patterns(one.source.text, one.allowed)
+    roles = tuple(measure(head, one.allowed, patterns) for head in one.weights)
+    rows, columns = size(*one.weights.shape)
+    return LayerRoles(
+        one.number, one.heads, roles, patterns, block_means(one.weights, one.allowed, rows, columns)
+    )
+
+
+def _check_rollout(one: LayerWeights) -> None:
+    if not one.source.text.is_one:
+        raise UsageError(
+            f"--rollout needs self-attention; in {one.source.name} queries and keys are two texts.",
+            option="--rollout",
+        )
+
+
+def checkpoint_layers(text: str, settings: Settings, model: str) -> Iterator[LayerWeights]:
+    """Yield each layer of the model in a folder, or in the local Hugging Face cache, over a text.
+
+    Of a model with an encoder and a decoder it is the encoder's self-attention.
+    """
+    folder, name = find_folder(model), visible(model)
+    with Checkpoint(folder) as checkpoint:
+        side, asked = side_of(checkpoint, "self", None)
+        tokens = tokens_of(TextEncoder(folder, checkpoint.model.family), text, settings)
+        spelled = tokens.spelled
+        source = Source(name, asked, spelled, spelled, Text(spelled, spelled, True))
+        for steps in checkpoint.run(texts([tokens.ids])).steps():
+            weights = steps.attended.weights[0].astype(np.float64)
+            if not np.isfinite(weights).all():
+                raise InputError(
+                    f"{name}: the weights of layer {steps.layer} are not numbers.", "Is the file whole?"
+                )
+            mask = own_mask(steps, checkpoint.model.stacks[side].layers[steps.layer].window)
+            n = len(spelled)
+            allowed = np.ones((n, n), np.bool_) if mask is None else mask.rows(np.arange(n))
+            yield LayerWeights(source, steps.layer, tuple(map(str, range(len(weights)))), weights, allowed)
+
+
+def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
+    """Yield each layer of a file of weights, checked, with its mask as the file or its zeros say."""
+    n_q, n_k = saved.weights.shape[-2:]
+    record = saved.record or {}
+    is_one = n_q == n_k and saved.query_tokens == saved.key_tokens and record.get("kind") != "cross"
+    mask = stated_mask(Settings(), saved.mask, n_q, n_k, saved.name)
+    for number in range(len(saved.weights)):
+        chosen = Settings(layer=number, head="all")
+        found = select_weights(saved, chosen, mask, saved.mask is not None, Shaping())
+        allowed = np.ones((n_q, n_k), np.bool_) if found.allowed is None else found.allowed
+        kind = "cross" if not is_one else "self" if allowed[np.triu_indices(n_q, 1)].any() else "masked"
+        text = Text(saved.query_tokens, saved.key_tokens, is_one)
+        source = Source(saved.name, kind, found.query_tokens, found.key_tokens, text)
+        of_file = number if len(saved.weights) > 1 else saved.layer or 0
+        notes = tuple(note.replace(MASK_HINT, "") for note in found.notes)  # that option is not here
+        yield LayerWeights(source, of_file, saved.heads, found.weights, allowed, notes)
+
+
+def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
+    """Return the layer, the head and the role of each head that has a name, the clearest first, bags of words last."""
+    named = [
+        (layer.number, head, role)
+        for layer in found.layers
+        for head, role in zip(layer.heads, layer.roles, strict=True)
+        if role.share is not None
+    ]
+    return sorted(named, key=lambda one: (one[2].name == BAG, -(one[2].share or 0.0)))
+
+
+def record(found: EveryHead) -> dict[str, object]:
+    """Return the JSON of all heads."""
+    source = found.source
+    return {
+        "schema": "attn/1",
+        "kind": "heads",
+        "source": source.name,
+        "attention": source.kind,
+        "query_tokens": source.query_tokens,
+        "key_tokens": source.key_tokens,
+        "rule": {"least": LEAST, "lead": LEAD, "fewest_rows": FEWEST, "even": EVEN},
+        "layers": [_layer_record(layer) for layer in found.layers],
+        "clearest": [
+            {"layer": layer, "head": head, "name": role.name, "share": role.share}
+            for layer, head, role in named_heads(found)
+        ],
+        "rollout": None if found.rollout is None else found.rollout.tolist(),
+        "notes": list(found.notes),
+    }
+
+
+def _layer_record(layer: LayerRoles) -> dict[str, object]:
+    return {
+        "layer": layer.number,
+        "patterns": {
+            name: {"rows": int(one.rows.sum()), "even": one.even} for name, one in layer.patterns.items()
+        },
+        "heads": [
+            {
+                "head": head,
+                "name": role.name,
+                "share": role.share,
+                "entropy": role.entropy,
+                "shares": role.shares,
+            }
+            for head, role in zip(layer.heads, layer.roles, strict=True)
+        ],
+    }

@@ -1,0 +1,213 @@
+"""What a head measurably does on a text: the share of attention that goes to each pattern, and the name for it.
+
+The patterns are those that Clark et al. 2019 ("What Does BERT Look At?", section 3) and Olsson et al. 2022
+("In-context Learning and Induction Heads") describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.text.wordpieces import is_special
+from attn_cli.trace.diagnostics import entropy
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Bools, Ints
+
+LEAST = 0.5  # a head is named if its share is this far from an even spread's to all of the attention,
+LEAD = 0.1  # ... this much above the share of every other pattern,
+FEWEST = 2  # ... and possible in so many rows
+EVEN = 0.8  # a bag-of-words head: so much of its attention lies as an even spread's
+MIXED, BAG = "mixed", "bag-of-words"
+
+
+class Text(NamedTuple):
+    """What patterns depend on: the tokens, and whether both sides are one text. None where nobody knows them."""
+
+    queries: Sequence[str] | None
+    keys: Sequence[str] | None
+    is_one: bool  # the queries are the keys: query i is at the place of key i
+
+
+class Pattern(NamedTuple):
+    """Which links belong to a pattern: links (n_q, n_k), the rows that have one, an even spread's share in them."""
+
+    links: Bools
+    rows: Bools
+    even: float | None  # None where no row has one
+
+
+class Role(NamedTuple):
+    """What one head does: its share of each pattern (None where no row has it), its mean entropy in bits, its name."""
+
+    shares: dict[str, float | None]
+    entropy: float | None  # None where every row is fully masked
+    name: str
+
+    @property
+    def share(self) -> float | None:
+        """The share of the pattern that the head is named for."""
+        return self.shares.get(self.name)
+
+
+def _plain(token: str) -> str:
+    """Return a token without what marks the start of a word, and without capitals."""
+    return (token.lstrip(" \u0120\u2581") or token).casefold()
+
+
+def _numbers(text: Text) -> tuple[Ints, Ints] | None:
+    """Return a number for each token of both sides, equal for the same words; None where there are no tokens."""
+    if text.queries is None or text.keys is None:
+        return None
+    known: dict[str, int] = {}
+    queries, keys = (
+        np.array([known.setdefault(_plain(token), len(known)) for token in tokens], np.intp)
+        for tokens in (text.queries, text.keys)
+    )
+    return queries, keys
+
+
+def is_separator(token: str) -> bool:
+    """Tell whether a token separates: it frames the text, as [SEP], or is punctuation alone."""
+    return is_special(token) or not any(char.isalnum() for char in _plain(token))
+
+
+def _step(text: Text, n_q: int, n_k: int, by: int) -> Bools | None:
+    return np.eye(n_q, n_k, by, dtype=np.bool_) if text.is_one else None
+
+
+def _first(text: Text, n_q: int, n_k: int) -> Bools | None:
+    links = np.zeros((n_q, n_k), np.bool_)
+    links[int(text.is_one) :, 0] = True  # the first token's own row looks at itself
+    return links
+
+
+def _separators(text: Text, n_q: int, n_k: int) -> Bools | None:
+    if text.keys is None:
+        return None
+    at = np.array([is_separator(token) for token in text.keys])
+    at[0] = False  # that is the first token
+    return _not_itself(np.broadcast_to(at, (n_q, n_k)), text)
+
+
+def _same(text: Text, n_q: int, n_k: int) -> Bools | None:
+    numbers = _numbers(text)
+    return None if numbers is None else _not_itself(numbers[0][:, np.newaxis] == numbers[1], text)
+
+
+def _induction(text: Text, n_q: int, n_k: int) -> Bools | None:
+    """Return the links to a token that stands after an earlier occurrence of the query's token."""
+    numbers = _numbers(text)
+    if numbers is None or not text.is_one:
+        return None
+    links = np.zeros((n_q, n_k), np.bool_)
+    links[:, 1:] = np.tri(n_q, n_k - 1, -1, dtype=np.bool_) & (numbers[0][:, np.newaxis] == numbers[1][:-1])
+    return _not_itself(links, text)
+
+
+def _not_itself(links: Bools, text: Text) -> Bools:
+    return links & ~np.eye(*links.shape, dtype=np.bool_) if text.is_one else links
+
+
+PATTERNS: dict[str, Callable[[Text, int, int], Bools | None]] = {
+    "previous": lambda text, n_q, n_k: _step(text, n_q, n_k, -1),
+    "next": lambda text, n_q, n_k: _step(text, n_q, n_k, 1),
+    "itself": lambda text, n_q, n_k: _step(text, n_q, n_k, 0),
+    "first": _first,
+    "separators": _separators,
+    "same": _same,
+    "induction": _induction,
+}
+NAMES = (*PATTERNS, BAG, MIXED)
+
+
+def find_patterns(text: Text, allowed: Bools) -> dict[str, Pattern]:
+    """Return each pattern's links among those that the mask (n_q, n_k) allows."""
+    counts = allowed.sum(axis=1)
+    found = {}
+    for name, links_of in PATTERNS.items():
+        links = links_of(text, *allowed.shape)
+        links = np.zeros(allowed.shape, np.bool_) if links is None else links & allowed
+        sizes = links.sum(axis=1)
+        rows = sizes > 0
+        even = float((sizes[rows] / counts[rows]).mean()) if rows.any() else None
+        found[name] = Pattern(links, rows, even)
+    return found
+
+
+def measure(weights: Array, allowed: Bools, patterns: dict[str, Pattern]) -> Role:
+    """Return what a head with these weights (n_q, n_k) does, where `allowed` (n_q, n_k) may be looked at.
+
+    A share is the mean, over the rows where the pattern is possible, of the weight that goes there. That of
+    bag-of-words is the part of the weight that lies as an even spread over the allowed keys would, over the rows
+    that may look at two keys or more.
+
+    >>> text, allowed = Text(None, None, True), np.ones((4, 4), np.bool_)
+    >>> role = measure(np.eye(4)[[0, 0, 1, 2]], allowed, find_patterns(text, allowed))
+    >>> role.name, role.shares["previous"], role.shares["itself"], role.entropy
+    ('previous', 1.0, 0.25, 0.0)
+    """
+    shares: dict[str, float | None] = {
+        name: float((weights * one.links).sum(axis=1)[one.rows].mean()) if one.rows.any() else None
+        for name, one in patterns.items()
+    }
+    counts = allowed.sum(axis=1)
+    choosing, seeing = counts > 1, counts > 0
+    shares[BAG] = None
+    if choosing.any():
+        even = allowed[choosing] / counts[choosing, np.newaxis]
+        shares[BAG] = float(np.minimum(weights[choosing], even).sum(axis=1).mean())
+    shares = {name: None if share is None else min(share, 1.0) for name, share in shares.items()}
+    bits = float(np.maximum(entropy(weights[seeing]), 0).mean()) if seeing.any() else None
+    return Role(shares, bits, _named(shares, patterns))
+
+
+def _named(shares: dict[str, float | None], patterns: dict[str, Pattern]) -> str:
+    """Return the pattern that is clearly the largest, else bag-of-words where attention is nearly even, else mixed."""
+    known = {name: share for name in patterns if (share := shares[name]) is not None}
+    ranked = sorted(known, key=lambda name: -known[name])
+    if ranked:
+        best, others = ranked[0], [known[name] for name in ranked[1:]]
+        even = patterns[best].even or 0.0
+        leads = known[best] - max(others, default=0.0) >= LEAD
+        if leads and known[best] >= even + LEAST * (1 - even) and patterns[best].rows.sum() >= FEWEST:
+            return best
+    bag = shares[BAG]
+    return BAG if bag is not None and bag >= EVEN else MIXED
+
+
+def rolled_out(below: Array | None, weights: Array) -> Array:
+    """Return attention rollout (n, n) after one more layer's heads (h, n, n); `below` is that of the layers so far.
+
+    A layer is half the mean of its heads and half the identity, for the residual connection; its rows are normalised,
+    and it is multiplied with the layers below (Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers",
+    section 3).
+
+    >>> rolled_out(None, np.array([[[1.0, 0.0], [1.0, 0.0]]])).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    layer = 0.5 * weights.mean(axis=0) + 0.5 * np.eye(weights.shape[-1])
+    layer /= layer.sum(axis=1, keepdims=True)
+    rolled: Array = layer if below is None else layer @ below
+    return rolled
+
+
+def block_means(weights: Array, allowed: Bools, rows: int, columns: int) -> Array:
+    """Return the mean allowed weight of each of rows x columns blocks, for each head of (h, n_q, n_k); NaN if none."""
+    starts = [
+        np.arange(blocks) * n // blocks for blocks, n in zip((rows, columns), allowed.shape, strict=True)
+    ]
+
+    def summed(values: Array) -> Array:
+        in_rows = np.add.reduceat(values, starts[0], axis=-2)
+        sums: Array = np.add.reduceat(in_rows, starts[1], axis=-1)
+        return sums
+
+    sums, counts = summed(weights * allowed), summed(allowed.astype(np.float64))
+    means: Array = np.divide(
+        sums, counts, out=np.full_like(sums, np.nan), where=np.broadcast_to(counts > 0, sums.shape)
+    )
+    return means

@@ -1,0 +1,152 @@
+"""attn heads: all layers and heads of a file or of a model, what each does, and the rollout."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attn_cli import Settings
+from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+from tests.shell import attn, here
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+NEEDS_TOKENIZERS = pytest.mark.skipif(
+    importlib.util.find_spec("tokenizers") is None, reason="needs the extra models"
+)
+N = 12
+TOKENS = ["red", "cat", "blue", "dog", "big", "sun", "red", "cat", "blue", "dog", "big", "sun"]
+AT = np.arange(N)
+ROLES = {
+    "previous": np.maximum(AT - 1, 0),
+    "itself": AT,
+    "first": AT * 0,
+    "induction": np.where(AT >= 6, AT - 5, 0),
+    "same": np.where(AT >= 6, AT - 6, 0),
+}
+ORDER = [["previous", "bag-of-words"], ["induction", "first"], ["same", "itself"]]
+
+
+def weights():
+    even = np.tri(N) / np.tri(N).sum(axis=1, keepdims=True)
+    one = {name: 0.9 * np.eye(N)[keys] + 0.1 * even for name, keys in ROLES.items()} | {"bag-of-words": even}
+    return np.array([[one[name] for name in layer] for layer in ORDER])
+
+
+@pytest.fixture
+def file(tmp_path):
+    np.savez(tmp_path / "all.npz", attentions=weights(), tokens=TOKENS)
+    return str(tmp_path / "all.npz")
+
+
+def record(*args):
+    ran = attn("heads", *args, "-f", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    jsonschema.validate(found, SCHEMA)
+    return found
+
+
+def test_every_head_of_a_file_has_the_name_of_what_it_does(file):
+    found = record("--weights", file)
+    assert (found["kind"], found["attention"], found["query_tokens"]) == ("heads", "masked", TOKENS)
+    assert [[head["name"] for head in layer["heads"]] for layer in found["layers"]] == ORDER
+    assert found["rollout"] is None
+    shares = [one["share"] for one in found["clearest"] if one["name"] != "bag-of-words"]
+    assert len(found["clearest"]) == 6 and shares == sorted(shares, reverse=True)
+    assert found["clearest"][-1]["name"] == "bag-of-words"
+    previous = found["layers"][0]
+    assert previous["patterns"]["previous"]["rows"] == N - 1 and previous["patterns"]["next"]["rows"] == 0
+    expected = np.mean([weights()[0, 0, i, i - 1] for i in range(1, N)])
+    assert previous["heads"][0]["shares"]["previous"] == pytest.approx(expected)
+
+
+def test_the_rollout_is_that_of_the_layers_up_to_the_one_asked_for(file):
+    rolled = np.eye(N)
+    for number, layer in enumerate(weights()):
+        rolled = (0.5 * layer.mean(axis=0) + 0.5 * np.eye(N)) @ rolled
+        found = record("--weights", file, "--rollout", "--layer", str(number))
+        np.testing.assert_allclose(found["rollout"], rolled, atol=1e-12)
+        assert [one["layer"] for one in found["layers"]] == [number]
+    np.testing.assert_allclose(record("--weights", file, "--rollout")["rollout"], rolled, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
+    ran = attn("heads", "--weights", file, "--width", str(width), "--rollout")
+    assert ran.code == 0, ran.err
+    assert all(len(line) <= width for line in ran.out.splitlines())
+    maps, _, rest = ran.out.partition("shades:")
+    assert sum(set(line) & set("▁▂▃▄▅▆▇█") != set() for line in maps.splitlines()) >= 3 * 6
+    for words in ("previous token", "induction", "first token", "same token", "itself", "bag of words"):
+        assert words in rest
+    assert "Attention rollout over the layers up to 2" in " ".join(rest.split())
+
+
+@pytest.mark.parametrize("form", ["markdown", "latex", "html", "svg"])
+def test_documents_show_every_head(file, form):
+    ran = attn("heads", "--weights", file, "-f", form)
+    assert ran.code == 0 and "previous" in ran.out and "induction" in ran.out
+
+
+def test_tokens_are_inert_on_every_screen(file):
+    hostile = json.dumps(["\x1b[31m[red]<b>"] * N)
+    for form in ("table", "html", "json"):
+        ran = attn("heads", "--weights", file, "--tokens", hostile, "--rollout", "-f", form)
+        assert ran.code == 0 and "\x1b[31m" not in ran.out
+        assert form != "html" or "<b>" not in ran.out
+
+
+def test_a_long_text_and_many_heads_are_maps_of_blocks(tmp_path):
+    n, draw = 300, np.random.default_rng(0)
+    rows = draw.random((2, 16, n, n)).astype(np.float32)
+    np.save(tmp_path / "long.npy", rows / rows.sum(axis=-1, keepdims=True))
+    ran = attn("heads", "--weights", str(tmp_path / "long.npy"), "--rollout", "--width", "80")
+    assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= 80
+    assert "mean weight of 60 queries x 60 keys" in ran.out and "300 x 300: -f json has it" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["a text"], "Say whose heads"),
+        (["a text", "--weights", "FILE"], "leave out the text"),
+        (["a text", "-m", "somewhere", "--array", "x"], "--array goes with --weights"),
+        (["--weights", "FILE", "--layer", "3"], "There is no layer 3. Layers are 0 to 2."),
+        (["--weights", "FILE", "--layer", "-1"], "--layer cannot be -1"),
+        (["--weights", "FILE", "-f", "csv"], "heads has no csv form"),
+    ],
+)
+def test_wrong_usage_is_one_line(args, says, file):
+    ran = here("heads", *(file if arg == "FILE" else arg for arg in args))
+    assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err
+
+
+def test_two_texts_have_no_rollout(tmp_path):
+    np.save(tmp_path / "cross.npy", np.full((1, 1, 2, 4), 0.25))
+    assert record("--weights", str(tmp_path / "cross.npy"))["attention"] == "cross"
+    ran = here("heads", "--weights", str(tmp_path / "cross.npy"), "--rollout")
+    assert ran.code == 2 and "--rollout needs self-attention" in ran.err
+
+
+@NEEDS_TOKENIZERS
+def test_a_model_s_heads_are_those_that_attn_self_shows(tmp_path):
+    folder = saved(tmp_path / "gpt2", GPT2, gpt2())
+    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
+    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
+    found = record("dabca", "-m", str(folder), "--rollout")
+    assert found["attention"] == "masked" and found["query_tokens"] == list("dabca")
+    rolled = np.eye(5)
+    for number in (0, 1):
+        trace = trace_checkpoint("self", "dabca", None, Settings(layer=number, head="all"), str(folder))
+        of_layer = np.array([head.weights for head in trace.heads])
+        rolled = (0.5 * of_layer.mean(axis=0) + 0.5 * np.eye(5)) @ rolled
+        for head, own in zip(found["layers"][number]["heads"], of_layer, strict=True):
+            assert head["shares"]["itself"] == pytest.approx(np.diag(own).mean(), abs=1e-5)
+            assert head["shares"]["previous"] == pytest.approx(np.diag(own, -1).mean(), abs=1e-5)
+            assert head["shares"]["next"] is None
+    np.testing.assert_allclose(found["rollout"], rolled, atol=1e-5)
