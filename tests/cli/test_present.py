@@ -265,6 +265,8 @@ def test_at_the_end_one_key_more_says_so_and_another_leaves():
     [("\x03", 130), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, -3)],
 )
 def test_a_signal_gives_the_terminal_back(how, code):
+    if how == signal.SIGQUIT and signal.getsignal(how) == signal.SIG_IGN:
+        pytest.skip("whoever runs the tests has this signal ignored, and so does attn")
     with Stage(*STORY) as stage:
         stage.wait_for(part(1, stage))
         if isinstance(how, str):
