@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEAST_ROOM = 20  # characters of the last column of a table of text
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-SCREENS = ("table", "bars")  # what people read on a terminal; the other formats are for files and programs
+ON_TERMINALS = ("table", "bars")  # what people read there; the other formats are for files and programs
 # Blocks of any kind, or a record.
 BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 
@@ -49,7 +49,7 @@ def choose_format(
             _check_suffix(chosen, suffix, path)
         if chosen is None:
             chosen = SUFFIXES.get(suffix)
-        elif chosen in ("table", "bars") and suffix in DRAWN:
+        elif chosen in ON_TERMINALS and suffix in DRAWN:
             as_bars = chosen == "bars"
             chosen = SUFFIXES[suffix]
     if view.tidy and (chosen or "table") not in ("csv", "tsv"):
@@ -196,7 +196,7 @@ def _deliver_npy(trace: Trace, view: View) -> None:
 
 def deliver(text: str, view: View) -> None:
     """Write text to the view's file, all or nothing, or to standard output; a long screen goes through the pager."""
-    if view.format in SCREENS and view.output is None:
+    if view.format in ON_TERMINALS and view.output is None:
         put_screen(text)
         return
     with writer(view) as write:

@@ -104,19 +104,17 @@ class Command(TyperCommand):
 
 def _settle_model(ctx: Any) -> None:
     """Let --model beat a standing embedding, projection and tokenizer, and any of these, typed, a standing model."""
-    if not ctx.params.get("model") or not set(OF_MODEL) <= set(
-        ctx.params
-    ):  # learn score has a model of its own
+    if not ctx.params.get("model") or not set(OF_MODEL) <= ctx.params.keys():  # learn score has its own model
         return
     typed = [name for name in OF_MODEL if origin(ctx, name) == TYPED]
     if typed and origin(ctx, "model") != TYPED:
         ctx.params["model"] = None
         return
     if typed:
-        raise UsageError(
-            f"--model takes the place of --{typed[0]}.", f"Leave out --{typed[0]}, or --model.", "--model"
-        )
-    for name in ctx.params.keys() & set(OF_MODEL):
+        from attn_cli.settings.validate import beside_model  # only for help with a mistake
+
+        raise beside_model(typed[0])
+    for name in OF_MODEL:
         ctx.params[name] = getattr(Settings(), name)
 
 

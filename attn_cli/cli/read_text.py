@@ -13,6 +13,7 @@ from attn_cli.io.escape import as_utf8, visible
 from attn_cli.io.progress import Progress
 
 if TYPE_CHECKING:
+    from attn_cli.inputs.saved_weights import Saved
     from attn_cli.settings.settings import Settings
 
 ONE_STANDARD_INPUT = ("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
@@ -71,7 +72,7 @@ class NoText(UsageError):
         super().__init__(f"There is no {what}.", f"Try: attn {command} {arguments.get(command, ONE_TEXT)}")
 
 
-def weights_file(file: str | None, command: str) -> tuple[bytes, str]:
+def _weights_file(file: str | None, command: str) -> tuple[bytes, str]:
     """Return the bytes of a file of weights, or of standard input, and what to call it."""
     from attn_cli.inputs.saved_weights import MOST_BYTES
     from attn_cli.io.files import read_bytes
@@ -84,6 +85,28 @@ def weights_file(file: str | None, command: str) -> tuple[bytes, str]:
     if len(data) > MOST_BYTES:
         raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
     return data, "standard input"
+
+
+def labelled_weights(
+    file: str | None,
+    command: str,
+    tokens: str | None,
+    array: str | None,
+    batch: int | None,
+    context_tokens: str | None = None,
+) -> Saved:
+    """Return the weights in a file, or in standard input, with the tokens that were typed for them."""
+    data, name = _weights_file(file, command)
+    from attn_cli.inputs.saved_weights import labelled, read_saved
+    from attn_cli.inputs.token_labels import typed_tokens  # NumPy is loaded once there is something to show
+
+    saved = read_saved(data, name, array, batch)
+    if tokens is not None:
+        saved = labelled(saved, typed_tokens(tokens, "--tokens", batch), None, "--tokens holds")
+    if context_tokens is not None:
+        context = typed_tokens(context_tokens, "--context-tokens", batch)
+        saved = labelled(saved, None, context, "--context-tokens holds")
+    return saved
 
 
 _piped: tuple[object, bytes] | None = None

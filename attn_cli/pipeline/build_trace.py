@@ -97,24 +97,13 @@ def record_trace(
     heads = work.attended(rows, allowed, wanted, summaries)
     mean = mean_head(heads, allowed, wanted, summaries.get("mean")) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
-    turns_on = ungoverned(layer.governor, inputs) if layer.governor and not focus else None
-    if turns_on is not None:
-        focus = (turns_on,)
-    focus = focus or (_telling(top.links, inputs),)
+    focus = focus or (_turning_point(top, layer, inputs),)
     notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
-    if (
-        work.mask is not None
-        and work.mask.label.startswith("causal")
-        and layer.learned
-        and not (condensed or asked)
-    ):
+    is_causal = work.mask is not None and work.mask.label.startswith("causal")
+    if is_causal and layer.learned and not (condensed or asked):
         notes += _untaught_mask(top, layer.learned.layers, inputs)
     outputs = [head.output for head in heads if head.output is not None]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
-    placed = None
-    if query.words is not None and query.encodings is not None:
-        assert key.words is not None and key.encodings is not None
-        placed = Placed(query.words, key.words, query.encodings, key.encodings)
     return Trace(
         kind=kind,
         settings=settings,
@@ -129,7 +118,7 @@ def record_trace(
         x_query=query.X,
         x_key=key.X,
         positions=settings.positions or "none",
-        placed=placed,
+        placed=_placed(inputs),
         projection=layer.projection.about,
         score=work.score,
         scale=work.scale,
@@ -154,6 +143,20 @@ def record_trace(
         long_view=summaries[shown].view if condensed else None,
         source=work,
     )
+
+
+def _turning_point(head: Head, layer: Layer, inputs: Inputs) -> int:
+    """Return the query most worth a look: the word that the sentence turns on, else that of the strongest link."""
+    found = None if layer.governor is None else ungoverned(layer.governor, inputs)
+    return _telling(head.links, inputs) if found is None else found
+
+
+def _placed(inputs: Inputs) -> Placed | None:
+    query, key = inputs.query, inputs.key
+    if query.words is None or query.encodings is None:
+        return None
+    assert key.words is not None and key.encodings is not None
+    return Placed(query.words, key.words, query.encodings, key.encodings)
 
 
 def _layout_note(trace: Trace, there: Trace) -> str:

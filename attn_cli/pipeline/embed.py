@@ -24,6 +24,7 @@ from attn_cli.vectors.store.table import OnProgress, no_progress
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
+    from attn_cli.pipeline.from_checkpoint import OpenModel
     from attn_cli.vectors.store.vectors import OpenVectors, Vectors
 
 RANDOM_DIM = 4
@@ -143,11 +144,15 @@ def round_inputs(inputs: Inputs, settings: Settings) -> Inputs:
 
 
 class Shared(NamedTuple):
-    """What many texts share: the learned model, the word vectors, the weights of a file; None where there are none."""
+    """What many texts share: the learned model, the word vectors, the weights of a file, or a pretrained model.
 
-    stack: EncoderStack | None
-    table: Vectors | None
-    weights: Given | None
+    None where there is none.
+    """
+
+    stack: EncoderStack | None = None
+    table: Vectors | None = None
+    weights: Given | None = None
+    model: OpenModel | None = None  # in place of all the others
 
 
 def open_shared(settings: Settings) -> Shared:

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints.cache import find_folder
-from attn_cli.models.checkpoints.run import Checkpoint, texts
-from attn_cli.models.checkpoints.tokenizer import TextEncoder
-from attn_cli.pipeline.from_checkpoint import own_mask, side_of, tokens_of
+from attn_cli.models.checkpoints.run import texts
+from attn_cli.pipeline.from_checkpoint import open_model, own_mask, side_of, tokens_of
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.ready_weights import MASK_HINT, Shaping, select_weights
 from attn_cli.settings.settings import Settings
@@ -124,10 +121,9 @@ def checkpoint_layers(text: str, settings: Settings, model: str) -> Iterator[Lay
 
     Of a model with an encoder and a decoder it is the encoder's self-attention.
     """
-    folder, name = find_folder(model), visible(model)
-    with Checkpoint(folder) as checkpoint:
+    with open_model(model) as (name, checkpoint, encoder):
         side, asked = side_of(checkpoint, "self", None)
-        tokens = tokens_of(TextEncoder(folder, checkpoint.model.family), text, settings)
+        tokens = tokens_of(encoder, text, settings)
         spelled = tokens.spelled
         source = Source(name, asked, spelled, spelled, Text(spelled, spelled, True))
         for steps in checkpoint.run(texts([tokens.ids])).steps():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
 
 
+class OpenModel(NamedTuple):
+    """A pretrained model whose files are open, and its tokenizer."""
+
+    name: str  # as notes show it
+    checkpoint: Checkpoint
+    encoder: TextEncoder
+
+
 class Tokens(NamedTuple):
     """A text's tokens: their ids, and how they are spelled."""
 
@@ -40,37 +50,49 @@ class Tokens(NamedTuple):
     special: tuple[bool, ...]  # which of them frame the text
 
 
+@contextmanager
+def open_model(model: str) -> Iterator[OpenModel]:
+    """Open the model in a folder, or in the local Hugging Face cache."""
+    folder = find_folder(model)
+    with Checkpoint(folder) as checkpoint:
+        yield OpenModel(visible(model), checkpoint, TextEncoder(folder, checkpoint.model.family))
+
+
 def trace_checkpoint(kind: str, text: str, context: str | None, settings: Settings, model: str) -> Trace:
     """Return the trace of one layer's heads of the model in a folder, or in the local Hugging Face cache.
 
     `kind` is self, masked or cross. A model with an encoder and a decoder reads the `context` with its encoder, and
     the `text` with its decoder; its `self` is the encoder's, of the `text` alone. A decoder alone is always masked.
     """
-    folder = find_folder(model)
-    with Checkpoint(folder) as checkpoint:
-        side, asked = side_of(checkpoint, kind, context)
-        number = wanted_layer(settings, len(checkpoint.model.stacks[side].layers), visible(model))
-        encoder = TextEncoder(folder, checkpoint.model.family)
-        source = target = tokens_of(encoder, text, settings)
-        if side == "decoder" and checkpoint.model.encoder is not None:
-            assert context is not None  # side_of has seen to it
-            source, target = (
-                tokens_of(encoder, context, settings),
-                _shifted(encoder, target, checkpoint.model.start),
-            )
-            run = checkpoint.run(texts([source.ids]), texts([target.ids]))
-        else:
-            run = checkpoint.run(texts([source.ids]))
-        steps = run.layer(number, asked, side)
-        window = checkpoint.model.stacks[side].layers[number].window
-        key = source if asked == "cross" else target
-        trace = _trace(steps, target, key, window, settings, visible(model))
-        if not settings.next:  # what lies above the layer is left alone
-            return trace
-        from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
+    with open_model(model) as opened:
+        return trace_opened(kind, text, context, settings, opened)
 
-        read = Read(target.ids, target.special)
-        found, notes = find_next_words(run, side, read, encoder, settings.next, visible(model))
+
+def trace_opened(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Trace:
+    """Return the same trace of a model that is open already."""
+    checkpoint, encoder = model.checkpoint, model.encoder
+    side, asked = side_of(checkpoint, kind, context)
+    number = wanted_layer(settings, len(checkpoint.model.stacks[side].layers), model.name)
+    source = target = tokens_of(encoder, text, settings)
+    if side == "decoder" and checkpoint.model.encoder is not None:
+        assert context is not None  # side_of has seen to it
+        source, target = (
+            tokens_of(encoder, context, settings),
+            _shifted(encoder, target, checkpoint.model.start),
+        )
+        run = checkpoint.run(texts([source.ids]), texts([target.ids]))
+    else:
+        run = checkpoint.run(texts([source.ids]))
+    steps = run.layer(number, asked, side)
+    window = checkpoint.model.stacks[side].layers[number].window
+    key = source if asked == "cross" else target
+    trace = _trace(steps, target, key, window, settings, model.name)
+    if not settings.next:  # what lies above the layer is left alone
+        return trace
+    from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
+
+    read = Read(target.ids, target.special)
+    found, notes = find_next_words(run, side, read, encoder, settings.next, model.name)
     return replace(trace, next_words=found, notes=(*trace.notes, *notes))
 
 

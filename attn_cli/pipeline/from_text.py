@@ -21,13 +21,14 @@ from attn_cli.pipeline.embed import (
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check_length, check_words, replaced_by_model, unused
+from attn_cli.settings.validate import check_length, check_model, check_words, unused
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.models.encoder import EncoderStack
+    from attn_cli.pipeline.from_checkpoint import OpenModel
 
 
 # What to do about a text in another language: by itself, and beside a second text.
@@ -82,13 +83,13 @@ def trace_text(
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
     if settings.model is not None:
-        return _of_model(kind, text, context, settings)
+        return _of_model(kind, text, context, settings, shared and shared.model)
     if settings.next:
         raise UsageError(
             "--next needs a model that says what comes next.", "Give one with --model.", "--next"
         )
     before, settings = settings, settings_for_positions(settings)
-    stack, table, weights = shared or open_projection(settings)
+    stack, table, weights, _ = shared or open_projection(settings)
     query = _tokens(text, "text", settings)
     key = query if context is None else _tokens(context, "context", settings)
     inputs = embed_tokens(
@@ -118,17 +119,18 @@ def trace_text(
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 
-def _of_model(kind: str, text: Text, context: Text | None, settings: Settings) -> Trace:
+def _of_model(
+    kind: str, text: Text, context: Text | None, settings: Settings, opened: OpenModel | None
+) -> Trace:
     """Return the trace of a pretrained model's layer, which has its own tokens, vectors and heads."""
-    from attn_cli.pipeline.from_checkpoint import trace_checkpoint  # only for a model on disk
+    from attn_cli.pipeline.from_checkpoint import trace_checkpoint, trace_opened  # only for a model on disk
 
     assert settings.model is not None
-    if named := replaced_by_model(settings):
-        raise UsageError(
-            f"--model takes the place of --{named[0]}.", f"Leave out --{named[0]}, or --model.", "--model"
-        )
+    check_model(settings)
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
+    if opened is not None:
+        return trace_opened(kind, text, context, settings, opened)
     return trace_checkpoint(kind, text, context, settings, settings.model)
 
 

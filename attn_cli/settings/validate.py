@@ -38,10 +38,17 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
             )
 
 
-def replaced_by_model(settings: Settings) -> list[str]:
-    """Return which settings were made although a pretrained model takes their place."""
+def check_model(settings: Settings) -> None:
+    """Raise UsageError if a setting was made whose place a pretrained model takes."""
     usual = Settings()
-    return [name for name in OF_MODEL if getattr(settings, name) != getattr(usual, name)]
+    for name in OF_MODEL:
+        if getattr(settings, name) != getattr(usual, name):
+            raise beside_model(name)
+
+
+def beside_model(name: str) -> UsageError:
+    """Return the error of a setting beside --model."""
+    return UsageError(f"--model takes the place of --{name}.", f"Leave out --{name}, or --model.", "--model")
 
 
 def unused(settings: Settings, words: bool = True, learned: bool = False, has_x: bool = True) -> list[str]:

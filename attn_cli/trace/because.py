@@ -49,7 +49,12 @@ def because(trace: Trace, i: int, head: Head | None = None) -> list[Because]:
     Empty where there is no rival, or where the weights have no scores of their own.
     """
     row = trace.row(i, head)
-    if row is None or row.total == 0:
+    return [] if row is None else because_of(trace, row)
+
+
+def because_of(trace: Trace, row: Row) -> list[Because]:
+    """Return the same of a row whose arithmetic is at hand."""
+    if row.total == 0:
         return []
     order = row.strongest
     rivals = [*order[1:2], *named_rivals(trace)]

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -200,31 +200,40 @@ def _answers(
     from attn_cli.render.data.json import dumps
 
     terminal = terminal_for(view)
-    compute = _computing(kind, settings)
-    for number, text in enumerate(_lines(source), 1):
-        try:
-            yield render(compute(text), view, terminal), False
-        except (InputError, UsageError) as error:
-            if isinstance(error, UsageError) and error.option != "--query":
-                raise  # it would be wrong for every line
-            error.line = number
-            if not keep_going:
-                raise
-            yield dumps(error.as_record(), True, not terminal.unicode), True
+    with ExitStack() as opened:
+        compute = _computing(kind, settings, opened)
+        for number, text in enumerate(_lines(source), 1):
+            try:
+                yield render(compute(text), view, terminal), False
+            except (InputError, UsageError) as error:
+                if isinstance(error, UsageError) and error.option != "--query":
+                    raise  # it would be wrong for every line
+                error.line = number
+                if not keep_going:
+                    raise
+                yield dumps(error.as_record(), True, not terminal.unicode), True
 
 
-def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
-    """Return the function that makes a line a Trace; raise at once what would be wrong with every line."""
+def _computing(kind: str, settings: Settings, opened: ExitStack) -> Callable[[str | None], Trace]:
+    """Return the function that makes a line a Trace; raise at once what would be wrong with every line.
+
+    What lines share is opened once; `opened` closes it.
+    """
     from attn_cli.io.files import looks_like_file
 
     # NumPy is loaded once there is something to compute.
-    from attn_cli.pipeline.embed import open_shared
+    from attn_cli.pipeline.embed import Shared, open_shared
     from attn_cli.pipeline.from_text import settings_for_masked, trace_text
     from attn_cli.text.tokenize import tokenize
 
     if kind == "masked":
         settings = settings_for_masked(settings)
-    shared = None if settings.model else open_shared(settings)
+    if settings.model is None:
+        shared = open_shared(settings)
+    else:
+        from attn_cli.pipeline.from_checkpoint import open_model
+
+        shared = Shared(model=opened.enter_context(open_model(settings.model)))
 
     def compute(line: str | None) -> Trace:
         hint = "Break it into sentences, one a line."
@@ -245,10 +254,6 @@ def _computing(kind: str, settings: Settings) -> Callable[[str | None], Trace]:
     of_each = settings.mask is not None and looks_like_file(settings.mask)  # its shape fits only some lines
     oov = "zero" if settings.oov in ("error", "skip") else settings.oov
     usual = replace(settings, query=None, oov=oov, mask=None if of_each else settings.mask)
-    if settings.model is None:
+    if settings.model is None:  # whose tokens may not have the probe's
         trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=shared)
-    else:  # whose tokens may not have the probe's
-        from attn_cli.models.checkpoints.cache import find_folder
-
-        find_folder(settings.model)
     return compute

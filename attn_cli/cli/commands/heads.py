@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, with_width
 from attn_cli.cli.options import Texts, own, without
-from attn_cli.cli.read_text import one_text, weights_file
+from attn_cli.cli.read_text import labelled_weights, one_text
 from attn_cli.errors import UsageError
 from attn_cli.io.progress import Progress
 from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.inputs.saved_weights import Saved
 
 TAKEN = ("model", "max_text", "max_word")  # the other settings are the model's own
 
@@ -63,14 +60,9 @@ def heads(
     """
     view = choose_form(view, "heads")
     _check(texts or [], weights, {"--tokens": tokens, "--array": array, "--batch": batch}, layer, settings)
-    read = None if weights is None else _saved(weights, tokens, array, batch)
+    read = None if weights is None else labelled_weights(weights, "heads", tokens, array, batch)
     text = "" if read else one_text(texts, "heads", settings)
-    from attn_cli.pipeline.every_head import (
-        checkpoint_layers,
-        measure_heads,
-        record,
-        saved_layers,
-    )  # loads NumPy
+    from attn_cli.pipeline.every_head import checkpoint_layers, measure_heads, record, saved_layers
     from attn_cli.render.views.heads import heads_screen, map_size
 
     view = with_width(view)
@@ -102,15 +94,3 @@ def _check(
             'Try: attn heads "She likes coffee" -m DIR',
             "--model",
         )
-
-
-def _saved(weights: str, tokens: str | None, array: str | None, batch: int | None) -> Saved:
-    """Return what is in the file of weights, with its tokens."""
-    data, name = weights_file(weights, "heads")
-    from attn_cli.inputs.saved_weights import labelled, read_saved
-    from attn_cli.inputs.token_labels import typed_tokens
-
-    saved = read_saved(data, name, array, batch)
-    if tokens is None:
-        return saved
-    return labelled(saved, typed_tokens(tokens, "--tokens", batch), None, "--tokens holds")

@@ -9,7 +9,7 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, show
 from attn_cli.cli.options import argument, own, without
-from attn_cli.cli.read_text import weights_file
+from attn_cli.cli.read_text import labelled_weights
 from attn_cli.errors import UsageError
 from attn_cli.settings.declare import INPUT, TEXT
 from attn_cli.settings.output import View
@@ -72,18 +72,10 @@ def show_(
     view = choose_format(view, settings)
     if renormalize and not hide_special:
         raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
-    data, name = weights_file(file, "show")
-    from attn_cli.inputs.saved_weights import labelled, read_saved
-    from attn_cli.inputs.token_labels import typed_tokens  # NumPy is loaded once there is something to show
+    saved = labelled_weights(file, "show", tokens, array, batch, context_tokens)
     from attn_cli.pipeline.from_weights import trace_weights
     from attn_cli.pipeline.ready_weights import Shaping
 
-    saved = read_saved(data, name, array, batch)
-    if tokens is not None:
-        saved = labelled(saved, typed_tokens(tokens, "--tokens", batch), None, "--tokens holds")
-    if context_tokens is not None:
-        context = typed_tokens(context_tokens, "--context-tokens", batch)
-        saved = labelled(saved, None, context, "--context-tokens holds")
     trace = trace_weights(saved, settings, Shaping(join_pieces, hide_special, renormalize))
     if not trace.is_scored and (view.format or "").startswith("code:"):
         raise UsageError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import four, number, plain
+from attn_cli.render.numbers import four, plain
 from attn_cli.render.views.reasons import MOST_RIVALS, reasons
 from attn_cli.render.views.whys import Walked, mixture, walked
 from attn_cli.render.views.wording import (
@@ -19,7 +19,7 @@ from attn_cli.render.views.wording import (
     root_divisor,
     temperature_divisor,
 )
-from attn_cli.trace.because import Because, against, because, named_rivals, stepped_head
+from attn_cli.trace.because import Because, against, because_of, named_rivals, stepped_head
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Row, Trace
 
@@ -28,7 +28,6 @@ FIRST_FACTORS, FIRST_NUMBERS = 2, 3
 MOST_KEYS = 12
 MOST_WORKED = 3  # rivals whose products are written out
 SHORT_COUNT = 10_000
-FOUR = number(4)
 
 
 def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
@@ -79,7 +78,7 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
         return
     yield row_table(trace, row, _keys(trace, row, every_key))
     yield Formula(_legend(trace, head, row))
-    yield from map(Say, reasons(trace, row, because(trace, i, head)))
+    yield from map(Say, reasons(trace, row, because_of(trace, row)))
 
 
 def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> Iterator[Block]:
@@ -98,7 +97,7 @@ def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> It
 
 def _worked_keys(of: Walked) -> list[int]:
     """Return the keys whose arithmetic is written out: the winner and its rivals."""
-    found = because(of.trace, of.row.query, of.head)
+    found = because_of(of.trace, of.row)
     return list(dict.fromkeys([of.winner, *(one.rival_index for one in found[:MOST_WORKED])]))
 
 
@@ -205,7 +204,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
         rows.append([_counted(len(others), "others"), *blank, _weight(exps), _weight(weights), *tail])
     if masked := len(rest) - len(others):
         rows.append([_counted(masked, "masked"), *blank, "masked", "–", *tail])
-    rows.append(["sum", *blank, _weight(row.total), FOUR(sum(row.weights)), *tail])
+    rows.append(["sum", *blank, _weight(row.total), four(sum(row.weights)), *tail])
     return Columns(header, rows)
 
 
@@ -247,4 +246,4 @@ def _weight(weight: float) -> str:
     """Return a weight or an exp with four decimals, or in powers of ten where these do not suit it."""
     if weight >= 10_000:
         return f"{weight:.4e}"
-    return FOUR(weight) if weight == 0 or weight >= 0.001 else f"{weight:.2e}"
+    return four(weight) if weight == 0 or weight >= 0.001 else f"{weight:.2e}"

@@ -30,13 +30,11 @@ def story(trace: Trace, view: View) -> Iterator[Block]:
 
     A small input has its every matrix too, as long as the screen stays within MOST_LINES lines.
     """
-    short_one = list(_parts(trace, view, []))
-    matrices = _matrices(trace)
-    if matrices:
+    if matrices := _matrices(trace):
         whole = list(_parts(trace, view, matrices))
         if _height(whole, view) <= MOST_LINES:
             return iter(whole)
-    return iter(short_one)
+    return _parts(trace, view, [])
 
 
 def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
