@@ -160,7 +160,20 @@ def _load() -> None:
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         if parts[-1] not in ("__init__", "__main__"):
             importlib.import_module(".".join(parts))
+    _make_commands()
     importlib.import_module("gc").freeze()
+
+
+def _make_commands() -> None:
+    """Make every command once: a run has the one that it asks for at hand."""
+    from attn_cli.cli import app, options
+
+    options.single_command = cache(options.single_command)
+    for name, (module, function) in app.COMMANDS.items():
+        entries = function if isinstance(function, dict) else {name: (module, function)}
+        for verb, (where, what) in entries.items():
+            made = importlib.import_module(f"attn_cli.cli.commands.{where}")
+            options.single_command(verb, getattr(made, what))
 
 
 if __name__ == "__main__":

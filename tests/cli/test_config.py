@@ -18,6 +18,7 @@ from attn_cli.settings import config_file as config
 from tests.cli.test_startup import imported
 from tests.docs import ROOT
 from tests.shell import Ran, attn, here, terminal
+from tests.thorough import often
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
 RANDOM = ("-e", "random")
@@ -298,7 +299,7 @@ HEADERS = ["[batch]", "[ 'cross' ]", "[compare] # [x]"]
     st.lists(st.sampled_from(HEADERS), max_size=2, unique=True),
     st.sampled_from(["\n", "\r\n"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100), deadline=None)
 def test_the_line_of_each_key_is_known_however_it_is_written(statements, headers, end):
     lines: list[str] = []
     wanted = []

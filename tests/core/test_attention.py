@@ -22,8 +22,9 @@ from attn_cli.core.scores import SCORES
 from attn_cli.core.top_links import strongest
 from attn_cli.errors import AttnError, InputError
 from attn_cli.models.projection import in_out
+from tests.thorough import often
 
-laws = settings(max_examples=60, deadline=None, derandomize=True)
+laws = settings(max_examples=often(60), deadline=None, derandomize=True)
 inf, nan = math.inf, math.nan
 
 

@@ -42,9 +42,10 @@ from tests.problems import (
     made,
     tiled,
 )
+from tests.thorough import often
 
-laws = settings(max_examples=80, deadline=None, derandomize=True)
-few = settings(max_examples=25, deadline=None, derandomize=True)
+laws = settings(max_examples=often(80), deadline=None, derandomize=True)
+few = settings(max_examples=often(25), deadline=None, derandomize=True)
 inf, nan = math.inf, math.nan
 lengths = st.integers(1, 13)
 KINDS = st.builds(

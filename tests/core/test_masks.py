@@ -12,9 +12,10 @@ from attn_cli.core.mask_rules import rule_named
 from attn_cli.core.masks import AllOf, Mask, joined, named, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.mask import mask_from_values
+from tests.thorough import often
 
 lengths = st.integers(1, 8)
-laws = settings(max_examples=50, deadline=None, derandomize=True)
+laws = settings(max_examples=often(50), deadline=None, derandomize=True)
 
 
 def whole(mask):
@@ -123,10 +124,10 @@ def test_where_several_masks_allow_each_of_them_does(one, other):
         np.testing.assert_array_equal(whole(joined(parts)), whole(one[0]) & whole(other[0]))
 
 
-often = settings(max_examples=300, deadline=None, derandomize=True)
+many = settings(max_examples=often(300), deadline=None, derandomize=True)
 
 
-@often
+@many
 @given(masks_and_rows())
 def test_outside_the_span_of_some_rows_they_see_nothing(given_mask):
     mask, start, stop = given_mask
@@ -136,7 +137,7 @@ def test_outside_the_span_of_some_rows_they_see_nothing(given_mask):
     assert not seen[:, :low].any() and not seen[:, high:].any()
 
 
-@often
+@many
 @given(masks_and_rows())
 def test_between_two_cuts_a_key_is_seen_by_all_of_the_rows_or_none_of_the_keys_is(given_mask):
     mask, start, stop = given_mask
@@ -149,7 +150,7 @@ def test_between_two_cuts_a_key_is_seen_by_all_of_the_rows_or_none_of_the_keys_i
         assert by_all[a:b].all() or not by_all[a:b].any()
 
 
-@often
+@many
 @given(masks_and_rows(), st.data())
 def test_what_is_hidden_of_a_tile_is_what_its_rows_may_not_see_and_none_where_that_is_nothing(
     given_mask, data

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.array_files import DTYPES, read_npy, read_npz, read_safetensors, write_safetensors
 from tests.shell import surroundings
+from tests.thorough import often
 
 SMALL = 5_000_000
 damage = settings(
-    max_examples=150,
+    max_examples=often(150),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

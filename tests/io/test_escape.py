@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attn_cli.io.escape import visible
+from tests.thorough import often
 
-laws = settings(max_examples=400, deadline=None, derandomize=True)
+laws = settings(max_examples=often(400), deadline=None, derandomize=True)
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 ZERO_WIDTH = "\u200b\u200c\u2060\u2061\u2064\ufeff\u180e\u00ad\u034f\u115f\u3164\uffa0"
 LINES = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"

@@ -19,6 +19,7 @@ from attn_cli.render.worksheet.latex import sentence, worksheet_latex
 from attn_cli.render.worksheet.markdown import worksheet_markdown
 from attn_cli.teach.exercises import make
 from tests.shell import ROOT, attn, here, shell
+from tests.thorough import often
 
 FILES = {
     *(f"{name}.{suffix}" for name in ("exercise", "key") for suffix in ("md", "tex", "html")),
@@ -26,7 +27,7 @@ FILES = {
 }
 SIZES = list(itertools.product((2, 3, 4), (2, 3, 4)))
 KINDS = list(itertools.product(("none", "causal"), ("scaled", "dot")))
-SEEDS = range(60)
+SEEDS = range(often(60))
 SCHEMA = Draft202012Validator(
     json.loads((Path(ROOT) / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 )

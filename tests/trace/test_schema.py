@@ -22,6 +22,7 @@ from attn_cli.render.data.json import dumps
 from attn_cli.settings.declare import declared
 from tests import small_models as models
 from tests.shell import attn
+from tests.thorough import often
 
 Record = dict[str, Any]
 
@@ -705,7 +706,7 @@ def test_where_only_ascii_can_be_written_the_record_is_the_same() -> None:
 
 
 @given(text=st.text(max_size=30), tokenizer=st.sampled_from(["words", "whitespace", "characters"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(60), deadline=None)
 def test_any_text_becomes_a_record_that_fits_or_is_refused(text: str, tokenizer: str) -> None:
     try:
         trace = trace_self(text, Settings(tokenizer=tokenizer, embedding="random", dim=2, mask="causal"))

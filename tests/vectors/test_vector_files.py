@@ -633,7 +633,7 @@ ROW = st.tuples(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=often(60))
 @given(rows=st.lists(ROW, min_size=1, max_size=20), join=st.sampled_from([" ", "\t", "  "]))
 def test_the_quick_way_and_the_careful_way_read_the_same(rows, join, file, own):
     text = "".join(f"{word}{join}{join.join(map(repr, row))}\n" for word, row in rows).encode()

@@ -28,6 +28,7 @@ from attn_cli.render.code.literals import number, string
 from attn_cli.render.code.script import script
 from attn_cli.render.screen.text import cells
 from tests.shell import attn, here, shell
+from tests.thorough import often
 
 FRAMEWORKS = ("numpy", "torch", "keras")
 IMPORTS = {"numpy": {"numpy"}, "torch": {"torch"}, "keras": {"keras"}}
@@ -240,7 +241,7 @@ def records(draw):
     mask=st.sampled_from([None, "causal", "causal-bottom-right", "window:1", "window:0:2"]),
     top=st.sampled_from([None, 1, 9]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=often(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_matrices_tokens_and_settings_are_recomputed(record, score, temperature, mask, top):
     trace = computed(record, score=score, temperature=temperature, mask=mask, top=top)
     source = script(trace, "numpy")

@@ -400,7 +400,7 @@ tau upsilon varphi chi psi omega
 SAFE = {*"\\{}$&#%_`'^~=.", '"', *SAFE_NAMES.split()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=often(300), deadline=None)
 @given(st.text())
 @example(HOSTILE)
 @example(BEYOND)

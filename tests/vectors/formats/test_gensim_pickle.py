@@ -21,7 +21,7 @@ from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.gensim_pickle import read_gensim as read_source
 from attn_cli.vectors.store.source_file import FileRows, SourceFile
 from tests.shell import surroundings
-from tests.thorough import IS_THOROUGH
+from tests.thorough import IS_THOROUGH, some
 
 SENTENCES = [
     ["cat", "sat", "mat"],
@@ -588,7 +588,8 @@ for path in sorted(os.listdir()):
 
 
 def test_no_attack_takes_more_memory_or_time_than_its_size_is_worth(at):
-    for name, body in HUGE.items():
+    tried = dict(some(HUGE.items()))
+    for name, body in tried.items():
         written(at / f"{name}.kv", body)
     command = [sys.executable, "-c", WATCH]
     done = subprocess.run(
@@ -596,7 +597,7 @@ def test_no_attack_takes_more_memory_or_time_than_its_size_is_worth(at):
     )
     assert done.returncode == 0, done.stderr
     rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert len(rows) == len(HUGE)
+    assert len(rows) == len(tried)
     for path, memory, seconds, told in rows:
         size = (at / path).stat().st_size
         assert int(memory) < 40 * size + (1 << 20), (path, size, memory)
