@@ -234,7 +234,8 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     layout = projection.get("layout") if isinstance(projection, dict) else "in-out"
     found: dict[str, object] = {"layout": layout}
     for key in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
-        if parts := _of_every_head(heads, key):
+        turned = _of_every_head(heads, f"{key}_turned")  # by their places, as they attend
+        if parts := turned or _of_every_head(heads, key):
             arrays = [array(part, key, 1 if key[0] == "b" else 2, name) for part in parts]
             axis = 0 if layout == "out-in" and key[0] == "W" else -1
             if len({part.shape for part in arrays}) > 1:
@@ -242,7 +243,11 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             found[key] = np.concatenate(arrays, axis=axis)
     # Of some rows, it is lost which they are: the position scores are taken as they are.
     if record.get("query_rows") is not None:
-        added = [head.get("position_scores") for head in heads if isinstance(head, dict)]
+        added = [
+            head.get("position_scores")
+            for head in heads
+            if isinstance(head, dict) and head.get("q_turned") is None
+        ]
         if len(added) > 1 and any(one is not None for one in added):
             raise InputError(
                 f"{name} holds rows of several heads with position terms.", "Make it without -q."

@@ -42,6 +42,17 @@ class Position(NamedTuple):
         return added
 
 
+class Turned(NamedTuple):
+    """A head's queries (n_q, d_k) and keys (n_k, d_k) turned by their places (rotary; Su et al. 2021, RoFormer).
+
+    A score of the turned ones depends on the vectors and on the distance of their places. What it differs from the
+    score of the vectors as they were is what the distance adds.
+    """
+
+    q: Array
+    k: Array
+
+
 class HeadWeights(NamedTuple):
     """One head's weights: W_q and W_k (d, d_k), W_v (d, d_v), b_q and b_k (d_k,), b_v (d_v,), or None."""
 

@@ -12,11 +12,12 @@ from attn_cli.core import fast
 from attn_cli.core.attend import FAST_BLOCK_CELLS, survey_of, weigh
 from attn_cli.core.heads import BLOCK_CELLS, HeadInput, blocks_of_rows
 from attn_cli.core.masks import Mask
-from attn_cli.core.scores import position_scale_of, scale_of
+from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
+    from attn_cli.core.attention import Steps
     from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array, Bools, Ints
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
@@ -34,7 +35,9 @@ class Work(NamedTuple):
     @property
     def scale(self) -> float:
         """What scores are multiplied by, before the temperature."""
-        q = self.heads[0].q
+        q, own = self.heads[0].q, self.heads[0].scale
+        if own is not None:
+            return own
         assert q is not None  # it is about to attend
         return scale_of(self.score, q.shape[1])
 
@@ -47,7 +50,11 @@ class Work(NamedTuple):
             by_distance = head.position.by_distance(head.q, beside / self.temperature)
         bias = head.bias if head.position is None else None  # a learned term takes the place of what it gave
         scale = self.scale / self.temperature
-        return HeadInput(head.q, head.k, head.v, self.mask, bias, by_distance, self.score, scale)
+        q, k = head.turned or (head.q, head.k)
+        softcap = (
+            head.softcap and head.softcap / self.temperature
+        )  # so that capped scores are divided by it too
+        return HeadInput(q, k, head.v, self.mask, bias, by_distance, self.score, scale, softcap)
 
     def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
@@ -95,11 +102,25 @@ class Work(NamedTuple):
         """Return each head with its steps, of the rows that are to be held, and its k strongest links."""
         made = []
         for head in self.heads:
-            steps, summary = self.head_input(head).steps(rows), summaries.get(head.name)
+            ready, summary = self.head_input(head), summaries.get(head.name)
+            steps = told_apart(head, ready.steps(rows), rows, self.score, self.scale / self.temperature)
             output = summary.output if summary else steps.output
             links = _links(steps.weights, allowed, k, summary)
             made.append(replace(head, steps=steps, output=output, top=links))
         return made
+
+
+def told_apart(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -> Steps:
+    """Return the steps of some rows; where the head turns its vectors, with content and distance told apart.
+
+    The scores are then those of the vectors before they were turned, and the bias is what the turning adds.
+    """
+    if head.turned is None:
+        return steps
+    assert head.q is not None and head.k is not None
+    scores = score_named(score).of(head.q[rows], head.k)
+    content = scores * scores.dtype.type(scale)
+    return steps._replace(scores=scores, scaled_scores=content, bias=steps.scaled_scores - content)
 
 
 class ReadyWeights(NamedTuple):

@@ -11,6 +11,7 @@ from attn_cli.core.masks import Mask
 from attn_cli.core.top_links import Links
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
+from attn_cli.models.projection import Turned
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.project import Layer, ungoverned
@@ -67,7 +68,8 @@ def _in_dtype(head: Head, dtype: str) -> Head:
         q, k, v, bias = (
             M if M is None else M.astype(dtype, copy=False) for M in (head.q, head.k, head.v, head.bias)
         )
-    return replace(head, q=q, k=k, v=v, bias=bias)
+    turned = head.turned and Turned(*(M.astype(dtype, copy=False) for M in head.turned))
+    return replace(head, q=q, k=k, v=v, bias=bias, turned=turned)
 
 
 def record_trace(

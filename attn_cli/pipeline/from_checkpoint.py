@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from math import sqrt
+from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core import masks
-from attn_cli.errors import InputError, UsageError
+from attn_cli.core.scores import scale_of
+from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.cache import find_folder
 from attn_cli.models.checkpoints.run import Checkpoint, texts
@@ -131,29 +132,28 @@ def _trace(
 ) -> Trace:
     """Let the layer's heads attend, and keep the record."""
     about = steps.attended
-    if about.softcap is not None:
-        raise InputError(
-            f"{name} limits its scores to {-about.softcap:g} to {about.softcap:g} (a soft cap).",
-            "A trace has no place for that yet; the weights can be saved and shown with attn show.",
-        )
     n_q, n_k = about.weights.shape[-2:]
     d_k, notes = about.q.shape[-1], []
-    q, score = about.q[0], settings.score
+    score, scale = settings.score, None
     if score is None:
         score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
-        factor = about.scale * (sqrt(d_k) if score == "scaled" else 1)
-        if abs(factor - 1) > 1e-6:
-            q = q * np.float32(factor)
-            notes.append(
-                f"{name} scales its scores by {about.scale:.4g}: its queries are shown times {factor:.4g}."
-            )
+        if not isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6):
+            scale = about.scale
     mask = own_mask(steps, window)
     if settings.mask is not None:
         mask = stated_mask(settings, None, n_q, n_k, name)
         notes.append("The mask holds in this layer; in those below, the model's own did.")
     heads = tuple(
-        Head(str(h), q=q[h], k=about.k[0, h], v=about.v[0, h], bias=_shared(about.position, h))
-        for h in range(len(q))
+        Head(
+            str(h),
+            q=about.q[0, h],
+            k=about.k[0, h],
+            v=about.v[0, h],
+            bias=_shared(about.position, h),
+            scale=scale,
+            softcap=about.softcap,
+        )
+        for h in range(about.q.shape[1])
     )
     names = tuple(head.name for head in heads)
     shown = shown_head(settings.head, names)

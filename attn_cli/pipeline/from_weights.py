@@ -17,8 +17,8 @@ from attn_cli.core.heads import HeadInput
 from attn_cli.core.scores import SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array
-from attn_cli.models.projection import HeadWeights, Position, Projection, in_out
-from attn_cli.pipeline.attend_heads import ReadyWeights, mean_output
+from attn_cli.models.projection import HeadWeights, Position, Projection, Turned, in_out
+from attn_cli.pipeline.attend_heads import ReadyWeights, mean_output, told_apart
 from attn_cli.pipeline.build_trace import record_trace
 from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
@@ -30,6 +30,7 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
+    from attn_cli.core.attention import Steps
     from attn_cli.inputs.saved_weights import Saved
     from attn_cli.io.array_types import Array
     from attn_cli.pipeline.ready_weights import Shaping
@@ -97,7 +98,7 @@ def _with_rule(trace: Trace, record: Mapping[str, object]) -> Trace:
         raise InputError("its score or its layout is none that attn has")
     if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)):
         raise InputError("its scale or its temperature is no number")
-    if not (0 < scale <= 1 and 0 < temperature < HOTTEST):
+    if not (0 < scale < HOTTEST and 0 < temperature < HOTTEST):
         raise InputError("its scale or its temperature is out of range")
     about = trace.projection._replace(layout=layout or "in-out")
     return replace(
@@ -109,7 +110,10 @@ def _with_steps(
     trace: Trace, record: Mapping[str, object], steps: Mapping[str, Mapping[str, object]]
 ) -> Trace:
     X, context = (_optional(record, name, 2) for name in ("x_query", "x_key"))
-    heads = tuple(_head(trace, head, steps[head.name], X, context) for head in trace.heads)
+    softcap = record.get("softcap")
+    if softcap is not None and not (isinstance(softcap, (int, float)) and 0 < softcap < HOTTEST):
+        raise InputError("its softcap is no number above 0")
+    heads = tuple(_head(trace, head, steps[head.name], X, context, softcap) for head in trace.heads)
     mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
     return replace(
         trace,
@@ -131,27 +135,52 @@ def _optional(record: Mapping[str, object], name: str, axes: int) -> Array | Non
 
 
 def _head(
-    trace: Trace, bare: Head, record: Mapping[str, object], X: Array | None, context: Array | None
-) -> Head:
+    trace: Trace, bare: Head, record: Mapping[str, object], X: Array | None, context: Array | None,
+    softcap: float | None,
+) -> Head:  # fmt: skip
     """Return a head with its steps, each checked against the formula."""
     q, k, v = (array(record.get(name), name, 2, WHOSE) for name in "qkv")
     layout = trace.projection.layout or "in-out"
     W = _weights(bare.name, record, layout)
-    if abs(trace.scale - scale_of(trace.score, q.shape[1])) > 1e-9:
-        raise InputError("its scale is not that of its score")
+    own = scale_of(trace.score, q.shape[1])
+    scale = None if abs(trace.scale - own) <= 1e-9 else trace.scale
     for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
         if M is not None and len(M) != len(made):
             raise InputError(f"X has {len(M)} rows, {name} has {len(made)}")
         if M is not None and W is not None:
             _agree(project(M, getattr(W, f"W_{name}"), getattr(W, f"b_{name}")), made, name)
     bias = _optional(record, "position_scores", 2)
-    found = checked_attention(q, k, v, trace.mask, bias, trace.scale / trace.temperature, trace.score)
+    head = Head(
+        bare.name, W, q, k, v, layout=layout, scale=scale, softcap=softcap, turned=_turned(record, q, k)
+    )
+    found = _steps(trace, head, bias)
     _agree(found.weights, bare.weights, "weights")
-    for name in ("scores", "scaled_scores", "output"):
+    capped = () if softcap is None else ("capped_scores",)
+    for name in ("scores", "scaled_scores", *capped, "output"):
         _agree(getattr(found, name), array(record.get(name), name, 2, WHOSE), name)
     found = found._replace(weights=bare.weights)  # as saved, to the last bit
     position = None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias)
-    return Head(bare.name, W, q, k, v, None, position, layout, found, None, found.output, bare.top)
+    return replace(head, position=position, steps=found, output=found.output, top=bare.top)
+
+
+def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
+    """Return what attention makes of a head's queries, keys and values, as the record says that it was made."""
+    assert head.q is not None and head.k is not None and head.v is not None
+    q, k = head.turned or (head.q, head.k)
+    scale, cap = trace.scale / trace.temperature, head.softcap and head.softcap / trace.temperature
+    added = bias if head.turned is None else None
+    steps = checked_attention(q, k, head.v, trace.mask, added, scale, trace.score, cap)
+    return told_apart(head, steps, np.arange(len(q)), trace.score, scale)
+
+
+def _turned(record: Mapping[str, object], q: Array, k: Array) -> Turned | None:
+    """Return a head's queries and keys turned by their places, where it has them."""
+    turned = [_optional(record, name, 2) for name in ("q_turned", "k_turned")]
+    if turned[0] is None or turned[1] is None:
+        return None
+    if turned[0].shape != q.shape or turned[1].shape != k.shape:
+        raise InputError("its turned queries and keys have other shapes than q and k")
+    return Turned(turned[0], turned[1])
 
 
 def _weights(name: str, record: Mapping[str, object], layout: str) -> HeadWeights | None:

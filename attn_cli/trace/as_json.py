@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.trace.head import SCORES, WEIGHTS
+from attn_cli.trace.head import SCORES, TURNED, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -139,9 +139,9 @@ def _head(shown: Shown, head: Head) -> dict[str, object]:
         "output": shown.rows(head.output),
     }
     if shown.steps:
-        for name in (*WEIGHTS, "q", "k", "v"):
+        for name in (*WEIGHTS, "q", "k", "v", *TURNED):
             matrix = getattr(head, name)
-            record[name] = shown.rows(matrix) if name == "q" else _lists(matrix)
+            record[name] = shown.rows(matrix) if name in ("q", "q_turned") else _lists(matrix)
         for name in SCORES:
             value = getattr(head, name)
             record[name] = None if value is None or not shown.trace.whole else _finite(value[shown.held])
@@ -182,6 +182,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "score": lambda shown: shown.trace.score if shown.trace.is_scored else None,
     "scale": lambda shown: shown.trace.scale if shown.trace.is_scored else None,
     "temperature": lambda shown: shown.trace.temperature if shown.trace.is_scored else None,
+    "softcap": lambda shown: shown.trace.softcap,
     "mask": _mask,
     "mask_name": lambda shown: shown.trace.mask_name,
     "padding": lambda shown: list(shown.trace.pad_keys) or None,

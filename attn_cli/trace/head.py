@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
     from attn_cli.core.top_links import Links
     from attn_cli.io.array_types import Array
-    from attn_cli.models.projection import HeadWeights, Position
+    from attn_cli.models.projection import HeadWeights, Position, Turned
 
 MATRICES = ("W_q", "W_k", "W_v")
+TURNED = ("q_turned", "k_turned")
 WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")
-SCORES = ("scores", "scaled_scores", "position_scores", "masked_scores")
+SCORES = ("scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores")
 
 
 class Frozen:
@@ -57,6 +58,9 @@ class Head(Frozen):
     bias: Array | None = None  # (n_q, n_k), added to the scaled scores, where it was given
     position: Position | None = None  # what a learned head adds for the distance
     layout: str = "in-out"  # in which W came
+    scale: float | None = None  # of the scores, where it is not that of their name
+    softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
+    turned: Turned | None = None  # q and k turned by their places, which attend instead of them
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v
@@ -83,14 +87,17 @@ class Head(Frozen):
 
     def __getattr__(self, name: str) -> Array | None:
         """Return a part by the name that it has in the JSON."""
-        if name not in (*WEIGHTS, *SCORES):
+        if name not in (*WEIGHTS, *SCORES, *TURNED):
             raise AttributeError(f"a head has no {name!r}")
         if name.startswith("position_") and name in WEIGHTS:
             R_and_b = self.position or (None, None)
             return R_and_b[0] if name == "position_vectors" else R_and_b[1]
         if name in SCORES:
-            return (
-                None if self.steps is None else getattr(self.steps, name.replace("position_scores", "bias"))
-            )
+            if self.steps is None or (name == "capped_scores" and self.softcap is None):
+                return None
+            steps: Array | None = getattr(self.steps, name.replace("position_scores", "bias"))
+            return steps
+        if name in TURNED:
+            return None if self.turned is None else self.turned[TURNED.index(name)]
         found: Array | None = None if self.W is None else getattr(self.W, name)
         return found.T if found is not None and name in MATRICES and self.layout == "out-in" else found

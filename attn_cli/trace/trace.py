@@ -103,6 +103,7 @@ class Row(NamedTuple):
     scores: list[float]
     scaled: list[float]
     position: list[float] | None
+    capped: list[float] | None  # where the scores are capped
     masked: list[float]  # -inf where masked
     shift: float
     exps: list[float]
@@ -192,6 +193,16 @@ class Trace(Frozen):
         return self.settings.model is not None
 
     @property
+    def own_scale(self) -> float | None:
+        """What scores are multiplied by, where it is not what their name says (1/sqrt(d_k) of `scaled`, else 1)."""
+        return self.heads[0].scale
+
+    @property
+    def softcap(self) -> float | None:
+        """The largest size of a score before the temperature, where the heads cap their scores."""
+        return self.heads[0].softcap
+
+    @property
     def is_scored(self) -> bool:
         """Whether scores made the weights; weights that were given ready have none."""
         return self.heads[0].scores is not None
@@ -235,8 +246,10 @@ class Trace(Frozen):
         shift = largest if abs(largest) > 30 and math.isfinite(largest) else 0.0
         exps = [math.exp(score - shift) for score in masked]
         position = None if head.position_scores is None else head.position_scores[at].tolist()
+        capped = None if head.capped_scores is None else head.capped_scores[at].tolist()
         scores, scaled = head.scores[at].tolist(), head.scaled_scores[at].tolist()
-        return Row(i, scores, scaled, position, masked, shift, exps, sum(exps), head.weights[at].tolist())
+        weights = head.weights[at].tolist()
+        return Row(i, scores, scaled, position, capped, masked, shift, exps, sum(exps), weights)
 
     def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
         """Return the diagnostics of each listed row (or each of `rows`), for the shown head.
@@ -250,7 +263,7 @@ class Trace(Frozen):
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
         # A given position term is not divided by the temperature, so the sum does not scale with it.
-        is_given = head.position_scores is not None and head.position_vectors is None
+        is_given = head.position_scores is not None and head.position_vectors is None and head.turned is None
         if is_given or not heated:
             masked = None
         plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None

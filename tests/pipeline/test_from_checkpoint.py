@@ -158,21 +158,52 @@ def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers,
     close([head.weights for head in every.heads], expected[layer][0].numpy())
 
 
-def test_a_scale_of_its_own_is_in_the_queries_and_said(transformers, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("softcap", [2.0, None])
+def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformers, tmp_path):  # noqa: F811
     import torch
 
     case = CASES["gemma2"]
-    case = case._replace(settings=case.settings | {"attn_logit_softcapping": None})
+    case = case._replace(settings=case.settings | {"attn_logit_softcapping": softcap})
     model = made(transformers, case, 0, tmp_path)
     word_pieces(tmp_path)
     with torch.no_grad():
         expected = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
-    trace = trace_of("self", tmp_path, layer=1)
-    close(trace.weights, expected[1][0, 0].numpy())
-    assert any("scales its scores by 0.3333" in note for note in trace.notes)
-    made(transformers, CASES["gemma2"], 0, tmp_path)
-    with pytest.raises(InputError, match="soft cap"):
-        trace_of("self", tmp_path)
+    for temperature in (1.0, 0.5):
+        trace = trace_of("self", tmp_path, layer=1, head="2", temperature=temperature)
+        assert (trace.scale, trace.own_scale, trace.softcap) == (1 / 3, 1 / 3, softcap)
+        summed = trace.shown.scaled_scores
+        if trace.shown.position_scores is not None:
+            summed = summed + trace.shown.position_scores
+        cap = softcap and softcap / temperature  # the temperature divides what the cap leaves
+        capped = summed if cap is None else cap * np.tanh(summed / cap)
+        allowed = np.where(trace.mask, capped, -np.inf)
+        close(trace.shown.masked_scores[trace.mask], allowed[trace.mask])
+        exps = np.exp(allowed - allowed.max(axis=1, keepdims=True))
+        close(trace.weights, exps / exps.sum(axis=1, keepdims=True))
+        if softcap is None:
+            assert trace.shown.capped_scores is None
+        else:
+            close(trace.shown.capped_scores, capped)
+        if temperature == 1:
+            close(trace.weights, expected[1][0, 2].numpy())
+
+
+def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_path):  # noqa: F811
+    from attn_cli.inputs.saved_weights import read_saved
+    from attn_cli.pipeline.from_weights import trace_weights
+    from attn_cli.pipeline.ready_weights import Shaping
+
+    made(transformers, CASES["gemma2"], 0, tmp_path / "model")
+    word_pieces(tmp_path / "model")
+    trace = trace_of("self", tmp_path / "model", layer=1, temperature=0.5)
+    record = trace.to_dict(steps=True)
+    jsonschema.validate(record, json.loads((ROOT / "attn_cli" / "schema.json").read_text()))
+    again = trace_weights(read_saved(json.dumps(record).encode(), "made.json"), Settings(), Shaping())
+    assert again.shown.steps is not None and not [note for note in again.notes if "left out" in note]
+    close(again.shown.capped_scores, trace.shown.capped_scores)
+    record["softcap"] = 3.0
+    again = trace_weights(read_saved(json.dumps(record).encode(), "made.json"), Settings(), Shaping())
+    assert again.shown.steps is None and [note for note in again.notes if "left out" in note]
 
 
 def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tmp_path):  # noqa: F811

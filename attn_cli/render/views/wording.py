@@ -88,15 +88,22 @@ def formula(trace: Trace) -> str:
     if not trace.is_scored:
         return "weights as given"
     head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
-    distance = "" if head.position_scores is None else " + distance"
-    # What was learned is divided by the temperature too.
-    if head.position_vectors is not None and trace.temperature != 1:
-        return f"weights = softmax(({scores}{distance}){temperature_divisor(trace)})"
-    return f"weights = softmax({scores}{temperature_divisor(trace)}{distance})"
+    distance, heat = "" if head.position_scores is None else " + distance", temperature_divisor(trace)
+    if trace.softcap is not None:
+        cap = plain(trace.softcap)
+        if head.turned is None:  # what was given is added to what the cap leaves
+            return f"weights = softmax({cap} tanh({scores} / {cap}){heat}{distance})"
+        return f"weights = softmax({cap} tanh(({scores}{distance}) / {cap}){heat})"
+    # What was learned, or comes of turning, is divided by the temperature too.
+    if (head.position_vectors is not None or head.turned is not None) and heat:
+        return f"weights = softmax(({scores}{distance}){heat})"
+    return f"weights = softmax({scores}{heat}{distance})"
 
 
 def root_divisor(trace: Trace) -> str:
-    """Return ` / √32` where the scores are scaled, else nothing."""
+    """Return ` / √32` where the scores are scaled, ` × 0.3333` by what a model has in its place, else nothing."""
+    if trace.own_scale is not None:
+        return f" × {plain(trace.own_scale)}"
     return f" / √{d_k(trace)}" if score_named(trace.score).is_scaled else ""
 
 
@@ -143,7 +150,12 @@ def _score_parts(trace: Trace) -> list[str]:
     """Return what the scores were made from: vectors, weights, scale."""
     parts = [_vectors(trace), projection(trace)]
     score = score_named(trace.score)
-    parts.append(f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}" if score.is_scaled else "scale 1")
+    is_root = score.is_scaled and trace.own_scale is None
+    parts.append(
+        f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}" if is_root else f"scale {plain(trace.scale)}"
+    )
+    if trace.softcap is not None:
+        parts.append(f"scores capped at {plain(trace.softcap)}")
     if trace.temperature != 1:
         parts.append(f"temperature {trace.temperature:.12g}")
     if score.note:
