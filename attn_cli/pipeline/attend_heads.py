@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
 
 
+ROUNDING = 16  # times the precision of a product of lengths: what is less comes of rounding alone
+
+
 class Work(NamedTuple):
     """The heads of a layer, and what they share while attending."""
 
@@ -120,7 +123,10 @@ def told_apart(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -
     assert head.q is not None and head.k is not None
     scores = score_named(score).of(head.q[rows], head.k)
     content = scores * scores.dtype.type(scale)
-    return steps._replace(scores=scores, scaled_scores=content, bias=steps.scaled_scores - content)
+    distance = steps.scaled_scores - content
+    lengths = np.linalg.norm(head.q[rows], axis=1)[:, np.newaxis] * np.linalg.norm(head.k, axis=1)
+    distance[np.abs(distance) <= ROUNDING * np.finfo(scores.dtype).eps * scale * lengths] = 0
+    return steps._replace(scores=scores, scaled_scores=content, bias=distance)
 
 
 class ReadyWeights(NamedTuple):

@@ -17,7 +17,7 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.cache import find_folder
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
-from attn_cli.models.projection import Projection
+from attn_cli.models.projection import Projection, Turned
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
@@ -29,7 +29,6 @@ from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.masks import Mask
-    from attn_cli.io.array_types import Array
     from attn_cli.models.checkpoints.layers import LayerSteps
 
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
@@ -143,22 +142,10 @@ def _trace(
     if settings.mask is not None:
         mask = stated_mask(settings, None, n_q, n_k, name)
         notes.append("The mask holds in this layer; in those below, the model's own did.")
-    heads = tuple(
-        Head(
-            str(h),
-            q=about.q[0, h],
-            k=about.k[0, h],
-            v=about.v[0, h],
-            bias=_shared(about.position, h),
-            scale=scale,
-            softcap=about.softcap,
-        )
-        for h in range(about.q.shape[1])
-    )
-    names = tuple(head.name for head in heads)
+    names = tuple(map(str, range(about.q.shape[1])))
     shown = shown_head(settings.head, names)
-    if settings.head not in ("all", "mean"):
-        heads = tuple(head for head in heads if head.name == shown)
+    wanted = names if settings.head in ("all", "mean") else (shown,)
+    heads = tuple(_head(steps, int(name), scale) for name in wanted)
     query_side = Side(query.spelled)
     key_side = query_side if key is query else Side(key.spelled)
     embedding = Embedding("given", name, None, None, None)
@@ -168,8 +155,20 @@ def _trace(
     return build_trace(steps.kind, inputs, layer, replace(settings, score=score), mask, None)
 
 
-def _shared(position: Array | None, head: int) -> Array | None:
-    return None if position is None else position[0, head]
+def _head(steps: LayerSteps, h: int, scale: float | None) -> Head:
+    """Return head h of the layer, ready to attend; of turned vectors q and k are what was turned."""
+    about, position, unturned = steps.attended, steps.attended.position, steps.unturned
+    q, k = (about.q, about.k) if unturned is None else (unturned.q, unturned.k)
+    return Head(
+        str(h),
+        q=q[0, h],
+        k=k[0, h],
+        v=about.v[0, h],
+        bias=None if position is None else position[0, h],
+        scale=scale,
+        softcap=about.softcap,
+        turned=None if unturned is None else Turned(*unturned.turned(h)),
+    )
 
 
 def own_mask(steps: LayerSteps, window: int | None) -> Mask | None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Because(NamedTuple):
     """How far a query's winner is ahead of one rival; places count in the whole text.
 
-    content + distance is the difference of the two scores that the softmax gets.
+    content + distance is the difference of the two scores that the softmax gets; where vectors are turned by their
+    places and scores are capped, it is the difference before the cap, which keeps their order.
     """
 
     query: str
@@ -24,7 +25,7 @@ class Because(NamedTuple):
     winner_index: int
     rival: str
     rival_index: int
-    content: float  # scaled score of the winner less that of the rival
+    content: float  # scaled (and capped) score of the winner less that of the rival
     distance: (
         float | None
     )  # position score of the winner less that of the rival; None without a position term
@@ -74,7 +75,7 @@ def named_rivals(trace: Trace) -> tuple[int, ...]:
 
 def against(trace: Trace, row: Row, winner: int, rival: int) -> Because:
     """Return how far the winner of a row is ahead of a rival; what is too large for a number is the largest."""
-    content = _kept(row.scaled[winner] - row.scaled[rival])
+    content = _kept(row.content[winner] - row.content[rival])
     distance = None if row.position is None else _kept(row.position[winner] - row.position[rival])
     if row.is_masked(rival):
         decided = "mask"

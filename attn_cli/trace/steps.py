@@ -104,6 +104,13 @@ STEPS = (
         "For their distance the model adds {value} to the score of {query} and {key}: together {sum}.",
     ),
     Step(
+        "capped_scores",
+        "Soft cap: no score is too large",
+        "capped = {capping}",
+        r"c \tanh(s / c)",
+        "The score of {query} and {key}, {before}, becomes {value}: none gets beyond {cap}.",
+    ),
+    Step(
         "masked_scores",
         "The mask",
         "masked = {unmasked} where allowed, nothing elsewhere",
@@ -140,6 +147,7 @@ NAMES = {
     "scores": ("scores",),
     "scaled_scores": ("scaled", "scaling"),
     "position_scores": ("position",),
+    "capped_scores": ("cap", "softcap"),
     "masked_scores": ("mask", "masked"),
     "weights": ("softmax", "weights"),
     "output": ("output",),

@@ -95,6 +95,8 @@ class NextWords(NamedTuple):
 class Row(NamedTuple):
     """One query's way to its weights, number by number; a masked key has no exp and no weight.
 
+    Where scores are capped, `capped` is what the cap leaves of the content, or of content and distance where these
+    are one score (`is_turned`).
     weight = exp / total, where exp = e^(masked score - shift). The shift is 0 unless e^score would be
     unwieldy (beyond e^30); it cancels out.
     """
@@ -103,12 +105,23 @@ class Row(NamedTuple):
     scores: list[float]
     scaled: list[float]
     position: list[float] | None
-    capped: list[float] | None  # where the scores are capped
+    capped: list[float] | None
+    is_turned: bool
     masked: list[float]  # -inf where masked
     shift: float
     exps: list[float]
     total: float
     weights: list[float]
+
+    @property
+    def content(self) -> list[float]:
+        """What a key's content puts into its score, beside what its distance does."""
+        return self.scaled if self.capped is None or self.is_turned else self.capped
+
+    @property
+    def summed(self) -> list[float]:
+        """The sums of content and distance, masked keys' too."""
+        return [a + b for a, b in zip(self.content, self.position or [0.0] * len(self.content), strict=True)]
 
     def is_masked(self, j: int) -> bool:
         """Return whether the query may not look at key j."""
@@ -248,8 +261,8 @@ class Trace(Frozen):
         position = None if head.position_scores is None else head.position_scores[at].tolist()
         capped = None if head.capped_scores is None else head.capped_scores[at].tolist()
         scores, scaled = head.scores[at].tolist(), head.scaled_scores[at].tolist()
-        weights = head.weights[at].tolist()
-        return Row(i, scores, scaled, position, capped, masked, shift, exps, sum(exps), weights)
+        weights, is_turned = head.weights[at].tolist(), head.turned is not None
+        return Row(i, scores, scaled, position, capped, is_turned, masked, shift, exps, sum(exps), weights)
 
     def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
         """Return the diagnostics of each listed row (or each of `rows`), for the shown head.

@@ -240,3 +240,87 @@ def test_an_encoder_has_no_mask_and_no_second_text(transformers, tmp_path):  # n
     for kind in ("masked", "cross"):
         with pytest.raises(UsageError, match="is an encoder"):
             trace_of(kind, tmp_path, "a")
+
+
+TURNED = ["llama", "llama 3", "mistral", "qwen2", "qwen3", "gpt_neox", "modernbert", "gemma2", "gemma3"]
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, transformers, tmp_path):  # noqa: F811
+    import torch
+
+    model = made(transformers, CASES[name], 0, tmp_path)
+    word_pieces(tmp_path)
+    with torch.no_grad():
+        expected = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    for layer, attention in enumerate(expected[:2]):
+        trace = trace_of("self", tmp_path, layer=layer, head="all")
+        for head, weights in zip(trace.heads, attention[0].numpy(), strict=True):
+            close(head.scores, head.q @ head.k.T, 1e-9)  # as if the words had no places
+            close(head.scaled_scores, head.scores * trace.scale, 1e-9)
+            close(
+                head.q_turned @ head.k_turned.T * trace.scale, head.scaled_scores + head.position_scores, 1e-9
+            )
+            assert not head.position_scores.diagonal().any()  # a word is at no distance from itself
+            assert np.abs(head.position_scores).max() > 0.01
+            final = head.scaled_scores + head.position_scores
+            final = final if trace.softcap is None else trace.softcap * np.tanh(final / trace.softcap)
+            final = final if trace.mask is None else np.where(trace.mask, final, -np.inf)
+            exps = np.exp(final - final.max(axis=1, keepdims=True))
+            close(exps / exps.sum(axis=1, keepdims=True), weights)
+            close(head.weights, weights)
+
+
+def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_path):  # noqa: F811
+    made(transformers, CASES["llama"], 0, tmp_path)
+    word_pieces(tmp_path)
+    short, long = (
+        trace_checkpoint("self", text, None, Settings(layer=0), str(tmp_path)).shown
+        for text in ("cat a b", "home cat a b")
+    )
+    close(short.position_scores[1:4, 1:4], long.position_scores[2:5, 2:5], 1e-6)
+    close(short.scores[1:4, 1:4], long.scores[2:5, 2:5], 1e-6)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("llama", {}), ("gemma2", {}), ("gemma2", {"temperature": 0.5, "head": "mean"}), ("modernbert", {})],
+)
+def test_a_script_recomputes_a_models_head(name, settings, framework, transformers, tmp_path, capsys):  # noqa: F811
+    from attn_cli.render.code.script import script
+
+    made(transformers, CASES[name], 0, tmp_path)
+    word_pieces(tmp_path)
+    trace = trace_of("self", tmp_path, layer=1, **settings)
+    names = {}
+    exec(script(trace, framework), names)
+    close(np.asarray(names["weights"]), trace.weights, 1e-9)
+    close(np.asarray(names["output"]), trace.output, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_attn_compute_reads_a_models_json_as_it_attends(name, transformers, tmp_path):  # noqa: F811
+    from attn_cli.inputs.matrices import given_from
+
+    made(transformers, CASES[name], 0, tmp_path)
+    word_pieces(tmp_path)
+    trace = trace_of("self", tmp_path, layer=1)
+    given = given_from(json.loads(json.dumps(trace.to_dict(steps=True))), "made.json")
+    close(given.arrays["Q"], trace.shown.q_turned, 1e-12)
+    close(given.arrays["K"], trace.shown.k_turned, 1e-12)
+
+
+def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, monkeypatch):  # noqa: F811
+    from attn_cli.pipeline import build_trace
+
+    made(transformers, CASES["gemma2"], 0, tmp_path)
+    word_pieces(tmp_path)
+    whole = trace_of("self", tmp_path, layer=2, query="walk")
+    monkeypatch.setattr(build_trace, "LARGE", 10)
+    part = trace_of("self", tmp_path, layer=2, query="walk")
+    assert part.condensed and not whole.condensed
+    i = part.focus[0]
+    for name in ("scores", "scaled_scores", "position_scores", "capped_scores", "weights"):
+        close(getattr(part.shown, name)[part.held(i)], getattr(whole.shown, name)[i], 1e-9)
+    close(part.output, whole.output, 1e-6)

@@ -179,11 +179,29 @@ class Rotary(NamedTuple):
 
     def turned(self, x: Array, places: Ints) -> Array:
         """Return queries or keys (b, h, n, d_k) turned by their places (b, n)."""
-        angles = places[:, None, :, None].astype(np.float32) * self.frequencies()
+        angles = (places[:, None, :, None].astype(np.float32) * self.frequencies()).astype(x.dtype)
         cos, sin = np.cos(angles), np.sin(angles)
         half = self.dims // 2
         first, second, rest = x[..., :half], x[..., half : self.dims], x[..., self.dims :]
         return np.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
+
+
+class Unturned(NamedTuple):
+    """Queries and keys (b, h, n, d_k) before they are turned by their places (b, n)."""
+
+    q: Array
+    k: Array
+    rotary: Rotary
+    places: Ints
+
+    def turned(self, head: int) -> tuple[Array, Array]:
+        """Return a head's queries and keys (n, d_k) turned, of the first text: in float64, for exact differences."""
+        places = self.places[:1]
+        q, k = (
+            self.rotary.turned(M[:1, head : head + 1].astype(np.float64), places)[0, 0]
+            for M in (self.q, self.k)
+        )
+        return q, k
 
 
 def sinusoids(n: int, d: int) -> Array:

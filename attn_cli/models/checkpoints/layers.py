@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, Unturned
 from attn_cli.models.checkpoints.describe import Layer, Stack
 from attn_cli.models.checkpoints.weights import Weights
 
@@ -32,6 +32,7 @@ class LayerSteps(NamedTuple):
     projected: Array  # (b, n_q, d), what the queries are made of: x, or its norm
     context: Array  # (b, n_k, d), what keys and values are made of: the same, or the encoder's output
     attended: Attended
+    unturned: Unturned | None  # q and k before they were turned, where they were
     joined: Array  # (b, n_q, d), the heads' outputs side by side, times W_o
 
 
@@ -147,10 +148,11 @@ class Layers:
         is_cross = kind == "cross" and self.context is not None
         context = self.context if is_cross and self.context is not None else projected
         q, k, v = self._projections(layer, prefix, projected, context)
+        unturned = None
         if layer.rotary and not is_cross:
+            unturned = Unturned(q, self._shared(k), layer.rotary, self.places)
             q, k = layer.rotary.turned(q, self.places), layer.rotary.turned(k, self.places)
-        shared = self.stack.heads // self.stack.kv_heads
-        k, v = (np.repeat(M, shared, axis=1) if shared > 1 else M for M in (k, v))
+        k, v = self._shared(k), self._shared(v)
         real = self.real_context if is_cross else self.given.real
         causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
         mask = blocks.mask_of(real, q.shape[2], k.shape[2], causal, window)
@@ -164,7 +166,12 @@ class Layers:
         b, h, rows, d_v = attended.output.shape
         side_by_side = attended.output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
         joined = self.reader.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
-        return LayerSteps(self.side, n, kind, x, projected, context, attended, joined)
+        return LayerSteps(self.side, n, kind, x, projected, context, attended, unturned, joined)
+
+    def _shared(self, M: Array) -> Array:
+        """Return keys or values (b, kv heads, n_k, ...) with those that several heads share repeated for each."""
+        shared = self.stack.heads // self.stack.kv_heads
+        return np.repeat(M, shared, axis=1) if shared > 1 else M
 
     def _projections(self, layer: Layer, prefix: str, x: Array, context: Array) -> list[Array]:
         """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k)."""

@@ -66,7 +66,7 @@ def in_torch(plan: ScriptPlan, names: Names) -> Iterator[list[str]]:
             f"{names.weights} = {weights}.masked_fill(empty, 0.0)",
         ]
     yield [*comment_lines(about), *lines]
-    if score_named(plan.trace.score).as_dot is None:
+    if score_named(plan.trace.score).as_dot is None or plan.trace.softcap is not None:  # it knows no cap
         yield _mixed(names)
         return
     about = (
@@ -125,7 +125,8 @@ def has_layer(plan: ScriptPlan) -> bool:
         score_named(plan.trace.score).as_dot is not None
         and (plan.rule is None or bool(rule_named(plan.rule)[0].keras_argument))
         and (plan.trace.mask is None) == (plan.rule is None)
-        and all(head.position_scores is None for head in plan.heads)
+        and all(head.position_scores is None or head.turned is not None for head in plan.heads)
+        and plan.trace.softcap is None
         and len(plan.trace.key_tokens) > 1  # Keras warns of a softmax over one
         and max(float(np.abs(M).max()) for M in scores) < LARGEST
     )

@@ -119,7 +119,7 @@ def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -
 
 def _start(trace: Trace, heads: tuple[Head, ...]) -> str:
     """Return what the script starts from: X and W if W is small or smaller than Q, K and V, else QKV."""
-    if trace.x_query is None or trace.x_key is None or heads[0].W_q is None:
+    if trace.x_query is None or trace.x_key is None or heads[0].W_q is None or heads[0].turned is not None:
         return "QKV"
     if trace.projection.source == "identity":
         return "identity"
@@ -171,13 +171,19 @@ def _vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[In
     about = _origin(trace, heads)
     for name, field, rows in (("Q", "q", "queries"), ("K", "k", "keys"), ("V", "v", "keys")):
         kept = heads[:1] if shared and name == "V" else heads
-        yield InputArray(name, np.concatenate([getattr(head, field) for head in kept], axis=1), about, rows)
+        parts = [
+            getattr(head, f"{field}_turned") if head.turned and name != "V" else getattr(head, field)
+            for head in kept
+        ]
+        yield InputArray(name, np.concatenate(parts, axis=1), about, rows)
         about = ""
 
 
 def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
     """Return where Q, K and V come from, and why they are written out."""
     head = heads[0]
+    if head.turned is not None:
+        return f"Queries and keys, turned by their places (rotary), and values{_whose(trace, heads)}."
     if head.W_q is None or head.W_v is None:
         return f"Queries, keys and values, as given{_whose(trace, heads)}."
     turned = "^T" if trace.projection.layout == "out-in" else ""
@@ -221,7 +227,7 @@ def _positions(heads: tuple[Head, ...], reach: int | None) -> Iterator[InputArra
         about = "For each distance from query to key, a vector r and a number b."
         yield InputArray("R", np.concatenate(R, axis=1), about, "distances")
         yield InputArray("b", b[0] if len(heads) == 1 else np.stack(b, axis=1), rows="distances")
-    elif head.position_scores is not None:
+    elif head.position_scores is not None and head.turned is None:  # turned vectors have it in them
         about = "Position scores, as given: they are added to the scaled scores."
         yield InputArray("position_scores", head.position_scores, about, "queries")
 

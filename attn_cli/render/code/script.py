@@ -71,8 +71,13 @@ def _docstring(plan: ScriptPlan, framework: Framework) -> list[str]:
 def _formula(trace: Trace) -> str:
     score = score_named(trace.score)
     scores = score.ascii_matrix + (f" / sqrt({d_k(trace)})" if score.is_scaled else "")
+    if trace.own_scale is not None:
+        scores = f"{score.ascii_matrix} x {trace.own_scale!r}"
+    if trace.softcap is not None:
+        scores = f"{trace.softcap!r} tanh({scores} / {trace.softcap!r})"
     scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
-    scores += "" if trace.heads[0].position_scores is None else " + position"
+    is_apart = trace.heads[0].position_scores is not None and trace.heads[0].turned is None
+    scores += " + position" if is_apart else ""
     return f"weights = softmax({scores}) and output = weights V"
 
 
@@ -93,7 +98,9 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
         by = {"given": "given by ", "file": "from "}.get(W.source, "")
         yield "weights", f"{by}{safe_name(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
     score = score_named(trace.score)
-    yield "score", f"{score.noun}s, {'divided by the root of d_k' if score.is_scaled else 'not scaled'}"
+    how = "divided by the root of d_k" if score.is_scaled else "not scaled"
+    how = how if trace.own_scale is None else f"times {trace.own_scale!r}"
+    yield "score", f"{score.noun}s, {how}{'' if trace.softcap is None else f', capped at {trace.softcap!r}'}"
     if trace.temperature != 1:
         yield "temperature", repr(trace.temperature)
     yield "mask", "none" if trace.mask is None else f"{safe_name(trace.mask_name)}; True = may attend"

@@ -15,10 +15,12 @@ Lines = Iterator[list[str]]
 
 def steps(plan: ScriptPlan, framework: Framework) -> Lines:
     """Yield the steps as blocks of lines; after the last, `weights` and `output` are the trace's own."""
-    names = _names(plan, framework)
+    names, trace = _names(plan, framework), plan.trace
     yield from _projected(plan, framework)
     yield _scores(plan, framework, names)
     yield _scale(plan, framework)
+    if trace.softcap is not None:
+        yield _cap(plan, framework)
     yield from _position(plan, framework)
     yield from _masked(plan, framework)
     yield from framework.attend(plan, names)
@@ -32,7 +34,7 @@ def _names(plan: ScriptPlan, framework: Framework) -> Names:
         queries=queries,
         keys=keys,
         factor="scale" if trace.temperature == 1 else "scale / temperature",
-        scores="masked_scores" if plan.has_position or trace.mask is not None else "scaled_scores",
+        scores="masked_scores" if plan.has_position or trace.mask is not None else _unmasked(plan),
         weights="head_weights" if plan.several else "weights",
         output="head_outputs" if plan.several else "output",
     )
@@ -94,12 +96,31 @@ def _scale(plan: ScriptPlan, framework: Framework) -> list[str]:
     trace = plan.trace
     is_scaled, is_tempered = score_named(trace.score).is_scaled, trace.temperature != 1
     about = "Scaled by 1 / sqrt(d_k)" if is_scaled else "Not scaled"
+    if trace.own_scale is not None:
+        about, is_scaled = "Scaled by a number of the model's own", True
     about += f", {'and' if is_scaled else 'but'} divided by the temperature" if is_tempered else ""
     lines = comment_lines(f"{about}.")
-    lines += ["d_k = Q.shape[-1]", f"scale = 1 / {framework.root}"] if is_scaled else ["scale = 1.0"]
+    if trace.own_scale is not None or not is_scaled:
+        lines.append(f"scale = {trace.scale!r}")
+    else:
+        lines += ["d_k = Q.shape[-1]", f"scale = 1 / {framework.root}"]
     lines += [f"temperature = {trace.temperature!r}"] if is_tempered else []
     factor = "(scale / temperature)" if is_tempered else "scale"
     return [*lines, f"scaled_scores = scores * {factor}"]
+
+
+def _unmasked(plan: ScriptPlan) -> str:
+    return "scaled_scores" if plan.trace.softcap is None else "capped_scores"
+
+
+def _cap(plan: ScriptPlan, framework: Framework) -> list[str]:
+    """Return the soft cap; the temperature divides what it leaves."""
+    cap = "softcap" if plan.trace.temperature == 1 else "(softcap / temperature)"
+    return [
+        *comment_lines("A soft cap: tanh bends large scores, so that none gets beyond it."),
+        f"softcap = {plan.trace.softcap!r}",
+        f"capped_scores = {cap} * {framework.library}.tanh(scaled_scores / {cap})",
+    ]
 
 
 def _position(plan: ScriptPlan, framework: Framework) -> Lines:
@@ -130,7 +151,7 @@ def _position(plan: ScriptPlan, framework: Framework) -> Lines:
 
 def _masked(plan: ScriptPlan, framework: Framework) -> Lines:
     """Yield the sum of the scores where a query may look, and -inf elsewhere."""
-    total = "scaled_scores + position_scores" if plan.has_position else "scaled_scores"
+    total = f"{_unmasked(plan)} + position_scores" if plan.has_position else _unmasked(plan)
     if plan.trace.mask is None:
         if plan.has_position:
             yield [f"masked_scores = {total}  # no mask"]

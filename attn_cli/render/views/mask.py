@@ -183,6 +183,10 @@ def _before_and_after(trace: Trace, rows: Sequence[int], columns: range, allowed
     scores, name = head.scaled_scores[held], "scaled"
     if head.position_scores is not None:
         scores, name = scores + head.position_scores[held], "scaled + position"
+    if head.capped_scores is not None:
+        scores, name = head.capped_scores[held], "capped"
+        if head.turned is None and head.position_scores is not None:
+            scores, name = scores + head.position_scores[held], "capped + position"
     sides = {name: scores}
     if trace.mask is not None:
         sides["masked"] = np.where(allowed, scores, np.nan)

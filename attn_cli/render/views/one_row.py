@@ -11,6 +11,7 @@ from attn_cli.render.numbers import four, plain
 from attn_cli.render.views.reasons import MOST_RIVALS, reasons
 from attn_cli.render.views.whys import Walked, mixture, walked
 from attn_cli.render.views.wording import (
+    cap_term,
     head_named,
     is_large,
     placed,
@@ -18,6 +19,8 @@ from attn_cli.render.views.wording import (
     quoted_at,
     root_divisor,
     temperature_divisor,
+    turned_symbol,
+    turned_term,
 )
 from attn_cli.trace.because import Because, against, because_of, named_rivals, stepped_head
 from attn_cli.trace.head import Head
@@ -86,8 +89,8 @@ def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> It
     for n, j in enumerate(keys):
         key = placed(trace.key_tokens, j)
         yield Formula(_products(trace, head, row.query, j, row, every), f"{key}:")
-        if head.position_vectors is not None and (distances is None or n < distances):
-            yield _distance(trace, head, row.query, j, row)
+        if distances is None or n < distances:
+            yield from _added(of, j, every)
     if row.shift:
         yield Say(
             f"Before exp, the largest score ({plain(row.shift)}) is subtracted from every score: this keeps the "
@@ -146,8 +149,12 @@ def _keys(trace: Trace, row: Row, every: bool) -> list[int]:
 def _products(trace: Trace, head: Head, i: int, j: int, row: Row, every: bool) -> str:
     """Return a score written as a sum: every term, or of many the first two, and the rest as one."""
     assert head.q is not None and head.k is not None
-    score = score_named(trace.score)
-    left, written, after = score.by_hand(head.q[i].tolist(), head.k[j].tolist(), row.scores[j], plain)
+    return _written(trace, head.q[i].tolist(), head.k[j].tolist(), row.scores[j], every)
+
+
+def _written(trace: Trace, q: list[float], k: list[float], value: float, every: bool) -> str:
+    """Return the score of a query with a key, `value`, as a sum."""
+    left, written, after = score_named(trace.score).by_hand(q, k, value, plain)
     terms = [text for text, _ in written]
     values = [value for _, value in written]
     if len(terms) > ALL_FACTORS and not every:
@@ -155,8 +162,35 @@ def _products(trace: Trace, head: Head, i: int, j: int, row: Row, every: bool) -
         terms = [*terms[:FIRST_FACTORS], rest]
     total = sum(values)
     if not math.isfinite(total):
-        return f"{left} is too large to write out; the score is {plain(row.scores[j])}"
+        return f"{left} is too large to write out; the score is {plain(value)}"
     return f"{left} = {' + '.join(terms)} = {plain(total)}{after}"
+
+
+def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
+    """Yield what the distance of key j adds, and what the cap makes of its score, written out."""
+    trace, head, row = of
+    if head.position_vectors is not None:
+        yield _distance(trace, head, row.query, j, row)
+    if head.turned is not None:
+        yield _turned(trace, head, j, row, every)
+    if row.capped is not None:
+        score = row.summed[j] if row.is_turned else row.scaled[j]
+        yield Formula(f"capped = {cap_term(trace, plain(score))} = {plain(row.capped[j])}", "")
+
+
+def _turned(trace: Trace, head: Head, j: int, row: Row, every: bool) -> Formula:
+    """Return what the distance of key j adds where vectors are turned: the turned score, less the content."""
+    assert head.turned is not None and row.position is not None
+    q, k = head.turned.q[row.query].tolist(), head.turned.k[j].tolist()
+    left, _, products = _written(
+        trace, q, k, row.summed[j] * trace.temperature / trace.scale, every
+    ).partition(" ")
+    divided = f"{root_divisor(trace)}{temperature_divisor(trace)}"
+    content = row.scaled[j]
+    less = f"- {plain(content)}" if content >= 0 else f"+ {plain(-content)}"
+    away = f"{placed(trace.key_tokens, j)}, turned:"
+    distance = f"distance = that{divided} {less} = {plain(row.position[j])}"
+    return Formula(f"{turned_symbol(left)} {products}; {distance}", away)
 
 
 def _distance(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
@@ -187,6 +221,8 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     header = ["key", "content", "distance", "sum"]
     if row.position is None:
         header = ["key", score_named(trace.score).column, *(["content"] if is_divided else [])]
+    if row.capped is not None:  # what was given for the distance is added to what the cap leaves
+        header.insert(2 if row.position is not None and not row.is_turned else len(header), "capped")
     header += ["exp" if not row.shift else "exp(s - max)", "weight"]
     winner = row.strongest[0]
     is_split = row.position is not None and len(keys) > 1
@@ -214,7 +250,10 @@ def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
     if row.position is None:
         line += [four(row.scores[j]), *([four(row.scaled[j])] if is_divided else [])]
     else:
-        line += [four(row.scaled[j]), four(row.position[j]), "masked" if is_masked else four(row.masked[j])]
+        line += [four(row.scaled[j]), four(row.position[j]), "masked" if is_masked else four(row.summed[j])]
+    if row.capped is not None:
+        at = 2 if row.position is not None and not row.is_turned else len(line)
+        line.insert(at, "masked" if is_masked and row.is_turned else four(row.capped[j]))
     return line + (["masked", "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])])
 
 
@@ -238,6 +277,13 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
     parts = [f"content = {content}"] if row.position is not None or _divisor(trace) else []
     if row.position is not None and head.position_vectors is not None:
         parts.append(f"distance = {position_term(trace)}")
+    if head.turned is not None:
+        parts.append(f"distance = {turned_term(trace)} (q', k': turned by their places)")
+    elif row.position is not None and head.position_vectors is None and trace.of_model:
+        parts.append("distance: learned, for each range of distances")
+    if row.capped is not None:
+        score = "sum" if row.is_turned else "content" if _divisor(trace) else score_named(trace.score).symbol
+        parts.append(f"capped = {cap_term(trace, score)}")
     parts.append(f"weight = exp / {_weight(row.total)}")
     return ", ".join(parts)
 

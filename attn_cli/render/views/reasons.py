@@ -48,6 +48,7 @@ def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
         return f"{question} Both get the same weight."
     if one.distance is None:
         content = f"{score_named(trace.score).symbol}{root_divisor(trace)}{temperature_divisor(trace)}"
+        content = "capped score" if row.capped is not None else content
         alone = "There is no distance term: content alone decides"
         if trace.placed is not None or trace.of_model:
             alone = "Content decides, and the words' places are part of it"
@@ -69,7 +70,7 @@ def _ahead(by: float) -> str:
 def _alone(trace: Trace, row: Row, position: list[float]) -> str:
     """Return what the query would look at most by content alone, and by distance alone."""
     query, winner = quoted_at(trace.query_tokens, row.query), row.strongest[0]
-    by_content, by_distance = (_first(row, values) for values in (row.scaled, position))
+    by_content, by_distance = (_first(row, values) for values in (row.content, position))
     if by_content == by_distance == winner:
         return f"Content alone would choose {named(trace, row, winner)}, and so would distance alone."
     parts = [

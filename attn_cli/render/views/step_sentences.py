@@ -10,12 +10,14 @@ from attn_cli.core.scores import score_named
 from attn_cli.io.plural import count
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.wording import (
+    cap_term,
     may_look_at,
     position_term,
     projection,
     quoted,
     root_divisor,
     temperature_divisor,
+    turned_term,
 )
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
@@ -29,7 +31,12 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
     in_out = trace.projection.layout != "out-in"
     bias = {name: f" + {name}" if getattr(head, name) is not None else "" for name in ("b_q", "b_k", "b_v")}
     given = head.W_q is None
-    unmasked = "scaled" if head.position_scores is None else "scaled + distance"
+    summed = "scaled" if head.position_scores is None else "scaled + distance"
+    unmasked, capped = summed, "scaled" if head.turned is None else summed
+    if trace.softcap is not None:
+        unmasked = (
+            "capped" if head.position_scores is None or head.turned is not None else "capped + distance"
+        )
     applied = {
         f"apply_{m}": "given"
         if given
@@ -46,13 +53,22 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "compare": f"{score_named(trace.score).matrix}, every query with every key",
         "scaling": f"scores{root_divisor(trace)}{temperature_divisor(trace)}",
         "projection": f"{projection(trace)}.{_values(trace, head)}",
-        "position": "as given"
-        if head.position_vectors is None
-        else f"{position_term(trace)}, with one r and one b for each distance",
+        "position": _position(trace, head),
+        "capping": cap_term(trace, f"({capped})" if "+" in capped else capped),
+        "cap": plain((trace.softcap or 0.0) / trace.temperature, 3),
         "weights": "W_q, W_k" if keeps_values(trace, head) else "W_q, W_k, W_v",
         "unmasked": unmasked,
         "before": unmasked if trace.mask is None else "masked",
     }
+
+
+def _position(trace: Trace, head: Head) -> str:
+    """Return how the distance term comes about."""
+    if head.turned is not None:
+        return f"{turned_term(trace, 'scaled')}, where q' and k' are q and k turned by their places"
+    if head.position_vectors is not None:
+        return f"{position_term(trace)}, with one r and one b for each distance"
+    return "one number for each range of distances" if trace.of_model else "as given"
 
 
 def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
@@ -81,7 +97,7 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
             "key": query if name == "q" else quoted(trace.key_tokens[key]),
             "first": first,
         }
-    if name in ("scores", "scaled_scores", "position_scores", "weights", "output"):
+    if name in ("scores", "scaled_scores", "position_scores", "capped_scores", "weights", "output"):
         return {"query": query, **_peak(trace, head, name, trace.held(i))}
     return {}
 
@@ -98,18 +114,22 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
         key = "each word that it may look at"
     value = float(getattr(head, "weights" if name == "output" else name)[at][j])
     scaled = 0.0 if head.scaled_scores is None else float(head.scaled_scores[at][j])
+    before = float(head.scores[at][j])
+    if name == "capped_scores":
+        added = None if head.turned is None else head.position_scores
+        before = scaled + (0.0 if added is None else float(added[at][j]))
     return {
         "key": key,
         "value": plain(value, 3) if name.endswith("scores") else share(value),
         "sum": plain(scaled + value, 3),
-        "before": plain(float(head.scores[at][j]), 3),
+        "before": plain(before, 3),
         "why": _scaling_effect(trace),
     }
 
 
 def ranking(head: Head, name: str) -> Array:
     """Return the matrix by which a step's sentence picks the largest number of a row."""
-    by_weight = name in ("output", "position_scores", "masked_scores")
+    by_weight = name in ("output", "position_scores", "capped_scores", "masked_scores")
     matrix: Array = getattr(head, "weights" if by_weight else "scores" if name == "scaled_scores" else name)
     return matrix
 
@@ -134,6 +154,8 @@ def _values(trace: Trace, head: Head) -> str:
 def _scaling_effect(trace: Trace) -> str:
     if trace.temperature != 1:
         return "a temperature below 1 sharpens the softmax, above 1 flattens it"
+    if trace.own_scale is not None:
+        return f"all are multiplied by the same {plain(trace.own_scale)}: the order stays"
     if not score_named(trace.score).is_scaled or trace.scale == 1:
         return "nothing is divided: the scores go to the softmax as they are"
     return f"all are divided by the same {plain(1 / trace.scale)}: the order stays, the weights come closer together"

@@ -67,6 +67,7 @@ _WHY_MISSING = {
     "encodings_query": "nothing is added for a token's place; --positions sinusoidal adds an encoding.",
     "W_q": "Q, K and V are given themselves.",
     "position_scores": "nothing is added to the scores for the distance of two words.",
+    "capped_scores": "no score is capped.",
     "masked_scores": "there is no mask; --mask causal sets one.",
 } | dict.fromkeys(("q", "k", "v", "scores", "scaled_scores", "output"), "the weights were given without it.")
 
@@ -74,13 +75,15 @@ _WHY_MISSING = {
 def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
     """Return whether the paper's formula holds for this trace and says more than the one in words."""
     score = score_named(trace.score)
-    scaled = score.is_scaled and score.latex is not None and trace.temperature == 1
+    scaled = (
+        score.is_scaled and score.latex is not None and trace.temperature == 1 and trace.own_scale is None
+    )
     return {
         "x_query": True,
         "W_q": trace.projection.layout != "out-in" and not keeps_values(trace, head),
         "scores": score.latex is not None,
         "scaled_scores": scaled,
-        "weights": scaled and trace.mask is None and head.position_scores is None,
+        "weights": scaled and trace.mask is None and head.position_scores is None and trace.softcap is None,
         "output": True,
     }.get(name, False)
 

@@ -114,9 +114,10 @@ def _what(trace: Trace) -> str:
     words = "all the words of the text" if trace.is_self else "the words of the context"
     if trace.mask is not None:
         words = "the words that it may look at"
-    is_plain = trace.placed is None and not trace.of_model
+    is_apart = trace.heads[0].position_scores is not None
+    is_plain = trace.placed is None and (is_apart or not trace.of_model)
     share = "its match (content)" if is_plain else "its match, its place included (content)"
-    if trace.heads[0].position_scores is not None:
+    if is_apart:
         share += " and its place (distance)"
     return (
         f"Attention gives each word a new vector, a mix of {words}. A word's weight in it comes from {share}."
@@ -135,7 +136,9 @@ def _numbers(of: Walked, every_key: bool, several: bool) -> Iterator[Block]:
         yield from vectors if trace.placed is not None else vectors[-1:]
     yield from hand_work(of, every_key)
     yield from (
-        Say(text) for step in ("position_scores", "scaled_scores", "weights") if (text := why(step, of))
+        Say(text)
+        for step in ("position_scores", "scaled_scores", "capped_scores", "weights")
+        if (text := why(step, of))
     )
 
 

@@ -106,13 +106,17 @@ def undivided(of: Walked) -> list[float]:
     """
     trace, row = of.trace, of.row
     times = 1.0
-    if row.position is not None and of.head.position_vectors is not None:
+    if row.position is not None and (of.head.position_vectors is not None or row.is_turned):
         times = 1 / position_scale_of(trace.score, d_k(trace))
     added = row.position or [0.0] * len(row.scores)
-    sums = [
-        -math.inf if row.is_masked(j) else row.scores[j] / trace.temperature + times * added[j]
-        for j in range(len(row.scores))
-    ]
+    cap = (trace.softcap or math.inf) / trace.temperature
+    sums = []
+    for j, score in enumerate(row.scores):
+        before, after = score / trace.temperature, times * added[j]
+        if row.is_turned:
+            before, after = before + after, 0.0
+        capped = before if cap == math.inf else cap * math.tanh(before / cap)
+        sums.append(-math.inf if row.is_masked(j) else capped + after)
     if not math.isfinite(max(sums)):
         return []
     exps = [math.exp(s - max(sums)) for s in sums]
@@ -122,6 +126,8 @@ def undivided(of: Walked) -> list[float]:
 def _scaling(of: Walked) -> str:
     """Return why scores are divided by the root of d_k: their spread before and after, and what undivided gives."""
     trace, row, n = of.trace, of.row, d_k(of.trace)
+    if trace.own_scale is not None:
+        return f"{trace.embedding.name} multiplies by {plain(trace.own_scale)}, not by 1/√d_k = {plain(n**-0.5)}."
     if not score_named(trace.score).is_scaled or n < 2 or len(row.strongest) < 2:
         return ""
     raw = [row.scores[j] for j in row.strongest]
@@ -141,12 +147,28 @@ def _scaling(of: Walked) -> str:
 def _distance(of: Walked) -> str:
     if of.row.position is None:
         return ""
-    if of.head.position_vectors is None:
-        return "The distance term was given: it is added to the scaled scores."
     each = "each distance has an r and a b, learned (relative positions, Shaw et al. 2018)"
+    if of.row.is_turned:
+        each = (
+            "q and k are turned by an angle for each place (rotary positions, Su et al. 2021), so a score depends "
+            "on how far apart two words stand"
+        )
+    elif of.head.position_vectors is None and of.trace.of_model:
+        each = "each head adds a learned number for each range of distances (Raffel et al. 2020)"
+    elif of.head.position_vectors is None:
+        return "The distance term was given: it is added to the scaled scores."
     if of.trace.projection.layer:
         return f"Why distance? Here, as in the layers below, {each}."
     return f"Why distance? q·k is blind to the order of the words; {each}."
+
+
+def _cap(of: Walked) -> str:
+    if of.row.capped is None:
+        return ""
+    return (
+        "Why a soft cap? tanh leaves small scores nearly as they are and bends large ones, so that no key's score "
+        "can run away from the others; the order stays."
+    )
 
 
 def _mask(of: Walked) -> str:
@@ -225,6 +247,7 @@ WHYS: dict[str, Callable[[Walked], str]] = {
     "W_q": _projections,
     "scaled_scores": _scaling,
     "position_scores": _distance,
+    "capped_scores": _cap,
     "masked_scores": _mask,
     "weights": _softmax,
 }

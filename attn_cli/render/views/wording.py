@@ -118,6 +118,23 @@ def position_term(trace: Trace, numerator: str = "q·r + b") -> str:
     return f"({numerator}){root}{temperature_divisor(trace)}"
 
 
+def turned_term(trace: Trace, content: str = "content") -> str:
+    """Return what a head that turns its vectors adds for a distance: the turned score less the content."""
+    turned = turned_symbol(score_named(trace.score).symbol)
+    return f"{turned}{root_divisor(trace)}{temperature_divisor(trace)} - {content}"
+
+
+def turned_symbol(symbol: str) -> str:
+    """Return a score's symbol for the queries and keys that are turned by their places: q'·k'."""
+    return symbol.replace("q", "q'").replace("k", "k'")
+
+
+def cap_term(trace: Trace, score: str) -> str:
+    """Return what the soft cap makes of a score: `50 tanh(scaled / 50)`, the cap divided by the temperature."""
+    cap = plain((trace.softcap or 0.0) / trace.temperature)
+    return f"{cap} tanh({score} / {cap})"
+
+
 def d_k(trace: Trace) -> int:
     """Return how many numbers a query has."""
     q = trace.heads[0].q
