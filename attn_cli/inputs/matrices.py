@@ -256,7 +256,16 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     for key in POSITION:
         if parts := _of_every_head(heads, key):
             found[key] = parts
-    return found
+    return found | _joining(record, found, name)
+
+
+def _joining(record: dict[str, object], found: dict[str, object], name: str) -> dict[str, object]:
+    """Return nothing in place of W_o and b_o where they join more heads than those that are listed."""
+    if record.get("W_o") is None or "v" not in found:
+        return {}
+    W_o, v = (array(M, key, 2, name) for key, M in (("W_o", record["W_o"]), ("v", found["v"])))
+    is_whole = v.shape[1] == W_o.shape[1 if found["layout"] == "out-in" else 0]
+    return {} if is_whole else {"W_o": None, "b_o": None}
 
 
 def _of_every_head(heads: list[object], key: str) -> list[object]:

@@ -53,6 +53,13 @@ class Turned(NamedTuple):
     k: Array
 
 
+class Gains(NamedTuple):
+    """What a head's queries and keys, x W divided by their root mean square, are multiplied by: (d_k,) each."""
+
+    q: Array
+    k: Array
+
+
 class HeadWeights(NamedTuple):
     """One head's weights: W_q and W_k (d, d_k), W_v (d, d_v), b_q and b_k (d_k,), b_v (d_v,), or None."""
 

@@ -15,9 +15,10 @@ from attn_cli.core.scores import scale_of
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.cache import find_folder
-from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.run import Checkpoint, Run, texts
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.models.projection import Projection, Turned
+from attn_cli.pipeline.attend_heads import Work
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
@@ -29,6 +30,8 @@ from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.masks import Mask
+    from attn_cli.io.array_types import Array
+    from attn_cli.models.checkpoints.describe import Stack
     from attn_cli.models.checkpoints.layers import LayerSteps
 
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
@@ -58,17 +61,27 @@ def open_model(model: str) -> Iterator[OpenModel]:
         yield OpenModel(visible(model), checkpoint, TextEncoder(folder, checkpoint.model.family))
 
 
-def trace_checkpoint(kind: str, text: str, context: str | None, settings: Settings, model: str) -> Trace:
+def trace_checkpoint(
+    kind: str, text: str, context: str | None, settings: Settings, model: str, keep_weights: bool = False
+) -> Trace:
     """Return the trace of one layer's heads of the model in a folder, or in the local Hugging Face cache.
 
     `kind` is self, masked or cross. A model with an encoder and a decoder reads the `context` with its encoder, and
     the `text` with its decoder; its `self` is the encoder's, of the `text` alone. A decoder alone is always masked.
+    With `keep_weights`, the trace has the layer's X, the heads' W and biases, and W_o, as far as they are not huge.
     """
     with open_model(model) as opened:
-        return trace_opened(kind, text, context, settings, opened)
+        return trace_opened(kind, text, context, settings, opened, keep_weights)
 
 
-def trace_opened(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Trace:
+def trace_opened(
+    kind: str,
+    text: str,
+    context: str | None,
+    settings: Settings,
+    model: OpenModel,
+    keep_weights: bool = False,
+) -> Trace:
     """Return the same trace of a model that is open already."""
     checkpoint, encoder = model.checkpoint, model.encoder
     side, asked = side_of(checkpoint, kind, context)
@@ -84,9 +97,12 @@ def trace_opened(kind: str, text: str, context: str | None, settings: Settings, 
     else:
         run = checkpoint.run(texts([source.ids]))
     steps = run.layer(number, asked, side)
-    window = checkpoint.model.stacks[side].layers[number].window
+    stack = checkpoint.model.stacks[side]
     key = source if asked == "cross" else target
-    trace = _trace(steps, target, key, window, settings, model.name)
+    trace = _trace(steps, target, key, stack.layers[number].window, settings, model.name)
+    if keep_weights:
+        mask = _mask(steps, stack.layers[number].window, settings, model.name)
+        trace = _with_weights(trace, run, steps, stack, mask)
     if not settings.next:  # what lies above the layer is left alone
         return trace
     from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
@@ -131,16 +147,14 @@ def _trace(
 ) -> Trace:
     """Let the layer's heads attend, and keep the record."""
     about = steps.attended
-    n_q, n_k = about.weights.shape[-2:]
     d_k, notes = about.q.shape[-1], []
     score, scale = settings.score, None
     if score is None:
         score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
         if not isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6):
             scale = about.scale
-    mask = own_mask(steps, window)
+    mask = _mask(steps, window, settings, name)
     if settings.mask is not None:
-        mask = stated_mask(settings, None, n_q, n_k, name)
         notes.append("The mask holds in this layer; in those below, the model's own did.")
     names = tuple(map(str, range(about.q.shape[1])))
     shown = shown_head(settings.head, names)
@@ -169,6 +183,26 @@ def _head(steps: LayerSteps, h: int, scale: float | None) -> Head:
         softcap=about.softcap,
         turned=None if unturned is None else Turned(*unturned.turned(h)),
     )
+
+
+def _mask(steps: LayerSteps, window: int | None, settings: Settings, name: str) -> Mask | None:
+    """Return the mask that is asked for, else the model's own."""
+    n_q, n_k = steps.attended.weights.shape[-2:]
+    return own_mask(steps, window) if settings.mask is None else stated_mask(settings, None, n_q, n_k, name)
+
+
+def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask: Mask | None) -> Trace:
+    """Return the trace with the layer's matrices, and what W_o makes of all its heads."""
+    from attn_cli.pipeline import checkpoint_weights as kept  # only those who ask pay for it
+
+    weights, settings = run.weights_of(steps, [int(head.name) for head in trace.heads]), trace.settings
+    made: Array | None = steps.joined[0]
+    is_scaled = isclose(trace.scale, steps.attended.scale, rel_tol=1e-6) and trace.score != "cosine"
+    if settings.mask is not None or settings.temperature != 1 or not is_scaled:
+        heads = [_head(steps, h, trace.own_scale) for h in range(stack.heads)]
+        work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
+        made = kept.joined_anew(work, weights)
+    return kept.with_weights(trace, kept.Read(steps, weights, stack), made)
 
 
 def own_mask(steps: LayerSteps, window: int | None) -> Mask | None:

@@ -40,18 +40,26 @@ NEXT_WORDS = 5  # that a pretrained model says, where the command is about the n
 Text = str | Sequence[str]  # a text, or tokens that are already cut
 
 
-def trace_self(text: Text, settings: Settings | None = None, report: Report | None = None) -> Trace:
+def trace_self(
+    text: Text, settings: Settings | None = None, report: Report | None = None, *, keep_weights: bool = False
+) -> Trace:
     """Self-attention: queries, keys and values come from the same text, or list of tokens.
+
+    With `keep_weights`, the steps of a pretrained model hold its X and W too, as those of attn's own heads do.
 
     >>> trace_self(["she", "likes", "coffee"], Settings(embedding="random"))
     <Trace self: 3 queries x 3 keys, head 0; she likes coffee>
     """
-    return trace_text("self", text, None, settings or Settings(), report)
+    return trace_text("self", text, None, settings or Settings(), report, keep_weights=keep_weights)
 
 
-def trace_masked(text: Text, settings: Settings | None = None, report: Report | None = None) -> Trace:
+def trace_masked(
+    text: Text, settings: Settings | None = None, report: Report | None = None, *, keep_weights: bool = False
+) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
-    return trace_text("masked", text, None, settings_for_masked(settings or Settings()), report)
+    return trace_text(
+        "masked", text, None, settings_for_masked(settings or Settings()), report, keep_weights=keep_weights
+    )
 
 
 def settings_for_masked(settings: Settings) -> Settings:
@@ -62,10 +70,15 @@ def settings_for_masked(settings: Settings) -> Settings:
 
 
 def trace_cross(
-    text: Text, context: Text, settings: Settings | None = None, report: Report | None = None
+    text: Text,
+    context: Text,
+    settings: Settings | None = None,
+    report: Report | None = None,
+    *,
+    keep_weights: bool = False,
 ) -> Trace:
     """Cross-attention: queries come from `text`, keys and values from `context`."""
-    return trace_text("cross", text, context, settings or Settings(), report)
+    return trace_text("cross", text, context, settings or Settings(), report, keep_weights=keep_weights)
 
 
 def trace_text(
@@ -76,14 +89,16 @@ def trace_text(
     report: Report | None = None,
     name_outputs: bool = False,
     shared: Shared | None = None,
+    keep_weights: bool = False,
 ) -> Trace:
     """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
 
     With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
+    With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
     if settings.model is not None:
-        return _of_model(kind, text, context, settings, shared and shared.model)
+        return _of_model(kind, text, context, settings, shared and shared.model, keep_weights)
     if settings.next:
         raise UsageError(
             "--next needs a model that says what comes next.", "Give one with --model.", "--next"
@@ -120,7 +135,12 @@ def trace_text(
 
 
 def _of_model(
-    kind: str, text: Text, context: Text | None, settings: Settings, opened: OpenModel | None
+    kind: str,
+    text: Text,
+    context: Text | None,
+    settings: Settings,
+    opened: OpenModel | None,
+    keep_weights: bool,
 ) -> Trace:
     """Return the trace of a pretrained model's layer, which has its own tokens, vectors and heads."""
     from attn_cli.pipeline.from_checkpoint import trace_checkpoint, trace_opened  # only for a model on disk
@@ -130,8 +150,8 @@ def _of_model(
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
     if opened is not None:
-        return trace_opened(kind, text, context, settings, opened)
-    return trace_checkpoint(kind, text, context, settings, settings.model)
+        return trace_opened(kind, text, context, settings, opened, keep_weights)
+    return trace_checkpoint(kind, text, context, settings, settings.model, keep_weights)
 
 
 def _tokens(text: Text, side: str, settings: Settings) -> Tokens:

@@ -17,7 +17,7 @@ from attn_cli.core.heads import HeadInput
 from attn_cli.core.scores import SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array
-from attn_cli.models.projection import HeadWeights, Position, Projection, Turned, in_out
+from attn_cli.models.projection import Gains, HeadWeights, Position, Projection, Turned, in_out
 from attn_cli.pipeline.attend_heads import ReadyWeights, mean_output, told_apart
 from attn_cli.pipeline.build_trace import record_trace
 from attn_cli.pipeline.embed import Inputs, Side
@@ -101,6 +101,12 @@ def _with_rule(trace: Trace, record: Mapping[str, object]) -> Trace:
     if not (0 < scale < HOTTEST and 0 < temperature < HOTTEST):
         raise InputError("its scale or its temperature is out of range")
     about = trace.projection._replace(layout=layout or "in-out")
+    if isinstance(projection, dict):
+        is_normed, kv_heads = projection.get("x_is_normed"), projection.get("kv_heads")
+        shared = kv_heads if isinstance(kv_heads, int) and 0 < kv_heads <= len(trace.head_names) else None
+        about = about._replace(
+            x_is_normed=is_normed if isinstance(is_normed, bool) else None, kv_heads=shared
+        )
     return replace(
         trace, score=str(score), scale=float(scale), temperature=float(temperature), projection=about
     )
@@ -142,16 +148,26 @@ def _head(
     q, k, v = (array(record.get(name), name, 2, WHOSE) for name in "qkv")
     layout = trace.projection.layout or "in-out"
     W = _weights(bare.name, record, layout)
+    gains = [_optional(record, name, 1) for name in ("q_gain", "k_gain")]
     own = scale_of(trace.score, q.shape[1])
     scale = None if abs(trace.scale - own) <= 1e-9 else trace.scale
     for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
         if M is not None and len(M) != len(made):
             raise InputError(f"X has {len(M)} rows, {name} has {len(made)}")
-        if M is not None and W is not None:
+        if M is not None and W is not None and (name == "v" or record.get("q_gain") is None):
             _agree(project(M, getattr(W, f"W_{name}"), getattr(W, f"b_{name}")), made, name)
     bias = _optional(record, "position_scores", 2)
     head = Head(
-        bare.name, W, q, k, v, layout=layout, scale=scale, softcap=softcap, turned=_turned(record, q, k)
+        bare.name,
+        W,
+        q,
+        k,
+        v,
+        layout=layout,
+        scale=scale,
+        softcap=softcap,
+        gains=None if gains[0] is None or gains[1] is None else Gains(gains[0], gains[1]),
+        turned=_turned(record, q, k),
     )
     found = _steps(trace, head, bias)
     _agree(found.weights, bare.weights, "weights")
@@ -194,7 +210,8 @@ def _weights(name: str, record: Mapping[str, object], layout: str) -> HeadWeight
 
 
 def _agree(found: Array, stated: Array, name: str) -> None:
-    if found.shape != stated.shape or not np.allclose(found, stated, rtol=1e-5, atol=1e-6):
+    within = 1e-6 * max(1.0, float(np.abs(stated).max()))  # a pretrained model computes in float32
+    if found.shape != stated.shape or not np.allclose(found, stated, rtol=1e-5, atol=within):
         raise InputError(f"{name} is not what the formula gives")
 
 

@@ -70,6 +70,15 @@ def keys_in(view: View, kind: str) -> tuple[str, ...] | None:
     return chosen_keys(view.fields, kind, tuple(ADDED))
 
 
+def needs_weights(view: View, kind: str) -> bool:
+    """Return whether the view shows what a layer projects with: every step, or a key of the JSON that --steps adds."""
+    if view.steps or view.fields is None:
+        return view.steps
+    from attn_cli.trace.as_json import OF_STEPS, OF_WEIGHTS  # only those who choose keys need them
+
+    return not {*(keys_in(view, kind) or ())}.isdisjoint((*OF_STEPS, *OF_WEIGHTS))
+
+
 def _csv(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
     from attn_cli.render.data.csv import delimited
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.trace.head import SCORES, TURNED, WEIGHTS
+from attn_cli.trace.head import GAINS, SCORES, TURNED, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -139,7 +139,7 @@ def _head(shown: Shown, head: Head) -> dict[str, object]:
         "output": shown.rows(head.output),
     }
     if shown.steps:
-        for name in (*WEIGHTS, "q", "k", "v", *TURNED):
+        for name in (*WEIGHTS, *GAINS, "q", "k", "v", *TURNED):
             matrix = getattr(head, name)
             record[name] = shown.rows(matrix) if name in ("q", "q_turned") else _lists(matrix)
         for name in SCORES:
@@ -210,4 +210,5 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "heads": _heads,
     "notes": lambda shown: list(shown.trace.notes),
 }
+OF_WEIGHTS = ("layer_output",)  # which a pretrained model's trace has where its weights are kept
 OF_STEPS = ("x_query", "x_key", "words_query", "words_key", "encodings_query", "encodings_key", "W_o", "b_o")

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
     from attn_cli.core.top_links import Links
     from attn_cli.io.array_types import Array
-    from attn_cli.models.projection import HeadWeights, Position, Turned
+    from attn_cli.models.projection import Gains, HeadWeights, Position, Turned
 
 MATRICES = ("W_q", "W_k", "W_v")
+GAINS = ("q_gain", "k_gain")
 TURNED = ("q_turned", "k_turned")
 WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")
 SCORES = ("scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores")
@@ -60,6 +61,7 @@ class Head(Frozen):
     layout: str = "in-out"  # in which W came
     scale: float | None = None  # of the scores, where it is not that of their name
     softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
+    gains: Gains | None = None  # where q and k are x W divided by their root mean square, times these
     turned: Turned | None = None  # q and k turned by their places, which attend instead of them
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
@@ -87,7 +89,7 @@ class Head(Frozen):
 
     def __getattr__(self, name: str) -> Array | None:
         """Return a part by the name that it has in the JSON."""
-        if name not in (*WEIGHTS, *SCORES, *TURNED):
+        if name not in (*WEIGHTS, *SCORES, *GAINS, *TURNED):
             raise AttributeError(f"a head has no {name!r}")
         if name.startswith("position_") and name in WEIGHTS:
             R_and_b = self.position or (None, None)
@@ -99,5 +101,7 @@ class Head(Frozen):
             return steps
         if name in TURNED:
             return None if self.turned is None else self.turned[TURNED.index(name)]
+        if name in GAINS:
+            return None if self.gains is None else self.gains[GAINS.index(name)]
         found: Array | None = None if self.W is None else getattr(self.W, name)
         return found.T if found is not None and name in MATRICES and self.layout == "out-in" else found

@@ -44,6 +44,8 @@ class Projected(NamedTuple):
     layout: str | None
     seed: int | None
     layer: int | None
+    x_is_normed: bool | None = None  # of a pretrained model, whether X went through the layer's norm
+    kv_heads: int | None = None  # of a pretrained model whose heads share keys and values: how many there are
 
 
 class Learned(NamedTuple):

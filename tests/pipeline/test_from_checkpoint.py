@@ -324,3 +324,118 @@ def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, 
     for name in ("scores", "scaled_scores", "position_scores", "capped_scores", "weights"):
         close(getattr(part.shown, name)[part.held(i)], getattr(whole.shown, name)[i], 1e-9)
     close(part.output, whole.output, 1e-6)
+
+
+ALL_KINDS = {
+    "bert": "self",
+    "albert": "self",
+    "modernbert": "self",
+    "gpt2": "self",
+    "gpt_neox": "self",
+} | dict.fromkeys(("llama", "qwen2", "qwen3", "gemma2", "gemma3", "opt"), "self")
+
+
+def projected(X, W, b):
+    return X @ W if b is None else X @ W + b
+
+
+@pytest.mark.parametrize("name", ALL_KINDS)
+def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):  # noqa: F811
+    made(transformers, CASES[name], 0, tmp_path)
+    word_pieces(tmp_path)
+    settings = Settings(layer=1, head="all")
+    trace = trace_checkpoint("self", TEXT, None, settings, str(tmp_path), keep_weights=True)
+    jsonschema.validate(
+        trace.to_dict(steps=True), json.loads((ROOT / "attn_cli" / "schema.json").read_text())
+    )
+    for head in trace.heads:
+        for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
+            found = projected(X, getattr(head, f"W_{letter}"), getattr(head, f"b_{letter}"))
+            gain = None if letter == "v" else getattr(head, f"{letter}_gain")
+            assert (gain is not None) == (name in ("qwen3", "gemma3") and letter != "v")
+            if gain is not None:
+                found = found / np.sqrt((found * found).mean(axis=1, keepdims=True) + 1e-6) * gain
+            close(found, getattr(head, letter), 2e-5)
+    assert trace.projection.x_is_normed == (name not in ("bert", "albert"))
+    joined = projected(np.concatenate([head.output for head in trace.heads], axis=1), trace.W_o, trace.b_o)
+    close(trace.layer_output, joined, 1e-5)
+    alone = trace_checkpoint(
+        "self", TEXT, None, Settings(layer=1, head="1"), str(tmp_path), keep_weights=True
+    )
+    close(alone.layer_output, trace.layer_output, 1e-6)
+    close(alone.shown.W_q, trace.heads[1].W_q, 0)
+    warmer = Settings(layer=1, head="all", temperature=2.0, mask="none")
+    warmer = trace_checkpoint("self", TEXT, None, warmer, str(tmp_path), keep_weights=True)
+    joined = projected(np.concatenate([head.output for head in warmer.heads], axis=1), warmer.W_o, warmer.b_o)
+    close(warmer.layer_output, joined, 1e-6)
+    assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
+
+
+def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp_path):  # noqa: F811
+    import torch
+
+    model = made(transformers, CASES["bert"], 0, tmp_path)
+    word_pieces(tmp_path)
+    seen = {}
+    attention = model.bert.encoder.layer[1].attention
+    attention.output.dense.register_forward_hook(lambda module, given, made: seen.update(output=made))
+    attention.self.query.register_forward_hook(lambda module, given, made: seen.update(x=given[0], q=made))
+    with torch.no_grad():
+        model(input_ids=torch.tensor([IDS]))
+    trace = trace_checkpoint(
+        "self", TEXT, None, Settings(layer=1, head="2"), str(tmp_path), keep_weights=True
+    )
+    close(trace.layer_output, seen["output"][0].numpy())
+    close(trace.x_query, seen["x"][0].numpy())
+    close(trace.shown.q, seen["q"][0, :, 16:24].numpy())
+
+
+@pytest.mark.parametrize("kind", ["self", "masked", "cross"])
+def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_path):  # noqa: F811
+    made(transformers, PAIRS["bart"], 0, tmp_path)
+    word_pieces(tmp_path)
+    context = None if kind == "self" else "a b c"
+    settings = Settings(layer=1, head="3")
+    trace = trace_checkpoint(kind, TEXT, context, settings, str(tmp_path), keep_weights=True)
+    for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
+        found = projected(X, getattr(trace.shown, f"W_{letter}"), getattr(trace.shown, f"b_{letter}"))
+        close(found, getattr(trace.shown, letter), 2e-5)
+    assert len(trace.x_key) == (5 if kind == "cross" else len(trace.x_query))
+
+
+def test_without_steps_a_trace_of_a_model_holds_no_weights(small_gpt2):
+    trace = trace_checkpoint("self", "dabca", None, Settings(), small_gpt2)
+    assert (
+        trace.shown.W is None and trace.x_query is None and trace.W_o is None and trace.layer_output is None
+    )
+    kept = trace_checkpoint("self", "dabca", None, Settings(), small_gpt2, keep_weights=True)
+    tensors, x = gpt2(), kept.x_query
+    W, b = tensors["h.1.attn.c_attn.weight"], tensors["h.1.attn.c_attn.bias"]
+    close(kept.shown.W_q, W[:, :4], 0)
+    close(kept.shown.b_v, b[16:20], 0)
+    close(kept.shown.q, x @ W[:, :4] + b[:4])
+    assert kept.projection.kv_heads is None
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt2"])
+def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):  # noqa: F811
+    from attn_cli.inputs.matrices import given_from
+    from attn_cli.inputs.saved_weights import read_saved
+    from attn_cli.pipeline.from_weights import trace_weights
+    from attn_cli.pipeline.ready_weights import Shaping
+
+    made(transformers, CASES[name], 0, tmp_path)
+    word_pieces(tmp_path)
+    trace = trace_checkpoint("self", TEXT, None, Settings(layer=1), str(tmp_path), keep_weights=True)
+    record = trace.to_dict(steps=True)
+    text = json.dumps(record)
+    again = trace_weights(read_saved(text.encode(), "made.json"), Settings(), Shaping())
+    assert not [note for note in again.notes if "left out" in note]
+    repeated = again.to_dict(steps=True)
+    for key in ("heads", "x_query", "W_o", "layer_output", "scale", "softcap"):
+        assert repeated[key] == record[key] or key == "heads"
+    assert repeated["projection"] == record["projection"] | {"name": "made.json", "kv_heads": None}
+    for key in ("q", "q_turned", "q_gain", "W_q", "capped_scores"):
+        assert repeated["heads"][0][key] == record["heads"][0][key]
+    given = given_from(json.loads(text), "made.json")
+    assert given.get("W_o") is None  # it joins all heads, and one is here

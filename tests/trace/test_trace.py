@@ -411,7 +411,7 @@ def test_json_has_the_full_numbers_of_a_learned_head_and_what_is_known_of_it():
     assert known["trained_on"] and known["scored_on"] and known["scored_on"] not in known["trained_on"]
     assert 0 <= known["baseline"] < known["accuracy"] <= 1 and known["about"]
     where = {"source": "learned", "name": "roles", "layout": "in-out", "seed": None, "layer": 0}
-    assert record["projection"] == where
+    assert record["projection"] == where | {"x_is_normed": None, "kv_heads": None}
     assert record["output_words"] is None
     mean = trace_self(TEXT, dataclasses.replace(LEARNED, head="mean")).to_dict()["learned"]
     assert (mean["model"], mean["about"], mean["accuracy"]) == ("roles", None, None)

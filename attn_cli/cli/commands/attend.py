@@ -135,7 +135,7 @@ def explain(
     keys = keys_in(view, kind)
     name_outputs = keys is None or "output_words" in keys  # nothing else takes as long
     with attending(settings.embedding) as progress:
-        trace = trace_text(kind, text, second, settings, progress, name_outputs)
+        trace = trace_text(kind, text, second, settings, progress, name_outputs, keep_weights=True)
     show(trace, view, parts, pause)
 
 
@@ -186,7 +186,7 @@ def _swap(
 
 def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Settings, view: View) -> None:
     """Compute attention of one text, or of a text and its context, and write it or the part that is asked for."""
-    from attn_cli.render import SCREENS
+    from attn_cli.render import SCREENS, needs_weights
 
     view = choose_format(view, settings, added=("mask_views",) if part is not None else ())
     if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
@@ -201,7 +201,8 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     from attn_cli.pipeline import from_text  # NumPy is loaded once there is something to compute
 
     with attending(settings.embedding) as progress:
-        trace: Trace = getattr(from_text, f"trace_{kind}")(*read, settings, progress)
+        compute = getattr(from_text, f"trace_{kind}")
+        trace: Trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
     if part is None:
         show(trace, view)
         return

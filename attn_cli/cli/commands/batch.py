@@ -196,12 +196,12 @@ def _answers(
 
     Raise the error of a refused line, with its number, unless `keep_going`.
     """
-    from attn_cli.render import render
+    from attn_cli.render import needs_weights, render
     from attn_cli.render.data.json import dumps
 
     terminal = terminal_for(view)
     with ExitStack() as opened:
-        compute = _computing(kind, settings, opened)
+        compute = _computing(kind, settings, opened, needs_weights(view, kind))
         for number, text in enumerate(_lines(source), 1):
             try:
                 yield render(compute(text), view, terminal), False
@@ -214,7 +214,9 @@ def _answers(
                 yield dumps(error.as_record(), True, not terminal.unicode), True
 
 
-def _computing(kind: str, settings: Settings, opened: ExitStack) -> Callable[[str | None], Trace]:
+def _computing(
+    kind: str, settings: Settings, opened: ExitStack, keep_weights: bool
+) -> Callable[[str | None], Trace]:
     """Return the function that makes a line a Trace; raise at once what would be wrong with every line.
 
     What lines share is opened once; `opened` closes it.
@@ -242,14 +244,14 @@ def _computing(kind: str, settings: Settings, opened: ExitStack) -> Callable[[st
         if len(line) > MOST_TOKENS and len(tokenize(line, settings.tokenizer, True).tokens) > MOST_TOKENS:
             raise InputError(f"This line has more than {MOST_TOKENS:,} tokens.", hint)
         if kind != "cross":
-            return trace_text(kind, line, None, settings, shared=shared)
+            return trace_text(kind, line, None, settings, shared=shared, keep_weights=keep_weights)
         text, tab, context = line.partition("\t")
         if not tab or "\t" in context:
             raise InputError(
                 f"{'No tab' if not tab else 'More than one tab'} in this line.",
                 "Give TEXT, one tab, CONTEXT.",
             )
-        return trace_text(kind, text, context, settings, shared=shared)
+        return trace_text(kind, text, context, settings, shared=shared, keep_weights=keep_weights)
 
     of_each = settings.mask is not None and looks_like_file(settings.mask)  # its shape fits only some lines
     oov = "zero" if settings.oov in ("error", "skip") else settings.oov

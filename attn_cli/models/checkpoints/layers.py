@@ -91,23 +91,31 @@ class Layers:
 
     def steps(self) -> Iterator[LayerSteps]:
         """Yield each attention of each layer."""
+        made = self._steps()
+        while True:
+            with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # not while others compute
+                found = next(made, None)
+            if found is None:
+                return
+            yield found
+
+    def _steps(self) -> Iterator[LayerSteps]:
         kind = "masked" if self.stack.causal else "self"
         position = self._relative()
         for n, layer in enumerate(self.stack.layers):
-            with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-                x = self.x
-                made = self._attention(layer, n, kind, "", "norm_1", x, position)
+            x = self.x
+            made = self._attention(layer, n, kind, "", "norm_1", x, position)
+            yield made
+            if self.stack.parallel:
+                self.x = x + made.joined + self._network(layer, self._before(layer, "norm_2", x))
+                continue
+            x = self._added(layer, x, made.joined, "norm_1", "after_1")
+            if self.context is not None and "cross_q" in layer.names:
+                made = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
                 yield made
-                if self.stack.parallel:
-                    self.x = x + made.joined + self._network(layer, self._before(layer, "norm_2", x))
-                    continue
-                x = self._added(layer, x, made.joined, "norm_1", "after_1")
-                if self.context is not None and "cross_q" in layer.names:
-                    made = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
-                    yield made
-                    x = self._added(layer, x, made.joined, "cross_norm", "after_cross")
-                wide = self._network(layer, self._before(layer, "norm_2", x))
-                self.x = self._added(layer, x, wide, "norm_2", "after_2")
+                x = self._added(layer, x, made.joined, "cross_norm", "after_cross")
+            wide = self._network(layer, self._before(layer, "norm_2", x))
+            self.x = self._added(layer, x, wide, "norm_2", "after_2")
         if self.stack.last_norm:
             self.x = self.reader.norm(self.stack.last_norm, self.x)
 

@@ -18,6 +18,7 @@ from attn_cli.models.checkpoints.weights import Weights
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
+    from attn_cli.models.checkpoints.head_weights import LayerWeights
 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:
@@ -84,6 +85,14 @@ class Run:
             f"It has {counts} layers, from 0.",
             "--layer",
         )
+
+    def weights_of(self, steps: LayerSteps, heads: Sequence[int]) -> LayerWeights:
+        """Return what these heads of a layer project with: nothing keeps it while the layer is computed."""
+        from attn_cli.models.checkpoints.head_weights import read_layer_weights  # only for those who ask
+
+        stack = self.model.stacks[steps.side]
+        prefix = "cross_" if steps.kind == "cross" else ""
+        return read_layer_weights(self._weights, stack, stack.layers[steps.layer], prefix, heads)
 
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""

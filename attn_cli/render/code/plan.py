@@ -119,7 +119,7 @@ def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -
 
 def _start(trace: Trace, heads: tuple[Head, ...]) -> str:
     """Return what the script starts from: X and W if W is small or smaller than Q, K and V, else QKV."""
-    if trace.x_query is None or trace.x_key is None or heads[0].W_q is None or heads[0].turned is not None:
+    if trace.x_query is None or trace.x_key is None or heads[0].W_q is None or trace.of_model:
         return "QKV"
     if trace.projection.source == "identity":
         return "identity"
@@ -140,7 +140,8 @@ def _rule(trace: Trace) -> str | None:
 
 def joins_heads(trace: Trace) -> bool:
     """Tell whether the heads' outputs are joined by a W_o small enough to be written out."""
-    return trace.W_o is not None and trace.W_o.size <= HAND_SIZED
+    has_all = len(trace.heads) == len(trace.head_names)
+    return trace.W_o is not None and has_all and trace.W_o.size <= HAND_SIZED
 
 
 def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[InputArray]:

@@ -121,7 +121,8 @@ def query_vectors(trace: Trace, head: Head, i: int) -> list[Formula]:
         found.append(Formula(_vector(name, trace.x_query[i].tolist()), token))
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     bias = " + b_q" if head.b_q is not None else ""
-    name = f"q = {made}{bias}" if head.W_q is not None else "q"
+    made = f"{made}{bias}" if head.gains is None else f"norm({made}{bias})"
+    name = f"q = {made}" if head.W_q is not None else "q"
     return [*found, Formula(_vector(name, head.q[i].tolist()), token)]
 
 

@@ -16,6 +16,7 @@ from attn_cli.render.views.wording import (
     projection,
     quoted,
     root_divisor,
+    shared_with,
     temperature_divisor,
     turned_term,
 )
@@ -42,7 +43,7 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         if given
         else "X, for W_v is the identity"
         if m == "v" and keeps_values(trace, head)
-        else (f"X W_{m}" if in_out else f"W_{m} x, for each row x of X") + bias[f"b_{m}"]
+        else _normed((f"X W_{m}" if in_out else f"W_{m} x, for each row x of X") + bias[f"b_{m}"], head, m)
         for m in "qkv"
     }
     return {
@@ -52,7 +53,7 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
         "compare": f"{score_named(trace.score).matrix}, every query with every key",
         "scaling": f"scores{root_divisor(trace)}{temperature_divisor(trace)}",
-        "projection": f"{projection(trace)}.{_values(trace, head)}",
+        "projection": f"{projection(trace)}.{_values(trace, head)}{_of_model(trace, head)}",
         "position": _position(trace, head),
         "capping": cap_term(trace, f"({capped})" if "+" in capped else capped),
         "cap": plain((trace.softcap or 0.0) / trace.temperature, 3),
@@ -60,6 +61,25 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "unmasked": unmasked,
         "before": unmasked if trace.mask is None else "masked",
     }
+
+
+def _normed(made: str, head: Head, name: str) -> str:
+    """Return a formula of queries or keys within the norm that they go through, where there is one."""
+    return made if head.gains is None or name == "v" else f"norm({made})"
+
+
+def _of_model(trace: Trace, head: Head) -> str:
+    """Return what else a pretrained model does to make queries, keys and values, in sentences."""
+    told = []
+    if head.gains is not None:
+        told.append(
+            "Each query and key is divided by its root mean square, and times numbers learned for it (norm)."
+        )
+    if shared := shared_with(trace, head):
+        told.append(shared)
+    if head.turned is not None:
+        told.append("Then queries and keys are turned by their places, which Q and K below are not yet.")
+    return "".join(f" {sentence}" for sentence in told)
 
 
 def _position(trace: Trace, head: Head) -> str:
@@ -164,6 +184,10 @@ def _scaling_effect(trace: Trace) -> str:
 def source(trace: Trace, i: int) -> str:
     """Return where the vector of query i comes from, in words."""
     about = trace.embedding
+    if trace.of_model:
+        made = "it comes out of the layers below" if trace.projection.layer else "it is made of its token"
+        made = "it comes out of the layer's self-attention" if trace.apart else made
+        return f"{made}, and went through the layer's norm" if trace.projection.x_is_normed else made
     if i in trace.pad_queries and not trace.projection.layer:
         return "it is padding, which starts as zeros"
     if trace.learned is not None and trace.learned.layers > 1:

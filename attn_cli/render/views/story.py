@@ -12,7 +12,7 @@ from attn_cli.render.screen.text import listed
 from attn_cli.render.views.one_row import hand_work, query_vectors, row_and_reasons
 from attn_cli.render.views.overview import MOST_FOCUS, all_weights
 from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
-from attn_cli.render.views.wording import dropped, kind_of, learned_briefly, short
+from attn_cli.render.views.wording import dropped, kind_of, learned_briefly, shared_with, short
 from attn_cli.settings.output import View
 from attn_cli.trace.because import stepped_head
 from attn_cli.trace.trace import Trace
@@ -130,10 +130,11 @@ def _numbers(of: Walked, every_key: bool, several: bool) -> Iterator[Block]:
     yield Heading("Where these numbers come from" + (f": the row of {of.query}" if several else ""))
     if trace.query_ids is not None:
         yield Say(f"Tokens and ids: {_numbered(trace)}. {why('tokens', of)}")
-    yield Say(why("W_q", of))
+    shared = shared_with(trace, of.head)
+    yield Say(f"{why('W_q', of)} {shared}".rstrip())
     if of.head.q is not None:
         vectors = query_vectors(trace, of.head, of.row.query)
-        yield from vectors if trace.placed is not None else vectors[-1:]
+        yield from vectors if trace.placed is not None or trace.of_model else vectors[-1:]
     yield from hand_work(of, every_key)
     yield from (
         Say(text)

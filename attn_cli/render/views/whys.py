@@ -60,9 +60,13 @@ def _tokens(of: Walked) -> str:
     trace, i = of.trace, of.row.query
     kind = "a character" if trace.settings.tokenizer == "characters" else "a word or a mark"
     if trace.of_model:
-        return (
+        told = (
             f"The tokens are those of {trace.embedding.name}: words, pieces of words, and signs of its own."
         )
+        if trace.x_query is None:
+            return told
+        numbers = count(trace.x_query.shape[1], "number", "numbers")
+        return f"{told} {of.query} enters this layer as {numbers}, x; {source(trace, i)}."
     if trace.x_query is None:
         return f"A token is {kind}."
     numbers = count(trace.x_query.shape[1], "number", "numbers")

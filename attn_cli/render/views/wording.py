@@ -13,6 +13,7 @@ from attn_cli.models.model_file import BUNDLED
 from attn_cli.render.blocks import Block, Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import listed
+from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Learned, Trace
 
 KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-attention"}
@@ -116,6 +117,21 @@ def position_term(trace: Trace, numerator: str = "q·r + b") -> str:
     """Return what a learned head adds for a distance: the numerator, divided as the scores are."""
     root = f" / √{d_k(trace)}" if score_named(trace.score).is_position_scaled else ""
     return f"({numerator}){root}{temperature_divisor(trace)}"
+
+
+def shared_with(trace: Trace, head: Head) -> str:
+    """Return with which heads a head shares its keys and values, in a sentence; empty where with none."""
+    kv_heads, n = trace.projection.kv_heads, len(trace.head_names)
+    if kv_heads is None or not (head.name.isascii() and head.name.isdigit()):
+        return ""
+    each = n // kv_heads
+    own = int(head.name) // each
+    others = [str(h) for h in range(own * each, (own + 1) * each) if str(h) != head.name]
+    with_whom = f"{'head' if len(others) == 1 else 'heads'} {listed(others)}"
+    return (
+        f"Head {head.name} shares W_k and W_v, so keys and values too, with {with_whom} "
+        f"(grouped queries: key head {own} of 0 to {kv_heads - 1})."
+    )
 
 
 def turned_term(trace: Trace, content: str = "content") -> str:

@@ -93,3 +93,27 @@ def bert(seed=0, vocabulary=10, places=12, d=8, layers=2, head=True):
         found |= linear("cls.predictions.transform.dense", d, d) | norm("cls.predictions.transform.LayerNorm")
         found["cls.predictions.bias"] = draw.standard_normal(vocabulary).astype(np.float32)
     return found
+
+
+GEMMA2 = {
+    "model_type": "gemma2", "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 2,
+    "num_key_value_heads": 1, "intermediate_size": 4, "query_pre_attn_scalar": 4, "attn_logit_softcapping": 2.0,
+    "sliding_window": 100, "rms_norm_eps": 1e-12,
+}  # fmt: skip
+
+
+def gemma2(seed=0, vocabulary=6, d=4):
+    """Return the tensors of a small random Gemma 2: one layer, two heads of two numbers, one pair of k and v."""
+    draw = np.random.default_rng(seed)
+    shapes = {f"{norm}.weight": (d,) for norm in (
+        "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
+    )} | {
+        "self_attn.q_proj.weight": (4, d), "self_attn.k_proj.weight": (2, d), "self_attn.v_proj.weight": (2, d),
+        "self_attn.o_proj.weight": (d, 4), "mlp.gate_proj.weight": (4, d), "mlp.up_proj.weight": (4, d),
+        "mlp.down_proj.weight": (d, 4),
+    }  # fmt: skip
+    made = {
+        f"layers.0.{name}": draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    made["embed_tokens.weight"] = draw.standard_normal((vocabulary, d)).astype(np.float32)
+    return made | {"norm.weight": np.zeros(d, np.float32)}

@@ -1,0 +1,145 @@
+"""A pretrained model's head on the screens: its X and W, its turned vectors, its scale and its soft cap, by hand."""
+
+import importlib.util
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from tests.models.checkpoints.by_hand import GEMMA2, GPT2, gemma2, gpt2, saved
+from tests.shell import here
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("tokenizers") is None, reason="needs the extra models"
+)
+IDS = {"d": 3, "a": 0, "b": 1, "c": 2}
+NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
+
+
+def with_letters(folder):
+    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    return str(folder)
+
+
+@pytest.fixture
+def capped(tmp_path):
+    """A Gemma 2 of one layer, whose head 1 can be checked with pencil and paper."""
+    saved(tmp_path / "gemma2", GEMMA2, gemma2())
+    return with_letters(tmp_path / "gemma2")
+
+
+def by_hand(head):
+    """Every step of head 1 over "dabc", from the tensors alone."""
+    made = gemma2()
+    rows = made["embed_tokens.weight"][[IDS[letter] for letter in "dabc"]].astype(float) * math.sqrt(4)
+    gain = 1 + made["layers.0.input_layernorm.weight"].astype(float)
+    X = rows / np.sqrt((rows**2).mean(axis=1, keepdims=True)) * gain
+    W_q, W_k = (made[f"layers.0.self_attn.{letter}_proj.weight"].astype(float) for letter in "qk")
+    Q, K = X @ W_q[2 * head : 2 * head + 2].T, X @ W_k.T
+    turned = [
+        [(a * math.cos(p) - b * math.sin(p), b * math.cos(p) + a * math.sin(p)) for p, (a, b) in enumerate(M)]
+        for M in (Q, K)
+    ]
+    content = Q @ K.T * 0.5
+    total = np.array(turned[0]) @ np.array(turned[1]).T * 0.5
+    return X, Q, content, total - content, 2 * np.tanh(total / 2)
+
+
+def explained(folder, *args, width="80"):
+    ran = here("explain", "dabc", "-m", folder, "--head", "1", *args, "--width", width)
+    assert ran.code == 0, ran.err
+    return ran.out
+
+
+def row_of(screen, key):
+    """The numbers of a key's line in the table of the row by hand."""
+    line = next(line for line in screen.splitlines() if line.startswith(f"{key} "))
+    return [float(cell) for cell in line.split()[1:7]]
+
+
+@pytest.mark.parametrize("more", [(), ("--steps",)])
+def test_the_row_by_hand_can_be_checked_from_the_files_of_the_model(more, capped):
+    screen = explained(capped, "-q", "c", *more)
+    X, Q, content, distance, final = by_hand(1)
+    exps = np.exp(final[3])
+    for j, key in enumerate("dabc"):
+        expected = content[3, j], distance[3, j], content[3, j] + distance[3, j], final[3, j]
+        assert row_of(screen, key) == pytest.approx([*expected, exps[j], exps[j] / exps.sum()], abs=6e-5)
+    said = " ".join(screen.split())
+    assert "capped = 2 tanh(sum / 2)" in said and "content = q·k × 0.5" in said
+    assert "distance = q'·k' × 0.5 - content" in said
+    x = re.search(rf"x = \[{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}\]", said)
+    assert [float(n) for n in x.groups()] == pytest.approx(X[3], abs=6e-5)
+    q = re.search(rf"q = x W_q = \[{NUMBER} +{NUMBER}\]", said)
+    assert [float(n) for n in q.groups()] == pytest.approx(Q[3], abs=6e-5)
+    worked = re.findall(rf"capped = 2 tanh\({NUMBER} / 2\) = {NUMBER}", said)
+    assert worked and all(2 * math.tanh(float(s) / 2) == pytest.approx(float(c), abs=2e-4) for s, c in worked)
+
+
+def test_the_walk_has_the_cap_as_a_step_with_its_numbers(capped):
+    said = " ".join(explained(capped, "--only", "position,cap,mask,w,q", "-q", "c").split())
+    content, distance, final = by_hand(1)[2:]
+    total = content + distance
+    assert "capped = 2 tanh((scaled + distance) / 2)" in said and "masked = capped where allowed" in said
+    told = re.search(rf'The score of "c" and "(.)", {NUMBER}, becomes {NUMBER}: none gets beyond 2', said)
+    j = "dabc".index(told[1])
+    assert (float(told[2]), float(told[3])) == pytest.approx((total[3, j], final[3, j]), abs=6e-3)
+    assert "Head 1 shares W_k and W_v, so keys and values too, with head 0" in said
+    assert "went through the layer's norm" in explained(capped, "--only", "x").replace("\n", " ")
+    assert "rotary positions" in said and "q' and k' are q and k turned by their places" in said
+
+
+def test_the_temperature_divides_what_the_cap_leaves(capped):
+    screen = explained(capped, "-q", "c", "-t", "0.5")
+    final = 2 * by_hand(1)[4]
+    exps = np.exp(final[3])
+    for j, key in enumerate("dabc"):
+        assert row_of(screen, key)[3:] == pytest.approx(
+            [final[3, j], exps[j], exps[j] / exps.sum()], abs=6e-5
+        )
+    assert "capped = 4 tanh(sum / 4)" in " ".join(screen.split())
+    title = explained(capped, "--steps", "-t", "0.5").splitlines()[1]
+    assert title.strip() == "weights = softmax(2 tanh((q·k × 0.5 + distance) / 2) / 0.5)"
+
+
+def test_the_sharper_temperature_gives_the_strongest_key_what_is_promised(capped):
+    record = json.loads(here("self", "dabc", "-m", capped, "-f", "json").out)
+    at = record["diagnostics"][3]["temperature_95"]
+    sharp = json.loads(here("self", "dabc", "-m", capped, "-f", "json", "-t", repr(at)).out)
+    assert max(sharp["weights"][3]) == pytest.approx(0.95, abs=1e-9)
+
+
+def test_because_splits_the_score_before_the_cap(capped):
+    record = json.loads(here("explain", "dabc", "-m", capped, "--head", "1", "-q", "c", "-f", "json").out)
+    content, distance, _ = by_hand(1)[2:]
+    for one in record["because"]:
+        i, j = one["winner_index"], one["rival_index"]
+        assert one["content"] == pytest.approx(content[3, i] - content[3, j], abs=1e-5)
+        assert one["distance"] == pytest.approx(distance[3, i] - distance[3, j], abs=1e-5)
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "html", "svg", "latex"])
+@pytest.mark.parametrize("width", ["60", "80"])
+def test_the_walk_is_whole_in_every_form_and_width(format, width, capped):
+    for more in ((), ("--steps",), ("--steps", "--by-hand", "all"), ("--head", "mean")):
+        screen = explained(capped, "-f", format, *more, width=width)
+        assert "nan" not in screen and "None" not in screen
+        if format == "table":
+            assert max(map(len, screen.splitlines())) <= int(width)
+
+
+def test_the_mask_lab_draws_the_scores_that_the_softmax_gets(capped):
+    screen = here("self", "dabc", "-m", capped, "--show", "mask", "--width", "100")
+    assert screen.code == 0 and "capped" in screen.out
+
+
+def test_learned_places_stay_within_the_vectors_and_the_screen_says_so(tmp_path):
+    saved(tmp_path / "gpt2", GPT2, gpt2())
+    said = " ".join(explained(with_letters(tmp_path / "gpt2"), "-q", "c").split())
+    assert "its match, its place included (content)" in said and "distance" not in said
+    assert "q = x W_q + b_q = [" in said and "x = [" in said
+    assert "the words' places are part of it" in said
