@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
-from attn_cli.inputs.matrices import json_of, spoken
+from attn_cli.inputs.record import json_of, spoken
 from attn_cli.inputs.token_labels import texts
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.escape import visible

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.matrices import json_of
+from attn_cli.inputs.record import json_of
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.io.files import looks_like_file, read_bytes
 

@@ -55,7 +55,7 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
 
 def read_mask(path: str | Path) -> object:
     """Read a mask file: .npy, JSON (rows, or an object with `mask`), or lines of 0 and 1 (true, false)."""
-    from attn_cli.inputs.matrices import json_of, read_record  # only those who give a file need it
+    from attn_cli.inputs.record import json_of, read_record  # only those who give a file need it
 
     data = read_bytes(path)
     if data[:6] == b"\x93NUMPY":

@@ -74,7 +74,8 @@ def _given(files: list[str]) -> Given:
     """Read the files, and return what they hold together."""
     if not files:
         raise UsageError("There is no file.", "Try: attn compute matrices.json", "FILE")
-    from attn_cli.inputs.matrices import given_from, json_of, read_record
+    from attn_cli.inputs.matrices import given_from
+    from attn_cli.inputs.record import json_of, read_record
 
     together: dict[str, object] = {}
     for file in files:

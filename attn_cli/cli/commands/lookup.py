@@ -82,7 +82,7 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
     typed = pairs_from(arguments)
     if source is None:
         return dictionary(typed)
-    from attn_cli.inputs.matrices import read_record  # only those who give a file need it
+    from attn_cli.inputs.record import read_record  # only those who give a file need it
 
     return dictionary([*pairs_in(read_record(source), visible(source)), *typed])
 

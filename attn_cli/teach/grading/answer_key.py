@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.matrices import Given, given_from, read_record
+from attn_cli.inputs.matrices import Given, given_from
+from attn_cli.inputs.record import read_record
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.teach.grading.replay import (

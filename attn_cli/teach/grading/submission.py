@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.inputs.matrices import KNOWN, read_record
+from attn_cli.inputs.matrices import KNOWN
+from attn_cli.inputs.record import read_record
 from attn_cli.io.decimals import Written
 from attn_cli.io.escape import visible
 from attn_cli.teach.grading.replay import GRADED_STEPS

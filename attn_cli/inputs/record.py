@@ -1,0 +1,81 @@
+"""Files of named values: JSON, .npz, .safetensors, or one matrix as CSV."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attn_cli.errors import InputError
+from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
+from attn_cli.io.csv_matrix import is_csv, read_csv, read_sheet
+from attn_cli.io.decimals import Written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import first_bytes, read_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# The matrices of a CSV file with a row for each token of the text, and those with a row, or a column, for each key.
+ROWS_OF_TEXT = ("Q", "q", "X", "scores", "scaled_scores", "masked_scores", "weights", "output")
+ROWS_OF_KEYS = ("K", "k", "V", "v", "context")
+COLUMNS_OF_KEYS = ("scores", "scaled_scores", "masked_scores", "weights")
+
+
+def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]:
+    """Read a file of named values: a JSON object, a .npz or a safetensors file, or one matrix as .csv or .tsv.
+
+    A CSV file is named after its matrix: Q.csv, weights.csv. With `as_written`, numbers from text know how many
+    decimals they were written with.
+    """
+    start = first_bytes(path)
+    if start[:2] == b"PK":
+        return {name: spoken(array, visible(str(path))) for name, array in read_npz(path).items()}
+    if is_safetensors(start):
+        return dict(read_safetensors(path)[0])
+    if is_csv(path):
+        return _csv_record(path, as_written)
+    record = json_of(read_bytes(path), visible(str(path)), as_written)
+    if not isinstance(record, dict):
+        raise InputError(f"{visible(str(path))} is not a JSON object of named matrices.")
+    return record
+
+
+def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
+    """Return the one matrix of a CSV file under the file's name, and its labels as tokens."""
+    name = Path(path).stem
+    if as_written:
+        cells, rows, columns = read_sheet(path)
+        record: dict[str, object] = {name: [[Written(cell) for cell in row] for row in cells]}
+    else:
+        record = {}
+        record[name], rows, columns = read_csv(path)
+    if rows is not None and name in (*ROWS_OF_TEXT, *ROWS_OF_KEYS):
+        record["tokens" if name in ROWS_OF_TEXT else "context_tokens"] = rows
+    if columns is not None and name in COLUMNS_OF_KEYS:
+        record["context_tokens"] = columns
+    return record
+
+
+def spoken(array: NDArray[Any], where: str) -> object:
+    """Return texts and single values as Python objects, as NumPy saves even `"scaled"` as an array."""
+    try:
+        return array.tolist() if array.ndim == 0 or array.dtype.kind in "SU" else array
+    except (SystemError, ValueError):  # code points beyond Unicode
+        raise InputError(f"{where} holds characters that do not exist.") from None
+
+
+def json_of(data: bytes, name: str, as_written: bool = False) -> object:
+    """Return the value of a JSON text; raise InputError, with the place, where it is not JSON.
+
+    With `as_written`, a number with a point or an exponent knows how many decimals it was written with.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        return json.loads(text, parse_float=Written) if as_written else json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name}, line {error.lineno}, column {error.colno}: not JSON.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{name} is neither JSON nor .npz nor .safetensors.") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{name}: a number is too long, or lists are nested too deeply.") from None
