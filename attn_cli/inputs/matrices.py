@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, did_you_mean
+from attn_cli.inputs.foreign_names import refuse_unread, taken_over
+from attn_cli.inputs.given_axes import BATCHED, heads_side_by_side, item_of_batch
 from attn_cli.inputs.record import read_record
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import declared
@@ -17,11 +19,14 @@ from attn_cli.settings.settings import Settings
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
-AXES = dict.fromkeys(("Q", "K", "V", "X", "W_q", "W_k", "W_v", "W_o", "context"), 2)
-AXES |= dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), 1)
-POSITION = {"position_vectors": 3, "position_biases": 2}  # of attn's own JSON: one for each head
+# How many axes each may have: heads and a batch come first.
+AXES: dict[str, tuple[int, ...]] = dict.fromkeys(("Q", "K", "V"), (2, 3, 4))
+AXES |= dict.fromkeys(("X", "context", "W_q", "W_k", "W_v"), (2, 3))
+AXES |= {"W_o": (2,)} | dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), (1,))
+ADDED = {"position_scores": (2, 3, 4)}
+POSITION = {"position_vectors": (3,), "position_biases": (2,)}  # of attn's own JSON: one for each head
 KNOWN = frozenset({*AXES, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
-KNOWN |= {"score", "mask", "position_scores"}
+KNOWN |= {"score", "mask", "position_scores", "kv_heads"}
 
 
 class Given(NamedTuple):
@@ -36,7 +41,11 @@ class Given(NamedTuple):
     score: str | None = None
     mask: object = None
     ignored: tuple[str, ...] = ()
-    stacked: int | None = None  # the number of heads, where W_q, W_k and W_v have one matrix a head
+    stacked: int | None = (
+        None  # the number of heads, where Q, K and V, or W_q, W_k and W_v, have one matrix a head
+    )
+    kv_heads: int | None = None  # how many heads of K and V there are, where heads of Q share them
+    heads_unsaid: bool = False  # whether W came by PyTorch's names, and nothing says for how many heads
     apart: bool = False  # whether keys come from a second text, even with the same tokens
 
     @property
@@ -65,12 +74,13 @@ def read_given(path: str | Path) -> Given:
     return given_from(read_record(path), visible(str(path)))
 
 
-def given_from(record: Mapping[str, object], name: str) -> Given:
-    """Check a record of named values; q, k, v are accepted for Q, K, V.
+def given_from(record: Mapping[str, object], name: str, batch: int | None = None) -> Given:
+    """Check a record of named values; q, k, v are accepted for Q, K, V, and PyTorch's names for W and b.
 
-    Of attn's own JSON, made with --steps, the heads' matrices are taken.
+    Of attn's own JSON, made with --steps, the heads' matrices are taken. Of a batch, item `batch` is.
     """
     record = dict(record)
+    heads_unsaid = False
     inputs = record.get("inputs")
     if isinstance(inputs, dict) and not KNOWN & record.keys() - {"score", "mask", "tokens", "schema"}:
         record = dict(inputs)  # an exercise: only its inputs
@@ -89,22 +99,33 @@ def given_from(record: Mapping[str, object], name: str) -> Given:
         record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
     else:
         _refuse_near_names(record, name)
+        refuse_unread(record, KNOWN, name)
+        found = taken_over(record, name)
+        heads_unsaid = "W_q" in found and "W_q" not in record and record.get("heads") is None
+        record = found
     layout = _choice(record.get("layout"), "layout", name)
-    taken = AXES | (POSITION if own else {}) | {"position_scores": 2}
+    taken = AXES | (POSITION if own else {}) | ADDED
     present = {key: axes for key, axes in taken.items() if record.get(key) is not None}
     arrays = {key: array(record[key], key, axes, name) for key, axes in present.items()}
-    stacked = _stacked(arrays, name)
+    mask = record.get("mask")
+    if (of_batch := _with_batch(mask)) is not None:
+        arrays["mask"] = of_batch
+    arrays, counts = heads_side_by_side(item_of_batch(arrays, batch, name), name)
+    mask = arrays.pop("mask", mask)
+    stacked, shared = counts or (None, None)
     return Given(
         name=name,
         arrays=arrays,
         tokens=_words(record.get("tokens"), "tokens", name),
         context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
-        heads=_count(heads, name) or stacked,
+        heads=_count(heads, "heads", name) or stacked,
         layout=layout,
         score=_choice(record.get("score"), "score", name),
-        mask=record.get("mask"),
+        mask=mask,
         ignored=(*_ignored(record, own), *_idle(arrays, own, layout)),
         stacked=stacked,
+        kv_heads=_count(record.get("kv_heads"), "kv_heads", name) or shared,
+        heads_unsaid=heads_unsaid,
         apart=own and record.get("kind") == "cross",
     )
 
@@ -120,24 +141,15 @@ def _refuse_near_names(record: Mapping[str, object], name: str) -> None:
             raise InputError(f"{name}: there is no {visible(str(key))}.", f"Did you mean {meant}?")
 
 
-def _stacked(arrays: Mapping[str, Array], name: str) -> int | None:
-    """Return the number of heads where W_q, W_k and W_v have one matrix a head; None where they are single matrices."""
-    stacks = {W: arrays[W].shape for W in ("W_q", "W_k", "W_v") if W in arrays and arrays[W].ndim == 3}
-    if not stacks:
+def _with_batch(mask: object) -> Array | None:
+    """Return a mask that has an axis for a batch; None for any other."""
+    if isinstance(mask, str) or mask is None:
         return None
-    (first, shape), *others = stacks.items()
-    for other, its in others:
-        if its[0] != shape[0]:
-            raise InputError(
-                f"{name}: {first} has shape {shape} and {other} {its}: both need one matrix for each head."
-            )
-    single = next((W for W in ("W_q", "W_k", "W_v") if W in arrays and W not in stacks), None)
-    if single is not None:
-        raise InputError(
-            f"{name}: {first} has shape {shape}, one matrix a head, and {single} {arrays[single].shape}: "
-            "give all alike."
-        )
-    return int(shape[0])
+    try:
+        found = np.asarray(mask)
+    except ValueError:
+        return None
+    return found if found.ndim == BATCHED["mask"] and found.size else None
 
 
 def _idle(arrays: Mapping[str, Array], own: bool, layout: str | None) -> tuple[str, ...]:
@@ -167,24 +179,18 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     for key in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
         turned = _of_every_head(heads, f"{key}_turned")  # by their places, as they attend
         if parts := turned or _of_every_head(heads, key):
-            arrays = [array(part, key, 1 if key[0] == "b" else 2, name) for part in parts]
+            arrays = [array(part, key, (1,) if key[0] == "b" else (2,), name) for part in parts]
             axis = 0 if layout == "out-in" and key[0] == "W" else -1
             if len({part.shape for part in arrays}) > 1:
                 raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
     # Of some rows, it is lost which they are: the position scores are taken as they are.
-    if record.get("query_rows") is not None:
-        added = [
-            head.get("position_scores")
-            for head in heads
-            if isinstance(head, dict) and head.get("q_turned") is None
-        ]
-        if len(added) > 1 and any(one is not None for one in added):
-            raise InputError(
-                f"{name} holds rows of several heads with position terms.", "Make it without -q."
-            )
-        return found | ({"position_scores": added[0]} if added and added[0] is not None else {})
-    for key in POSITION:
+    is_part = record.get("query_rows") is not None
+    for key in POSITION if not is_part else ():
+        if parts := _of_every_head(heads, key):
+            found[key] = parts
+    is_told = "position_vectors" in found or any(_of_every_head(heads, "q_turned"))
+    for key in ("mask", *(() if is_told else ("position_scores",))):
         if parts := _of_every_head(heads, key):
             found[key] = parts
     return found | _joining(record, found, name)
@@ -205,8 +211,11 @@ def _of_every_head(heads: list[object], key: str) -> list[object]:
     return parts if all(part is not None for part in parts) else []
 
 
-def array(value: object, key: str, ndim: int, name: str) -> Array:
-    """Return finite numbers of `ndim` axes as float64; `name` and `key` begin the message of the InputError."""
+def array(value: object, key: str, axes: tuple[int, ...], name: str) -> Array:
+    """Return finite numbers as float64, which have one of these numbers of axes, none of them empty.
+
+    `name` and `key` begin the message of the InputError.
+    """
     try:
         written = np.asarray(value)
     except ValueError:
@@ -214,11 +223,10 @@ def array(value: object, key: str, ndim: int, name: str) -> Array:
     if written.dtype.kind not in "iufb":
         raise InputError(f"{name}: {key} is not a matrix of numbers.", "Give rows of equally many numbers.")
     numbers = written.astype(np.float64)
-    if numbers.ndim == 3 and key in ("W_q", "W_k", "W_v"):  # one matrix a head
-        ndim = 3
-    if numbers.ndim != ndim or 0 in numbers.shape:
+    if numbers.ndim not in axes or 0 in numbers.shape:
+        wanted = f"{axes[0]} axes" if len(axes) == 1 else f"{axes[0]} to {axes[-1]} axes"
         raise InputError(
-            f"{name}: {key} has shape {numbers.shape}; it should have {ndim} axes and no empty one."
+            f"{name}: {key} has shape {numbers.shape}; it should have {wanted} and no empty one."
         )
     if not np.isfinite(numbers).all():
         place = tuple(int(n) for n in np.argwhere(~np.isfinite(numbers))[0])
@@ -236,10 +244,10 @@ def _words(value: object, key: str, name: str) -> tuple[str, ...] | None:
     return tuple(value)
 
 
-def _count(value: object, name: str) -> int | None:
+def _count(value: object, key: str, name: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise InputError(f"{name}: heads should be a whole number above 0.")
+    raise InputError(f"{name}: {key} should be a whole number above 0.")
 
 
 def _choice(value: object, key: str, name: str) -> str | None:

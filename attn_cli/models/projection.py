@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
 
+Part = TypeVar("Part")
 MOST_WEIGHTS = 100_000_000
 WHOLE = 2.0**52  # from here on, a double has no digits after the point
 
@@ -168,12 +169,21 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     if missing:
         raise InputError(f"{given.name} holds no {' and no '.join(missing)}.", "Give W_q, W_k and W_v.")
     W_q, W_k, W_v = (given.arrays[name] for name in ("W_q", "W_k", "W_v"))
-    if W_q.shape[axis] != W_k.shape[axis]:
+    kv_heads = kv_head_count(given, heads)
+    if W_q.shape[axis] * kv_heads != W_k.shape[axis] * heads:
+        ours, theirs = (f" of {heads} heads", f" of {kv_heads}") if kv_heads < heads else ("", "")
         raise InputError(
-            f"W_q has shape {W_q.shape} and W_k {W_k.shape}: queries and keys must have the same length d_k."
+            f"W_q{ours} has shape {W_q.shape} and W_k{theirs} {W_k.shape}: queries and keys must have the same "
+            "length d_k."
         )
-    parts = [split(in_out(W, layout), heads, 1) for W in (W_q, W_k, W_v)]
-    biases = [_split_bias(given, name, heads) for name in ("b_q", "b_k", "b_v")]
+    counts = (heads, kv_heads, kv_heads)
+    parts = [
+        shared(split(in_out(W, layout), n, 1), heads) for W, n in zip((W_q, W_k, W_v), counts, strict=True)
+    ]
+    biases = [
+        shared(_split_bias(given, name, n), heads)
+        for name, n in zip(("b_q", "b_k", "b_v"), counts, strict=True)
+    ]
     for name, bias, W in zip(("b_q", "b_k", "b_v"), biases, parts, strict=True):
         if bias[0] is not None and bias[0].shape[0] != W[0].shape[1]:
             n, W_name = len(given.arrays[name]), name.replace("b", "W")
@@ -188,6 +198,26 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     W_o = given.get("W_o")
     about = Projected(source, given.name, layout, None, None)
     return Projection(about, made, None if W_o is None else in_out(W_o, layout), given.get("b_o"))
+
+
+def kv_head_count(given: Given, heads: int) -> int:
+    """Return how many heads of keys and values there are; raise InputError where `heads` cannot share them."""
+    kv_heads = given.kv_heads or heads
+    if heads % kv_heads:
+        raise InputError(
+            f"{given.name}: {heads} heads of Q cannot share {kv_heads} of K and V.",
+            "heads needs to be a multiple of kv_heads.",
+        )
+    return kv_heads
+
+
+def shared(parts: Sequence[Part], heads: int) -> list[Part]:
+    """Return one part for each head, where each part serves equally many heads in a row.
+
+    >>> shared(["a", "b"], 4)
+    ['a', 'a', 'b', 'b']
+    """
+    return [part for part in parts for _ in range(heads // len(parts))]
 
 
 def in_out(W: Array, layout: str | None) -> Array:

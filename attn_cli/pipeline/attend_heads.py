@@ -57,7 +57,7 @@ class Work(NamedTuple):
         softcap = (
             head.softcap and head.softcap / self.temperature
         )  # so that capped scores are divided by it too
-        return HeadInput(q, k, head.v, self.mask, bias, by_distance, self.score, scale, softcap)
+        return HeadInput(q, k, head.v, head.mask or self.mask, bias, by_distance, self.score, scale, softcap)
 
     def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
@@ -95,7 +95,10 @@ class Work(NamedTuple):
             for head, ready in zip(heads[1:], tiles[1:], strict=True):
                 weights = weights + weigh(head, ready, rows, self.threads)[0]
             one = output if len(heads) == 1 else None
-            yield SomeRows(rows.start, weights / len(heads), one, heads[0].allowed(rows))
+            allowed = None if self.mask is None else self.mask.rows(rows)
+            if len(heads) == 1:
+                allowed = heads[0].allowed(rows)
+            yield SomeRows(rows.start, weights / len(heads), one, allowed)
             if report:
                 report(rows.stop / len(heads[0].Q))
 
@@ -108,7 +111,8 @@ class Work(NamedTuple):
             ready, summary = self.head_input(head), summaries.get(head.name)
             steps = told_apart(head, ready.steps(rows), rows, self.score, self.scale / self.temperature)
             output = summary.output if summary else steps.output
-            links = _links(steps.weights, allowed, k, summary)
+            may = allowed if head.mask is None else head.mask.rows(rows)
+            links = _links(steps.weights, may, k, summary)
             made.append(replace(head, steps=steps, output=output, top=links))
         return made
 

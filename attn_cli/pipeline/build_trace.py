@@ -39,12 +39,6 @@ def build_trace(
     report: Report | None,
 ) -> Trace:
     """Attend with the layer's heads, and keep the record."""
-    n_q, n_k = len(inputs.query.tokens), len(inputs.key.tokens)
-    bias = layer.heads[0].bias
-    if bias is not None and bias.shape != (n_q, n_k):
-        raise InputError(
-            f"position_scores has shape {bias.shape}, but there are {n_q} queries and {n_k} keys."
-        )
     heads = tuple(_in_dtype(head, settings.dtype) for head in layer.heads)
     work = Work(heads, mask, settings.score or "scaled", settings.temperature, settings.threads)
     try:

@@ -8,11 +8,28 @@ from typing import TYPE_CHECKING
 from attn_cli.core.arguments import check_fit
 from attn_cli.errors import InputError, UsageError
 from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.models.projection import Projection, given_positions, in_out, rounded, split, to_digits
+from attn_cli.models.projection import (
+    Projection,
+    given_positions,
+    in_out,
+    kv_head_count,
+    rounded,
+    shared,
+    split,
+    to_digits,
+)
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side, prepare_inputs, wrong_pairing
-from attn_cli.pipeline.mask import wanted_mask
-from attn_cli.pipeline.project import Layer, given_bias, head_count, project_inputs, shown_head
+from attn_cli.pipeline.mask import wanted_masks
+from attn_cli.pipeline.project import (
+    Layer,
+    given_biases,
+    head_count,
+    project_inputs,
+    sharing_note,
+    shown_head,
+    with_masks,
+)
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
 from attn_cli.trace.head import Head
@@ -21,12 +38,21 @@ from attn_cli.trace.trace import Embedding, Projected, Trace
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.inputs.matrices import Given
+    from attn_cli.io.array_types import Array
 
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
     has_qkv = given.get("Q") is not None
-    notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
+    ignored = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
+    notes = [
+        *ignored,
+        *[
+            f"{given.name} does not say how many heads its weights are for: they were read as one; --heads N splits "
+            "them."
+        ]
+        * (given.heads_unsaid and settings.heads is None and not has_qkv),
+    ]
     notes += unused(settings, words=False, has_x=not has_qkv)
     settings = replace(
         settings,
@@ -44,8 +70,9 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         inputs = prepare_inputs(_take_x(given), settings)
         layer, more = project_inputs(inputs, settings, given, weights)
         notes += more
-    inputs = inputs._replace(notes=(*inputs.notes, *notes))
-    mask = wanted_mask(settings, given.mask, inputs, given.name)
+    masks = wanted_masks(settings, given.mask, inputs, given.name, len(layer.names))
+    layer, mask, more = with_masks(layer, masks)
+    inputs = inputs._replace(notes=(*inputs.notes, *notes, *more))
     return build_trace(kind, inputs, layer, settings, mask, report)
 
 
@@ -90,15 +117,16 @@ def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     if missing:
         raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
     Q, K, V = (given.arrays[name] for name in "QKV")
-    check_fit(Q, K, V)
     count = head_count(settings, given, ("Q", "K", "V"), 1)
+    _check_columns(given, Q, K, V, count)
     if settings.round is not None:
         Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
-    parts = [split(M, count, 1) for M in (Q, K, V)]
-    bias = given_bias(given, settings)
+    kv_heads = kv_head_count(given, count)
+    parts = [shared(split(M, n, 1), count) for M, n in ((Q, count), (K, kv_heads), (V, kv_heads))]
+    biases = given_biases(given, settings, (count, len(Q), len(K)))
     positions = given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
     heads = tuple(
-        Head(str(h), q=q, k=k, v=v, bias=bias, position=positions[h] if positions else None)
+        Head(str(h), q=q, k=k, v=v, bias=biases[h], position=positions[h] if positions else None)
         for h, (q, k, v) in enumerate(zip(*parts, strict=True))
     )
     own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
@@ -108,6 +136,7 @@ def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         given.tokens is not None,
         Embedding("given", given.name, None, None, None),
         apart=given.apart,
+        notes=tuple(sharing_note(given, count)),
     )
     W_o = given.get("W_o")
     layout = None if W_o is None else settings.layout or given.layout or "in-out"
@@ -118,3 +147,22 @@ def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         joining = rounded(joining, settings.round)
     names = tuple(head.name for head in heads)
     return inputs, Layer(names, shown_head(settings.head, names), heads, joining)
+
+
+def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> None:
+    """Raise InputError unless Q, K and V fit each other, head by head."""
+    kv_heads = kv_head_count(given, heads)
+    if kv_heads == heads:
+        if heads > 1 and K.shape[1] < Q.shape[1] and Q.shape[1] % K.shape[1] == 0:
+            raise InputError(
+                f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns.",
+                "If heads of Q share those of K and V, say how many K and V have: kv_heads.",
+            )
+        check_fit(Q, K, V)
+    elif Q.shape[1] * kv_heads != K.shape[1] * heads:
+        raise InputError(
+            f"Q has shape {Q.shape} for {heads} heads and K {K.shape} for {kv_heads}: queries and keys must have the "
+            "same number of columns a head."
+        )
+    elif len(K) != len(V):
+        raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")

@@ -137,7 +137,7 @@ def _with_steps(
 
 def _optional(record: Mapping[str, object], name: str, axes: int) -> Array | None:
     value = record.get(name)
-    return None if value is None else array(value, name, axes, WHOSE)
+    return None if value is None else array(value, name, (axes,), WHOSE)
 
 
 def _head(
@@ -145,7 +145,7 @@ def _head(
     softcap: float | None,
 ) -> Head:  # fmt: skip
     """Return a head with its steps, each checked against the formula."""
-    q, k, v = (array(record.get(name), name, 2, WHOSE) for name in "qkv")
+    q, k, v = (array(record.get(name), name, (2,), WHOSE) for name in "qkv")
     layout = trace.projection.layout or "in-out"
     W = _weights(bare.name, record, layout)
     gains = [_optional(record, name, 1) for name in ("q_gain", "k_gain")]
@@ -173,7 +173,7 @@ def _head(
     _agree(found.weights, bare.weights, "weights")
     capped = () if softcap is None else ("capped_scores",)
     for name in ("scores", "scaled_scores", *capped, "output"):
-        _agree(getattr(found, name), array(record.get(name), name, 2, WHOSE), name)
+        _agree(getattr(found, name), array(record.get(name), name, (2,), WHOSE), name)
     found = found._replace(weights=bare.weights)  # as saved, to the last bit
     position = None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias)
     return replace(head, position=position, steps=found, output=found.output, top=bare.top)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli.core import masks
+from attn_cli.core.mask_arguments import stretches
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import is_safetensors, read_npy
 from attn_cli.io.escape import visible
@@ -28,6 +29,33 @@ def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "
     elif mask is not None:
         mask = masks.widened(mask, n_q, n_k, query.own, key.own)
     return masks.with_padding(mask, n_q, n_k, key.padding)
+
+
+def wanted_masks(
+    settings: Settings, given: object, inputs: Inputs, name: str, heads: int
+) -> list[masks.Mask | None]:
+    """Return the mask that is wanted as `wanted_mask` does: one for all heads, or of three axes one a head."""
+    parts = [given] if settings.mask is not None else _by_heads(given, name, heads)
+    return [wanted_mask(settings, part, inputs, name) for part in parts]
+
+
+def _by_heads(given: object, name: str, heads: int) -> list[object]:
+    """Return what a mask (heads, n_q, n_k) says of each head; any other is one for all."""
+    if given is None or isinstance(given, str):
+        return [given]
+    try:
+        array = np.asarray(given)
+    except ValueError:  # later an InputError says what it is
+        return [given]
+    if array.ndim != 3:
+        return [given]
+    if len(array) not in (1, heads):
+        raise InputError(
+            f"The mask in {name} has shape {array.shape}, but there {'is' if heads == 1 else 'are'} "
+            f"{count(heads, 'head', 'heads')}.",
+            "A mask of three axes is (heads, n_q, n_k).",
+        )
+    return list(array)
 
 
 def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str) -> masks.Mask | None:
@@ -87,7 +115,9 @@ def _mask_lines(text: str, name: str) -> list[list[bool]]:
 
 
 def mask_from_values(name: str, values: object, mask_true: str, n_q: int, n_k: int) -> masks.Mask:
-    """Return the mask that `values` (n_q, n_k) states; `mask_true` says what True means in it.
+    """Return the mask that `values` (n_q, n_k) states; an axis of 1 counts for all queries, or for all keys.
+
+    `mask_true` says what True means in it.
 
     Values are booleans, or the numbers 0 and 1. `allowed` is the polarity of torch's
     scaled_dot_product_attention and of Keras, `blocked` that of torch's MultiheadAttention.
@@ -101,11 +131,11 @@ def mask_from_values(name: str, values: object, mask_true: str, n_q: int, n_k: i
             f"The mask in {name} holds other values than true and false (or 1 and 0).",
             "State for each query which keys it may attend to.",
         )
-    if array.shape != (n_q, n_k):
+    if array.ndim != 2 or not stretches(array.shape, (n_q, n_k)):
         raise InputError(
             f"The mask in {name} has shape {array.shape}, but there are {count(n_q, 'query', 'queries')} and "
             f"{count(n_k, 'key', 'keys')}.",
             f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}.",
         )
-    allowed = array.astype(np.bool_)
+    allowed = np.broadcast_to(array.astype(np.bool_), (n_q, n_k))
     return masks.Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.core.mask_arguments import stretches
 from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
+from attn_cli.io.plural import count
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
 from attn_cli.pipeline.embed import Inputs, Side, round_inputs
@@ -77,7 +79,7 @@ def project_with_model(
         notes.append("The mask holds in the layers below as well, as in a decoder.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    heads = _heads(_wanted(projection, settings.head, shown), inputs, None)
+    heads = _heads(_wanted(projection, settings.head, shown), inputs, {})
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
     governor = next((head for head in projection.heads if head.name == GOVERNOR), None) if is_chosen else None
@@ -145,6 +147,11 @@ def project_inputs(
     elif name is None and given is not None and not {"W_q", "W_k", "W_v"} & given.arrays.keys():
         name = "identity"
     if name in ("identity", "random"):
+        if given is not None and given.kv_heads is not None:
+            raise InputError(
+                f"{given.name}: kv_heads is {given.kv_heads}, but no W_k and W_v make fewer heads of keys and values.",
+                "Give W_q, W_k and W_v, or leave out kv_heads.",
+            )
         heads = settings.heads or 1 if given is None else head_count(settings, given, ("X",), 1)
     if name == "identity":
         projection = model.identity(d, heads)
@@ -166,28 +173,79 @@ def project_inputs(
         _check_projection(inputs, weights, layout)
         heads = head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
         projection = model.from_given(weights, heads, layout, source)
+        notes += sharing_note(weights, heads)
         ignored = [*weights.ignored, *weights.beside_weights] if source == "file" else []
         if ignored:
             notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    bias = None if given is None else given_bias(given, settings)
+    shape = (len(names), len(inputs.query.tokens), len(inputs.key.tokens))
+    biases = [None] * len(names) if given is None else given_biases(given, settings, shape)
     if settings.round is not None:
         projection = model.rounded(projection, settings.round)
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
-    made = _heads(_wanted(projection, settings.head, shown), inputs, bias)
+    made = _heads(_wanted(projection, settings.head, shown), inputs, dict(zip(names, biases, strict=True)))
     return Layer(names, shown, made, projection, turned=turned), notes
 
 
-def given_bias(given: Given, settings: Settings) -> Array | None:
-    """Return the position scores that were given: a read-only copy, which all heads share."""
+def sharing_note(given: Given, heads: int) -> list[str]:
+    """Return a note on heads that share their keys and values with others, where there are such."""
+    kv_heads = model.kv_head_count(given, heads)
+    if kv_heads == heads:
+        return []
+    each = f"each serves {heads // kv_heads} in a row" if kv_heads > 1 else "it serves all"
+    return [f"{heads} heads of Q share {count(kv_heads, 'head', 'heads')} of K and V: {each}."]
+
+
+def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) -> Sequence[Array | None]:
+    """Return the position scores that were given, one for each head: read-only, and of `shape` (heads, n_q, n_k).
+
+    What is given once, for all heads, queries or keys, counts for each of them.
+    """
+    heads, n_q, n_k = shape
     bias = given.get("position_scores")
     if bias is None:
-        return None
-    bias = bias.copy() if settings.round is None else model.to_digits(bias, settings.round)
-    bias.setflags(write=False)
-    return bias
+        return [None] * heads
+    if not stretches(bias.shape, shape[-bias.ndim :]):
+        raise InputError(
+            f"position_scores has shape {bias.shape}, but there are {n_q} queries and {n_k} keys"
+            + (f" of {heads} heads." if bias.ndim > 2 else "."),
+            f"Give ({n_q}, {n_k}), or ({heads}, {n_q}, {n_k}) for one a head." if bias.ndim > 2 else "",
+        )
+    if settings.round is not None:
+        bias = model.to_digits(bias, settings.round)
+    one_each = bias.ndim == 3 and len(bias) > 1
+    made = [
+        np.broadcast_to(one, (n_q, n_k)).copy()
+        for one in (bias if one_each else bias.reshape(1, *bias.shape[-2:]))
+    ]
+    for one in made:
+        one.setflags(write=False)
+    return made if one_each else made * heads
+
+
+def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask | None, list[str]]:
+    """Return the layer with a mask for each head, the mask of what is shown, and notes; one mask is for all heads.
+
+    Where the mean is shown, its mask allows what some head may look at.
+    """
+    if len(masks) == 1:
+        return layer, masks[0], []
+    own = dict(zip(layer.names, masks, strict=True))
+    heads = tuple(replace(head, mask=own[head.name]) for head in layer.heads)
+    said = "Each head has a mask of its own"
+    if layer.shown != "mean":
+        return (
+            layer._replace(heads=heads),
+            own[layer.shown],
+            [f"{said}; that of head {layer.shown} is told here."],
+        )
+    given = [mask for mask in masks if mask is not None]
+    n_q, n_k = given[0].n_q, given[0].n_k
+    either = np.logical_or.reduce([mask.rows(range(n_q)) for mask in given])
+    note = f"{said}; their mean may look at what any of them may look at."
+    return layer._replace(heads=heads), Mask(given[0].name, n_q, n_k, either), [note]
 
 
 def _fitting(d: int, weights: Given) -> list[str]:
@@ -195,7 +253,7 @@ def _fitting(d: int, weights: Given) -> list[str]:
     found = []
     for layout, taken, made in (("in-out", -2, -1), ("out-in", -1, -2)):
         shapes = [W.shape for name in ("W_q", "W_k", "W_v") if (W := weights.get(name)) is not None]
-        alike = len({shape[made] for shape in shapes[:2]}) == 1
+        alike = len({shape[made] for shape in shapes[:2]}) == 1 or weights.kv_heads is not None
         if len(shapes) == 3 and alike and all(shape[taken] == d for shape in shapes):
             found.append(layout)
     return found
@@ -206,23 +264,27 @@ def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: i
     heads = settings.heads or given.heads or 1
     if given.stacked is not None and heads != given.stacked:
         said = "--heads" if settings.heads is not None else "heads"
+        which = "Q" if given.get("Q") is not None else "W_q"
         raise InputError(
-            f"{given.name} gives W_q for {given.stacked} heads, one matrix each, and {said} is {heads}.",
+            f"{given.name} gives {which} for {given.stacked} heads, one matrix each, and {said} is {heads}.",
             "Leave it out, or give matrices whose columns are to be split.",
         )
     for name in names if settings.heads is None else ():
         M = given.get(name)
-        if M is not None and M.shape[axis] % heads:
+        n = heads if name in ("Q", "W_q", "X") else model.kv_head_count(given, heads)
+        if M is not None and M.shape[axis] % n:
             side = "columns" if axis else "rows"
             raise InputError(
-                f"{given.name}: {heads} heads cannot share the {M.shape[axis]} {side} of {name}, of shape {M.shape}.",
+                f"{given.name}: {n} heads cannot share the {M.shape[axis]} {side} of {name}, of shape {M.shape}.",
                 model.dividing(M.shape[axis]),
             )
     return heads
 
 
-def _heads(projection: model.Projection, inputs: Inputs, bias: Array | None) -> tuple[Head, ...]:
-    """Return the heads with their queries, keys and values."""
+def _heads(
+    projection: model.Projection, inputs: Inputs, biases: Mapping[str, Array | None]
+) -> tuple[Head, ...]:
+    """Return the heads with their queries, keys and values; `biases` are by their names."""
     X, context = inputs.query.X, inputs.key.X
     assert X is not None and context is not None
     made = []
@@ -235,7 +297,9 @@ def _heads(projection: model.Projection, inputs: Inputs, bias: Array | None) -> 
                     f"{name} times the vectors is more than a number can hold.", "Scale them down."
                 )
         position = W.position if inputs.is_self else None
-        made.append(Head(W.name, W, q, k, v, bias, position, projection.about.layout or "in-out"))
+        made.append(
+            Head(W.name, W, q, k, v, biases.get(W.name), position, projection.about.layout or "in-out")
+        )
     return tuple(made)
 
 

@@ -138,6 +138,8 @@ def _head(shown: Shown, head: Head) -> dict[str, object]:
         "weights": _held(shown, head.weights),
         "output": shown.rows(head.output),
     }
+    if head.mask is not None and shown.trace.whole:
+        record["mask"] = head.mask.rows(shown.listed).tolist()
     if shown.steps:
         for name in (*WEIGHTS, *GAINS, "q", "k", "v", *TURNED):
             matrix = getattr(head, name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
+    from attn_cli.core.masks import Mask
     from attn_cli.core.top_links import Links
     from attn_cli.io.array_types import Array
     from attn_cli.models.projection import Gains, HeadWeights, Position, Turned
@@ -67,6 +68,7 @@ class Head(Frozen):
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v
     top: Links | None = None  # each query's strongest keys
+    mask: Mask | None = None  # its own, where the heads differ in it; else the trace's is
 
     @property
     def weights(self) -> Array:

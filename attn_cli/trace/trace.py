@@ -242,6 +242,10 @@ class Trace(Frozen):
         """Whether the weights are to be shown as a matrix, and not as each row's strongest links."""
         return not self.condensed and self.settings.top is None
 
+    def mask_of(self, head: Head) -> Bools | None:
+        """Return who may attend to whom in a head, (rows, n_k): its own mask, else that of all."""
+        return self.mask if head.mask is None else head.mask.rows(self.rows)
+
     def place(self, i: int) -> int:
         """Return where query i stands among the text's own tokens; padding before them does not count."""
         return i - (len(self.pad_queries) if self.pad_queries.start == 0 else 0)

@@ -200,7 +200,7 @@ def test_a_matrix_given_twice_is_refused(at):
         ({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V, "b_q": B_V}, ["b_q", "6 numbers", "W_q", "(3, 2)"]),
         ({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V, "heads": 7}, ["7 heads", "2 columns", "W_q"]),
         ({"X": X, "context": W_Q}, ["X", "(4, 3)", "context", "(3, 2)"]),
-        ({"Q": X, "K": X, "V": X, "mask": [[True]]}, ["mask", "(1, 1)", "4 queries"]),
+        ({"Q": X, "K": X, "V": X, "mask": [[True, True]]}, ["mask", "(1, 2)", "4 queries"]),
         ({"Q": X, "K": X, "V": X, "tokens": ["a"]}, ["1 tokens", "4 rows"]),
         ({"W_q": W_Q}, ["neither Q, K, V nor X"]),
         ({"Q": [["a"]], "K": X, "V": X}, ["Q is not a matrix of numbers"]),

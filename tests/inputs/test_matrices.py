@@ -278,9 +278,9 @@ def test_json_may_have_an_object_as_its_first_value_and_a_byte_order_mark(file):
         ({"Q": X, "K": X, "V": [[1.0]]}, ["(2, 2)", "(1, 1)"]),
         ({"W_q": W}, ["X"]),
         ({"X": X, "tokens": ["a"]}, ["1 tokens", "2 rows"]),
-        ({"X": X, "mask": [[True, False]]}, ["(1, 2)", "2 queries", "2 keys"]),
+        ({"X": X, "mask": [[True, False, True]]}, ["(1, 3)", "2 queries", "2 keys"]),
         ({"X": X, "mask": "casual"}, ["casual"]),
-        ({"X": X, "position_scores": [[0.0, 1.0]]}, ["position_scores", "(1, 2)"]),
+        ({"X": X, "position_scores": [[0.0, 1.0, 2.0]]}, ["position_scores", "(1, 3)"]),
     ],
     ids=lambda value: " ".join(value),
 )

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_format, show
-from attn_cli.cli.options import argument, without
+from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
+from attn_cli.settings.declare import INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -46,6 +47,7 @@ def compute(
             "(Q.csv K.csv V.csv). - is JSON on standard input.",
         ),
     ] = None,
+    batch: Annotated[int | None, own("N", "Which item of a batch, from 0.", group=INPUT)] = None,
     *,
     settings: Settings,
     view: View,
@@ -53,13 +55,14 @@ def compute(
     """Attention from given matrices.
 
     A file holds Q, K and V, or X with W_q, W_k and W_v; and optionally b_q, b_k, b_v, W_o, b_o, context
-    (for cross-attention), mask, heads, layout, score, tokens and context_tokens.
+    (for cross-attention), mask, heads, kv_heads, layout, score, tokens and context_tokens. Q, K and V may be
+    (heads, n, d) or (batch, heads, n, d), X (batch, n, d). in_proj_weight and the like are read as in PyTorch.
 
     Example: attn compute matrices.json --score dot
     """
     view = choose_format(view, settings)
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
-    given = _given(files or (["-"] if is_piped else []))
+    given = _given(files or (["-"] if is_piped else []), batch)
     settings = prefer_given(
         context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
     )
@@ -70,7 +73,7 @@ def compute(
     show(trace, view)
 
 
-def _given(files: list[str]) -> Given:
+def _given(files: list[str], batch: int | None) -> Given:
     """Read the files, and return what they hold together."""
     if not files:
         raise UsageError("There is no file.", "Try: attn compute matrices.json", "FILE")
@@ -91,4 +94,4 @@ def _given(files: list[str]) -> Given:
             raise InputError(f"{visible(file)}: {visible(key)} {conflict}.", "Give it once.")
         together |= record
     name = "standard input" if files == ["-"] else ", ".join(map(visible, files))
-    return given_from(together, name)
+    return given_from(together, name, batch)

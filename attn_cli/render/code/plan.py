@@ -78,6 +78,7 @@ def plan_script(trace: Trace) -> ScriptPlan:
         raise UsageError(
             "There are no queries and keys here to compute these weights from.", "Use -f json.", "--format"
         )
+    _refuse_own_terms(heads)
     start, rule = _start(trace, heads), _rule(trace)
     shared = len(heads) > 1 and start == "QKV" and all(_equal(head.v, heads[0].v) for head in heads)
     biases = heads[0].position_biases
@@ -106,6 +107,18 @@ def plan_script(trace: Trace) -> ScriptPlan:
         has_empty_row=any(not head.weights.any(axis=-1).all() for head in heads),
         is_extreme=bool(((sizes > 0) & (sizes < TINY) | (sizes > HUGE)).any()),
     )
+
+
+def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
+    """Raise UsageError for several heads with masks, or given position scores, of their own."""
+    given = [head for head in heads if head.position_vectors is None]
+    alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
+    if len(heads) > 1 and not (alike and all(head.mask is None for head in heads)):
+        raise UsageError(
+            "A script of several heads has one mask and one matrix of position scores for all; these heads differ.",
+            "Give one head (--head NAME), without a W_o.",
+            "--format",
+        )
 
 
 def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -> None:

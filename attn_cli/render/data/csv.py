@@ -43,9 +43,10 @@ def cell(text: str) -> str:
 
 def _wide(trace: Trace, head: Head) -> list[list[object]]:
     rows: list[list[object]] = []
+    mask = trace.mask_of(head)
     for i in trace.listed:
         weights = head.weights[trace.held(i)].tolist()
-        may = [True] * len(weights) if trace.mask is None else trace.mask[trace.held(i)].tolist()
+        may = [True] * len(weights) if mask is None else mask[trace.held(i)].tolist()
         cells = [weight if allowed else "" for weight, allowed in zip(weights, may, strict=True)]
         rows.append([cell(trace.query_tokens[i]), *cells])
     return rows

@@ -157,8 +157,8 @@ def labelled_matrix(trace: Trace, values: Array) -> Matrix:
 def _listed_weights(trace: Trace, head: Head) -> Array:
     """Return a head's weights over the listed rows, NaN where masked."""
     rows = [trace.held(i) for i in trace.listed]
-    values = head.weights[rows]
-    return values if trace.mask is None else np.where(trace.mask[rows], values, np.nan)
+    values, mask = head.weights[rows], trace.mask_of(head)
+    return values if mask is None else np.where(mask[rows], values, np.nan)
 
 
 def remarks(trace: Trace, diagnosed: list[tuple[int, Diagnosis]], least: int = 1) -> Iterator[str]:
@@ -229,7 +229,8 @@ def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
         name += f", the {k} strongest of {len(trace.key_tokens):,}:"
         return Bars(name, [(trace.key_tokens[j], weight) for j, weight in links_of(head, i, k)], largest)
     at = trace.held(i)
-    allowed = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[at]
+    mask = trace.mask_of(head)
+    allowed = np.ones(len(trace.key_tokens), bool) if mask is None else mask[at]
     items = [
         (token, float(weight) if may else None)
         for token, weight, may in zip(trace.key_tokens, head.weights[at], allowed, strict=True)

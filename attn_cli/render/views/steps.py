@@ -203,8 +203,8 @@ def _square(trace: Trace, head: Head, matrix: Array, name: str) -> Matrix:
     """Return a step's matrix; of a condensed trace, with columns centred on the strongest key."""
     rows = [trace.query_tokens[int(i)] for i in trace.rows]
     columns, values, around, most = trace.key_tokens, matrix, None, 10 * MOST_ROWS
-    if trace.mask is not None and name in ("masked_scores", "weights"):
-        values = np.where(trace.mask, matrix, np.nan)
+    if (mask := trace.mask_of(head)) is not None and name in ("masked_scores", "weights"):
+        values = np.where(mask, matrix, np.nan)
     sums = [f"{s:.3f}" for s in matrix.sum(axis=1)] if name == "weights" else []
     if trace.condensed:
         around = int(np.argmax(ranking(head, name)[trace.held(trace.focus[0])]))

@@ -11,6 +11,7 @@ import numpy as np
 from attn_cli.core import masks
 from attn_cli.core.attention import project, softmax
 from attn_cli.core.scores import score_named
+from attn_cli.errors import InputError
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
@@ -65,6 +66,11 @@ CORRECT = Procedure()
 def problem_from(trace: Trace, wants_mean: bool) -> Problem:
     """Return the problem that a trace solved; the trace has all heads and all rows."""
     heads = [head for head in trace.heads if head.name != "mean"]
+    if any(head.mask is not None for head in heads):
+        raise InputError(
+            f"{trace.embedding.name} gives each head a mask of its own: attn check takes one for all heads.",
+            "Give right results in its place, such as weights (heads, n_q, n_k).",
+        )
     names = ("q", "k", "v", *SCORE_STEPS, "weights", "output")
     steps = {name: _stack([getattr(head, name) for head in heads]) for name in names}
     if trace.layer_output is not None:
