@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf, isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.core.arguments import read_softcap
+from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.inputs.foreign_names import refuse_unread, taken_over
 from attn_cli.inputs.given_axes import BATCHED, heads_side_by_side, item_of_batch
@@ -26,7 +29,7 @@ AXES |= {"W_o": (2,)} | dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), (1,))
 ADDED = {"position_scores": (2, 3, 4)}
 POSITION = {"position_vectors": (3,), "position_biases": (2,)}  # of attn's own JSON: one for each head
 KNOWN = frozenset({*AXES, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
-KNOWN |= {"score", "mask", "position_scores", "kv_heads"}
+KNOWN |= {"score", "mask", "position_scores", "kv_heads", "scale", "softcap"}
 
 
 class Given(NamedTuple):
@@ -44,6 +47,8 @@ class Given(NamedTuple):
     stacked: int | None = (
         None  # the number of heads, where Q, K and V, or W_q, W_k and W_v, have one matrix a head
     )
+    scale: float | None = None  # of the scores, where it is not that of their name
+    softcap: float | None = None
     kv_heads: int | None = None  # how many heads of K and V there are, where heads of Q share them
     heads_unsaid: bool = False  # whether W came by PyTorch's names, and nothing says for how many heads
     apart: bool = False  # whether keys come from a second text, even with the same tokens
@@ -51,7 +56,8 @@ class Given(NamedTuple):
     @property
     def beside_weights(self) -> tuple[str, ...]:
         """The names of what changes attention but is not a weight; not expected in a file of weights."""
-        stated = {"mask": self.mask, "score": self.score, "position_scores": self.get("position_scores")}
+        stated = {name: getattr(self, name) for name in ("mask", "score", "scale", "softcap")}
+        stated["position_scores"] = self.get("position_scores")
         return tuple(name for name, value in stated.items() if value is not None)
 
     def laid_out(self, layout: str) -> Given:
@@ -113,6 +119,10 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
     arrays, counts = heads_side_by_side(item_of_batch(arrays, batch, name), name)
     mask = arrays.pop("mask", mask)
     stacked, shared = counts or (None, None)
+    scale = _positive(record.get("scale"), "scale", name)
+    if own and "K" in arrays and scale is not None:
+        d_k = arrays["K"].shape[1] // (record["heads"] if isinstance(record["heads"], int) else 1)
+        scale = None if isclose(scale, scale_of(str(record.get("score") or "scaled"), d_k)) else scale
     return Given(
         name=name,
         arrays=arrays,
@@ -124,6 +134,8 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
         mask=mask,
         ignored=(*_ignored(record, own), *_idle(arrays, own, layout)),
         stacked=stacked,
+        scale=scale,
+        softcap=_positive(record.get("softcap"), "softcap", name),
         kv_heads=_count(record.get("kv_heads"), "kv_heads", name) or shared,
         heads_unsaid=heads_unsaid,
         apart=own and record.get("kind") == "cross",
@@ -244,7 +256,23 @@ def _words(value: object, key: str, name: str) -> tuple[str, ...] | None:
     return tuple(value)
 
 
+def _positive(value: object, key: str, name: str) -> float | None:
+    """Return a finite number above 0."""
+    number = _single(value)
+    if number is None:
+        return None
+    if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 < number < inf:
+        return read_softcap(number) if key == "softcap" else float(number)
+    raise InputError(f"{name}: {key} should be a number above 0.")
+
+
+def _single(value: object) -> object:
+    """Return the value of an array that holds a single one, as safetensors does."""
+    return value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+
+
 def _count(value: object, key: str, name: str) -> int | None:
+    value = _single(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
     raise InputError(f"{name}: {key} should be a whole number above 0.")

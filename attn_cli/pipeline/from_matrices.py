@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isclose
 from typing import TYPE_CHECKING
 
 from attn_cli.core.arguments import check_fit
+from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import (
@@ -36,7 +38,10 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from attn_cli.core.fast import Report
+    from attn_cli.core.masks import Mask
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
 
@@ -71,9 +76,34 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         layer, more = project_inputs(inputs, settings, given, weights)
         notes += more
     masks = wanted_masks(settings, given.mask, inputs, given.name, len(layer.names))
-    layer, mask, more = with_masks(layer, masks)
+    layer, mask, more = with_masks(_with_scale(layer, given, settings), masks)
+    if (turned := layer.turned) is not None:
+        layer = layer._replace(turned=lambda: _read_otherwise(turned, given, settings, masks))
     inputs = inputs._replace(notes=(*inputs.notes, *notes, *more))
     return build_trace(kind, inputs, layer, settings, mask, report)
+
+
+def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
+    """Return the layer with the scale and the softcap that were given; a scale is noted if it is not the score's."""
+
+    def own(head: Head) -> float | None:
+        assert head.q is not None  # it is about to attend
+        usual = scale_of(settings.score or "scaled", head.q.shape[1])
+        return None if given.scale is None or isclose(given.scale, usual) else given.scale
+
+    heads = tuple(replace(head, scale=own(head), softcap=given.softcap) for head in layer.heads)
+    return layer._replace(heads=heads)
+
+
+def _read_otherwise(
+    turned: Callable[[], tuple[Layer, list[str]]],
+    given: Given,
+    settings: Settings,
+    masks: Sequence[Mask | None],
+) -> tuple[Layer, list[str]]:
+    """Return the layer as the other layout of W makes it, with the same masks and the same scale."""
+    layer, notes = turned()
+    return with_masks(_with_scale(layer, given, settings), masks)[0], notes
 
 
 def _take_x(given: Given) -> Inputs:

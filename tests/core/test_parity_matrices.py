@@ -53,3 +53,20 @@ def test_grouped_heads_a_bias_and_a_mask_are_those_of_scaled_dot_product_attenti
     for item in range(2):
         found = traced(item, Q=Q, K=K, V=V, mask=mask, bias=bias)
         assert np.allclose([head.output for head in found.heads], right[item], atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.125, 1 / np.sqrt(6), 3.7])
+def test_a_given_scale_takes_the_place_of_the_root(scale):
+    Q, K, V = (DRAW.standard_normal((4, n, d)) for n, d in ((3, 6), (5, 6), (5, 2)))
+    right = sdpa(*map(torch.from_numpy, (Q, K[:2], V[:2])), enable_gqa=True, scale=scale)
+    found = traced(Q=Q, K=K[:2], V=V[:2], scale=scale)
+    assert np.allclose([head.output for head in found.heads], right, atol=1e-12)
+    assert found.scale == pytest.approx(scale)
+
+
+def test_a_soft_cap_comes_after_the_scale_and_before_the_mask_and_the_bias():
+    Q, K, V, bias = (4 * DRAW.standard_normal(shape) for shape in ((3, 6), (5, 6), (5, 2), (3, 5)))
+    scores = 2 * torch.tanh(torch.from_numpy(Q @ K.T * 0.4) / 2) + torch.from_numpy(bias)
+    scores = scores.masked_fill(~torch.ones(3, 5).bool().tril(), -torch.inf)
+    found = traced(Q=Q, K=K, V=V, scale=0.4, softcap=2, bias=bias, mask="causal")
+    assert np.allclose(found.weights, torch.softmax(scores, -1), atol=1e-12)

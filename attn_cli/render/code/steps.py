@@ -97,7 +97,8 @@ def _scale(plan: ScriptPlan, framework: Framework) -> list[str]:
     is_scaled, is_tempered = score_named(trace.score).is_scaled, trace.temperature != 1
     about = "Scaled by 1 / sqrt(d_k)" if is_scaled else "Not scaled"
     if trace.own_scale is not None:
-        about, is_scaled = "Scaled by a number of the model's own", True
+        whose = "a number of the model's own" if trace.of_model else "the number that was given"
+        about, is_scaled = f"Scaled by {whose}", True
     about += f", {'and' if is_scaled else 'but'} divided by the temperature" if is_tempered else ""
     lines = comment_lines(f"{about}.")
     if trace.own_scale is not None or not is_scaled:

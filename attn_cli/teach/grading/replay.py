@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import masks
-from attn_cli.core.attention import project, softmax
+from attn_cli.core.attention import project, soft_capped, softmax
 from attn_cli.core.scores import score_named
 from attn_cli.errors import InputError
 
@@ -37,6 +37,7 @@ class Problem(NamedTuple):
     score: str = "scaled"
     scale: float | None = None  # scaled scores = scores * scale
     sqrt_d_k: float | None = None  # where it is part of the scale
+    softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
     wants_mean: bool = False  # whether the mean of several heads is asked for
 
     @property
@@ -91,6 +92,7 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
     if is_projected and trace.x_query is not None and trace.x_key is not None:
         x = (trace.x_query, trace.x_key)
     positions = [head.position_scores for head in heads]
+    is_root = score_named(trace.score).is_scaled and trace.own_scale is None
     return Problem(
         steps,
         x,
@@ -100,7 +102,8 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
         trace.mask,
         trace.score,
         trace.scale / trace.temperature,
-        float(np.sqrt(steps["q"].shape[-1])) if score_named(trace.score).is_scaled else None,
+        float(np.sqrt(steps["q"].shape[-1])) if is_root else None,
+        None if trace.softcap is None else trace.softcap / trace.temperature,
         wants_mean and len(heads) > 1,
     )
 
@@ -254,6 +257,8 @@ def _masked(problem: Problem, procedure: Procedure, step: str, earlier: Earlier)
     scaled = earlier.get("scaled_scores", ())
     if used := {"unused": "none", "unused-d": "d"}.get(procedure.scaling):
         scaled = _scaled(problem, procedure._replace(scaling=used), step, earlier)
+    if problem.softcap is not None:
+        scaled = [soft_capped(one, problem.softcap) for one in scaled]
     if problem.position_scores is not None:
         scaled = [one + problem.position_scores for one in scaled]
     allowed = softmax_mask(problem, procedure)
