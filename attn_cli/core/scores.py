@@ -15,6 +15,7 @@ from attn_cli.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
+GIVEN = "given"  # the score of a trace whose scores came ready; nobody can ask for it
 Write = Callable[[float], str]  # a number as the screen shows it
 
 
@@ -65,6 +66,8 @@ def score_named(name: str) -> Score:
     """Return the score function of that name; raise UsageError, with the names there are, if none has it."""
     if name in SCORES:
         return SCORES[name]
+    if name == GIVEN:
+        return _AS_GIVEN
     hint = f"{did_you_mean(name, SCORES)}Scores are {', '.join(SCORES)}."
     raise UsageError(f"There is no score {name!r}.", hint, "--score")
 
@@ -191,3 +194,15 @@ SCORES: dict[str, Score] = {
         note="scores are cosines",
     ),
 }
+# The scores stand where queries do, and there are no keys.
+_AS_GIVEN = _DOT._replace(
+    of=lambda Q, K: Q,
+    noun="score",
+    symbol="score",
+    column="score",
+    matrix="given, so the steps begin here",
+    ascii_matrix="scores",
+    latex=None,
+    as_dot=None,
+    is_dot=False,
+)

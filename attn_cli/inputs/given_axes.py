@@ -9,12 +9,13 @@ import numpy as np
 
 from attn_cli.core.arguments import check_fit
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.given_scores import SCORES
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 # How many axes each has where a batch comes first.
-BATCHED = dict.fromkeys(("Q", "K", "V", "mask", "position_scores"), 4) | {"X": 3, "context": 3}
+BATCHED = dict.fromkeys(("Q", "K", "V", *SCORES, "mask", "position_scores"), 4) | {"X": 3, "context": 3}
 PROJECTIONS = ("W_q", "W_k", "W_v")
 
 

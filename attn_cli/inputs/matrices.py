@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.arguments import read_softcap
-from attn_cli.core.scores import scale_of
+from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.inputs.foreign_names import refuse_unread, taken_over
 from attn_cli.inputs.given_axes import BATCHED, heads_side_by_side, item_of_batch
+from attn_cli.inputs.given_scores import GivenScores, read_scores, taken_scores
 from attn_cli.inputs.record import read_record
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import declared
@@ -29,7 +30,7 @@ AXES |= {"W_o": (2,)} | dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), (1,))
 ADDED = {"position_scores": (2, 3, 4)}
 POSITION = {"position_vectors": (3,), "position_biases": (2,)}  # of attn's own JSON: one for each head
 KNOWN = frozenset({*AXES, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
-KNOWN |= {"score", "mask", "position_scores", "kv_heads", "scale", "softcap"}
+KNOWN |= {"score", "mask", "position_scores", "kv_heads", "scale", "softcap", "temperature"}
 
 
 class Given(NamedTuple):
@@ -49,6 +50,8 @@ class Given(NamedTuple):
     )
     scale: float | None = None  # of the scores, where it is not that of their name
     softcap: float | None = None
+    temperature: float | None = None
+    scores: GivenScores | None = None  # in the place of Q and K
     kv_heads: int | None = None  # how many heads of K and V there are, where heads of Q share them
     heads_unsaid: bool = False  # whether W came by PyTorch's names, and nothing says for how many heads
     apart: bool = False  # whether keys come from a second text, even with the same tokens
@@ -116,7 +119,9 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
     mask = record.get("mask")
     if (of_batch := _with_batch(mask)) is not None:
         arrays["mask"] = of_batch
+    arrays |= read_scores(record, name)
     arrays, counts = heads_side_by_side(item_of_batch(arrays, batch, name), name)
+    scores = taken_scores(arrays)
     mask = arrays.pop("mask", mask)
     stacked, shared = counts or (None, None)
     scale = _positive(record.get("scale"), "scale", name)
@@ -130,10 +135,12 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
         context_tokens=_words(record.get("context_tokens"), "context_tokens", name),
         heads=_count(heads, "heads", name) or stacked,
         layout=layout,
-        score=_choice(record.get("score"), "score", name),
+        score=None if record.get("score") == GIVEN and own else _choice(record.get("score"), "score", name),
         mask=mask,
-        ignored=(*_ignored(record, own), *_idle(arrays, own, layout)),
+        ignored=(*_ignored(record, own, scores), *_idle(arrays, own, layout)),
         stacked=stacked,
+        temperature=None if own else _temperature(record.get("temperature"), name),
+        scores=scores,
         scale=scale,
         softcap=_positive(record.get("softcap"), "softcap", name),
         kv_heads=_count(record.get("kv_heads"), "kv_heads", name) or shared,
@@ -177,10 +184,11 @@ def _idle(arrays: Mapping[str, Array], own: bool, layout: str | None) -> tuple[s
     return tuple(idle)
 
 
-def _ignored(record: dict[str, object], own: bool) -> tuple[str, ...]:
+def _ignored(record: dict[str, object], own: bool, scores: GivenScores | None) -> tuple[str, ...]:
     if own:  # of all that changes the weights, only the temperature is not read again
         return () if record.get("temperature", 1) == 1 else ("temperature",)
-    return tuple(visible(str(key)) for key in record if key not in KNOWN)
+    taken = {scores.name} if scores else set()
+    return tuple(visible(str(key)) for key in record if key not in KNOWN | taken)
 
 
 def _from_trace(record: dict[str, object], heads: list[object], name: str) -> dict[str, object]:
@@ -196,6 +204,9 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
             if len({part.shape for part in arrays}) > 1:
                 raise InputError(f"{name}: the heads differ in the shape of {key}.")
             found[key] = np.concatenate(arrays, axis=axis)
+    if record.get("score") == GIVEN:
+        found |= {"scores": _of_every_head(heads, "scores"), "V": _of_every_head(heads, "v") or None}
+        found.pop("v", None)
     # Of some rows, it is lost which they are: the position scores are taken as they are.
     is_part = record.get("query_rows") is not None
     for key in POSITION if not is_part else ():
@@ -264,6 +275,15 @@ def _positive(value: object, key: str, name: str) -> float | None:
     if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 < number < inf:
         return read_softcap(number) if key == "softcap" else float(number)
     raise InputError(f"{name}: {key} should be a number above 0.")
+
+
+def _temperature(value: object, name: str) -> float | None:
+    """Return a temperature in the bounds that the option has."""
+    bounds = declared(Settings)["temperature"].bounds
+    found = _positive(value, "temperature", name)
+    if found is not None and bounds is not None and found < bounds[0]:
+        raise InputError(f"{name}: temperature should be a number from {bounds[0]:g} up.")
+    return found
 
 
 def _single(value: object) -> object:

@@ -40,7 +40,9 @@ def build_trace(
 ) -> Trace:
     """Attend with the layer's heads, and keep the record."""
     heads = tuple(_in_dtype(head, settings.dtype) for head in layer.heads)
-    work = Work(heads, mask, settings.score or "scaled", settings.temperature, settings.threads)
+    work = Work(
+        heads, mask, layer.score or settings.score or "scaled", settings.temperature, settings.threads
+    )
     try:
         trace = record_trace(kind, inputs, layer, settings, work, report)
     except NotFinite as error:

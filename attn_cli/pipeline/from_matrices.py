@@ -27,6 +27,7 @@ from attn_cli.pipeline.project import (
     Layer,
     given_biases,
     head_count,
+    labels,
     project_inputs,
     sharing_note,
     shown_head,
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
+    if given.temperature is not None and settings.temperature == Settings().temperature:
+        settings = replace(settings, temperature=given.temperature)
+    if given.scores is not None:
+        from attn_cli.pipeline.from_scores import trace_scores  # only for scores that are given
+
+        return trace_scores(kind, given, given.scores, settings, report)
     has_qkv = given.get("Q") is not None
     ignored = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
     notes = [
@@ -112,27 +119,18 @@ def _take_x(given: Given) -> Inputs:
     if X is None:
         weights = " attn show draws ready weights." if "weights" in given.ignored else ""
         raise InputError(
-            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W.{weights}"
+            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W, or scores.{weights}"
         )
     context = given.get("context")
     x_key = X if context is None else context
     if x_key.shape[1] != X.shape[1]:
         raise InputError(f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.")
-    query = Side(_labels(given.tokens, len(X), "q", given.name), X)
+    query = Side(labels(given.tokens, len(X), "q", given.name), X)
     key = query
     if context is not None:
-        key = Side(_labels(given.context_tokens, len(context), "k", given.name), context)
+        key = Side(labels(given.context_tokens, len(context), "k", given.name), context)
     about = Embedding("given", given.name, X.shape[1], None, None)
     return Inputs(query, key, given.tokens is not None, about, apart=context is not None)
-
-
-def _labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tuple[str, ...]:
-    """Return the tokens that were given, else labels such as q0 and q1."""
-    if tokens is None:
-        return tuple(f"{letter}{i}" for i in range(n))
-    if len(tokens) != n:
-        raise InputError(f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
-    return tokens
 
 
 def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
@@ -161,8 +159,8 @@ def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     )
     own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
     inputs = Inputs(
-        Side(_labels(given.tokens, len(Q), "q", given.name)),
-        Side(_labels(own, len(K), "k", given.name)),
+        Side(labels(given.tokens, len(Q), "q", given.name)),
+        Side(labels(own, len(K), "k", given.name)),
         given.tokens is not None,
         Embedding("given", given.name, None, None, None),
         apart=given.apart,

@@ -14,7 +14,7 @@ import numpy as np
 from attn_cli.core.attention import project
 from attn_cli.core.checks import checked_attention
 from attn_cli.core.heads import HeadInput
-from attn_cli.core.scores import SCORES, position_scale_of, scale_of
+from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError
 from attn_cli.inputs.matrices import array
 from attn_cli.models.projection import Gains, HeadWeights, Position, Projection, Turned, in_out
@@ -79,6 +79,8 @@ def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:
         for head in (listed if isinstance(listed, list) else [])
         if isinstance(head, dict) and head.get("scores") is not None
     }
+    if record.get("score") == GIVEN:  # there are no queries and keys to check them with
+        return trace
     if trace.condensed or not all(head.name in steps for head in trace.heads):
         return trace
     try:

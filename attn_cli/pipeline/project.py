@@ -39,6 +39,7 @@ class Layer(NamedTuple):
     projection: model.Projection
     learned: Learned | None = None
     governor: model.HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
+    score: str | None = None  # where it is not the settings'
     # Reads it in the other layout, where W fits in both and nobody said which it is in.
     turned: Callable[[], tuple[Layer, list[str]]] | None = None
 
@@ -239,7 +240,7 @@ def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask 
         return (
             layer._replace(heads=heads),
             own[layer.shown],
-            [f"{said}; that of head {layer.shown} is told here."],
+            [f"{said}; what is said of the mask is true of head {layer.shown}."],
         )
     given = [mask for mask in masks if mask is not None]
     n_q, n_k = given[0].n_q, given[0].n_k
@@ -257,6 +258,15 @@ def _fitting(d: int, weights: Given) -> list[str]:
         if len(shapes) == 3 and alike and all(shape[taken] == d for shape in shapes):
             found.append(layout)
     return found
+
+
+def labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tuple[str, ...]:
+    """Return the tokens that were given, else labels such as q0 and q1."""
+    if tokens is None:
+        return tuple(f"{letter}{i}" for i in range(n))
+    if len(tokens) != n:
+        raise InputError(f"{name} has {len(tokens)} tokens for {n} rows.", "Give one token a row.")
+    return tokens
 
 
 def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: int) -> int:

@@ -770,7 +770,11 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.
 
 
 def test_the_schema_names_the_values_that_the_options_take() -> None:
-    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == (*declared(Settings)["score"].names(), None)
+    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == (
+        *declared(Settings)["score"].names(),
+        "given",
+        None,
+    )
     assert tuple(DEFS["projection"]["properties"]["layout"]["enum"]) == (
         *declared(Settings)["layout"].names(),
         None,

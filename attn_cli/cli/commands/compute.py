@@ -9,7 +9,7 @@ import typer
 
 from attn_cli.cli.deliver import choose_format, show
 from attn_cli.cli.options import argument, own, without
-from attn_cli.cli.origins import prefer_given
+from attn_cli.cli.origins import TYPED, origin, prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
@@ -63,8 +63,16 @@ def compute(
     view = choose_format(view, settings)
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
     given = _given(files or (["-"] if is_piped else []), batch)
+    if origin(context, "temperature") == TYPED:
+        given = given._replace(temperature=None)
     settings = prefer_given(
-        context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
+        context,
+        settings,
+        score=given.score,
+        mask=given.mask,
+        heads=given.heads,
+        layout=given.layout,
+        temperature=given.temperature,
     )
     from attn_cli.pipeline.from_matrices import trace_matrices  # loads NumPy
 

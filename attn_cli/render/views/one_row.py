@@ -45,9 +45,11 @@ def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
     if of.head.q is not None:
         yield from query_vectors(trace, of.head, i)
     yield from hand_work(of, every_key, distances=None)
+    if of.head.output is None:  # scores were given, without values
+        return
     if not every_key and of.head.q is not None and of.head.q.shape[1] > ALL_FACTORS:
         yield Say("--by-hand all writes out every product.", quiet=True)
-    elif every_key:
+    elif every_key and of.head.q is not None:
         yield Say("Factors are shown rounded, so a sum of them may differ in its last digits.", quiet=True)
     yield Say(mixture(of))
     if of.head.output is not None:
@@ -88,7 +90,8 @@ def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> It
     trace, head, row = of
     for n, j in enumerate(keys):
         key = placed(trace.key_tokens, j)
-        yield Formula(_products(trace, head, row.query, j, row, every), f"{key}:")
+        if head.q is not None:
+            yield Formula(_products(trace, head, row.query, j, row, every), f"{key}:")
         if distances is None or n < distances:
             yield from _added(of, j, every)
     if row.shift:
@@ -249,7 +252,8 @@ def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
     is_masked = row.is_masked(j)
     line = [placed(trace.key_tokens, j)]
     if row.position is None:
-        line += [four(row.scores[j]), *([four(row.scaled[j])] if is_divided else [])]
+        shown = [row.scores[j], *([row.scaled[j]] if is_divided else [])]
+        line += ["–" if math.isinf(x) else four(x) for x in shown]  # given scores may be masked already
     else:
         line += [four(row.scaled[j]), four(row.position[j]), "masked" if is_masked else four(row.summed[j])]
     if row.capped is not None:

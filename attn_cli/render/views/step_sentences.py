@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.scores import score_named
+from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.io.plural import count
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.wording import (
@@ -51,7 +51,8 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "tokens": count(len(trace.query_tokens), "token", "tokens"),
         "distinct": len(set(trace.query_tokens)),
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
-        "compare": f"{score_named(trace.score).matrix}, every query with every key",
+        "compare": score_named(trace.score).matrix
+        + ("" if trace.score == GIVEN else ", every query with every key"),
         "scaling": f"scores{root_divisor(trace)}{temperature_divisor(trace)}",
         "projection": f"{projection(trace)}.{_values(trace, head)}{_of_model(trace, head)}",
         "position": _position(trace, head),

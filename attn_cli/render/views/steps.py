@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.scores import score_named
+from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
@@ -61,15 +61,24 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
 
 
 # Why the trace lacks a step that was asked for.
-_WHY_MISSING = {
-    "tokens": "there is no text, only matrices.",
-    "x_query": "Q, K and V are given themselves.",
-    "encodings_query": "nothing is added for a token's place; --positions sinusoidal adds an encoding.",
-    "W_q": "Q, K and V are given themselves.",
-    "position_scores": "nothing is added to the scores for the distance of two words.",
-    "capped_scores": "no score is capped.",
-    "masked_scores": "there is no mask; --mask causal sets one.",
-} | dict.fromkeys(("q", "k", "v", "scores", "scaled_scores", "output"), "the weights were given without it.")
+_WHY_MISSING = (
+    {
+        "tokens": "there is no text, only matrices.",
+        "x_query": "Q, K and V are given themselves.",
+        "encodings_query": "nothing is added for a token's place; --positions sinusoidal adds an encoding.",
+        "W_q": "Q, K and V are given themselves.",
+        "position_scores": "nothing is added to the scores for the distance of two words.",
+        "capped_scores": "no score is capped.",
+        "masked_scores": "there is no mask; --mask causal sets one.",
+    }
+    | dict.fromkeys(
+        ("q", "k", "v", "scores", "scaled_scores", "output"), "the weights were given without it."
+    )
+    | {
+        "v": "no values were given.",
+        "output": "no values were given, so there is nothing to mix.",
+    }
+)
 
 
 def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
@@ -205,6 +214,8 @@ def _square(trace: Trace, head: Head, matrix: Array, name: str) -> Matrix:
     columns, values, around, most = trace.key_tokens, matrix, None, 10 * MOST_ROWS
     if (mask := trace.mask_of(head)) is not None and name in ("masked_scores", "weights"):
         values = np.where(mask, matrix, np.nan)
+    elif name in ("scores", "scaled_scores") and trace.score == GIVEN:
+        values = np.where(np.isfinite(matrix), matrix, np.nan)  # masked ones, as they were given
     sums = [f"{s:.3f}" for s in matrix.sum(axis=1)] if name == "weights" else []
     if trace.condensed:
         around = int(np.argmax(ranking(head, name)[trace.held(trace.focus[0])]))

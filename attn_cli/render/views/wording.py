@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.core.scores import score_named
+from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.models.model_file import BUNDLED
@@ -182,6 +182,8 @@ def head_named(name: str) -> str:
 def _score_parts(trace: Trace) -> list[str]:
     """Return what the scores were made from: vectors, weights, scale."""
     parts = [_vectors(trace), projection(trace)]
+    if trace.score == GIVEN:
+        parts = [f"Scores given by {trace.embedding.name}"]
     score = score_named(trace.score)
     is_root = score.is_scaled and trace.own_scale is None
     parts.append(

@@ -67,7 +67,8 @@ def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
         labels = {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
         return _from_results(record, given_from({**labels, "mask": record.get("mask")}, name), settings)
     given = _given_from_trace(record, name) if is_own else given_from(record, name)
-    if given.get("X") is None and any(given.get(letter) is None for letter in "QKV"):
+    from_scores = given.scores is not None and not {"weights", "output"} & record.keys()
+    if given.get("X") is None and any(given.get(letter) is None for letter in "QKV") and not from_scores:
         return _from_results(record, given, settings)
     if is_own and settings.temperature == 1:
         settings = replace(settings, temperature=_temperature(record, name))
@@ -116,9 +117,15 @@ def _from_inputs(given: Given, settings: Settings) -> AnswerKey:
         named = trace_matrices("check", given, settings)  # refuses a head that does not exist
         target = str(named.head_names.index(named.shown.name))
     trace = trace_matrices("check", given, replace(settings, head="mean"))
+    problem = problem_from(trace, target == "mean")
+    if given.scores is not None:  # what came before them is not known
+        before = SCORE_STEPS[: SCORE_STEPS.index(given.scores.name)]
+        problem = problem._replace(
+            steps={name: step for name, step in problem.steps.items() if name not in before}
+        )
     return AnswerKey(
         given.name,
-        problem_from(trace, target == "mean"),
+        problem,
         target,
         trace.head_names,
         trace.query_tokens,

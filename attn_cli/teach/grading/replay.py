@@ -73,7 +73,8 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
             "Give right results in its place, such as weights (heads, n_q, n_k).",
         )
     names = ("q", "k", "v", *SCORE_STEPS, "weights", "output")
-    steps = {name: _stack([getattr(head, name) for head in heads]) for name in names}
+    present = [name for name in names if getattr(heads[0], name) is not None]  # given scores have no q and k
+    steps = {name: _stack([getattr(head, name) for head in heads]) for name in present}
     if trace.layer_output is not None:
         steps["layer_output"] = trace.layer_output[np.newaxis]
     out_in = trace.projection.layout == "out-in"

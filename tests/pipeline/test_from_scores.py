@@ -1,0 +1,192 @@
+"""Scores that are given in the place of Q and K: softmax, output, and every place that tells of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, attend
+from attn_cli.errors import AttnError
+from attn_cli.inputs.matrices import given_from
+from attn_cli.pipeline.from_matrices import trace_matrices
+from tests.shell import here
+
+DRAW = np.random.default_rng(29)
+Q, K, V = (DRAW.standard_normal(shape) for shape in ((2, 3, 4), (2, 5, 4), (2, 5, 2)))
+RAW = Q @ K.swapaxes(-1, -2)
+MASK = np.tri(3, 5, dtype=bool)
+BIAS = DRAW.standard_normal((2, 3, 5))
+
+
+def traced(settings=None, **record):
+    return trace_matrices("compute", given_from(record, "given"), settings or Settings(head="all"))
+
+
+def agrees(trace, right):
+    assert np.allclose([head.weights for head in trace.heads], right[0], atol=1e-12)
+    assert np.allclose([head.output for head in trace.heads], right[1], atol=1e-12)
+
+
+@pytest.fixture
+def file(at):
+    """Write a record as JSON, and return the file's name."""
+
+    def write(name="given.json", **record):
+        plain = {
+            key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in record.items()
+        }
+        (at / name).write_text(json.dumps(plain))
+        return name
+
+    return write
+
+
+def told(*args):
+    ran = here(*args)
+    assert ran.code == 0, ran.err
+    return ran.out
+
+
+def test_raw_scores_are_scaled_by_the_scale_that_is_given_and_by_nothing_else():
+    agrees(traced(scores=RAW, V=V, scale=0.5), attend(Q, K, V))
+    found = traced(scores=RAW, V=V)
+    agrees(found, attend(Q, K, V, scale=1))
+    assert any("taken as they are" in note for note in found.notes)
+
+
+def test_scaled_scores_are_not_scaled_again():
+    found = traced(scaled_scores=RAW / 2, V=V, scale=0.5)
+    agrees(found, attend(Q, K, V))
+    assert any("scaled already" in note for note in found.notes)
+
+
+def test_masked_scores_say_themselves_who_may_look_at_whom():
+    masked = np.where(MASK, RAW / 2, -np.inf)
+    blank = [[[x if x > -np.inf else None for x in row] for row in head] for head in masked.tolist()]
+    for given in (masked, blank):
+        found = traced(masked_scores=given, V=V)
+        agrees(found, attend(Q, K, V, MASK))
+        assert (found.mask == MASK).all()
+
+
+def test_a_mask_beside_masked_scores_hides_more():
+    masked, other = np.where(MASK, RAW / 2, -np.inf), DRAW.random((2, 3, 5)) < 0.7
+    agrees(traced(masked_scores=masked, V=V, mask=other), attend(Q, K, V, MASK & other))
+
+
+def test_mask_bias_cap_and_temperature_are_applied():
+    agrees(traced(scores=RAW, V=V, scale=0.5, mask="causal", bias=BIAS), attend(Q, K, V, "causal", BIAS))
+    agrees(traced(scores=RAW, V=V, scale=0.5, softcap=0.7), attend(Q, K, V, softcap=0.7))
+    agrees(traced(scores=RAW, V=V, temperature=3), attend(Q, K, V, scale=1 / 3))
+
+
+def test_values_may_serve_one_head_some_or_all():
+    one = attend(Q, K, np.stack([V[0]] * 2), scale=1)
+    agrees(traced(scores=RAW, V=V[0]), one)
+    agrees(traced(scores=RAW, V=V[:1]), one)
+
+
+def test_without_values_there_are_weights_and_no_output(file):
+    found = traced(scores=RAW[0])
+    assert np.allclose(found.weights, attend(Q[0], K[0], V[0], scale=1)[0]) and found.output is None
+    name = file(scores=RAW[0])
+    record = json.loads(told("compute", name, "-f", "json", "--steps"))
+    assert record["output"] is None and record["heads"][0]["v"] is None
+    for options in (
+        (),
+        ("--steps",),
+        ("-q", "q1", "--by-hand", "all"),
+        ("-f", "html"),
+        ("-f", "latex"),
+        ("-f", "csv"),
+    ):
+        told("compute", name, *options)
+    assert "no V" in told("compute", name) and "output of" not in told("compute", name, "-q", "q1")
+
+
+def test_the_mean_of_heads_and_many_rows_have_neither_queries_nor_stand_ins():
+    found = traced(Settings(head="mean"), scores=RAW)
+    assert found.output is None and found.heads[0].q is None and found.heads[0].k is None
+    assert np.allclose(found.weights, attend(Q, K, V, scale=1)[0].mean(axis=0))
+    long = DRAW.standard_normal((1100, 1000))
+    assert traced(Settings(), scores=long).condensed
+
+
+def test_a_batch_of_scores_is_one_as_of_any_matrix():
+    given = given_from({"scores": np.stack([RAW, -RAW]), "V": np.stack([V, V])}, "given", 1)
+    agrees(trace_matrices("compute", given, Settings(head="all")), attend(-Q, K, V, scale=1))
+    with pytest.raises(AttnError, match="a batch of 2"):
+        given_from({"scores": np.stack([RAW, -RAW])}, "given")
+
+
+def test_the_walk_begins_at_the_scores_and_says_so(file):
+    walk = told("compute", file(scores=RAW[0], V=V[0]), "--steps")
+    assert "1. Values" in walk and "2. Scores" in walk and "the steps begin here" in walk
+    assert "Queries" not in walk and "q·k" not in walk and "√" not in walk
+    assert "Scores given by given.json; scale 1; no mask." in walk
+
+
+def test_masked_cells_of_given_scores_are_blank_on_every_screen(file):
+    name = file(masked_scores=np.where(MASK, RAW[0], None).tolist(), V=V[0])
+    for options in (("--steps",), ("-q", "q1"), ("-f", "markdown", "--steps")):
+        assert "inf" not in told("compute", name, *options)
+    steps = json.loads(told("compute", name, "-f", "json", "--steps"))["heads"][0]
+    assert steps["scores"][0][1] is None and steps["masked_scores"][0][1] is None
+
+
+def test_its_own_json_is_computed_with_again_and_shown(file, at):
+    first = told(
+        "compute", file(scores=RAW, V=V, scale=0.5, mask="causal"), "--head", "all", "-f", "json", "--steps"
+    )
+    (at / "own.json").write_text(first)
+    again = json.loads(told("compute", "own.json", "--head", "all", "-f", "json"))
+    weights = [[head["weights"] for head in record["heads"]] for record in (json.loads(first), again)]
+    assert np.allclose(*weights)
+    assert np.allclose([head["output"] for head in again["heads"]], attend(Q, K, V, "causal")[1])
+    assert "do not lead" not in told("show", "own.json")
+
+
+def test_check_computes_from_scores(file):
+    name = file(scores=RAW[0], V=V[0], scale=0.5)
+    weights, output = attend(Q[0], K[0], V[0])
+    assert here("check", file("right.json", weights=weights, output=output), "--expect", name).code == 0
+    wrong = here("check", file("wrong.json", weights=weights[::-1]), "--expect", name)
+    assert wrong.code == 1 and "weights" in wrong.out
+
+
+def test_scores_beside_q_are_not_computed_with_and_that_is_told():
+    given = given_from({"Q": Q, "K": K, "V": V, "scores": RAW}, "given")
+    assert given.scores is None and given.ignored == ("scores",)
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"scores": [[1, float("nan")]]}, ["not finite", "(0, 1)"]),
+        ({"scores": [[1, float("inf")]]}, ["not finite", "(0, 1)"]),
+        ({"scores": [[1, "2"]]}, ["scores is not a matrix of numbers"]),
+        ({"scores": [[1, 2], [3]]}, ["scores is not a matrix of numbers"]),
+        ({"scores": [1, 2]}, ["shape (2,)", "2 to 4 axes"]),
+        ({"scores": RAW, "V": V[:, :4]}, ["V has shape (4, 4)", "5 keys"]),
+        ({"scores": RAW[0], "V": V}, ["2 heads", "1"]),
+        ({"scores": RAW, "heads": 4}, ["(2, 3, 5)", "heads is 4"]),
+        ({"scores": RAW, "mask": MASK[:2]}, ["(2, 5)", "3 queries and 5 keys"]),
+        ({"scores": RAW, "bias": BIAS[..., :4]}, ["(2, 3, 4)", "3 queries and 5 keys of 2 heads"]),
+        ({"scores": RAW, "tokens": ["a"]}, ["1 tokens", "3 rows"]),
+        ({"scores": RAW, "score": "cosine"}, ["gives the scores", "cosine"]),
+        ({"scores": RAW, "W_o": V[0]}, ["W_o"]),
+        ({"scores": RAW, "temperature": 0}, ["temperature should be a number above 0"]),
+        ({"scores": [[1e308, -1e308]], "scale": 1e10}, ["q0"]),
+    ],
+)
+def test_scores_that_cannot_be_computed_with_are_refused(record, told):
+    with pytest.raises(AttnError) as error:
+        traced(**{"tokens": None} | record)
+    message = f"{error.value.message} {error.value.hint}"
+    assert all(part in message for part in told), message
+
+
+def test_a_temperature_of_the_file_gives_way_to_a_typed_one(file):
+    name = file(scores=RAW[0], temperature=4)
+    for options, temperature in (((), 4), (("-t", "2"), 2), (("-t", "1"), 1)):
+        assert json.loads(told("compute", name, *options, "-f", "json"))["temperature"] == temperature
