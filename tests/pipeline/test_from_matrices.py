@@ -209,3 +209,23 @@ def test_a_script_of_heads_that_differ_in_their_mask_is_refused_and_one_of_them_
     names = {}
     exec(here("compute", "given.json", "--head", "2", "-f", "code:numpy").out, names)  # a script of ours
     assert np.allclose(names["weights"], attend(Q, K, V, MASK, BIAS)[0][2])
+
+
+def test_records_of_heads_with_their_own_masks_and_of_given_scores_fit_the_schema(at):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(here("schema").out)
+    plain = {
+        "Q": Q.tolist(),
+        "K": K.tolist(),
+        "V": V.tolist(),
+        "mask": MASK.tolist(),
+        "scale": 2.5,
+        "softcap": 3,
+    }
+    scores = np.where(MASK, Q @ K.swapaxes(-1, -2), None).tolist()
+    for record in (plain, {"masked_scores": scores}, {"masked_scores": scores, "V": V.tolist()}):
+        (at / "given.json").write_text(json.dumps(record))
+        for options in ((), ("--head", "all"), ("--head", "mean"), ("--head", "1", "-q", "q1")):
+            for steps in ((), ("--steps",)):
+                ran = here("compute", "given.json", *options, *steps, "-f", "json")
+                jsonschema.Draft202012Validator(schema).validate(json.loads(ran.out))
