@@ -1,6 +1,9 @@
 """Fixtures that several files share."""
 
 import contextlib
+import importlib
+import importlib.util
+import os
 import signal
 from pathlib import Path
 
@@ -44,3 +47,27 @@ def at(tmp_path, monkeypatch):
     """Run the test in a folder of its own, and return that folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def _library(name, *others):
+    """Return a library; where it or one that it needs is not installed, skip the test, or fail if it must be there."""
+    if any(importlib.util.find_spec(one) is None for one in (name, *others)):
+        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
+            pytest.fail(f"{name} is required here, and is not installed.")
+        pytest.skip(f"{name} is not installed.")
+    return importlib.import_module(name)
+
+
+@pytest.fixture(scope="session")
+def tokenizers():
+    """The library that reads the tokenizers of models on disk."""
+    return _library("tokenizers")
+
+
+@pytest.fixture(scope="session")
+def transformers():
+    """The library that models on disk are compared with."""
+    found = _library("transformers", "torch")
+    found.logging.set_verbosity_error()
+    found.logging.disable_progress_bar()
+    return found

@@ -223,7 +223,7 @@ def _joining(record: dict[str, object], found: dict[str, object], name: str) -> 
     """Return nothing in place of W_o and b_o where they join more heads than those that are listed."""
     if record.get("W_o") is None or "v" not in found:
         return {}
-    W_o, v = (array(M, key, 2, name) for key, M in (("W_o", record["W_o"]), ("v", found["v"])))
+    W_o, v = (array(M, key, (2,), name) for key, M in (("W_o", record["W_o"]), ("v", found["v"])))
     is_whole = v.shape[1] == W_o.shape[1 if found["layout"] == "out-in" else 0]
     return {} if is_whole else {"W_o": None, "b_o": None}
 

@@ -1,6 +1,5 @@
 """attn heads: all layers and heads of a file or of a model, what each does, and the rollout."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -10,13 +9,10 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
-from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
-NEEDS_TOKENIZERS = pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="needs the extra models"
-)
 N = 12
 TOKENS = ["red", "cat", "blue", "dog", "big", "sun", "red", "cat", "blue", "dog", "big", "sun"]
 AT = np.arange(N)
@@ -132,17 +128,13 @@ def test_two_texts_have_no_rollout(tmp_path):
     assert ran.code == 2 and "--rollout needs self-attention" in ran.err
 
 
-@NEEDS_TOKENIZERS
-def test_a_model_s_heads_are_those_that_attn_self_shows(tmp_path):
-    folder = saved(tmp_path / "gpt2", GPT2, gpt2())
-    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
-    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
-    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
-    found = record("dabca", "-m", str(folder), "--rollout")
+def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, tmp_path):
+    folder = small_gpt2(tmp_path / "gpt2")
+    found = record("dabca", "-m", folder, "--rollout")
     assert found["attention"] == "masked" and found["query_tokens"] == list("dabca")
     rolled = np.eye(5)
     for number in (0, 1):
-        trace = trace_checkpoint("self", "dabca", None, Settings(layer=number, head="all"), str(folder))
+        trace = trace_checkpoint("self", "dabca", None, Settings(layer=number, head="all"), folder)
         of_layer = np.array([head.weights for head in trace.heads])
         rolled = (0.5 * of_layer.mean(axis=0) + 0.5 * np.eye(5)) @ rolled
         for head, own in zip(found["layers"][number]["heads"], of_layer, strict=True):

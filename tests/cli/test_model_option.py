@@ -1,6 +1,5 @@
 """--model: a pretrained model's folder takes the place of vectors, projection and tokenizer, in every command."""
 
-import importlib.util
 import json
 
 import numpy as np
@@ -9,23 +8,17 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
-from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="needs the extra models"
-)
+pytestmark = pytest.mark.usefixtures("tokenizers")
 TEXT = "dabca"
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A GPT-2 of six letters."""
-    made = saved(tmp_path / "gpt2", GPT2, gpt2())
-    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
-    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
-    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
-    return str(made)
+    return small_gpt2(tmp_path / "gpt2")
 
 
 def weights(*args, **more):

@@ -1,8 +1,6 @@
 """A text and a pretrained model's folder become a trace: its tokens, its mask, its heads."""
 
-import importlib.util
 import json
-import os
 from pathlib import Path
 
 import jsonschema
@@ -12,58 +10,45 @@ import pytest
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
-from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
-from tests.models.checkpoints.test_parity import CASES, PAIRS, made, transformers  # noqa: F401 a fixture
+from tests.models.checkpoints.by_hand import gpt2, small_gpt2, word_pieces
+from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
 
 ROOT = Path(__file__).parents[2]
-WORDS = ["a", "b", "c", "d", "Ġa", "Ġb"]
-
-
-@pytest.fixture(autouse=True)
-def _library():
-    if importlib.util.find_spec("tokenizers") is None:
-        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
-            pytest.fail("tokenizers is required here, and is not installed.")
-        pytest.skip("tokenizers is not installed.")
-
-
-def byte_pairs(folder):
-    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(WORDS)}))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
+pytestmark = pytest.mark.usefixtures("tokenizers")
 
 
 @pytest.fixture
-def small_gpt2(tmp_path):
+def gpt2_folder(tmp_path):
     """A GPT-2 of six letters."""
-    folder = saved(tmp_path / "gpt2", GPT2, gpt2())
-    byte_pairs(tmp_path / "gpt2")
-    return folder
+    return small_gpt2(tmp_path / "gpt2")
 
 
 def close(found, expected, within=1e-5):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
-def test_every_layer_and_head_of_a_gpt2_is_a_trace(small_gpt2):
+def test_every_layer_and_head_of_a_gpt2_is_a_trace(gpt2_folder):
     layers, _ = by_loops(gpt2(), [3, 0, 1, 2, 0])
     for layer in range(2):
         for head in range(2):
-            trace = trace_checkpoint("self", "dabca", None, Settings(layer=layer, head=str(head)), small_gpt2)
+            trace = trace_checkpoint(
+                "self", "dabca", None, Settings(layer=layer, head=str(head)), gpt2_folder
+            )
             assert trace.query_tokens == trace.key_tokens == ("d", "a", "b", "c", "a")
             assert (trace.kind, trace.mask_name, trace.projection.layer) == ("masked", "causal", layer)
             assert trace.head_names == ("0", "1") and trace.shown.name == str(head)
             close(trace.weights, layers[layer][head])
             close(trace.weights @ trace.shown.v, trace.output)
-    assert trace_checkpoint("masked", "ab", None, Settings(), small_gpt2).projection.layer == 1
-    every = trace_checkpoint("self", "dabca", None, Settings(head="all"), small_gpt2)
+    assert trace_checkpoint("masked", "ab", None, Settings(), gpt2_folder).projection.layer == 1
+    every = trace_checkpoint("self", "dabca", None, Settings(head="all"), gpt2_folder)
     close([head.weights for head in every.heads], layers[1])
-    mean = trace_checkpoint("self", "dabca", None, Settings(head="mean"), small_gpt2)
+    mean = trace_checkpoint("self", "dabca", None, Settings(head="mean"), gpt2_folder)
     close(mean.weights, layers[1].mean(axis=0))
 
 
-def test_another_mask_is_tried_in_the_layer_that_is_shown(small_gpt2):
-    trace = trace_checkpoint("self", "dabca", None, Settings(mask="none"), small_gpt2)
+def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
+    trace = trace_checkpoint("self", "dabca", None, Settings(mask="none"), gpt2_folder)
     assert trace.mask is None and (trace.weights > 0).all()
     assert any("The mask holds in this layer" in note for note in trace.notes)
 
@@ -71,12 +56,12 @@ def test_another_mask_is_tried_in_the_layer_that_is_shown(small_gpt2):
 @pytest.mark.parametrize(
     "format", ["table", "bars", "json", "csv", "markdown", "html", "svg", "latex", "code:torch"]
 )
-def test_it_is_shown_in_every_format(format, small_gpt2):
+def test_it_is_shown_in_every_format(format, gpt2_folder):
     from attn_cli.io.terminal import Terminal
     from attn_cli.render import render
     from attn_cli.settings.output import View
 
-    trace = trace_checkpoint("self", "dabca", None, Settings(), small_gpt2)
+    trace = trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder)
     shown = render(trace, View(format=format), Terminal())
     assert "nan" not in shown and len(shown) > 100
     if format == "json":
@@ -84,43 +69,23 @@ def test_it_is_shown_in_every_format(format, small_gpt2):
         jsonschema.validate(json.loads(shown), schema)
 
 
-def test_what_a_model_does_not_have_is_refused(small_gpt2, tmp_path):
+def test_what_a_model_does_not_have_is_refused(gpt2_folder, tmp_path):
     for kind, context, told in (
         ("cross", "b", "reads one text"),
         ("self", "b", "takes one text"),
     ):
         with pytest.raises(UsageError, match=told):
-            trace_checkpoint(kind, "a", context, Settings(), small_gpt2)
+            trace_checkpoint(kind, "a", context, Settings(), gpt2_folder)
     with pytest.raises(UsageError, match="no layer 2"):
-        trace_checkpoint("self", "a", None, Settings(layer=2), small_gpt2)
+        trace_checkpoint("self", "a", None, Settings(layer=2), gpt2_folder)
     with pytest.raises(UsageError, match="no head"):
-        trace_checkpoint("self", "a", None, Settings(head="2"), small_gpt2)
+        trace_checkpoint("self", "a", None, Settings(head="2"), gpt2_folder)
     with pytest.raises(InputError, match="no tokens"):
-        trace_checkpoint("self", "", None, Settings(), small_gpt2)
+        trace_checkpoint("self", "", None, Settings(), gpt2_folder)
     with pytest.raises(InputError, match="more than 100"):
-        trace_checkpoint("self", "a" * 200, None, Settings(max_text="100"), small_gpt2)
+        trace_checkpoint("self", "a" * 200, None, Settings(max_text="100"), gpt2_folder)
     with pytest.raises(InputError, match="not in the local"):
         trace_checkpoint("self", "a", None, Settings(), "no-such-model-here")
-
-
-def word_pieces(folder):
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "the",
-        "cat",
-        "##s",
-        "walk",
-        "##ing",
-        "home",
-        "a",
-        "b",
-        "c",
-    ]
-    (folder / "vocab.txt").write_text("\n".join(words))
 
 
 IDS = [2, 5, 6, 7, 8, 9, 10, 3]
@@ -141,7 +106,7 @@ def trace_of(kind, folder, context=None, **settings):
         ("llama", "masked", "causal"),
     ],
 )
-def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers, tmp_path):  # noqa: F811
+def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers, tmp_path):
     import torch
 
     case = CASES[name]
@@ -159,7 +124,7 @@ def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers,
 
 
 @pytest.mark.parametrize("softcap", [2.0, None])
-def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformers, tmp_path):  # noqa: F811
+def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformers, tmp_path):
     import torch
 
     case = CASES["gemma2"]
@@ -188,7 +153,7 @@ def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformer
             close(trace.weights, expected[1][0, 2].numpy())
 
 
-def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_path):  # noqa: F811
+def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_path):
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.pipeline.from_weights import trace_weights
     from attn_cli.pipeline.ready_weights import Shaping
@@ -206,7 +171,7 @@ def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_pat
     assert again.shown.steps is None and [note for note in again.notes if "left out" in note]
 
 
-def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tmp_path):  # noqa: F811
+def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tmp_path):
     import torch
 
     model = made(transformers, PAIRS["t5"], 0, tmp_path)
@@ -234,7 +199,7 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
         trace_of("self", tmp_path, "a b c")
 
 
-def test_an_encoder_has_no_mask_and_no_second_text(transformers, tmp_path):  # noqa: F811
+def test_an_encoder_has_no_mask_and_no_second_text(transformers, tmp_path):
     made(transformers, CASES["bert"], 0, tmp_path)
     word_pieces(tmp_path)
     for kind in ("masked", "cross"):
@@ -246,7 +211,7 @@ TURNED = ["llama", "llama 3", "mistral", "qwen2", "qwen3", "gpt_neox", "modernbe
 
 
 @pytest.mark.parametrize("name", TURNED)
-def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, transformers, tmp_path):  # noqa: F811
+def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, transformers, tmp_path):
     import torch
 
     model = made(transformers, CASES[name], 0, tmp_path)
@@ -271,7 +236,7 @@ def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, tran
             close(head.weights, weights)
 
 
-def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_path):  # noqa: F811
+def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_path):
     made(transformers, CASES["llama"], 0, tmp_path)
     word_pieces(tmp_path)
     short, long = (
@@ -287,7 +252,7 @@ def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_
     ("name", "settings"),
     [("llama", {}), ("gemma2", {}), ("gemma2", {"temperature": 0.5, "head": "mean"}), ("modernbert", {})],
 )
-def test_a_script_recomputes_a_models_head(name, settings, framework, transformers, tmp_path, capsys):  # noqa: F811
+def test_a_script_recomputes_a_models_head(name, settings, framework, transformers, tmp_path, capsys):
     from attn_cli.render.code.script import script
 
     made(transformers, CASES[name], 0, tmp_path)
@@ -300,7 +265,7 @@ def test_a_script_recomputes_a_models_head(name, settings, framework, transforme
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_attn_compute_reads_a_models_json_as_it_attends(name, transformers, tmp_path):  # noqa: F811
+def test_attn_compute_reads_a_models_json_as_it_attends(name, transformers, tmp_path):
     from attn_cli.inputs.matrices import given_from
 
     made(transformers, CASES[name], 0, tmp_path)
@@ -311,7 +276,7 @@ def test_attn_compute_reads_a_models_json_as_it_attends(name, transformers, tmp_
     close(given.arrays["K"], trace.shown.k_turned, 1e-12)
 
 
-def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, monkeypatch):  # noqa: F811
+def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, monkeypatch):
     from attn_cli.pipeline import build_trace
 
     made(transformers, CASES["gemma2"], 0, tmp_path)
@@ -340,7 +305,7 @@ def projected(X, W, b):
 
 
 @pytest.mark.parametrize("name", ALL_KINDS)
-def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):  # noqa: F811
+def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):
     made(transformers, CASES[name], 0, tmp_path)
     word_pieces(tmp_path)
     settings = Settings(layer=1, head="all")
@@ -371,7 +336,7 @@ def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path): 
     assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
 
 
-def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp_path):  # noqa: F811
+def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp_path):
     import torch
 
     model = made(transformers, CASES["bert"], 0, tmp_path)
@@ -391,7 +356,7 @@ def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp
 
 
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])
-def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_path):  # noqa: F811
+def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_path):
     made(transformers, PAIRS["bart"], 0, tmp_path)
     word_pieces(tmp_path)
     context = None if kind == "self" else "a b c"
@@ -418,7 +383,7 @@ def test_without_steps_a_trace_of_a_model_holds_no_weights(small_gpt2):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt2"])
-def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):  # noqa: F811
+def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
     from attn_cli.inputs.matrices import given_from
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.pipeline.from_weights import trace_weights

@@ -1,9 +1,7 @@
 """--next: what a pretrained model holds likeliest, after a text or in the place of its mask."""
 
-import importlib.util
 import json
 import math
-import os
 from pathlib import Path
 
 import jsonschema
@@ -14,37 +12,35 @@ from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
-from tests.models.checkpoints.by_hand import BERT, GPT2, bert, gpt2, saved
+from tests.models.checkpoints.by_hand import (
+    BERT,
+    FRAMES,
+    GPT2,
+    LETTERS,
+    bert,
+    gpt2,
+    saved,
+    small_bert,
+    small_gpt2,
+    word_pieces,
+)
 from tests.models.checkpoints.test_run import by_loops
 from tests.shell import attn, here
 
 ROOT = Path(__file__).parents[2]
-WORDS = ["a", "b", "c", "d", "Ġa", "Ġb"]
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "\x1b[31mred"]
+PIECES = (*FRAMES, "the", "cat", "##s", "sat", "\x1b[31mred")
 FRAMED = "the [MASK] sat"
-
-
-@pytest.fixture(autouse=True)
-def _library():
-    if importlib.util.find_spec("tokenizers") is None:
-        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
-            pytest.fail("tokenizers is required here, and is not installed.")
-        pytest.skip("tokenizers is not installed.")
+pytestmark = pytest.mark.usefixtures("tokenizers")
 
 
 def causal(tmp_path, tensors=None, **config):
     """A GPT-2 of six letters."""
-    folder = saved(tmp_path / "gpt2", GPT2 | config, gpt2() if tensors is None else tensors)
-    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(WORDS)}))
-    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
-    return folder
+    return small_gpt2(tmp_path / "gpt2", tensors, **config)
 
 
 def encoder(tmp_path, pieces=PIECES, **more):
     """A BERT of ten word pieces."""
-    folder = saved(tmp_path / "bert", BERT | {"intermediate_size": 16}, bert(**more))
-    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(pieces))
-    return folder
+    return small_bert(tmp_path / "bert", pieces, **more)
 
 
 def likeliest(logits, names, count):
@@ -71,7 +67,7 @@ def record_of(*args, **more):
 def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
     folder = causal(tmp_path)
     logits = by_loops(gpt2(), [3, 0, 1, 2, 0])[1][-1]
-    names = [word.replace("Ġ", " ") for word in WORDS]
+    names = [word.replace("Ġ", " ") for word in LETTERS]
     for layer in (0, 1):
         trace = trace_self("dabca", Settings(model=folder, next=3, layer=layer))
         assert trace.next_words.place == 4 and not trace.next_words.fills
@@ -113,7 +109,7 @@ def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path, monkeypatch)
 
 def test_what_frames_a_text_at_its_end_is_not_what_words_follow(tmp_path):
     folder = saved(tmp_path / "framed", GPT2, gpt2(vocabulary=10))
-    (tmp_path / "framed" / "vocab.txt").write_text("\n".join(PIECES))
+    word_pieces(folder, PIECES)
     trace = trace_self("the cats", Settings(model=folder, next=10))
     assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "[SEP]") and trace.next_words.place == 3
     same(trace.next_words, *likeliest(by_loops(gpt2(vocabulary=10), [2, 5, 6, 7])[1][-1], PIECES, 10))
@@ -203,8 +199,8 @@ def test_screens_show_the_words_and_obey_none(tmp_path):
 
 
 def test_scores_that_are_no_numbers_are_refused(tmp_path):
-    tensors = bert() | {"cls.predictions.bias": np.full(10, np.nan, np.float32)}
+    tensors = bert(vocabulary=10) | {"cls.predictions.bias": np.full(10, np.nan, np.float32)}
     encoder(tmp_path)
-    folder = saved(tmp_path / "bert", BERT | {"intermediate_size": 16}, tensors)
+    folder = saved(tmp_path / "bert", BERT, tensors)
     with pytest.raises(InputError):
         trace_self(FRAMED, Settings(model=folder, next=1))

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+LETTERS = ("a", "b", "c", "d", "Ġa", "Ġb")
+FRAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PIECES = (*FRAMES, "the", "cat", "##s", "walk", "##ing", "home", "a", "b", "c")
+
 
 def as_bfloat16(array):
     """Return the upper halves of a float32 array's numbers, cut off and not rounded."""
@@ -34,6 +38,20 @@ def saved(folder, config, arrays):
     return str(folder)
 
 
+def byte_pairs(folder, vocabulary=LETTERS, merges=()):
+    """Write a byte-level tokenizer, as GPT-2 has one, into a model's folder."""
+    folder = Path(folder)
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(vocabulary)}))
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]))
+
+
+def word_pieces(folder, vocabulary=PIECES, lower=True):
+    """Write a tokenizer of word pieces, as BERT has one, into a model's folder."""
+    folder = Path(folder)
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
+
+
 GPT2 = {"model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "activation_function": "relu"}
 
 
@@ -56,16 +74,24 @@ def gpt2(seed=0, vocabulary=6, places=10, d=8, layers=2):
     return made | {"ln_f.weight": some(d), "ln_f.bias": some(d)}
 
 
+def small_gpt2(folder, tensors=None, **config):
+    """Write a GPT-2 of six letters with its tokenizer, and return the folder's name."""
+    name = saved(folder, GPT2 | config, gpt2() if tensors is None else tensors)
+    byte_pairs(name)
+    return name
+
+
 BERT = {
     "model_type": "bert",
     "hidden_size": 8,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
+    "intermediate_size": 16,
     "hidden_act": "relu",
 }
 
 
-def bert(seed=0, vocabulary=10, places=12, d=8, layers=2, head=True):
+def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True):
     """Return the tensors of a small random BERT, with or without the head that makes words."""
     draw = np.random.default_rng(seed)
 
@@ -117,3 +143,10 @@ def gemma2(seed=0, vocabulary=6, d=4):
     }
     made["embed_tokens.weight"] = draw.standard_normal((vocabulary, d)).astype(np.float32)
     return made | {"norm.weight": np.zeros(d, np.float32)}
+
+
+def small_bert(folder, pieces=PIECES, **more):
+    """Write a BERT of a few word pieces with its tokenizer, and return the folder's name."""
+    name = saved(folder, BERT, bert(vocabulary=len(pieces), **more))
+    word_pieces(name, pieces)
+    return name

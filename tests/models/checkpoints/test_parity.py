@@ -1,8 +1,6 @@
 """Every family beside transformers: attentions of every layer and head, and logits, of small random models."""
 
-import importlib.util
 import json
-import os
 import re
 from typing import NamedTuple
 
@@ -141,20 +139,6 @@ PAIRS = {
 }  # fmt: skip
 TARGETS = ([0, 5, 6, 7, 8, 9], [0, 13, 12])
 TEXTS = ([3, 4, 5, 6, 7, 8, 9, 3, 11], [12, 13, 14, 15])
-
-
-@pytest.fixture(scope="module")
-def transformers():
-    """The library, where it is installed; where it must be and is not, a failure."""
-    if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("torch") is None:
-        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
-            pytest.fail("transformers is required here, and is not installed.")
-        pytest.skip("transformers is not installed.")
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    return transformers
 
 
 def made(transformers, case, seed, folder, changed=None):

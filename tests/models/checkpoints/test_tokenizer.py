@@ -1,8 +1,5 @@
 """A checkpoint's tokenizer gives the ids that transformers gives, and unfit files are refused."""
 
-import importlib.util
-import json
-import os
 import sys
 import time
 
@@ -10,37 +7,11 @@ import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
+from tests.models.checkpoints.by_hand import PIECES, byte_pairs, word_pieces
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "cat",
-    "##s",
-    "walk",
-    "##ing",
-    "home",
-    "##",
-    "Cat",
-    "é",
-]
-BYTES = ["<s>", "<pad>", "</s>", "<unk>", *"Ġabcdehostuw!", "Ġt", "he", "Ġthe"]
-MERGES = "#version: 0.2\nĠ t\nh e\nĠt he\n"
-
-
-@pytest.fixture
-def library():
-    """The tokenizers package, where it is installed; where it must be and is not, a failure."""
-    if importlib.util.find_spec("tokenizers") is None:
-        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
-            pytest.fail("tokenizers is required here, and is not installed.")
-        pytest.skip("tokenizers is not installed.")
-    import tokenizers
-
-    return tokenizers
+WORDS = (*PIECES, "##", "Cat", "é")
+BYTES = ("<s>", "<pad>", "</s>", "<unk>", *"Ġabcdehostuw!", "Ġt", "he", "Ġthe")
+MERGES = ("Ġ t", "h e", "Ġt he")
 
 
 def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp_path):
@@ -50,30 +21,20 @@ def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp
     assert found.value.code == 69
 
 
-def wordpieces(folder, lower=True):
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
-
-
-def byte_pairs(folder):
-    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(BYTES)}))
-    (folder / "merges.txt").write_text(MERGES)
-
-
-def test_word_pieces_are_read_from_vocab_txt(library, tmp_path):
-    wordpieces(tmp_path)
+def test_word_pieces_are_read_from_vocab_txt(tokenizers, tmp_path):
+    word_pieces(tmp_path, WORDS)
     found = TextEncoder(str(tmp_path), "bert").encode("The CATS walking")
     assert found.tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "[SEP]")
     assert found.ids == (2, 5, 6, 7, 8, 9, 3)
     assert found.special == (True, *[False] * 5, True) and set(found.types) == {0}
     pair = TextEncoder(str(tmp_path), "bert").encode("cat", "home")
     assert pair.tokens == ("[CLS]", "cat", "[SEP]", "home", "[SEP]") and pair.types == (0, 0, 0, 1, 1)
-    wordpieces(tmp_path, lower=False)
+    word_pieces(tmp_path, WORDS, lower=False)
     assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", "Cat", "[SEP]")
 
 
-def test_byte_pairs_are_read_from_vocab_json_and_merges_txt(library, tmp_path):
-    byte_pairs(tmp_path)
+def test_byte_pairs_are_read_from_vocab_json_and_merges_txt(tokenizers, tmp_path):
+    byte_pairs(tmp_path, BYTES, MERGES)
     tokens = {
         family: TextEncoder(str(tmp_path), family).encode("that the").tokens
         for family in ("gpt2", "opt", "bart")
@@ -82,9 +43,9 @@ def test_byte_pairs_are_read_from_vocab_json_and_merges_txt(library, tmp_path):
     assert tokens == {"gpt2": plain, "opt": ("</s>", *plain), "bart": ("<s>", *plain, "</s>")}
 
 
-def test_a_tokenizer_json_beats_the_others_and_cuts_nothing(library, tmp_path):
-    wordpieces(tmp_path)
-    made = library.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
+def test_a_tokenizer_json_beats_the_others_and_cuts_nothing(tokenizers, tmp_path):
+    word_pieces(tmp_path, WORDS)
+    made = tokenizers.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
     made.enable_truncation(4)
     made.enable_padding(length=12)
     made.save(str(tmp_path / "tokenizer.json"))
@@ -94,22 +55,16 @@ def test_a_tokenizer_json_beats_the_others_and_cuts_nothing(library, tmp_path):
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "roberta"])
-def test_the_ids_are_those_of_transformers(family, library, tmp_path):
-    if importlib.util.find_spec("transformers") is None:
-        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
-            pytest.fail("transformers is required here, and is not installed.")
-        pytest.skip("transformers is not installed.")
-    import transformers
-
+def test_the_ids_are_those_of_transformers(family, tokenizers, transformers, tmp_path):
     files = tmp_path / "files"
     files.mkdir()
     if family == "bert":
-        wordpieces(files)
+        word_pieces(files, WORDS)
         made = transformers.BertTokenizer(vocab=str(files / "vocab.txt"))
     else:
-        byte_pairs(files)
+        byte_pairs(files, BYTES, MERGES)
         kind = transformers.GPT2Tokenizer if family == "gpt2" else transformers.RobertaTokenizer
-        merges = [tuple(line.split()) for line in MERGES.splitlines()[1:]]
+        merges = [tuple(line.split()) for line in MERGES]
         made = kind(vocab={word: n for n, word in enumerate(BYTES)}, merges=merges)
     made.save_pretrained(tmp_path / "saved")
     for text in ("the cat", "walking the cats home", "that house, the thé"):
@@ -139,11 +94,11 @@ def test_the_ids_are_those_of_transformers(family, library, tmp_path):
         ("tokenizer_config.json", b"[" * 1_000_000),
     ],
 )
-def test_a_hostile_file_is_refused_soon(name, content, library, tmp_path):
+def test_a_hostile_file_is_refused_soon(name, content, tokenizers, tmp_path):
     if name in ("vocab.json", "merges.txt"):
-        byte_pairs(tmp_path)
+        byte_pairs(tmp_path, BYTES, MERGES)
     if name == "tokenizer_config.json":
-        wordpieces(tmp_path)
+        word_pieces(tmp_path, WORDS)
     (tmp_path / name).write_bytes(content)
     start = time.monotonic()
     with pytest.raises(AttnError) as found:
@@ -152,30 +107,30 @@ def test_a_hostile_file_is_refused_soon(name, content, library, tmp_path):
     assert time.monotonic() - start < 10
 
 
-def test_a_giant_file_and_a_circle_of_links_are_refused(library, tmp_path):
+def test_a_giant_file_and_a_circle_of_links_are_refused(tokenizers, tmp_path):
     with (tmp_path / "tokenizer.json").open("wb") as file:
         file.truncate(1 << 30)
     with pytest.raises(FileError, match="above the limit"):
         TextEncoder(str(tmp_path), "bert")
     (tmp_path / "tokenizer.json").unlink()
-    wordpieces(tmp_path)
+    word_pieces(tmp_path, WORDS)
     (tmp_path / "vocab.txt").unlink()
     (tmp_path / "vocab.txt").symlink_to("vocab.txt")
     with pytest.raises(FileError, match="no tokenizer"):
         TextEncoder(str(tmp_path), "bert")
 
 
-def test_a_text_that_cannot_be_encoded_is_refused(library, tmp_path):
-    wordpieces(tmp_path)
+def test_a_text_that_cannot_be_encoded_is_refused(tokenizers, tmp_path):
+    word_pieces(tmp_path, WORDS)
     with pytest.raises(InputError, match="cannot encode the text"):
         TextEncoder(str(tmp_path), "bert").encode("a\ud800b")
-    byte_pairs(tmp_path)
+    byte_pairs(tmp_path, BYTES, MERGES)
     (tmp_path / "vocab.txt").unlink()
     with pytest.raises(InputError, match="no tokens"):
         TextEncoder(str(tmp_path), "gpt2").encode("")
 
 
-def test_sentencepiece_is_refused_with_a_line_that_converts_it(library, tmp_path):
+def test_sentencepiece_is_refused_with_a_line_that_converts_it(tokenizers, tmp_path):
     (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0e")
     with pytest.raises(FileError, match=r"tokenizer\.model") as found:
         TextEncoder(str(tmp_path), "llama")
@@ -188,30 +143,29 @@ def test_sentencepiece_is_refused_with_a_line_that_converts_it(library, tmp_path
         TextEncoder(str(tmp_path), "marian")
 
 
-def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(library, tmp_path):
-    byte_pairs(tmp_path)
+def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(tokenizers, tmp_path):
+    byte_pairs(tmp_path, BYTES, MERGES)
     found = TextEncoder(str(tmp_path), "gpt2")
     assert [found.text(BYTES.index(token)) for token in ("Ġthe", "he", "<s>")] == [" the", "he", "<s>"]
     assert found.text(999) == "<999>" and found.mask() == (None, None)
     (tmp_path / "bert").mkdir()
-    wordpieces(tmp_path / "bert")
+    word_pieces(tmp_path / "bert", WORDS)
     found = TextEncoder(str(tmp_path / "bert"), "bert")
     assert [found.text(n) for n in (5, 7, 2)] == ["the", "##s", "[CLS]"]
     assert found.mask() == ("[MASK]", 4)
-    pieces = library.Tokenizer(
-        library.models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0)], 0)
+    pieces = tokenizers.Tokenizer(
+        tokenizers.models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0)], 0)
     )
-    pieces.decoder = library.decoders.Metaspace()
+    pieces.decoder = tokenizers.decoders.Metaspace()
     (tmp_path / "t5").mkdir()
     pieces.save(str(tmp_path / "t5" / "tokenizer.json"))
     found = TextEncoder(str(tmp_path / "t5"), "t5")
     assert [found.text(n) for n in (1, 2, 3)] == [" the", "s", "▁"]
 
 
-def test_the_mask_of_roberta_is_one_token_and_takes_its_space_along(library, tmp_path):
+def test_the_mask_of_roberta_is_one_token_and_takes_its_space_along(tokenizers, tmp_path):
     names = [*BYTES, "<mask>"]
-    (tmp_path / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(names)}))
-    (tmp_path / "merges.txt").write_text(MERGES)
+    byte_pairs(tmp_path, names, MERGES)
     found = TextEncoder(str(tmp_path), "roberta")
     name, id_ = found.mask()
     assert name == "<mask>" and id_ == len(BYTES)
