@@ -152,6 +152,8 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
     if trace.settings.versus is not None and walk is None and not trace.asked:
         hint = "Name the row that looks: -q WORD."
         raise UsageError("--versus goes with -q, or with attn explain.", hint, "--versus")
+    if not trace.is_scored:
+        trace, view = _without_scores(trace, view, walk)
     if pause:
         from attn_cli.cli.present import present
         from attn_cli.render import trace_blocks
@@ -168,6 +170,27 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
             say(f"attn: {line}")
         if view.steps or walk is not None:
             say("attn: csv and tsv hold the weights alone; the steps show in table, markdown and json.")
+
+
+def _without_scores(trace: Trace, view: View, walk: Walk | None) -> tuple[Trace, View]:
+    """Return what can be shown of weights that have no scores; refuse what is about scores alone."""
+    from attn_cli.render.views.wording import no_arithmetic
+
+    what, hint = no_arithmetic(trace)
+    if (view.format or "").startswith("code:"):
+        held = "here are" if trace.of_model else f"{trace.embedding.name} holds"
+        raise UsageError(
+            f"-f {view.format} needs queries, keys and values; {held} weights alone.", hint, "--format"
+        )
+    if walk is not None and walk.only:
+        raise UsageError(what, hint)
+    if trace.settings.versus is not None:
+        raise UsageError(what, hint, "--versus")
+    if view.steps and walk is None:
+        came = "are all there is" if trace.of_model else "came ready"
+        note = f"There are no steps to show: the weights {came}."
+        trace, view = replace(trace, notes=(*trace.notes, note)), replace(view, steps=False)
+    return trace, view
 
 
 def _deliver_npy(trace: Trace, view: View) -> None:

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
 from attn_cli.settings.output import FORMATS, is_json
-from attn_cli.settings.settings import OF_MODEL, Settings
+from attn_cli.settings.settings import OF_MODEL, WITH_MODEL, Settings
 
 HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
@@ -69,7 +69,7 @@ class Command(TyperCommand):
             ctx.params["format"] = None  # the file's suffix was typed, the format was not
         try:
             _settle_model(ctx)
-            _settle_next(ctx)
+            _settle_those_of_a_model(ctx)
             result = self._run(ctx)
         except AttnError as error:
             is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
@@ -118,10 +118,14 @@ def _settle_model(ctx: Any) -> None:
         ctx.params[name] = getattr(Settings(), name)
 
 
-def _settle_next(ctx: Any) -> None:
-    """Let a standing --next wait for a model."""
-    if origin(ctx, "next") in NOT_TYPED and not ctx.params.get("model"):
-        ctx.params["next"] = None
+def _settle_those_of_a_model(ctx: Any) -> None:
+    """Let a standing --next or --join-pieces wait for a model, and --renormalize for --hide-special."""
+    waits = WITH_MODEL if "model" in ctx.params and not ctx.params["model"] else ()
+    if not ctx.params.get("hide_special"):
+        waits = (*waits, "renormalize")
+    for name in waits:
+        if origin(ctx, name) in NOT_TYPED:
+            ctx.params[name] = getattr(Settings(), name)
 
 
 def blamed(error: UsageError, ctx: Any) -> AttnError:

@@ -11,7 +11,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.models.checkpoints.run import texts
 from attn_cli.pipeline.from_checkpoint import open_model, own_mask, side_of, tokens_of
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.ready_weights import MASK_HINT, Shaping, select_weights
+from attn_cli.pipeline.ready_weights import MASK_HINT, select_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head_roles import (
     BAG,
@@ -146,7 +146,7 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
     mask = stated_mask(Settings(), saved.mask, n_q, n_k, saved.name)
     for number in range(len(saved.weights)):
         chosen = Settings(layer=number, head="all")
-        found = select_weights(saved, chosen, mask, saved.mask is not None, Shaping())
+        found = select_weights(saved, chosen, mask, saved.mask is not None)
         allowed = np.ones((n_q, n_k), np.bool_) if found.allowed is None else found.allowed
         kind = "cross" if not is_one else "self" if allowed[np.triu_indices(n_q, 1)].any() else "masked"
         text = Text(saved.query_tokens, saved.key_tokens, is_one)

@@ -23,6 +23,8 @@ from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
+from attn_cli.pipeline.ready_weights import is_shaping
+from attn_cli.pipeline.weights_alone import between_words, unasked
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check_length, check_words
 from attn_cli.trace.head import Head
@@ -99,10 +101,14 @@ def trace_opened(
     steps = run.layer(number, asked, side)
     stack = checkpoint.model.stacks[side]
     key = source if asked == "cross" else target
-    trace = _trace(steps, target, key, stack.layers[number].window, settings, model.name)
-    if keep_weights:
-        mask = _mask(steps, stack.layers[number].window, settings, model.name)
-        trace = _with_weights(trace, run, steps, stack, mask)
+    window = stack.layers[number].window
+    if is_shaping(settings):
+        trace = between_words(_trace(steps, target, key, window, unasked(settings), model.name), settings)
+    else:
+        trace = _trace(steps, target, key, window, settings, model.name)
+        if keep_weights:
+            mask = _mask(steps, window, settings, model.name)
+            trace = _with_weights(trace, run, steps, stack, mask)
     if not settings.next:  # what lies above the layer is left alone
         return trace
     from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it

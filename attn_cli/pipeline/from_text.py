@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.build_trace import build_trace, output_words
 from attn_cli.pipeline.embed import (
@@ -21,7 +21,14 @@ from attn_cli.pipeline.embed import (
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check_length, check_model, check_words, unused
+from attn_cli.settings.validate import (
+    check_length,
+    check_model,
+    check_shaping,
+    check_without_model,
+    check_words,
+    unused,
+)
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
@@ -99,10 +106,7 @@ def trace_text(
     """
     if settings.model is not None:
         return _of_model(kind, text, context, settings, shared and shared.model, keep_weights)
-    if settings.next:
-        raise UsageError(
-            "--next needs a model that says what comes next.", "Give one with --model.", "--next"
-        )
+    check_without_model(settings)
     before, settings = settings, settings_for_positions(settings)
     stack, table, weights, _ = shared or open_projection(settings)
     query = _tokens(text, "text", settings)
@@ -147,6 +151,7 @@ def _of_model(
 
     assert settings.model is not None
     check_model(settings)
+    check_shaping(settings)
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
     if opened is not None:

@@ -33,24 +33,20 @@ if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
     from attn_cli.inputs.saved_weights import Saved
     from attn_cli.io.array_types import Array
-    from attn_cli.pipeline.ready_weights import Shaping
 
 WHOSE = "attn's JSON"
 HOTTEST = 1e300
 
 
-def trace_weights(saved: Saved, settings: Settings, shaping: Shaping) -> Trace:
-    """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
-
-    `shaping` says what becomes of word pieces and special tokens.
-    """
+def trace_weights(saved: Saved, settings: Settings) -> Trace:
+    """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along."""
     settings = replace(settings, head=settings.head or saved.head)
     n_q, n_k = saved.weights.shape[-2:]
     mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)
     if mask is not None and mask.array is not None and settings.mask is None:
         mask = mask._replace(name=saved.mask_name or "as given")
     is_stated = settings.mask is not None or saved.mask is not None
-    found = select_weights(saved, settings, mask, is_stated, shaping)
+    found = select_weights(saved, settings, mask, is_stated)
     record = saved.record or {}
     inputs = Inputs(
         Side(found.query_tokens),

@@ -42,7 +42,7 @@ def find_next_words(
         return None, [f"{name} has no language-model head in its files: it names no next words."]
     if stack.causal:
         at = max((i for i, is_frame in enumerate(read.special) if not is_frame), default=len(read.ids) - 1)
-        return _likeliest(run, at, encoder, count, name, fills=False), []
+        return _likeliest(run, read.ids, at, encoder, count, name, fills=False), []
     mask, id_ = encoder.mask()
     if mask is None:
         return None, [f"{name} is an encoder, and its vocabulary has no token for a gap: it names no words."]
@@ -54,14 +54,18 @@ def find_next_words(
     notes = []
     if len(masks) > 1:
         notes.append(f"The text has {mask} {len(masks)} times: the first, token {masks[0]}, is filled.")
-    return _likeliest(run, masks[0], encoder, count, name, fills=True), notes
+    return _likeliest(run, read.ids, masks[0], encoder, count, name, fills=True), notes
 
 
-def _likeliest(run: Run, place: int, encoder: TextEncoder, count: int, name: str, fills: bool) -> NextWords:
+def _likeliest(
+    run: Run, ids: Sequence[int], place: int, encoder: TextEncoder, count: int, name: str, fills: bool
+) -> NextWords:
     """Return the likeliest tokens at a place; of equally likely ones, those that the vocabulary has first."""
     logits: Array = run.logits(place)[0, 0].astype(np.float64)
     if not np.isfinite(logits.max()):  # NaN too
         raise InputError(f"{name} gives scores of words that are no numbers.", "Is its file sound?")
     shares = softmax(logits)
     best = np.argsort(-shares, kind="stable")[:count].tolist()
-    return NextWords(tuple((encoder.text(n), float(shares[n])) for n in best), place, fills)
+    return NextWords(
+        tuple((encoder.text(n), float(shares[n])) for n in best), place, fills, encoder.token(ids[place])
+    )

@@ -27,14 +27,6 @@ MASK_HINT = " (--mask none shows zeros)"
 LONGEST = 24
 
 
-class Shaping(NamedTuple):
-    """What is to become of the tokens; renormalize shares a row out anew among those that are left."""
-
-    join_pieces: bool = False
-    hide_special: bool = False
-    renormalize: bool = False
-
-
 class SelectedWeights(NamedTuple):
     """The weights of one layer's heads that are to be shown, with their tokens and mask."""
 
@@ -65,7 +57,7 @@ class SelectedWeights(NamedTuple):
 
 
 def select_weights(
-    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool, shaping: Shaping
+    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool
 ) -> SelectedWeights:
     """Return one layer of saved weights, masked, joined and renormalized as asked.
 
@@ -98,12 +90,12 @@ def select_weights(
     elif found.allowed is not None:
         _check_shut(found, found.allowed)
     found = found._replace(notes=(*found.notes, *_sums(found)))
-    if not (shaping.join_pieces or shaping.hide_special):
+    if not is_shaping(settings):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
-        option = "--join-pieces" if shaping.join_pieces else "--hide-special"
+        option = "--join-pieces" if settings.join_pieces else "--hide-special"
         raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
-    return _shaped(found, shaping)._replace(is_shaped=True)
+    return shaped(found, settings)
 
 
 def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, list[str]]:
@@ -202,17 +194,24 @@ def _sums(found: SelectedWeights) -> list[str]:
     return [f"{rows} do not sum to one but to {span}, and are shown as they are."]
 
 
-def _shaped(found: SelectedWeights, shaping: Shaping) -> SelectedWeights:
+def is_shaping(settings: Settings) -> bool:
+    """Tell whether tokens are to be joined or hidden."""
+    return settings.join_pieces or settings.hide_special
+
+
+def shaped(found: SelectedWeights, settings: Settings) -> SelectedWeights:
     """Join pieces to words, and leave out special tokens, as is asked for."""
     sides = (found.query_tokens, found.key_tokens)
-    marks = pieces.scheme((*sides[0], *sides[1])) if shaping.join_pieces else None
+    marks = pieces.scheme((*sides[0], *sides[1])) if settings.join_pieces else None
     queries, keys = (pieces.words(tokens, marks) for tokens in sides)
     if marks is not None:
         found = _joined(found, queries, keys)
-    elif shaping.join_pieces:
+    elif settings.join_pieces:
         note = "No token has the mark of a word piece (##, Ġ or ▁): none is joined."
         found = found._replace(notes=(*found.notes, note))
-    return _without_special(found, queries, keys, shaping.renormalize) if shaping.hide_special else found
+    if settings.hide_special:
+        found = _without_special(found, queries, keys, settings.renormalize)
+    return found._replace(is_shaped=True)
 
 
 def _joined(found: SelectedWeights, queries: list[pieces.Word], keys: list[pieces.Word]) -> SelectedWeights:

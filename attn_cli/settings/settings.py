@@ -16,6 +16,8 @@ HEADS = (
 )
 # They choose rows, links, speed and what is refused, and change no number.
 OF_MODEL = ("embedding", "projection", "tokenizer")  # a pretrained model has its own
+PIECES = ("join_pieces", "hide_special", "renormalize")
+WITH_MODEL = (*PIECES, "next")  # where a text is read, they need a pretrained model
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "threads", "max_text", "max_word")
 
 
@@ -40,6 +42,11 @@ class Settings:
     keep_punctuation: bool = Setting(TEXT, "Keep punctuation (tokenizer words only).").field(False)
     max_text: str = Setting(TEXT, "Refuse a longer text.", metavar="SIZE", is_size=True).field("64MB")
     max_word: str = Setting(TEXT, "Refuse a longer token.", metavar="SIZE", is_size=True).field("1MB")
+    join_pieces: bool = Setting(
+        TEXT, "Join a model's word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries."
+    ).field(False)
+    hide_special: bool = Setting(TEXT, "Leave out [CLS], [SEP], <s>, padding and their like.").field(False)
+    renormalize: bool = Setting(TEXT, "Let the rows sum to one again when tokens are hidden.").field(False)
     embedding: str | None = Setting(
         VECTORS,
         "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",

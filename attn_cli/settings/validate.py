@@ -8,8 +8,15 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import OF_MODEL, Settings
+from attn_cli.settings.settings import OF_MODEL, WITH_MODEL, Settings
 
+# Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
+NEEDED = {
+    "join_pieces": "a model whose tokens are word pieces",
+    "hide_special": "a model that adds special tokens",
+    "renormalize": "a model whose special tokens are hidden",
+    "next": "a model that says what comes next",
+}
 PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace"}
 
 
@@ -44,6 +51,21 @@ def check_model(settings: Settings) -> None:
     for name in OF_MODEL:
         if getattr(settings, name) != getattr(usual, name):
             raise beside_model(name)
+
+
+def check_without_model(settings: Settings) -> None:
+    """Raise UsageError if something was asked for that only a pretrained model has."""
+    usual = Settings()
+    for name in WITH_MODEL:
+        if getattr(settings, name) not in (getattr(usual, name), 0):
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"{option} needs {NEEDED[name]}.", "Give one with --model.", option)
+
+
+def check_shaping(settings: Settings) -> None:
+    """Raise UsageError if rows are to be renormalized from which nothing is left out."""
+    if settings.renormalize and not settings.hide_special:
+        raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
 
 
 def beside_model(name: str) -> UsageError:

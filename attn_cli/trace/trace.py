@@ -92,6 +92,7 @@ class NextWords(NamedTuple):
     words: tuple[tuple[str, float], ...]
     place: int  # of the query that they come after, or of the mask that they fill
     fills: bool  # whether they fill a mask
+    token: str  # that token, as the vocabulary spells it
 
 
 class Row(NamedTuple):
@@ -185,6 +186,7 @@ class Trace(Frozen):
     pad_keys: range = range(0)
     long_view: LongView | None = None  # of the shown head, where the trace is condensed
     next_words: NextWords | None = None  # what a pretrained model says
+    derived: str = "weights as given"  # what the weights are, where no scores made them
     source: Source | None = None  # what gives weights that are too many to hold
 
     @property

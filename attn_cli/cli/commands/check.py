@@ -13,7 +13,7 @@ from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageEr
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.declare import COMPARED
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import WITH_MODEL, Settings
 
 if TYPE_CHECKING:
     from attn_cli.teach.grading.answer_key import AnswerKey
@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 # Settings of a text, and of a matrix that is shown.
 WITHOUT = (
     *("tokenizer", "keep_punctuation", "embedding", "dim", "seed", "oov", "model", "projection", "layer"),
-    *("pad", "pad_side", "positions", "query", "top", "full", "next", "tidy", "steps", "fields", "precision"),
+    *(
+        "pad",
+        "pad_side",
+        "positions",
+        "query",
+        "top",
+        "full",
+        *WITH_MODEL,
+        "tidy",
+        "steps",
+        "fields",
+        "precision",
+    ),
     *("palette", "shades"),
 )
 MOST_NAMED = 5

@@ -16,7 +16,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
 from attn_cli.settings.declare import INPUT
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import WITH_MODEL, Settings
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -31,7 +31,7 @@ OF_TEXT = (
     "dim",
     "oov",
     "model",
-    "next",
+    *WITH_MODEL,
     "layer",
 )
 

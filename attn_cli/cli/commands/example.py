@@ -14,7 +14,7 @@ from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import WITH_MODEL, Settings
 from attn_cli.teach.examples import EXAMPLES, load
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 
-@without("model", "next")
+@without("model", *WITH_MODEL)
 def example(
     context: typer.Context,
     name: Annotated[

@@ -12,7 +12,7 @@ from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import WITH_MODEL, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 # A dictionary's keys have no order, and there is one query. Its projection is an option of its own, with another
 # default.
-NOT_OFFERED = ("model", "next", "projection", "layer", "query", "full", "pad", "pad_side", "positions")
+NOT_OFFERED = (
+    *("model", *WITH_MODEL, "projection", "layer", "query", "full", "pad", "pad_side", "positions"),
+)
 
 
 @without(*NOT_OFFERED)

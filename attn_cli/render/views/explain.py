@@ -16,6 +16,7 @@ from attn_cli.render.views.wording import (
     head_named,
     learned,
     may_look_at,
+    no_arithmetic,
     quoted,
     short,
     title,
@@ -33,11 +34,13 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     """Yield the walk: one row by hand, every matrix, the mask, how sharp it is, and who attends to whom."""
     yield Heading(title(trace), 1)
     yield Formula(formula(trace))
-    if parts.by_hand:
+    if not trace.is_scored:
+        yield Say(" ".join(no_arithmetic(trace)))
+    elif parts.by_hand:
         yield from map(Say, learned(trace))
         for i in trace.focus[:MOST_FOCUS]:
             yield from one_row(trace, i, view.by_hand == "all")
-    if not trace.asked or parts.only:
+    if trace.is_scored and (not trace.asked or parts.only):
         if parts.by_hand:
             yield Heading("The whole matrix, step by step")
         yield from walk(trace, parts.only, each=not parts.ending)

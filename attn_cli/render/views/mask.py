@@ -62,7 +62,8 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     yield Heading("As numbers added to the scores")
     yield _square(trace, rows, columns, few.astype(float), marks=ADDED)
     yield Say("Adding -inf hides a key, because exp(-inf) is 0; adding 0 changes nothing.")
-    yield from _before_and_after(trace, rows, columns, allowed)
+    if trace.is_scored:
+        yield from _before_and_after(trace, rows, columns, allowed)
     yield from _corners(trace, rows, columns)
     yield from _fully_masked(trace, rows, allowed)
     yield from closing(trace, with_learned=False)

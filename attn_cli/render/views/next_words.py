@@ -29,7 +29,8 @@ def in_a_line(trace: Trace, found: NextWords) -> list[str]:
 
 
 def _title(trace: Trace, found: NextWords) -> str:
-    token = quoted_at(trace.query_tokens, found.place)
+    is_there = trace.query_tokens[found.place : found.place + 1] == (found.token,)  # pieces may be joined
+    token = quoted_at(trace.query_tokens, found.place) if is_there else quoted(found.token)
     return f"Likeliest to {'fill' if found.fills else 'come after'} {token}:"
 
 

@@ -12,7 +12,16 @@ from attn_cli.io.plural import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
-from attn_cli.render.views.wording import MOST_CELLS, closing, formula, is_large, quoted, short, title
+from attn_cli.render.views.wording import (
+    MOST_CELLS,
+    closing,
+    formula,
+    is_large,
+    no_arithmetic,
+    quoted,
+    short,
+    title,
+)
 from attn_cli.settings.output import View
 from attn_cli.trace.diagnostics import Diagnosis
 from attn_cli.trace.head import Head
@@ -102,9 +111,7 @@ def _fits_maps(trace: Trace, view: View) -> bool:
 
 def _asked_rows(trace: Trace, view: View) -> Iterator[Block]:
     if not trace.is_scored:
-        yield Say(
-            "These weights were given without queries, keys and scores, so there is no arithmetic to show."
-        )
+        yield Say(" ".join(no_arithmetic(trace)))
         return
     from attn_cli.render.views.one_row import one_row
 

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING
 
 from attn_cli.io.plural import count
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.blocks import Beside, Block, Heading, Matrix, Say
+from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.one_row import hand_work, query_vectors, row_and_reasons
 from attn_cli.render.views.overview import MOST_FOCUS, all_weights
 from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
-from attn_cli.render.views.wording import dropped, kind_of, learned_briefly, shared_with, short
+from attn_cli.render.views.wording import (
+    closing,
+    dropped,
+    formula,
+    kind_of,
+    learned_briefly,
+    no_arithmetic,
+    shared_with,
+    short,
+)
 from attn_cli.settings.output import View
 from attn_cli.trace.because import stepped_head
 from attn_cli.trace.trace import Trace
@@ -30,6 +39,8 @@ def story(trace: Trace, view: View) -> Iterator[Block]:
 
     A small input has its every matrix too, as long as the screen stays within MOST_LINES lines.
     """
+    if not trace.is_scored:
+        return _without_scores(trace, view)
     if matrices := _matrices(trace):
         whole = list(_parts(trace, view, matrices))
         if _height(whole, view) <= MOST_LINES:
@@ -63,6 +74,15 @@ def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
 
         yield from next_words(trace)
     yield from _next(trace)
+
+
+def _without_scores(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield the rows of weights that have no scores, and what they are."""
+    yield Heading(_title(trace), 1)
+    yield Formula(formula(trace))
+    yield Say(" ".join(no_arithmetic(trace)))
+    yield from all_weights(trace, view)
+    yield from closing(trace)
 
 
 def _height(blocks: list[Block], view: View) -> int:

@@ -87,7 +87,7 @@ def kind_of(trace: Trace) -> str:
 def formula(trace: Trace) -> str:
     """Return the formula of the weights, with this trace's own numbers in it."""
     if not trace.is_scored:
-        return "weights as given"
+        return trace.derived
     head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
     distance, heat = "" if head.position_scores is None else " + distance", temperature_divisor(trace)
     if trace.softcap is not None:
@@ -99,6 +99,20 @@ def formula(trace: Trace) -> str:
     if (head.position_vectors is not None or head.turned is not None) and heat:
         return f"weights = softmax(({scores}{distance}){heat})"
     return f"weights = softmax({scores}{heat}{distance})"
+
+
+def no_arithmetic(trace: Trace) -> tuple[str, str]:
+    """Return why weights without scores have no arithmetic, and where there is some."""
+    if not trace.of_model:
+        why = "These weights were given without queries, keys and scores, so there is no arithmetic to show."
+        return why, "attn self ... -f json --steps holds them."
+    why = "These weights were made of others and have no scores of their own, so there is no arithmetic to show."
+    made = {
+        "--join-pieces": trace.settings.join_pieces,
+        "--hide-special": trace.settings.hide_special,
+        f"--head {trace.settings.head}": trace.settings.head in ("mean", "rollout"),
+    }
+    return why, f"There is without {listed([option for option, is_set in made.items() if is_set])}."
 
 
 def root_divisor(trace: Trace) -> str:
@@ -159,7 +173,7 @@ def d_k(trace: Trace) -> int:
 
 def setting_parts(trace: Trace) -> list[str]:
     """Return the settings behind the numbers, each in a few words."""
-    parts = _score_parts(trace) if trace.is_scored else [f"Weights given by {trace.embedding.name}"]
+    parts = _score_parts(trace) if trace.is_scored else [_origin(trace)]
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
     if trace.projection.source == "given" and trace.projection.layer is not None:
         parts.append(f"layer {trace.projection.layer}")
@@ -172,6 +186,12 @@ def setting_parts(trace: Trace) -> list[str]:
     elif trace.kind == "show" and trace.shown.name not in ("0", "mean"):
         parts.append(head_named(trace.shown.name))
     return parts
+
+
+def _origin(trace: Trace) -> str:
+    """Return whose the weights are, where no scores made them."""
+    name = trace.embedding.name
+    return f"Weights of the model {name}" if trace.of_model else f"Weights given by {name}"
 
 
 def head_named(name: str) -> str:

@@ -1,0 +1,146 @@
+"""Weights that a pretrained model's own are made into: between words, without special tokens."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_self
+from tests.models.checkpoints.by_hand import byte_pairs, small_bert, small_gpt2
+from tests.shell import attn, here
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+TEXT = "the cats walking home"
+TOKENS = ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
+WORDS = ("[CLS]", "the", "cats", "walking", "home", "[SEP]")
+RUNS = ([0], [1], [2, 3], [4, 5], [6], [7])
+pytestmark = pytest.mark.usefixtures("tokenizers")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A BERT of word pieces."""
+    return small_bert(tmp_path / "bert")
+
+
+def record(*args, **more):
+    ran = attn(*args, "-f", "json", **more)
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    jsonschema.validate(found, {**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
+    return found
+
+
+def joined(weights):
+    """Sum the weights to a word's pieces, and average those from them."""
+    return [[np.mean([weights[i][keys].sum() for i in rows]) for keys in RUNS] for rows in RUNS]
+
+
+@pytest.mark.parametrize("head", ["0", "1", "mean"])
+def test_pieces_are_joined_to_words(head, folder):
+    pieces = trace_self(TEXT, Settings(model=folder, head=head))
+    assert pieces.query_tokens == TOKENS
+    trace = trace_self(TEXT, Settings(model=folder, head=head, join_pieces=True))
+    assert trace.query_tokens == trace.key_tokens == WORDS
+    assert (trace.is_scored, trace.kind, trace.head_names) == (False, "self", ("0", "1"))
+    np.testing.assert_allclose(trace.weights, joined(pieces.weights))
+    np.testing.assert_allclose(trace.weights.sum(axis=1), 1)
+
+
+def test_special_tokens_are_hidden_and_rows_renormalized_where_asked(folder):
+    whole = trace_self(TEXT, Settings(model=folder)).weights[1:-1, 1:-1]
+    hidden = trace_self(TEXT, Settings(model=folder, hide_special=True))
+    assert hidden.query_tokens == TOKENS[1:-1]
+    np.testing.assert_allclose(hidden.weights, whole)
+    assert any("Hidden: [CLS], [SEP]" in note and "not renormalised" in note for note in hidden.notes)
+    again = trace_self(TEXT, Settings(model=folder, hide_special=True, renormalize=True))
+    np.testing.assert_allclose(again.weights, whole / whole.sum(axis=1, keepdims=True))
+
+
+def test_all_heads_are_joined_and_the_mask_with_them(tmp_path):
+    vocabulary = ("a", "b", "c", "d", "Ġ", "Ġa")
+    folder = small_gpt2(tmp_path / "gpt2")
+    byte_pairs(folder, vocabulary, ["Ġ a"])
+    pieces = trace_self("db ac ab", Settings(model=folder, head="all"))
+    assert pieces.query_tokens == ("d", "b", "Ġa", "c", "Ġa", "b")
+    trace = trace_self("db ac ab", Settings(model=folder, head="all", join_pieces=True))
+    assert trace.query_tokens == ("db", "ac", "ab") and trace.kind == "masked"
+    assert trace.mask.tolist() == np.tri(3, dtype=bool).tolist() and trace.mask_name == "causal"
+    for before, after in zip(pieces.heads, trace.heads, strict=True):
+        summed = before.weights.reshape(3, 2, 3, 2).sum(axis=3).mean(axis=1)
+        np.testing.assert_allclose(after.weights, summed)
+
+
+def test_a_row_is_asked_for_by_its_word(folder):
+    every = record("self", TEXT, "-m", folder, "--join-pieces")
+    one = record("self", TEXT, "-m", folder, "--join-pieces", "-q", "walking")
+    assert one["query_tokens"] == ["walking"] and one["query_rows"] == [3]
+    assert one["weights"] == [every["weights"][3]] and one["because"] is None and one["score"] is None
+    assert here("self", TEXT, "-m", folder, "--join-pieces", "-q", "##ing").code == 2
+    top = record("self", TEXT, "-m", folder, "--join-pieces", "--top", "1")
+    assert [link[2] for link in top["links"]] == [max(row) for row in every["weights"]]
+
+
+def test_next_words_stay_and_their_place_is_named_as_the_model_has_it(folder):
+    text = "the cats [MASK] home"
+    plain = record("self", text, "-m", folder, "--next", "3")["next_words"]
+    options = ("-m", folder, "--next", "3", "--join-pieces", "--hide-special")
+    assert record("self", text, *options)["next_words"] == plain
+    assert 'Likeliest to fill "[MASK]"' in attn("self", text, *options).out
+
+
+def test_the_story_says_that_words_have_no_scores(folder):
+    for more in ((), ("--steps",), ("-q", "cats")):
+        said = " ".join(attn("explain", TEXT, "-m", folder, "--join-pieces", *more).out.split())
+        assert "have no scores of their own" in said and "without --join-pieces" in said
+        assert "softmax" not in said and "cats" in said
+    assert record("explain", TEXT, "-m", folder, "--hide-special", "--steps")["because"] is None
+    shown = attn("self", TEXT, "-m", folder, "--join-pieces", "--show", "mask")
+    assert shown.code == 0 and "Before the softmax" not in shown.out
+
+
+@pytest.mark.parametrize("format", ["table", "bars", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"])
+def test_every_format_has_the_words(format, folder, at):
+    ran = attn("self", TEXT, "-m", folder, "--join-pieces", "-f", format, "-o", "out", "--head", "all")
+    assert ran.code == 0, ran.err
+    made = (at / "out").read_bytes()
+    assert (b"walking" in made and b"##ing" not in made) or format == "npy"
+
+
+def test_settings_are_compared_and_lines_of_a_file_shaped(folder, at):
+    found = record("compare", TEXT, "-m", folder, "--vary", "join-pieces=no,yes")
+    assert [one["query_tokens"] for one in found["records"]] == [list(TOKENS), list(WORDS)]
+    found = record("compare", TEXT, "-m", folder, "--hide-special", "--vary", "renormalize=no,yes")
+    assert found["difference"] is not None
+    ran = attn("batch", "-m", folder, "--join-pieces", "--hide-special", input=f"{TEXT}\n")
+    assert json.loads(ran.out) == record("self", TEXT, "-m", folder, "--join-pieces", "--hide-special")
+
+
+@pytest.mark.parametrize("command", ["self", "masked", "explain"])
+@pytest.mark.parametrize("option", ["--join-pieces", "--hide-special", "--renormalize"])
+def test_without_a_model_there_are_no_pieces(command, option):
+    ran = here(command, "a b", "-e", "random", option)
+    assert ran.code == 2 and ran.err.count("\n") == 1 and f"{option} needs a model" in ran.err
+    variable = "ATTN_" + option[2:].upper().replace("-", "_")
+    assert here(command, "a b", "-e", "random", env={variable: "1"}).code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("self", "--renormalize"), "--renormalize goes with --hide-special"),
+        (("self", "--join-pieces", "-f", "code:numpy"), "needs queries, keys and values"),
+        (("explain", "--join-pieces", "--only", "scores"), "no scores of their own"),
+        (("explain", "--join-pieces", "--versus", "cats"), "no scores of their own"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(args, says, folder):
+    ran = here(args[0], TEXT, "-m", folder, *args[1:])
+    assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err
+
+
+def test_a_text_of_special_tokens_alone_is_refused(folder):
+    ran = here("self", "[SEP]", "-m", folder, "--hide-special")
+    assert ran.code == 65 and "all tokens are special" in ran.err
