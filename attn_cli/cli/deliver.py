@@ -178,7 +178,7 @@ def _without_scores(trace: Trace, view: View, walk: Walk | None) -> tuple[Trace,
 
     what, hint = no_arithmetic(trace)
     if (view.format or "").startswith("code:"):
-        held = "here are" if trace.of_model else f"{trace.embedding.name} holds"
+        held = "here are" if trace.kind != "show" else f"{trace.embedding.name} holds"
         raise UsageError(
             f"-f {view.format} needs queries, keys and values; {held} weights alone.", hint, "--format"
         )
@@ -187,7 +187,7 @@ def _without_scores(trace: Trace, view: View, walk: Walk | None) -> tuple[Trace,
     if trace.settings.versus is not None:
         raise UsageError(what, hint, "--versus")
     if view.steps and walk is None:
-        came = "are all there is" if trace.of_model else "came ready"
+        came = "came ready" if trace.kind == "show" else "were made of others"
         note = f"There are no steps to show: the weights {came}."
         trace, view = replace(trace, notes=(*trace.notes, note)), replace(view, steps=False)
     return trace, view

@@ -18,6 +18,7 @@ from attn_cli.models.checkpoints.cache import find_folder
 from attn_cli.models.checkpoints.run import Checkpoint, Run, texts
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.models.projection import Projection, Turned
+from attn_cli.pipeline.all_layers import check_all_fit, of_each_layer, together
 from attn_cli.pipeline.attend_heads import Work
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side
@@ -25,7 +26,7 @@ from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
 from attn_cli.pipeline.ready_weights import is_shaping
 from attn_cli.pipeline.weights_alone import between_words, unasked
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_length, check_words
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
@@ -87,7 +88,8 @@ def trace_opened(
     """Return the same trace of a model that is open already."""
     checkpoint, encoder = model.checkpoint, model.encoder
     side, asked = side_of(checkpoint, kind, context)
-    number = wanted_layer(settings, len(checkpoint.model.stacks[side].layers), model.name)
+    stack = checkpoint.model.stacks[side]
+    number = None if settings.layer == ALL else wanted_layer(settings, len(stack.layers), model.name)
     source = target = tokens_of(encoder, text, settings)
     if side == "decoder" and checkpoint.model.encoder is not None:
         assert context is not None  # side_of has seen to it
@@ -98,24 +100,33 @@ def trace_opened(
         run = checkpoint.run(texts([source.ids]), texts([target.ids]))
     else:
         run = checkpoint.run(texts([source.ids]))
-    steps = run.layer(number, asked, side)
-    stack = checkpoint.model.stacks[side]
     key = source if asked == "cross" else target
-    window = stack.layers[number].window
-    if is_shaping(settings):
-        trace = between_words(_trace(steps, target, key, window, unasked(settings), model.name), settings)
-    else:
+
+    def traced(steps: LayerSteps, settings: Settings) -> Trace:
+        window = stack.layers[steps.layer].window
+        if is_shaping(settings):
+            return between_words(
+                _trace(steps, target, key, window, unasked(settings), model.name), settings
+            )
         trace = _trace(steps, target, key, window, settings, model.name)
-        if keep_weights:
-            mask = _mask(steps, window, settings, model.name)
-            trace = _with_weights(trace, run, steps, stack, mask)
+        if not keep_weights:
+            return trace
+        return _with_weights(trace, run, steps, stack, _mask(steps, window, settings, model.name))
+
+    if number is None:
+        check_all_fit(len(target.ids), len(key.ids), len(stack.layers), stack.heads, settings)
+        asked_for = of_each_layer(settings, len(stack.layers))
+        found = (steps for steps in run.steps() if (steps.side, steps.kind) == (side, asked))
+        trace = together((traced(steps, asked_for[steps.layer]) for steps in found), settings)
+    else:
+        trace = traced(run.layer(number, asked, side), settings)
     if not settings.next:  # what lies above the layer is left alone
         return trace
     from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
 
     read = Read(target.ids, target.special)
-    found, notes = find_next_words(run, side, read, encoder, settings.next, model.name)
-    return replace(trace, next_words=found, notes=(*trace.notes, *notes))
+    words, more = find_next_words(run, side, read, encoder, settings.next, model.name)
+    return replace(trace, next_words=words, notes=(*trace.notes, *more))
 
 
 def side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:

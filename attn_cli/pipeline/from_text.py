@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
@@ -20,8 +21,9 @@ from attn_cli.pipeline.embed import (
 )
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import (
+    check_layered,
     check_length,
     check_model,
     check_shaping,
@@ -108,7 +110,10 @@ def trace_text(
         return _of_model(kind, text, context, settings, shared and shared.model, keep_weights)
     check_without_model(settings)
     before, settings = settings, settings_for_positions(settings)
-    stack, table, weights, _ = shared or open_projection(settings)
+    shared = shared or open_projection(settings)
+    stack, table, weights, _ = shared
+    if settings.layer == ALL:
+        return _every_layer(kind, text, context, settings, report, shared)
     query = _tokens(text, "text", settings)
     key = query if context is None else _tokens(context, "context", settings)
     inputs = embed_tokens(
@@ -136,6 +141,23 @@ def trace_text(
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+
+
+def _every_layer(
+    kind: str, text: Text, context: Text | None, settings: Settings, report: Report | None, shared: Shared
+) -> Trace:
+    """Return the trace of all layers of a learned model."""
+    from attn_cli.pipeline.all_layers import check_all_fit, of_each_layer, together  # only for several
+
+    if shared.stack is None:
+        check_layered(settings)
+    assert shared.stack is not None  # check_layered refuses what has no layers
+    asked = of_each_layer(settings, shared.stack.layers)
+    first = trace_text(kind, text, context, asked[0], report, shared=shared)
+    n_q, n_k = len(first.query_tokens), len(first.key_tokens)
+    check_all_fit(n_q, n_k, len(asked), len(first.head_names), settings)
+    rest = (trace_text(kind, text, context, one, report, shared=shared) for one in asked[1:])
+    return together(chain((first,), rest), settings)
 
 
 def _of_model(

@@ -18,6 +18,7 @@ from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
 from attn_cli.pipeline.embed import Inputs, Side, round_inputs
 from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check_layered
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Learned
 
@@ -108,14 +109,15 @@ def _wanted(projection: model.Projection, head: str | None, shown: str) -> model
 
 def wanted_layer(settings: Settings, layers: int, name: str) -> int:
     """Return the number of the layer that is asked for: the last one if not said."""
+    check_layered(settings)
     last = layers - 1
-    if settings.layer is not None and settings.layer > last:
+    if isinstance(settings.layer, int) and settings.layer > last:
         raise UsageError(
             f"There is no layer {settings.layer} in {name}.",
             f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
             option="--layer",
         )
-    return last if settings.layer is None else settings.layer
+    return settings.layer if isinstance(settings.layer, int) else last
 
 
 def shown_head(head: str | None, names: tuple[str, ...]) -> str:

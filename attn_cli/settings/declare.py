@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from attn_cli.errors import SettingError, did_you_mean
 from attn_cli.io.escape import visible
@@ -46,6 +46,7 @@ class Setting(NamedTuple):
     examples: Names = ()  # some of the values there are, for completion
     parts: Names = ()  # the names that a value is a list of, with commas between them
     bounds: tuple[float, float] | None = None  # of a number, both included
+    words: Names = ()  # what may stand in the place of that number
     is_size: bool = False  # a number of bytes, as size_of reads it
     hint: str = ""  # what to give instead of a value out of range
     unset: str = ""  # what None stands for, in words
@@ -81,6 +82,15 @@ class Setting(NamedTuple):
         """Return the help of its option, without the default."""
         return self.help if isinstance(self.help, str) else self.help()
 
+    def read(self, value: Any) -> Any:
+        """Return the value as the setting holds it: the number that digits stand for, where words are taken too.
+
+        >>> Setting("", "", bounds=(0, 9), words=("all",)).read("7")
+        7
+        """
+        is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
+        return int(value) if self.words and is_number else value
+
     def check(self, value: object) -> None:
         """Raise SettingError if the setting cannot have this value."""
         if value is None and self.default is None:
@@ -91,9 +101,9 @@ class Setting(NamedTuple):
                 raise SettingError(self.name, _quoted(value), hint)
         elif parts := _now(self.parts):
             self._check_parts(str(value), parts)
-        elif self.bounds is not None:
+        elif self.bounds is not None and value not in _now(self.words):
             least, most = self.bounds
-            is_number = hasattr(value, "__index__" if self.type is int else "__float__")
+            is_number = hasattr(value, "__float__" if self.type is float else "__index__")
             if not (is_number and least <= value <= most and math.isfinite(value)):  # type: ignore[operator, arg-type]
                 hint = self.hint or f"Give a whole number from {least} to {most:,}."
                 raise SettingError(self.name, _quoted(value), hint)
@@ -160,7 +170,11 @@ def declared(record: type) -> dict[str, Setting]:
 
 
 def check(record: object) -> None:
-    """Raise SettingError for the first value of Settings or View that cannot be."""
+    """Raise SettingError for the first value of Settings or View that cannot be; keep each as `Setting.read` has it."""
     kind: type = type(record)
     for name, one in declared(kind).items():
-        one.check(getattr(record, name))
+        given = getattr(record, name)
+        value = one.read(given)
+        if value is not given:
+            object.__setattr__(record, name, value)
+        one.check(value)

@@ -16,6 +16,7 @@ HEADS = (
 )
 # They choose rows, links, speed and what is refused, and change no number.
 OF_MODEL = ("embedding", "projection", "tokenizer")  # a pretrained model has its own
+ALL = "all"
 PIECES = ("join_pieces", "hide_special", "renormalize")
 WITH_MODEL = (*PIECES, "next")  # where a text is read, they need a pretrained model
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "threads", "max_text", "max_word")
@@ -84,10 +85,13 @@ class Settings:
     heads: int | None = Setting(
         ATTENTION, "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
     ).field(None)
-    layer: int | None = Setting(
+    layer: str | int | None = Setting(
         ATTENTION,
-        "Layer of a learned model, 0 nearest the words.",
+        "Layer of a model, 0 nearest the words, or all.",
+        metavar="N|all",
         bounds=(0, 100_000),
+        words=(ALL,),
+        hint="Give a number from 0 to 100,000, or all.",
         unset="the last",
     ).field(None)
     head: str | None = Setting(

@@ -8,7 +8,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import OF_MODEL, WITH_MODEL, Settings
+from attn_cli.settings.settings import ALL, OF_MODEL, WITH_MODEL, Settings
 
 # Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
 NEEDED = {
@@ -60,6 +60,16 @@ def check_without_model(settings: Settings) -> None:
         if getattr(settings, name) not in (getattr(usual, name), 0):
             option = "--" + name.replace("_", "-")
             raise UsageError(f"{option} needs {NEEDED[name]}.", "Give one with --model.", option)
+
+
+def check_layered(settings: Settings) -> None:
+    """Raise UsageError if all layers were asked for where there are none."""
+    if settings.layer == ALL:
+        raise UsageError(
+            "--layer all needs a model that has layers.",
+            "Give one with --model, or -p roles-deep.",
+            "--layer",
+        )
 
 
 def check_shaping(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.declare import declared
-from attn_cli.settings.settings import SHOWN_ONLY, Settings
+from attn_cli.settings.settings import ALL, SHOWN_ONLY, Settings
 from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
 
@@ -109,6 +109,8 @@ def compare(
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.head == "all" or (option == "head" and "all" in values):
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
+    if settings.layer == ALL or (option == "layer" and ALL in values):
+        raise UsageError("One layer is compared at a time.", "Give a layer's number.", "--layer")
     traces: list[Trace] = []
     for value in values:
         traces.append(_trace(text, context, settings, option, value, report))

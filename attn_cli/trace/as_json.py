@@ -128,13 +128,14 @@ def _long_view(shown: Shown) -> object:
 
 
 def _heads(shown: Shown) -> object:
-    several = shown.trace.settings.head in ("all", "mean")
+    several = shown.trace.settings.head in ("all", "mean") or shown.trace.has_layers
     return [_head(shown, head) for head in shown.trace.shown_heads] if shown.steps or several else []
 
 
 def _head(shown: Shown, head: Head) -> dict[str, object]:
     record: dict[str, object] = {
         "name": head.name,
+        "layer": shown.trace.projection.layer if head.layer is None else head.layer,
         "weights": _held(shown, head.weights),
         "output": shown.rows(head.output),
     }

@@ -68,7 +68,13 @@ class Head(Frozen):
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v
     top: Links | None = None  # each query's strongest keys
+    layer: int | None = None  # where a trace has heads of several layers
     mask: Mask | None = None  # its own, where the heads differ in it; else the trace's is
+
+    @property
+    def label(self) -> str:
+        """Its name; of several layers' heads, the layer and the name: 3.7."""
+        return self.name if self.layer is None else f"{self.layer}.{self.name}"
 
     @property
     def weights(self) -> Array:

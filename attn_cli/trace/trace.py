@@ -236,8 +236,14 @@ class Trace(Frozen):
 
     @property
     def shown_heads(self) -> tuple[Head, ...]:
-        """The heads to show one by one: all where all or their mean were asked for, else the shown one."""
-        return self.heads if self.settings.head in ("all", "mean") else (self.shown,)
+        """The heads to show one by one: all where all, their mean or all layers were asked for, else the shown one."""
+        are_several = self.settings.head in ("all", "mean") or self.has_layers
+        return self.heads if are_several else (self.shown,)
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether the heads are those of several layers."""
+        return self.shown.layer is not None
 
     @property
     def whole(self) -> bool:

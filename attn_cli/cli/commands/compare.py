@@ -145,7 +145,7 @@ def _typed(context: typer.Context, parameter: Any, text: str) -> Value:
     """Return a value as the option itself would read it, with the option's own error."""
     name = str(parameter.name).replace("_", "-")
     try:
-        value: Value = parameter.type_cast_value(context, text)
+        value: Value = declared(Settings)[str(parameter.name)].read(parameter.type_cast_value(context, text))
     except typer.BadParameter as error:
         from attn_cli.cli.report_error import nearest_choice  # only for help with a mistake
 

@@ -70,6 +70,8 @@ class ScriptPlan(NamedTuple):
 
 def plan_script(trace: Trace) -> ScriptPlan:
     """Return how to recompute a trace; raise UsageError if no script can, or only one too long to read."""
+    if trace.has_layers:
+        raise UsageError("A script recomputes one layer.", "Give --layer N.", "--format")
     is_one = trace.settings.head not in ("all", "mean") and not joins_heads(trace)
     heads = (trace.shown,) if is_one else trace.heads
     _check_size(max(len(trace.query_tokens), len(trace.key_tokens)), MOST_TOKENS, "tokens")

@@ -15,17 +15,21 @@ from attn_cli.trace.trace import Trace
 def delimited(trace: Trace, separator: str, tidy: bool = False) -> str:
     """Return the weights as delimited text: wide, empty where masked, or `query,key,weight` rows.
 
-    Several heads get a first column `head`. Where only the strongest links are kept, the rows are tidy; those of a
-    long text, whose words are repeated, also have the positions of query and key.
+    Several heads get a first column `head`, and those of several layers one before it, `layer`. Where only the
+    strongest links are kept, the rows are tidy; those of a long text, whose words are repeated, also have the
+    positions of query and key.
     """
-    heads = (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
+    is_mean = trace.settings.head == "mean" and not trace.has_layers
+    heads = (trace.shown,) if is_mean else trace.shown_heads
     tidy = tidy or not trace.whole
     columns = ["query", "key", "weight"] if tidy else ["query", *map(cell, trace.key_tokens)]
     columns += ["query_row", "key_column"] if trace.condensed else []
-    body = ((head.name, row) for head in heads for row in (_tidy if tidy else _wide)(trace, head))
-    if len(heads) == 1:
+    body = ((head, row) for head in heads for row in (_tidy if tidy else _wide)(trace, head))
+    if len(heads) == 1 and not trace.has_layers:
         return as_text([columns, *(row for _, row in body)], separator)
-    return as_text([["head", *columns], *([cell(name), *row] for name, row in body)], separator)
+    layer = ["layer"] if trace.has_layers else []
+    rows = ([*([head.layer] if layer else []), cell(head.name), *row] for head, row in body)
+    return as_text([[*layer, "head", *columns], *rows], separator)
 
 
 def as_text(rows: Iterable[Iterable[object]], separator: str) -> str:

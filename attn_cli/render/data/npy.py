@@ -30,16 +30,21 @@ def check(settings: Settings) -> None:
 def npy(trace: Trace, report: Callable[[float], None] | None = None) -> Iterator[memoryview]:
     """Yield the parts of an .npy file: weights (n_q, n_k), or (heads, n_q, n_k) with --head all; 0 where masked.
 
+    With --layer all they are (layers, heads, n_q, n_k), of one head a layer where one was asked for.
+
     `numpy.load(file, mmap_mode="r")` reads a row of it without the rest.
     """
     check(trace.settings)
-    heads = trace.heads if trace.settings.head == "all" else (trace.shown,)
+    several = trace.has_layers or trace.settings.head == "all"
+    heads = trace.heads if several else (trace.shown,)
+    layers = len({head.layer for head in heads})
+    stacked = (layers, len(heads) // layers) if trace.has_layers else (len(heads),) if several else ()
     rows = len(trace.listed)
     shape = (rows, len(trace.key_tokens))
     header = {
         "descr": np.lib.format.dtype_to_descr(trace.weights.dtype),
         "fortran_order": False,
-        "shape": (len(heads), *shape) if trace.settings.head == "all" else shape,
+        "shape": (*stacked, *shape),
     }
     opening = io.BytesIO()
     np.lib.format.write_array_header_1_0(opening, header)

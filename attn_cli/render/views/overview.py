@@ -64,31 +64,40 @@ def all_weights(trace: Trace, view: View) -> Iterator[Block]:
         return
     for head in drawn:
         if len(drawn) > 1:
-            yield Heading(f"Head {head.name}", 2)
+            yield Heading(_titled(head), 2)
         yield from _weights(trace, head, view)
     if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
         rows = list(zip(trace.listed, trace.diagnoses(heated=False), strict=True))
         yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
 
 
+def _titled(head: Head) -> str:
+    """Return `Head 7`, or `Layer 3, head 7` where there are several layers."""
+    return f"Head {head.name}" if head.layer is None else f"Layer {head.layer}, head {head.name}"
+
+
 def _multiples(trace: Trace) -> Iterator[Block]:
     """Yield every head as a small map, and the links that it finds."""
+    drawn = drawn_heads(trace)
+    if trace.has_layers:
+        yield Say("Each map is named by its layer and its head: 0.1 is head 1 of layer 0, nearest the words.")
     yield Maps(
-        [head.name for head in trace.heads],
+        [head.label for head in drawn],
         [trace.query_tokens[i] for i in trace.listed],
         trace.key_tokens,
-        [_listed_weights(trace, head) for head in trace.heads],
+        [_listed_weights(trace, head) for head in drawn],
         ShadeRange(0.0, largest_weight(trace, trace.listed)),
         trace.listed,
         is_weights=True,
     )
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, each at least half of a word's attention:")
-    found = [(head.name, _found(trace, head)) for head in trace.heads]
+    found = [(head.label, _found(trace, head)) for head in drawn]
     yield Links(found, none="none")
     if trace.learned and trace.learned.about and any(links for _, links in found):
         yield Say("Some may be wrong: attn explain --head NAME says how often a head is right.")
-    yield Say("--head NAME shows one head with its numbers; --precision 3 all of them.", quiet=True)
+    one = "--layer N --head NAME" if trace.has_layers else "--head NAME"
+    yield Say(f"{one} shows one head with its numbers; --precision 3 all of them.", quiet=True)
 
 
 def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
@@ -125,7 +134,8 @@ def _asked_rows(trace: Trace, view: View) -> Iterator[Block]:
 
 def drawn_heads(trace: Trace) -> tuple[Head, ...]:
     """Return the heads whose matrices are drawn: the mean as one, else all that are shown."""
-    return (trace.shown,) if trace.settings.head == "mean" else trace.shown_heads
+    is_mean = trace.settings.head == "mean" and not trace.has_layers
+    return (trace.shown,) if is_mean else trace.shown_heads
 
 
 def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
@@ -215,7 +225,7 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
     largest = max([largest_weight(trace, rows), *(weight for items in strongest for _, weight in items)])
     for head, items in zip(drawn, strongest, strict=True):
         if len(drawn) > 1:
-            yield Heading(f"Head {head.name}", 2)
+            yield Heading(_titled(head), 2)
         if items:
             yield Bars("The strongest links to another word:", items, largest)
             yield Say("")

@@ -103,7 +103,7 @@ def formula(trace: Trace) -> str:
 
 def no_arithmetic(trace: Trace) -> tuple[str, str]:
     """Return why weights without scores have no arithmetic, and where there is some."""
-    if not trace.of_model:
+    if trace.kind == "show":
         why = "These weights were given without queries, keys and scores, so there is no arithmetic to show."
         return why, "attn self ... -f json --steps holds them."
     why = "These weights were made of others and have no scores of their own, so there is no arithmetic to show."
@@ -175,13 +175,17 @@ def setting_parts(trace: Trace) -> list[str]:
     """Return the settings behind the numbers, each in a few words."""
     parts = _score_parts(trace) if trace.is_scored else [_origin(trace)]
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
-    if trace.projection.source == "given" and trace.projection.layer is not None:
+    if trace.has_layers:
+        parts.append(f"layers 0 to {trace.projection.layer}")
+    elif trace.projection.source == "given" and trace.projection.layer is not None:
         parts.append(f"layer {trace.projection.layer}")
-    if trace.learned is not None and trace.learned.layers > 1:
+    elif trace.learned is not None and trace.learned.layers > 1:
         parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")
     if len(trace.head_names) > 1:
         n = len(trace.head_names)
         shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
+        if trace.has_layers:
+            shown = {name: f"{told} of each" for name, told in shown.items()}
         parts.append(shown.get(trace.settings.head or "", f"{head_named(trace.shown.name)} (one of {n})"))
     elif trace.kind == "show" and trace.shown.name not in ("0", "mean"):
         parts.append(head_named(trace.shown.name))
@@ -190,8 +194,9 @@ def setting_parts(trace: Trace) -> list[str]:
 
 def _origin(trace: Trace) -> str:
     """Return whose the weights are, where no scores made them."""
-    name = trace.embedding.name
-    return f"Weights of the model {name}" if trace.of_model else f"Weights given by {name}"
+    if trace.kind == "show":
+        return f"Weights given by {trace.embedding.name}"
+    return f"Made of the weights of {trace.projection.name}"
 
 
 def head_named(name: str) -> str:

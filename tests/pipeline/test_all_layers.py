@@ -1,0 +1,178 @@
+"""--layer all: the heads of every layer in one trace, and on one screen."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_masked, trace_self
+from attn_cli.errors import InputError, UsageError
+from attn_cli.pipeline import all_layers
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
+from tests.models.checkpoints.test_parity import CASES, made
+from tests.models.checkpoints.test_run import by_loops
+from tests.shell import attn, here
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
+TEXT = "dabca"
+
+
+@pytest.fixture
+def folder(tokenizers, tmp_path):
+    """A GPT-2 of six letters."""
+    return small_gpt2(tmp_path / "gpt2")
+
+
+def record(*args):
+    ran = attn(*args, "-f", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    jsonschema.validate(found, {**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
+    return found
+
+
+def test_every_head_of_every_layer_is_in_the_trace(folder):
+    expected, _ = by_loops(gpt2(), [3, 0, 1, 2, 0])
+    trace = trace_self(TEXT, Settings(model=folder, layer="all", head="all"))
+    assert [(head.layer, head.name) for head in trace.heads] == [(0, "0"), (0, "1"), (1, "0"), (1, "1")]
+    found = np.array([head.weights for head in trace.heads]).reshape(2, 2, 5, 5)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert trace.shown is trace.heads[2] and trace.projection.layer == 1  # the last layer's main head
+    for head in ("0", "1", "mean"):
+        trace = trace_masked(TEXT, Settings(model=folder, layer="all", head=head, next=0))
+        assert [(one.layer, one.name) for one in trace.heads] == [(0, head), (1, head)]
+        for layer, one in enumerate(trace.heads):
+            alone = trace_self(TEXT, Settings(model=folder, layer=layer, head=head))
+            np.testing.assert_array_equal(one.weights, alone.weights)
+
+
+def test_the_json_names_each_head_s_layer(folder):
+    found = record("self", TEXT, "-m", folder, "--layer", "all", "--head", "all", "--steps")
+    assert [(one["layer"], one["name"]) for one in found["heads"]] == [(0, "0"), (0, "1"), (1, "0"), (1, "1")]
+    assert all(one["scores"] is not None and one["q"] is not None for one in found["heads"])
+    one = record("self", TEXT, "-m", folder, "--layer", "0", "--head", "all")
+    assert [head["layer"] for head in one["heads"]] == [0, 0]
+    assert one["heads"][1]["weights"] == found["heads"][1]["weights"]
+    mean = record("explain", TEXT, "-m", folder, "--layer", "all", "--head", "mean")
+    assert [(head["layer"], head["name"]) for head in mean["heads"]] == [(0, "mean"), (1, "mean")]
+    plain = record("self", "a b", "-e", "random", "--heads", "2", "--head", "all")
+    assert [head["layer"] for head in plain["heads"]] == [None, None]
+
+
+def test_pieces_are_joined_in_every_layer(tokenizers, tmp_path):
+    bert = small_bert(tmp_path / "bert")
+    shaped = {"model": bert, "join_pieces": True, "hide_special": True}
+    trace = trace_self("the cats walking", Settings(**shaped, layer="all", head="all"))
+    assert trace.query_tokens == ("the", "cats", "walking")
+    for head in trace.heads:
+        alone = trace_self("the cats walking", Settings(**shaped, layer=head.layer, head=head.name))
+        np.testing.assert_array_equal(head.weights, alone.weights)
+    hidden = [note for note in trace.notes if "Hidden" in note]
+    assert [note[:8] for note in hidden] == ["Layer 0:", "Layer 1:"]
+    assert sum("Word pieces are joined" in note for note in trace.notes) == 1
+
+
+def test_what_the_model_says_next_does_not_change(folder):
+    one = trace_masked(TEXT, Settings(model=folder))
+    every = trace_masked(TEXT, Settings(model=folder, layer="all"))
+    assert every.next_words == one.next_words
+
+
+@pytest.mark.parametrize("name", ["gpt_neo", "modernbert"])
+def test_layers_whose_masks_differ_keep_their_own(name, tokenizers, transformers, tmp_path):
+    import torch
+
+    model = made(transformers, CASES[name], 0, tmp_path)
+    word_pieces(tmp_path)
+    ids = [2, 5, 6, 7, 8, 9, 10, 3]
+    with torch.no_grad():
+        expected = model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    trace = trace_self("the cats walking home", Settings(model=str(tmp_path), layer="all", head="all"))
+    for head in trace.heads:
+        weights = expected[head.layer][0, int(head.name)].numpy()
+        np.testing.assert_allclose(head.weights, weights, atol=1e-5)
+        np.testing.assert_array_equal(trace.mask_of(head), weights > 0)
+    assert any("masks differ" in note for note in trace.notes)
+    shown = attn("self", "the cats walking home", "-m", str(tmp_path), "--layer", "all", "--precision", "2")
+    first, second = shown.out.split("Layer 1, head 0")
+    assert first.count("–") != second.split("Layer 2")[0].count("–")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_screen_names_layers_and_fits(width, folder):
+    shown = attn("self", TEXT, "-m", folder, "--layer", "all", "--head", "all", "--width", str(width)).out
+    assert all(name in shown for name in ("0.0", "0.1", "1.0", "1.1")) and "layers 0 to 1" in " ".join(
+        shown.split()
+    )
+    assert max(map(len, shown.splitlines())) <= width
+    numbers = attn("self", TEXT, "-m", folder, "--layer", "all", "--precision", "3").out
+    assert "Layer 0, head 0" in numbers and "Layer 1, head 0" in numbers
+
+
+@pytest.mark.parametrize("format", ["bars", "markdown", "latex", "html", "svg"])
+def test_every_format_has_all_layers(format, folder):
+    for head in ("0", "all", "mean"):
+        ran = attn("self", TEXT, "-m", folder, "--layer", "all", "--head", head, "-f", format)
+        assert ran.code == 0 and len(ran.out) > 200, ran.err
+
+
+def test_tables_and_arrays_have_all_layers(folder, at):
+    options = ("-m", folder, "--layer", "all", "--head", "all")
+    rows = list(csv.DictReader(io.StringIO(attn("self", TEXT, *options, "-f", "csv", "--tidy").out)))
+    places = {(row["layer"], row["head"]) for row in rows}
+    assert places == {("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")}
+    assert attn("self", TEXT, *options, "-o", "all.npy").code == 0
+    trace = trace_self(TEXT, Settings(model=folder, layer="all", head="all"))
+    expected = np.array([head.weights for head in trace.heads]).reshape(2, 2, 5, 5)
+    np.testing.assert_array_equal(np.load(at / "all.npy"), expected)
+
+
+def test_a_learned_model_of_several_layers_has_them_too():
+    words = "The cat sat on the mat"
+    trace = trace_self(words, Settings(projection="roles-deep", layer="all", head="all"))
+    layers = sorted({head.layer for head in trace.heads})
+    assert layers == list(range(trace.learned.layers)) and trace.projection.layer == layers[-1]
+    for layer in layers:
+        alone = trace_self(words, Settings(projection="roles-deep", layer=layer, head="all"))
+        of_layer = [head for head in trace.heads if head.layer == layer]
+        assert [head.name for head in of_layer] == [head.name for head in alone.heads]
+        np.testing.assert_array_equal(of_layer[0].weights, alone.heads[0].weights)
+    ran = attn("self", words, "-p", "roles-deep", "--layer", "all", "--head", "mean")
+    assert ran.code == 0 and "0.mean" in ran.out
+
+
+@pytest.mark.parametrize("args", [("self", "a b", "-e", "random"), ("self", "a b", "-p", "identity")])
+def test_without_layers_there_are_none_to_show(args):
+    ran = here(*args, "--layer", "all")
+    assert ran.code == 2 and ran.err.count("\n") == 1 and "--layer all needs a model" in ran.err
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "1.5", "ALL", "100001"])
+def test_a_layer_is_a_number_or_all(value, folder):
+    ran = here("self", TEXT, "-m", folder, "--layer", value)
+    assert ran.code == 2 and ran.err.count("\n") == 1 and "--layer cannot be" in ran.err
+
+
+def test_one_layer_is_compared_at_a_time(folder):
+    ran = here("compare", TEXT, "-m", folder, "--vary", "layer=0,all")
+    assert ran.code == 2 and "One layer is compared at a time" in ran.err
+    found = record("compare", TEXT, "-m", folder, "--vary", "layer=0,1")
+    assert found["values"] == [0, 1]
+
+
+def test_more_than_can_be_held_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(all_layers, "MOST_CELLS", 99)
+    with pytest.raises(InputError, match="5 x 5 weights of 4 heads are too many"):
+        trace_self(TEXT, Settings(model=folder, layer="all", head="all"))
+    assert len(trace_self(TEXT, Settings(model=folder, layer="all")).heads) == 2
+
+
+def test_a_script_recomputes_one_layer(folder):
+    ran = here("self", TEXT, "-m", folder, "--layer", "all", "-f", "code:numpy")
+    assert ran.code == 2 and "one layer" in ran.err
+    with pytest.raises(UsageError, match="layer all"):
+        trace_self("a b", Settings(embedding="random", layer="all"))
