@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
 
 
-def of_each_layer(settings: Settings, layers: int) -> list[Settings]:
-    """Return the settings of each layer's own trace."""
-    return [replace(settings, layer=layer) for layer in range(layers)]
-
-
 def check_all_fit(n_q: int, n_k: int, layers: int, heads: int, settings: Settings) -> None:
     """Raise InputError if all layers' heads are too many numbers to hold at once."""
     drawn = heads if settings.head == ALL else 1

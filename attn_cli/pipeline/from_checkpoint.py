@@ -18,22 +18,30 @@ from attn_cli.models.checkpoints.cache import find_folder
 from attn_cli.models.checkpoints.run import Checkpoint, Run, texts
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.models.projection import Projection, Turned
-from attn_cli.pipeline.all_layers import check_all_fit, of_each_layer, together
+from attn_cli.pipeline.all_layers import check_all_fit, together
 from attn_cli.pipeline.attend_heads import Work
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
 from attn_cli.pipeline.ready_weights import is_shaping
-from attn_cli.pipeline.weights_alone import between_words, unasked
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.pipeline.weights_alone import (
+    Rolled,
+    between_words,
+    check_one_text,
+    recorded,
+    rollout_formula,
+    selected,
+    unasked,
+)
+from attn_cli.settings.settings import ALL, ROLLOUT, Settings
 from attn_cli.settings.validate import check_length, check_words
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.masks import Mask
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.array_types import Array, Bools
     from attn_cli.models.checkpoints.describe import Stack
     from attn_cli.models.checkpoints.layers import LayerSteps
 
@@ -101,25 +109,13 @@ def trace_opened(
     else:
         run = checkpoint.run(texts([source.ids]))
     key = source if asked == "cross" else target
-
-    def traced(steps: LayerSteps, settings: Settings) -> Trace:
-        window = stack.layers[steps.layer].window
-        if is_shaping(settings):
-            return between_words(
-                _trace(steps, target, key, window, unasked(settings), model.name), settings
-            )
-        trace = _trace(steps, target, key, window, settings, model.name)
-        if not keep_weights:
-            return trace
-        return _with_weights(trace, run, steps, stack, _mask(steps, window, settings, model.name))
-
+    reading = Reading(run, side, asked, target, key, model.name, keep_weights)
+    traces = reading.rollouts if settings.head == ROLLOUT else reading.traces
     if number is None:
-        check_all_fit(len(target.ids), len(key.ids), len(stack.layers), stack.heads, settings)
-        asked_for = of_each_layer(settings, len(stack.layers))
-        found = (steps for steps in run.steps() if (steps.side, steps.kind) == (side, asked))
-        trace = together((traced(steps, asked_for[steps.layer]) for steps in found), settings)
+        check_all_fit(len(target.ids), len(reading.key.ids), len(stack.layers), stack.heads, settings)
+        trace = together(traces(settings, number), settings)
     else:
-        trace = traced(run.layer(number, asked, side), settings)
+        trace = next(traces(settings, number))
     if not settings.next:  # what lies above the layer is left alone
         return trace
     from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
@@ -127,6 +123,68 @@ def trace_opened(
     read = Read(target.ids, target.special)
     words, more = find_next_words(run, side, read, encoder, settings.next, model.name)
     return replace(trace, next_words=words, notes=(*trace.notes, *more))
+
+
+class Reading(NamedTuple):
+    """A model that reads a text, and which attention of it is asked for."""
+
+    run: Run
+    side: str  # encoder or decoder
+    asked: str  # self, masked or cross
+    query: Tokens
+    key: Tokens
+    name: str  # the model's
+    keep_weights: bool = False  # whether a trace holds X, W and W_o, too
+
+    def traces(self, settings: Settings, number: int | None) -> Iterator[Trace]:
+        """Yield the trace of layer `number`, or of each; its word pieces are joined if `settings` say so."""
+        for steps in self._layers(number):
+            if number not in (None, steps.layer):
+                continue
+            of_layer = replace(settings, layer=steps.layer) if number is None else settings
+            if is_shaping(settings):
+                yield between_words(self._trace(steps, unasked(of_layer)), of_layer)
+            elif self.keep_weights:
+                mask = _mask(steps, self._window(steps), of_layer, self.name)
+                stack = self.run.model.stacks[self.side]
+                yield _with_weights(self._trace(steps, of_layer), self.run, steps, stack, mask)
+            else:
+                yield self._trace(steps, of_layer)
+
+    def rollouts(self, settings: Settings, number: int | None) -> Iterator[Trace]:
+        """Yield the rollout up to layer `number`, or up to each.
+
+        A mask or a temperature that `settings` try holds in the layer that is shown; those below keep their own.
+        """
+        check_one_text(self.asked != "cross", self.name)
+        below = Rolled()
+        for steps in self._layers(number):
+            if number in (None, steps.layer):
+                mean = self._trace(steps, unasked(replace(settings, head="mean")))
+                rolled = below.through(mean.weights[np.newaxis], mean.mask)
+                found = rolled.instead_of(selected(mean), settings)
+                yield recorded(mean, found, settings, rollout_formula(steps.layer))
+            below = below.through(*self._own(steps))
+
+    def _layers(self, number: int | None) -> Iterator[LayerSteps]:
+        """Yield the attention that is asked for of each layer up to `number`, or of all."""
+        for steps in self.run.steps():
+            if (steps.side, steps.kind) == (self.side, self.asked):
+                yield steps
+                if steps.layer == number:
+                    return
+
+    def _window(self, steps: LayerSteps) -> int | None:
+        return self.run.model.stacks[self.side].layers[steps.layer].window
+
+    def _trace(self, steps: LayerSteps, settings: Settings) -> Trace:
+        return _trace(steps, self.query, self.key, self._window(steps), settings, self.name)
+
+    def _own(self, steps: LayerSteps) -> tuple[Array, Bools | None]:
+        """Return the weights that the model itself computes, (h, n, n), and their mask."""
+        mask = own_mask(steps, self._window(steps))
+        weights = steps.attended.weights[0].astype(np.float64)
+        return weights, None if mask is None else mask.rows(np.arange(weights.shape[1]))
 
 
 def side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:

@@ -147,12 +147,12 @@ def _every_layer(
     kind: str, text: Text, context: Text | None, settings: Settings, report: Report | None, shared: Shared
 ) -> Trace:
     """Return the trace of all layers of a learned model."""
-    from attn_cli.pipeline.all_layers import check_all_fit, of_each_layer, together  # only for several
+    from attn_cli.pipeline.all_layers import check_all_fit, together  # only for several
 
     if shared.stack is None:
         check_layered(settings)
     assert shared.stack is not None  # check_layered refuses what has no layers
-    asked = of_each_layer(settings, shared.stack.layers)
+    asked = [replace(settings, layer=layer) for layer in range(shared.stack.layers)]
     first = trace_text(kind, text, context, asked[0], report, shared=shared)
     n_q, n_k = len(first.query_tokens), len(first.key_tokens)
     check_all_fit(n_q, n_k, len(asked), len(first.head_names), settings)

@@ -24,7 +24,8 @@ from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
 from attn_cli.pipeline.ready_weights import select_weights
-from attn_cli.settings.settings import Settings
+from attn_cli.pipeline.weights_alone import rolled_weights, rollout_formula
+from attn_cli.settings.settings import ROLLOUT, Settings
 from attn_cli.settings.validate import unused
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
@@ -46,7 +47,8 @@ def trace_weights(saved: Saved, settings: Settings) -> Trace:
     if mask is not None and mask.array is not None and settings.mask is None:
         mask = mask._replace(name=saved.mask_name or "as given")
     is_stated = settings.mask is not None or saved.mask is not None
-    found = select_weights(saved, settings, mask, is_stated)
+    is_rollout = settings.head == ROLLOUT and ROLLOUT not in saved.heads
+    found = (rolled_weights if is_rollout else select_weights)(saved, settings, mask, is_stated)
     record = saved.record or {}
     inputs = Inputs(
         Side(found.query_tokens),
@@ -61,6 +63,8 @@ def trace_weights(saved: Saved, settings: Settings) -> Trace:
     layer = Layer(found.head_names, found.head, (), Projection(about, ()))
     work = ReadyWeights(found.kept, found.weights, found.mask)
     trace = record_trace("show", inputs, layer, settings, work, None)
+    if is_rollout:
+        return replace(trace, derived=rollout_formula(found.layer or 0))
     return trace if found.is_shaped else _with_saved_steps(trace, record)
 
 

@@ -17,7 +17,7 @@ from attn_cli.io.plural import count
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
 from attn_cli.pipeline.embed import Inputs, Side, round_inputs
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ROLLOUT, Settings
 from attn_cli.settings.validate import check_layered
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Learned
@@ -128,6 +128,12 @@ def shown_head(head: str | None, names: tuple[str, ...]) -> str:
         return str(head)
     if head is not None and head.isascii() and head.isdigit() and len(head) < 7 and int(head) < len(names):
         return names[int(head)]
+    if head == ROLLOUT:
+        raise UsageError(
+            "--head rollout goes through the layers of a pretrained model.",
+            "Give one with --model, or a file of several layers to attn show.",
+            "--head",
+        )
     known = [*map(visible, names), "mean", "all"]
     hint = f"{did_you_mean(str(head), known)}Heads are {', '.join(known[:-2][:12])}, mean and all."
     raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")

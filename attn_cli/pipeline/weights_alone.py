@@ -1,19 +1,92 @@
-"""Traces of a pretrained model's weights alone, without the scores that made them: those between its words."""
+"""Weights that were made of others and have no scores: those between words, and the rollout through layers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.errors import UsageError
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.attend_heads import ReadyWeights
 from attn_cli.pipeline.build_trace import record_trace
 from attn_cli.pipeline.embed import Inputs, Side
-from attn_cli.pipeline.project import Layer
-from attn_cli.pipeline.ready_weights import SelectedWeights, shaped
-from attn_cli.settings.settings import Settings
+from attn_cli.pipeline.project import Layer, wanted_layer
+from attn_cli.pipeline.ready_weights import SelectedWeights, is_shaping, select_weights, shaped
+from attn_cli.settings.settings import ROLLOUT, Settings
+from attn_cli.trace.head_roles import rolled_out
 from attn_cli.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from attn_cli.core.masks import Mask
+    from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.io.array_types import Array, Bools
+
+FEW = 4  # layers that a formula names one by one
+
+
+class Rolled(NamedTuple):
+    """Attention rollout through the layers so far: weights (n, n), and which keys they can reach (n, n)."""
+
+    weights: Array | None = None
+    reached: Bools | None = None  # None: no layer yet
+
+    def through(self, weights: Array, allowed: Bools | None) -> Rolled:
+        """Return the rollout after one more layer: the weights of its heads (h, n, n), and its mask (n, n)."""
+        n = weights.shape[-1]
+        own = np.ones((n, n), np.bool_) if allowed is None else allowed | np.eye(n, dtype=np.bool_)
+        reached = own if self.reached is None else own.astype(np.float64) @ self.reached > 0
+        return Rolled(rolled_out(self.weights, weights), reached)
+
+    def instead_of(self, found: SelectedWeights, settings: Settings) -> SelectedWeights:
+        """Return the rollout in the place of its last layer's heads, its pieces joined as `settings` ask."""
+        assert self.weights is not None and self.reached is not None
+        is_causal = np.array_equal(self.reached, np.tri(len(self.reached), dtype=np.bool_))
+        found = found._replace(
+            head=ROLLOUT,
+            kept=(ROLLOUT,),
+            weights=np.minimum(self.weights, 1.0)[np.newaxis],
+            allowed=None if self.reached.all() else self.reached,
+            mask_name="none" if self.reached.all() else "causal" if is_causal else "what the layers reach",
+        )
+        return shaped(found, settings) if is_shaping(settings) else found
+
+
+def rollout_formula(layer: int) -> str:
+    """Return what the rollout up to a layer is.
+
+    >>> rollout_formula(1)
+    'weights = A1 A0, each A = (mean of the heads + I) / 2'
+    """
+    numbers = range(layer, -1, -1)
+    product = [f"A{n}" for n in numbers] if layer < FEW else [f"A{layer}", "...", "A1", "A0"]
+    return f"weights = {' '.join(product)}, each A = (mean of the heads + I) / 2"
+
+
+def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_stated: bool) -> SelectedWeights:
+    """Return the rollout through a file's layers up to the one asked for, checked and masked as each of them is."""
+    last = wanted_layer(settings, len(saved.weights), saved.name)
+    if len(saved.weights) < 2:
+        raise UsageError(f"--head rollout goes through layers, and {saved.name} has one.", option="--head")
+    record = saved.record or {}
+    check_one_text(saved.query_tokens == saved.key_tokens and record.get("kind") != "cross", saved.name)
+    rolled, notes = Rolled(), dict[str, None]()
+    for layer in range(last + 1):
+        asked = replace(settings, layer=layer, head="all", join_pieces=False, hide_special=False)
+        found = select_weights(saved, asked, mask, is_stated)
+        check_one_text(found.weights.shape[1] == found.weights.shape[2], saved.name)
+        rolled = rolled.through(found.weights, found.allowed)
+        notes.update(dict.fromkeys(found.notes))
+    return rolled.instead_of(found._replace(notes=tuple(notes)), settings)
+
+
+def check_one_text(is_one: bool, name: str) -> None:
+    """Raise UsageError where queries and keys are two texts: no layer hands its keys to the next one's queries."""
+    if not is_one:
+        raise UsageError(
+            f"--head rollout needs self-attention; in {name} queries and keys are two texts.", option="--head"
+        )
 
 
 def unasked(settings: Settings) -> Settings:

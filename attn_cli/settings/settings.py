@@ -16,7 +16,7 @@ HEADS = (
 )
 # They choose rows, links, speed and what is refused, and change no number.
 OF_MODEL = ("embedding", "projection", "tokenizer")  # a pretrained model has its own
-ALL = "all"
+ALL, ROLLOUT = "all", "rollout"
 PIECES = ("join_pieces", "hide_special", "renormalize")
 WITH_MODEL = (*PIECES, "next")  # where a text is read, they need a pretrained model
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "threads", "max_text", "max_word")
@@ -96,7 +96,7 @@ class Settings:
     ).field(None)
     head: str | None = Setting(
         ATTENTION,
-        "Which head to show: its name or number, mean, or all.",
+        "Which head to show: its name or number, mean, all, or rollout (through a model's layers).",
         metavar="NAME",
         examples=HEADS,
         unset="relations, or the first",

@@ -183,7 +183,11 @@ def setting_parts(trace: Trace) -> list[str]:
         parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")
     if len(trace.head_names) > 1:
         n = len(trace.head_names)
-        shown = {"all": f"all {n} heads", "mean": f"mean of {n} heads"}
+        shown = {
+            "all": f"all {n} heads",
+            "mean": f"mean of {n} heads",
+            "rollout": f"rollout, from the mean of {n} heads",
+        }
         if trace.has_layers:
             shown = {name: f"{told} of each" for name, told in shown.items()}
         parts.append(shown.get(trace.settings.head or "", f"{head_named(trace.shown.name)} (one of {n})"))
