@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.models.checkpoints.run import texts
-from attn_cli.pipeline.from_checkpoint import open_model, own_mask, side_of, tokens_of
+from attn_cli.pipeline.from_checkpoint import open_model, read_texts
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.ready_weights import MASK_HINT, select_weights
 from attn_cli.settings.settings import Settings
@@ -116,25 +115,28 @@ def _check_rollout(one: LayerWeights) -> None:
         )
 
 
-def checkpoint_layers(text: str, settings: Settings, model: str) -> Iterator[LayerWeights]:
+def checkpoint_layers(
+    kind: str, text: str, context: str | None, settings: Settings, model: str
+) -> Iterator[LayerWeights]:
     """Yield each layer of the model in a folder, or in the local Hugging Face cache, over a text.
 
-    Of a model with an encoder and a decoder it is the encoder's self-attention.
+    `kind` is self, masked or cross. A model with an encoder and a decoder reads the `context` with its encoder, and
+    the `text` with its decoder; its `self` is the encoder's, of the `text` alone.
     """
-    with open_model(model) as (name, checkpoint, encoder):
-        side, asked = side_of(checkpoint, "self", None)
-        tokens = tokens_of(encoder, text, settings)
-        spelled = tokens.spelled
-        source = Source(name, asked, spelled, spelled, Text(spelled, spelled, True))
-        for steps in checkpoint.run(texts([tokens.ids])).steps():
-            weights = steps.attended.weights[0].astype(np.float64)
+    with open_model(model) as opened:
+        reading = read_texts(kind, text, context, settings, opened)
+        queries, keys = reading.query.spelled, reading.key.spelled
+        source = Source(
+            reading.name, reading.asked, queries, keys, Text(queries, keys, reading.asked != "cross")
+        )
+        for steps in reading.layers():
+            weights, mask = reading.own(steps)
             if not np.isfinite(weights).all():
                 raise InputError(
-                    f"{name}: the weights of layer {steps.layer} are not numbers.", "Is the file whole?"
+                    f"{reading.name}: the weights of layer {steps.layer} are not numbers.",
+                    "Is the file whole?",
                 )
-            mask = own_mask(steps, checkpoint.model.stacks[side].layers[steps.layer].window)
-            n = len(spelled)
-            allowed = np.ones((n, n), np.bool_) if mask is None else mask.rows(np.arange(n))
+            allowed = np.ones((len(queries), len(keys)), np.bool_) if mask is None else mask
             yield LayerWeights(source, steps.layer, tuple(map(str, range(len(weights)))), weights, allowed)
 
 

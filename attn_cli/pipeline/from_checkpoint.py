@@ -94,22 +94,10 @@ def trace_opened(
     keep_weights: bool = False,
 ) -> Trace:
     """Return the same trace of a model that is open already."""
-    checkpoint, encoder = model.checkpoint, model.encoder
-    side, asked = side_of(checkpoint, kind, context)
-    stack = checkpoint.model.stacks[side]
+    reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
+    run, side, target = reading.run, reading.side, reading.query
+    stack = run.model.stacks[side]
     number = None if settings.layer == ALL else wanted_layer(settings, len(stack.layers), model.name)
-    source = target = tokens_of(encoder, text, settings)
-    if side == "decoder" and checkpoint.model.encoder is not None:
-        assert context is not None  # side_of has seen to it
-        source, target = (
-            tokens_of(encoder, context, settings),
-            _shifted(encoder, target, checkpoint.model.start),
-        )
-        run = checkpoint.run(texts([source.ids]), texts([target.ids]))
-    else:
-        run = checkpoint.run(texts([source.ids]))
-    key = source if asked == "cross" else target
-    reading = Reading(run, side, asked, target, key, model.name, keep_weights)
     traces = reading.rollouts if settings.head == ROLLOUT else reading.traces
     if number is None:
         check_all_fit(len(target.ids), len(reading.key.ids), len(stack.layers), stack.heads, settings)
@@ -121,7 +109,7 @@ def trace_opened(
     from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
 
     read = Read(target.ids, target.special)
-    words, more = find_next_words(run, side, read, encoder, settings.next, model.name)
+    words, more = find_next_words(run, side, read, model.encoder, settings.next, model.name)
     return replace(trace, next_words=words, notes=(*trace.notes, *more))
 
 
@@ -138,7 +126,7 @@ class Reading(NamedTuple):
 
     def traces(self, settings: Settings, number: int | None) -> Iterator[Trace]:
         """Yield the trace of layer `number`, or of each; its word pieces are joined if `settings` say so."""
-        for steps in self._layers(number):
+        for steps in self.layers(number):
             if number not in (None, steps.layer):
                 continue
             of_layer = replace(settings, layer=steps.layer) if number is None else settings
@@ -158,15 +146,15 @@ class Reading(NamedTuple):
         """
         check_one_text(self.asked != "cross", self.name)
         below = Rolled()
-        for steps in self._layers(number):
+        for steps in self.layers(number):
             if number in (None, steps.layer):
                 mean = self._trace(steps, unasked(replace(settings, head="mean")))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
                 found = rolled.instead_of(selected(mean), settings)
                 yield recorded(mean, found, settings, rollout_formula(steps.layer))
-            below = below.through(*self._own(steps))
+            below = below.through(*self.own(steps))
 
-    def _layers(self, number: int | None) -> Iterator[LayerSteps]:
+    def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all."""
         for steps in self.run.steps():
             if (steps.side, steps.kind) == (self.side, self.asked):
@@ -180,14 +168,31 @@ class Reading(NamedTuple):
     def _trace(self, steps: LayerSteps, settings: Settings) -> Trace:
         return _trace(steps, self.query, self.key, self._window(steps), settings, self.name)
 
-    def _own(self, steps: LayerSteps) -> tuple[Array, Bools | None]:
+    def own(self, steps: LayerSteps) -> tuple[Array, Bools | None]:
         """Return the weights that the model itself computes, (h, n, n), and their mask."""
         mask = own_mask(steps, self._window(steps))
         weights = steps.attended.weights[0].astype(np.float64)
         return weights, None if mask is None else mask.rows(np.arange(weights.shape[1]))
 
 
-def side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
+def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:
+    """Let the model read a text, and a `context` where it has an encoder and a decoder; nothing is computed yet."""
+    checkpoint, encoder = model.checkpoint, model.encoder
+    side, asked = _side_of(checkpoint, kind, context)
+    source = target = _tokens_of(encoder, text, settings)
+    if side == "decoder" and checkpoint.model.encoder is not None:
+        assert context is not None  # _side_of has seen to it
+        source, target = (
+            _tokens_of(encoder, context, settings),
+            _shifted(encoder, target, checkpoint.model.start),
+        )
+        run = checkpoint.run(texts([source.ids]), texts([target.ids]))
+    else:
+        run = checkpoint.run(texts([source.ids]))
+    return Reading(run, side, asked, target, source if asked == "cross" else target, model.name)
+
+
+def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
     """Return the side and the kind of attention that is asked for, as the model has them."""
     stacks, family = checkpoint.model.stacks, checkpoint.model.family
     side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
@@ -199,11 +204,11 @@ def side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str
         raise UsageError(f"A model of the type {family} reads one text.", "Ask for attn self.")
     if (context is not None) != (side == "decoder" and len(stacks) == 2):
         wanted = "a second text, which its encoder reads" if context is None else "one text"
-        raise UsageError(f"For attn {kind}, a model of the type {family} takes {wanted}.")
+        raise UsageError(f"For {kind} attention, a model of the type {family} takes {wanted}.")
     return side, asked
 
 
-def tokens_of(encoder: TextEncoder, text: str, settings: Settings) -> Tokens:
+def _tokens_of(encoder: TextEncoder, text: str, settings: Settings) -> Tokens:
     """Return a text's tokens; raise InputError if it, or one of them, is longer than the settings allow."""
     check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
     found = encoder.encode(text)

@@ -9,7 +9,8 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
-from tests.models.checkpoints.by_hand import small_gpt2
+from tests.models.checkpoints.by_hand import small_gpt2, word_pieces
+from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.shell import attn, here
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
@@ -111,6 +112,8 @@ def test_a_long_text_and_many_heads_are_maps_of_blocks(tmp_path):
         (["a text"], "Say whose heads"),
         (["a text", "--weights", "FILE"], "leave out the text"),
         (["a text", "-m", "somewhere", "--array", "x"], "--array goes with --weights"),
+        (["--weights", "FILE", "--context", "x"], "--context goes with --model"),
+        (["--weights", "FILE", "--kind", "self"], "--kind goes with --model"),
         (["--weights", "FILE", "--layer", "3"], "There is no layer 3. Layers are 0 to 2."),
         (["--weights", "FILE", "--layer", "-1"], "--layer cannot be -1"),
         (["--weights", "FILE", "-f", "csv"], "heads has no csv form"),
@@ -142,3 +145,46 @@ def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, tmp_path):
             assert head["shares"]["previous"] == pytest.approx(np.diag(own, -1).mean(), abs=1e-5)
             assert head["shares"]["next"] is None
     np.testing.assert_allclose(found["rollout"], rolled, atol=1e-5)
+
+
+def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(tokenizers, transformers, tmp_path):
+    import torch
+
+    model = made(transformers, PAIRS["t5"], 0, tmp_path)
+    word_pieces(tmp_path)
+    source, target = [2, 11, 12, 13, 3], [0, 2, 5, 6, 7, 8, 9]  # a b c; the cats walking, moved on by one
+    with torch.no_grad():
+        out = model(
+            input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target]), output_attentions=True
+        )
+    text, folder = ("the cats walking", "--context", "a b c"), ("-m", str(tmp_path))
+    for args, kind, expected in (
+        ((*text, *folder), "cross", out.cross_attentions),
+        ((*text, *folder, "--kind", "cross"), "cross", out.cross_attentions),
+        ((*text, *folder, "--kind", "masked"), "masked", out.decoder_attentions),
+        (("a b c", *folder), "self", out.encoder_attentions),
+    ):
+        found = record(*args)
+        assert found["attention"] == kind and len(found["layers"]) == len(expected)
+        for layer, weights in zip(found["layers"], expected, strict=True):
+            for head, of_head in zip(layer["heads"], weights[0].numpy(), strict=True):
+                rows = of_head[int(kind != "cross") :, 0]  # the first token's own row looks at itself
+                assert head["shares"]["first"] == pytest.approx(rows.mean(), abs=1e-5)
+        assert len(found["key_tokens"]) == (7 if kind == "masked" else 5)
+    shown = attn("heads", *text, *folder)
+    assert shown.code == 0 and shown.out.startswith("Cross-attention")
+    for args, says in (
+        ((*text, *folder, "--kind", "self"), "takes one text"),
+        (("a b c", *folder, "--kind", "cross"), "takes a second text"),
+        ((*text, *folder, "--rollout"), "needs self-attention"),
+    ):
+        ran = here("heads", *args)
+        assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err
+
+
+def test_a_model_that_reads_one_text_has_one_kind(tokenizers, tmp_path):
+    folder = small_gpt2(tmp_path / "gpt2")
+    assert record("dab", "-m", folder, "--kind", "masked") == record("dab", "-m", folder)
+    for args, says in ((("--kind", "cross"), "reads one text"), (("--context", "ab"), "reads one text")):
+        ran = here("heads", "dab", "-m", folder, *args)
+        assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err

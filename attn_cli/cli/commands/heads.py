@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
 import typer
 
 from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, with_width
-from attn_cli.cli.options import Texts, own, without
-from attn_cli.cli.read_text import labelled_weights, one_text
+from attn_cli.cli.options import Context, Texts, own, without
+from attn_cli.cli.read_text import labelled_weights, text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.io.progress import Progress
 from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT, declared
@@ -30,6 +31,15 @@ def heads(
     tokens: Annotated[
         str | None,
         own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", group=TEXT),
+    ] = None,
+    context: Context = None,
+    kind: Annotated[
+        Literal["self", "masked", "cross"] | None,
+        typer.Option(
+            help="With --model: which attention; of an encoder and a decoder self is the encoder's, masked and cross "
+            "the decoder's.  [default: cross with --context, else self]",
+            rich_help_panel=ATTENTION,
+        ),
     ] = None,
     array: Annotated[
         str | None, own("NAME", "With --weights: which array, where a file holds several.", group=INPUT)
@@ -59,15 +69,23 @@ def heads(
     Example: attn heads "The cat sat, and the cat slept." -m ./bert
     """
     view = choose_form(view, "heads")
-    _check(texts or [], weights, {"--tokens": tokens, "--array": array, "--batch": batch}, layer, settings)
-    read = None if weights is None else labelled_weights(weights, "heads", tokens, array, batch)
-    text = "" if read else one_text(texts, "heads", settings)
+    if layer is not None and layer < 0:
+        raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
+    if weights is None:
+        _check_model({"--tokens": tokens, "--array": array, "--batch": batch}, settings)
+    else:
+        _check_weights(texts or [], {"--context": context, "--kind": kind})
     from attn_cli.pipeline.every_head import checkpoint_layers, measure_heads, record, saved_layers
     from attn_cli.render.views.heads import heads_screen, map_size
 
     view = with_width(view)
+    if weights is not None:
+        found = saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
+    else:
+        text, second = text_and_context(texts, context, "heads", settings)
+        kind = kind or ("self" if second is None else "cross")
+        found = checkpoint_layers(kind, text, second, settings, str(settings.model))
     with Progress("Attending"):
-        found = saved_layers(read) if read else checkpoint_layers(text, settings, str(settings.model))
         measured = measure_heads(found, map_size(view), layer, rollout)
     if view.format in ("json", "jsonl"):
         deliver_json(record(measured), view)
@@ -75,22 +93,25 @@ def heads(
         deliver_blocks(heads_screen(measured, view), view)
 
 
-def _check(
-    texts: list[str], weights: str | None, of_file: dict[str, object], layer: int | None, settings: Settings
-) -> None:
-    """Refuse what has no heads, and options that go with the other kind of input."""
-    if layer is not None and layer < 0:
-        raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
-    if weights is not None:
-        if texts:
-            raise UsageError("--weights brings its own tokens: leave out the text.", option="--weights")
-        return
-    for option, value in of_file.items():
-        if value is not None:
-            raise UsageError(f"{option} goes with --weights.", option=option)
+def _check_weights(texts: list[str], of_model: Mapping[str, object]) -> None:
+    """Refuse what goes with a text, where there is a file of weights."""
+    if texts:
+        raise UsageError("--weights brings its own tokens: leave out the text.", option="--weights")
+    _refuse(of_model, "--model")
+
+
+def _check_model(of_file: Mapping[str, object], settings: Settings) -> None:
+    """Refuse what goes with a file of weights, and a text without a model."""
+    _refuse(of_file, "--weights")
     if settings.model is None:
         raise UsageError(
             "Say whose heads: -m DIR for a model on disk, or --weights FILE.",
             'Try: attn heads "She likes coffee" -m DIR',
             "--model",
         )
+
+
+def _refuse(options: Mapping[str, object], other: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise UsageError(f"{option} goes with {other}.", option=option)
