@@ -97,16 +97,12 @@ def labelled_weights(
 ) -> Saved:
     """Return the weights in a file, or in standard input, with the tokens that were typed for them."""
     data, name = _weights_file(file, command)
-    from attn_cli.inputs.saved_weights import labelled, read_saved
+    from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.inputs.token_labels import typed_tokens  # NumPy is loaded once there is something to show
 
-    saved = read_saved(data, name, array, batch)
-    if tokens is not None:
-        saved = labelled(saved, typed_tokens(tokens, "--tokens", batch), None, "--tokens holds")
-    if context_tokens is not None:
-        context = typed_tokens(context_tokens, "--context-tokens", batch)
-        saved = labelled(saved, None, context, "--context-tokens holds")
-    return saved
+    queries = None if tokens is None else typed_tokens(tokens, "--tokens", batch)
+    keys = None if context_tokens is None else typed_tokens(context_tokens, "--context-tokens", batch)
+    return read_saved(data, name, array, batch, queries, keys)
 
 
 _piped: tuple[object, bytes] | None = None

@@ -222,7 +222,7 @@ def test_a_batch_of_several_texts_is_asked_which(tmp_path):
     assert "(2, 3, 2, 4, 4)" in refused(path) and "--batch N" in refused(path)
     close(record(path, "--batch", "2", "--head", "1")["weights"], weights[1, 2, 1])
     assert "0 to 2" in refused(path, "--batch", "3", code=2)
-    assert "has no batch" in refused(saved(tmp_path / "b.npy", weights[0, 0]), "--batch", "1", code=2)
+    assert "has no batch" in refused(saved(tmp_path / "b.npy", weights[0, 0, 0]), "--batch", "1", code=2)
 
 
 def test_tokens_of_a_batch_are_listed_text_by_text(tmp_path):

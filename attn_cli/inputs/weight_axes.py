@@ -1,0 +1,122 @@
+"""The axes of saved weights: layers, a batch, heads, queries and keys; blocks of numbers, checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
+
+
+def is_block(value: object) -> bool:
+    """Tell whether a value may be weights: an array of two axes or more, or a list of lists of numbers."""
+    if isinstance(value, np.ndarray):
+        return value.ndim >= 2 and value.dtype.kind in "iufb"
+    depth = 0
+    while isinstance(value, list) and value:
+        value, depth = value[0], depth + 1
+    return depth >= 2 and isinstance(value, (int, float))
+
+
+def numbered_layers(names: list[str], name: str) -> list[str]:
+    """Return names that differ only in a number, as layer_0, in its order; none if there are others."""
+    found = {key: _NUMBERED.fullmatch(key) for key in names}
+    parts = {key: (match[1], int(match[2])) for key, match in found.items() if match}
+    if len(parts) != len(names) or len({prefix for prefix, _ in parts.values()}) != 1:
+        return []
+    ordered = sorted(names, key=lambda key: parts[key][1])
+    numbers = [parts[key][1] for key in ordered]
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        raise InputError(f"{name} lacks a layer: it holds {listed(ordered)}.", "--array NAME takes one.")
+    return ordered
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a sentence, the first eight of them."""
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return (", ".join(visible(name[:40]) for name in names[:8]) + more) or "nothing"
+
+
+def with_axes(value: object, key: str, name: str, batch: int | None = None) -> NDArray[Any]:
+    """Return weights as (layers, heads, n_q, n_k), those of text `batch` where that is given.
+
+    Two axes are a matrix, three its heads, four the layers; five are (layers, batch, heads, n_q, n_k), as
+    `torch.stack(outputs.attentions)` has them. With `batch`, the first of three or four axes counts texts.
+    """
+    found = block(value, key, name)
+    if not 2 <= found.ndim <= 5 or 0 in found.shape:
+        raise InputError(
+            f"{name}: {visible(key)} has shape {found.shape}.",
+            "Weights are (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), and no axis is empty.",
+        )
+    if batch is not None:
+        found = one_text(found, batch, name, 1 if found.ndim == 5 else 0)
+    elif found.ndim == 5:
+        if found.shape[1] > 1:
+            raise InputError(
+                f"{name} has shape {found.shape}: (layers, batch, heads, n_q, n_k) with {found.shape[1]} texts.",
+                f"--batch N takes one of them, 0 to {found.shape[1] - 1}.",
+            )
+        found = found[:, 0]
+    return found.reshape((1,) * (4 - found.ndim) + found.shape)
+
+
+def one_text(found: NDArray[Any], batch: int, name: str, axis: int) -> NDArray[Any]:
+    """Return the weights of one text of a batch, which `axis` counts; UsageError where there is no such text."""
+    if found.ndim - axis < 3:
+        raise UsageError(
+            f"--batch {batch}: {name} has no batch: its shape is {found.shape}.", option="--batch"
+        )
+    texts = found.shape[axis]
+    if not 0 <= batch < texts:
+        raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {texts - 1}.", "--batch")
+    chosen: NDArray[Any] = found.take(batch, axis)
+    return chosen
+
+
+def stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArray[Any]:
+    """Stack arrays along a new first axis; raise InputError where their shapes differ."""
+    for other, part in zip(names, parts, strict=True):
+        if part.shape != parts[0].shape:
+            raise InputError(
+                f"{name}: {visible(names[0])} has shape {parts[0].shape}, {visible(other)} {part.shape}.",
+                "All need the same tokens; --array NAME takes one array.",
+            )
+    return np.stack(parts)
+
+
+def block(value: object, key: str, name: str) -> NDArray[Any]:
+    """Return numbers as an array; raise InputError, with the place, where they are not one."""
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        found = np.array(None)
+    if found.dtype.kind not in "iufb":
+        place = _crooked(value)
+        raise InputError(
+            f"{name}: {visible(key)} is not a block of numbers{place}.", "Give rows of equally many numbers."
+        )
+    return found
+
+
+def _crooked(value: object, at: str = "") -> str:
+    """Return in words the first place where nested lists do not form an array."""
+    if not isinstance(value, list):
+        is_number = isinstance(value, (int, float))
+        return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"
+    lengths = [len(part) if isinstance(part, list) else -1 for part in value]
+    for place, length in enumerate(lengths):
+        if length != lengths[0]:
+            sizes = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
+            return f": {at}[0] has {sizes[0]}, {at}[{place}] {sizes[1]}"
+    return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")
