@@ -19,8 +19,11 @@ from attn_cli.io.plural import count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attn_cli.io.array_types import Bools
+
 MOST_BYTES = 1 << 30
 MOST_JSON = 1 << 28
+PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
 NAMES = ("weights", "attention", "attentions")
 LABELS = (("query_tokens", "tokens"), ("key_tokens", "context_tokens"))
 _RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
@@ -37,6 +40,7 @@ class Saved(NamedTuple):
     head: str | None = None  # the one to show, where the file says so
     mask: object = None  # a name, or booleans, True = may attend; None where unknown
     mask_name: str | None = None  # the rule of the booleans
+    padded: Bools | None = None  # (n_k,), the keys that the file's attention_mask hides
     notes: tuple[str, ...] = ()
     record: Mapping[str, object] | None = None
 
@@ -81,15 +85,32 @@ def read_saved(
             raise UsageError(f"{option} goes with arrays; {name} is attn's own JSON.", option=option)
         return _labelled_by(_own(record, name), record, (("query_tokens",), ("key_tokens",)), None, typed)
     weights, keys = _chosen(record, name, array, batch)
-    ignored = [other for other in record if other not in {*keys, *LABELS[0], *LABELS[1], "mask"}]
+    padded = _padded(record.get(PADDING), weights.shape[-1], batch)
+    known = {*keys, *LABELS[0], *LABELS[1], "mask", *(() if padded is None else (PADDING,))}
+    ignored = [other for other in record if other not in known]
     saved = Saved(
         name,
         weights,
         tuple(map(str, range(weights.shape[1]))),
         mask=record.get("mask"),
+        padded=padded,
         notes=(f"Ignored in {name}: {listed(ignored)}.",) if ignored else (),
     )
     return _labelled_by(saved, record, LABELS, batch, typed)
+
+
+def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
+    """Return which keys an attention mask of ones and zeros hides; None where it does not fit."""
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        return None
+    if found.ndim == 2 and (len(found) == 1 or batch is not None) and 0 <= (batch or 0) < len(found):
+        found = found[batch or 0]
+    if found.shape != (n_k,) or found.dtype.kind not in "iufb" or not np.isin(found, (0, 1)).all():
+        return None
+    hidden: Bools = found == 0
+    return None if hidden.all() else hidden
 
 
 def _labelled_by(
@@ -195,7 +216,7 @@ def _chosen(
 
     They are those asked for, or named so, or the only ones, or all layers.
     """
-    candidates = [key for key, value in record.items() if is_block(value) and key != "mask"]
+    candidates = [key for key, value in record.items() if is_block(value) and key not in ("mask", PADDING)]
     if wanted is not None:
         if wanted not in candidates:
             near = did_you_mean(wanted, candidates)

@@ -25,6 +25,11 @@ def visible(text: str) -> str:
     return "".join(_spell(text, i) for i in range(len(text)))
 
 
+def shortened(text: str, longest: int = 24) -> str:
+    """Return a text for a sentence: visible, and cut off where it is longer than one can hold."""
+    return visible(text if len(text) <= longest else f"{text[:longest]}...")
+
+
 def _spell(text: str, i: int) -> str:
     import unicodedata  # plain text, the usual case, does without
 

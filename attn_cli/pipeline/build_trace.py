@@ -11,6 +11,7 @@ from attn_cli.core.masks import Mask
 from attn_cli.core.top_links import Links
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
+from attn_cli.io.plural import fixed
 from attn_cli.models.projection import Turned
 from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
@@ -250,7 +251,7 @@ def _untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
     looks, back = (visible(inputs.query.tokens[i]) for i in (second, first))
     return [
         f"{name}, to look ahead too, and hardly ever at the word itself. {looks} may look at {back} and itself alone, "
-        f"with a distance of {P[second, first]:.2f} and {P[second, second]:.2f}: so {back} gets "
+        f"with a distance of {fixed(P[second, first], 2)} and {fixed(P[second, second], 2)}: so {back} gets "
         f"{float(head.weights[second, first]):.2f}, for want of another word."
     ]
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import open_model, read_texts
+from attn_cli.pipeline.inferred_mask import MASK_HINT
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.ready_weights import MASK_HINT, select_weights
+from attn_cli.pipeline.ready_weights import select_weights
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head_roles import (
     BAG,

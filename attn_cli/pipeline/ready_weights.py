@@ -10,8 +10,9 @@ from attn_cli.core import masks
 from attn_cli.core.mask_rules import find_rule
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.escape import visible
-from attn_cli.io.plural import count
+from attn_cli.io.escape import shortened
+from attn_cli.io.plural import count, fixed
+from attn_cli.pipeline.inferred_mask import idle_rows, infer_mask, left_padding
 from attn_cli.pipeline.project import shown_head, wanted_layer
 from attn_cli.settings.settings import Settings
 from attn_cli.text import wordpieces as pieces
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 MOST_NAMED = 8
-MASK_HINT = " (--mask none shows zeros)"
-LONGEST = 24
 
 
 class SelectedWeights(NamedTuple):
@@ -88,7 +87,7 @@ def select_weights(
     if not is_stated:
         found = _masked_as_seen(found, saved, saved.weights[layer])
     elif found.allowed is not None:
-        _check_shut(found, found.allowed)
+        found = _masked_as_stated(found, found.allowed, saved, saved.weights[layer])
     found = found._replace(notes=(*found.notes, *_sums(found)))
     if not is_shaping(settings):
         return found
@@ -107,7 +106,7 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
     if bad.any():
         h, i, j = (int(n) for n in np.argwhere(bad)[0])
         raise InputError(
-            f"{name}: the weight of head {_short(heads[h])}, query {i}, key {j} is {weights[h, i, j]:.6g}; "
+            f"{name}: the weight of head {shortened(heads[h])}, query {i}, key {j} is {weights[h, i, j]:.6g}; "
             "weights lie between 0 and 1.",
             "Are these scores, before the softmax, or weights under dropout (model.eval() turns it off)?",
         )
@@ -119,54 +118,38 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
 
 
 def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -> SelectedWeights:
-    """Read a mask off the zeros: above the whole diagonal, at padding tokens, in whole rows of the layer."""
-    n_q, n_k = found.weights.shape[1:]
-    allowed = np.ones((n_q, n_k), np.bool_)
-    notes, name = [], "exact zeros"
-    is_blind = _blind(layer)
-    if _is_causal(saved.weights):
-        allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
-        notes.append("Above the diagonal all is exactly 0, as under a causal mask")
-    padding = _padding(saved.weights, found.key_tokens)
-    if len(padding):
-        allowed[:, padding] = False
-        notes.append(f"{_short(found.key_tokens[padding[0]])} gets exactly 0, as padding does")
-    allowed[is_blind] = False
-    name = "exact zeros" if len(padding) or is_blind.any() else name
-    told = [f"{note}: masked{MASK_HINT}." for note in notes]
-    return found._replace(
-        allowed=None if allowed.all() else allowed, mask_name=name, notes=(*found.notes, *told)
+    """Read a mask off the zeros, and off the file's attention_mask where it has one."""
+    inferred = infer_mask(saved.weights, layer, found.key_tokens, saved.padded)
+    return _without_idle(found, inferred.idle)._replace(
+        allowed=inferred.allowed, mask_name=inferred.name, notes=(*found.notes, *inferred.notes)
     )
 
 
-def _is_causal(weights: NDArray[Any]) -> bool:
-    """Tell whether all layers and heads, (..., n_q, n_k), have zeros above the diagonal and others below it."""
-    *_, n_q, n_k = weights.shape
-    if n_q != n_k or n_q == 1:
-        return False
-    above, below = np.triu_indices(n_q, 1), np.tril_indices(n_q, -1)
-    matrices = weights.reshape(-1, n_q, n_k)
-    if any(np.nan_to_num(matrix[above]).any() for matrix in matrices):
-        return False
-    return any(np.nan_to_num(matrix[below]).any() for matrix in matrices)
+def _masked_as_stated(
+    found: SelectedWeights, allowed: Bools, saved: Saved, layer: NDArray[Any]
+) -> SelectedWeights:
+    """Check a stated mask; the rows of padding on the left need not obey it."""
+    padding = left_padding(saved.weights, found.key_tokens, saved.padded)
+    idle = idle_rows(layer, allowed)
+    if padding and len(idle) and idle[-1] < padding:
+        allowed = allowed.copy()
+        allowed[:, :padding] = False
+        idle = idle_rows(layer, allowed)
+        allowed[idle] = False
+        token = shortened(found.key_tokens[0])
+        note = f"{token} pads the text on the left: masked; its own rows mean nothing, and zeros stand in."
+        found = _without_idle(found, idle)._replace(
+            allowed=allowed, mask_name="exact zeros", notes=(*found.notes, note)
+        )
+    _check_shut(found, allowed)
+    return found
 
 
-def _padding(weights: NDArray[Any], tokens: tuple[str, ...]) -> Ints:
-    """Return the keys that are special tokens and get nothing in any layer and head, (..., n_q, n_k).
-
-    A word may get nothing without a mask, as weights too small for a number become zero.
-    """
-    special = np.flatnonzero([pieces.is_special(token) for token in tokens])
-    axes = tuple(range(weights.ndim - 1))
-    used = np.nan_to_num(weights[..., special]).any(axis=axes)
-    unused: Ints = special[np.logical_not(used)]
-    return unused if len(unused) < len(tokens) else unused[:0]
-
-
-def _blind(layer: NDArray[Any]) -> Bools:
-    """Return which queries of a layer, (heads, n_q, n_k), have only zeros or NaN in every head."""
-    unseeing: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
-    return unseeing
+def _without_idle(found: SelectedWeights, idle: Ints) -> SelectedWeights:
+    """Put zeros for the weights of rows that mean nothing."""
+    weights = found.weights.copy()
+    weights[:, idle] = 0.0
+    return found._replace(weights=weights) if len(idle) else found
 
 
 def _check_shut(found: SelectedWeights, allowed: Bools) -> None:
@@ -175,8 +158,8 @@ def _check_shut(found: SelectedWeights, allowed: Bools) -> None:
     if len(wrong):
         i, j = (int(n) for n in wrong[0])
         raise InputError(
-            f"The mask {found.mask_name} shuts query {i} ({_short(found.query_tokens[i])}) off from key {j} "
-            f"({_short(found.key_tokens[j])}), but its weight there is {found.weights[:, i, j].max():.3g}.",
+            f"The mask {found.mask_name} shuts query {i} ({shortened(found.query_tokens[i])}) off from key {j} "
+            f"({shortened(found.key_tokens[j])}), but its weight there is {found.weights[:, i, j].max():.3g}.",
             "Leave out --mask, or give the mask under which the weights were made.",
         )
 
@@ -256,15 +239,10 @@ def _without_special(
 def _hiding(hidden: list[str], share: float, empty: int, renormalize: bool) -> list[str]:
     if not hidden:
         return ["No token is special: none is hidden."]
-    names = list(dict.fromkeys(map(_short, hidden)))
+    names = list(dict.fromkeys(map(shortened, hidden)))
     told = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
     rest = "Rows are renormalised" if renormalize else "Rows are not renormalised"
-    notes = [f"Hidden: {told}, with {share:.1%} of a row's weight on average. {rest}."]
+    notes = [f"Hidden: {told}, with {fixed(share, 1, '%')} of a row's weight on average. {rest}."]
     if renormalize and empty:
         notes.append(f"{count(empty, 'row', 'rows')} gave all to hidden tokens: zeros are left.")
     return notes
-
-
-def _short(token: str) -> str:
-    """Return a token for a sentence, inert, and not longer than one."""
-    return visible(token if len(token) <= LONGEST else f"{token[:LONGEST]}...")

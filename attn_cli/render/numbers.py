@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from attn_cli.io.plural import fixed, unsigned_zero
+
 
 class Format(NamedTuple):
     """How to write a number: a printf template, after multiplying by `factor`.
@@ -34,21 +36,17 @@ class Format(NamedTuple):
                 text = text.replace("\x00+0.", "\x00+.").replace("\x00-0.", "\x00-.")
             items = text[1:].split("\0")
             return items if text.count("\x00.") == len(items) else [self._one(item) for item in items]
-        return [_unsigned_zero(item) for item in text[1:].split("\0")]
+        return [unsigned_zero(item) for item in text[1:].split("\0")]
 
     def _one(self, text: str) -> str:
         if text[0] == ".":
             return text
         if text[-1] == "n":
             return "nan"
-        return _unsigned_zero(text) if text[1] == "." and text[0] in "+-" else text[:-1].rstrip(".")
+        return unsigned_zero(text) if text[1] == "." and text[0] in "+-" else text[:-1].rstrip(".")
 
 
 PERCENT = Format("%.0f", factor=100.0)  # a weight in whole percent, without the sign
-
-
-def _unsigned_zero(text: str) -> str:
-    return text[1:] if text[0] in "+-" and not text.strip("+-0.e") else text
 
 
 def weight(digits: int) -> Format:
@@ -93,7 +91,7 @@ def share(weight: float) -> str:
     >>> share(0.3357), share(0.00106), share(1.0), share(0.0)
     ('0.336', '0.0011', '1.000', '0.000')
     """
-    return f"{weight:.3f}" if weight == 0 or weight >= 0.01 else f"{weight:.2g}"
+    return fixed(weight, 3) if weight == 0 or weight >= 0.01 else f"{weight:.2g}"
 
 
 def fitting(largest: float, precision: int | None = None) -> list[Format]:
@@ -118,7 +116,7 @@ def four(value: float) -> str:
     """
     if abs(value) >= 1e5:
         return f"{value:.4e}"
-    return f"{value:.2e}" if 0 < abs(value) < 0.00005 else f"{value:.4f}"
+    return f"{value:.2e}" if 0 < abs(value) < 0.00005 else fixed(value, 4)
 
 
 def plain(value: float, digits: int = 4) -> str:
@@ -129,5 +127,4 @@ def plain(value: float, digits: int = 4) -> str:
     """
     if value and (abs(value) < 10.0**-digits or abs(value) >= 1e6):
         return f"{value:.{digits}g}"
-    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+    return unsigned_zero(f"{value:.{digits}f}".rstrip("0").rstrip("."))

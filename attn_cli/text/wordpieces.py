@@ -40,6 +40,11 @@ def is_special(token: str) -> bool:
     return token in _FRAME or _FRAMED.fullmatch(token) is not None
 
 
+def is_padding(token: str) -> bool:
+    """Tell whether a special token is named for padding, as [PAD] and <pad> are."""
+    return is_special(token) and "pad" in token.lower()
+
+
 def _stands_alone(token: str) -> bool:
     return is_special(token) or _STANDS_IN.fullmatch(token) is not None
 

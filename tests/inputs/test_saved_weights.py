@@ -695,3 +695,14 @@ def test_a_causal_model_of_transformers_is_shown_with_its_mask(model):
     assert found["query_tokens"] == ["The", "café", "is", "unlikely."]
     runs = [[0], [1, 2], [3], [4, 5, 6, 7], [8]]
     close(found["weights"], np.array(joined(causal[0, 0, 3].astype(float), runs))[:4, :4])
+
+
+def test_no_share_is_minus_zero(tmp_path):
+    """Sums of the same numbers in another order differ in their last bits, and their difference may be below zero."""
+    weights = np.random.default_rng(1).random((9, 9))
+    weights[:, 0] = 0
+    weights /= weights.sum(axis=-1, keepdims=True)
+    assert (weights[1:].sum(axis=-1) - weights[1:, 1:].sum(axis=-1)).mean() < 0
+    tokens = ["[CLS]", *"abcdefgh"]
+    path = saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(tokens)})
+    assert "with 0.0% of" in here("show", path, "--hide-special").out

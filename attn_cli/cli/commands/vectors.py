@@ -157,7 +157,9 @@ def _answer(
     view: View,
     precision: int,
 ) -> None:
-    rows = [(near, f"{cosine:.{precision}f}") for near, cosine in neighbours]
+    from attn_cli.io.plural import fixed
+
+    rows = [(near, fixed(cosine, precision)) for near, cosine in neighbours]
     listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
     deliver_record(kind, {**asked, "neighbours": listed}, view, lambda: aligned(rows))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.io.plural import count
+from attn_cli.io.plural import count, fixed
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.shade_scale import weight_range
@@ -163,7 +163,7 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
 
 
 def _written(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return "-" if value is None else fixed(value, 2)
 
 
 def _clearest(found: EveryHead, heads: int) -> Iterator[Block]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_cli.io.plural import count
+from attn_cli.io.plural import count, fixed
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
@@ -89,7 +89,7 @@ def _near(found: Lookup) -> Iterator[Block]:
         return
     keys = found.trace.key_tokens
     most = found.trace.settings.top or MOST_KEYS
-    cosines = [(keys[j], "no vector" if c is None else f"{c:.3f}") for j, c in found.nearness]
+    cosines = [(keys[j], "no vector" if c is None else fixed(c, 3)) for j, c in found.nearness]
     yield Say(f"The cosines of {query} with the keys, nearest first:")
     yield Links([(found.query, cosines[:most])])
     if len(cosines) > most:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.plural import count
+from attn_cli.io.plural import count, unsigned_zero
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.data.csv import as_text, cell
 from attn_cli.render.numbers import number, share
@@ -97,8 +97,7 @@ def _weights(weights: Both) -> list[str]:
 
 def _signed(by: float) -> str:
     """Return a change with its sign, in three decimals; no sign before zero."""
-    text = f"{by:+.3f}"
-    return text if text.strip("+-0.") else "0.000"
+    return unsigned_zero(f"{by:+.3f}")
 
 
 def _sum_line(label: str, changes: Sequence[KeyChange], width: int) -> list[str]:

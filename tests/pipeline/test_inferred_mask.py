@@ -1,0 +1,119 @@
+"""A mask is read off the zeros of saved weights: above the diagonal, at padding on either side, in whole rows."""
+
+import numpy as np
+import pytest
+
+from attn_cli.pipeline.inferred_mask import infer_mask, left_padding
+from tests.inputs.test_saved_weights import close, record, refused, saved
+
+N, PADS = 6, 2
+WORDS = ["she", "likes", "hot", "coffee"]
+
+
+def left_padded(rows):
+    """Weights (layers, heads, n, n) of a causal model over a text padded on the left; `rows` says what padding sees."""
+    exps = np.exp(np.random.default_rng(3).normal(0, 1, (2, 2, N, N)))
+    weights = exps * np.tri(N)
+    weights[..., :PADS] = 0
+    weights[..., :PADS, :] = {
+        "everything": np.ones((PADS, N)),
+        "padding": np.tri(PADS, N),
+        "all but padding": np.arange(N) >= PADS,
+        "nothing": np.zeros((PADS, N)),
+    }[rows]
+    sums = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(sums == 0, 1, sums)
+
+
+ROWS = ["everything", "padding", "all but padding", "nothing"]
+EXPECTED = np.tri(N, dtype=bool) & (np.arange(N) >= PADS)
+
+
+def file(path, weights, pad="<pad>", **beside):
+    tokens = np.array([*[pad] * PADS, *WORDS])
+    return saved(path / "a.npz", {"attentions": weights, "tokens": tokens, **beside})
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("pad", ["<pad>", "[PAD]", "<|endoftext|>", "</s>"])
+def test_padding_on_the_left_is_recognised_under_a_causal_mask(rows, pad, tmp_path):
+    weights = left_padded(rows)
+    found = record(file(tmp_path, weights, pad))
+    assert found["mask"] == EXPECTED.tolist()
+    close(np.array(found["weights"])[PADS:], weights[1, 0, PADS:])
+    assert not np.array(found["weights"])[:PADS].any()
+    assert any("as padding on the left does" in note for note in found["notes"])
+    assert not any("sum to one" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_an_attention_mask_in_the_file_says_what_is_padding(rows, is_batch, tmp_path):
+    stated = np.arange(N) >= PADS
+    found = record(
+        file(tmp_path, left_padded(rows), "the", attention_mask=stated[None] if is_batch else stated)
+    )
+    assert found["mask"] == EXPECTED.tolist()
+    assert any("attention_mask says" in note for note in found["notes"])
+    assert not any("Ignored" in note for note in found["notes"])
+
+
+def test_a_batch_takes_its_own_attention_mask(tmp_path):
+    weights = np.stack([left_padded("everything"), np.full((2, 2, N, N), 1 / N)], axis=1)
+    stated = np.array([np.arange(N) >= PADS, np.ones(N, bool)]).astype(int)
+    path = file(tmp_path, weights, "the", attention_mask=stated)
+    assert record(path, "--batch", "0")["mask"] == EXPECTED.tolist()
+    assert record(path, "--batch", "1")["mask"] is None
+
+
+def test_one_token_of_padding_is_known_by_its_name_or_by_the_attention_mask():
+    weights = left_padded("everything")[..., 1:, 1:]
+    weights[..., 0, :] = 1 / (N - 1)
+    assert left_padding(weights, ("[PAD]", *WORDS)) == 1
+    assert left_padding(weights, ("[CLS]", *WORDS)) == 0
+    assert left_padding(weights, ("x", *WORDS), np.arange(N - 1) < 1) == 1
+
+
+def test_a_start_that_is_the_same_token_as_padding_is_kept():
+    weights = left_padded("padding")
+    assert left_padding(weights, ("<|endoftext|>",) * 3 + ("a", "b", "c")) == PADS
+
+
+def test_a_stated_causal_mask_excuses_the_rows_of_padding(tmp_path):
+    path = file(tmp_path, left_padded("everything"))
+    assert record(path, "--mask", "causal")["mask"] == EXPECTED.tolist()
+    shown = record(path, "--mask", "none")
+    assert shown["mask"] is None
+    close(shown["weights"], left_padded("everything")[1, 0])
+
+
+def test_a_row_of_a_word_is_not_excused(tmp_path):
+    weights = left_padded("nothing")
+    weights[..., 3, :] = 1 / N
+    assert "shuts query 3" in refused(file(tmp_path, weights), "--mask", "causal")
+
+
+def test_weights_that_look_at_what_the_attention_mask_hides_win(tmp_path):
+    weights = np.full((2, 2, N, N), 1 / N)
+    found = record(file(tmp_path, weights, "the", attention_mask=np.arange(N) >= PADS))
+    assert found["mask"] is None and any("is not used" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("stated", [np.ones(3, int), np.zeros(N, int), np.full(N, 2), np.ones((2, N), int)])
+def test_an_attention_mask_that_does_not_fit_is_ignored_and_said_to_be(stated, tmp_path):
+    found = record(file(tmp_path, np.full((1, 1, N, N), 1 / N), attention_mask=stated))
+    assert any("Ignored" in note and "attention_mask" in note for note in found["notes"])
+
+
+def test_attention_from_each_token_to_itself_is_no_padding():
+    weights = np.eye(3)[None, None]
+    assert infer_mask(weights, weights[0], ("[CLS]", "a", "[SEP]")).allowed is None
+
+
+def test_padding_on_the_right_under_a_causal_mask_stays_as_it_was(tmp_path):
+    weights = np.tri(4) * np.array([1, 1, 0, 0])
+    weights /= weights.sum(axis=-1, keepdims=True)
+    path = saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(["a", "b", "<pad>", "<pad>"])})
+    found = record(path)
+    assert found["mask"] == (np.tri(4) * [1, 1, 0, 0]).astype(bool).tolist()
+    close(found["weights"], weights)
