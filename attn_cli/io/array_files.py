@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, dict[str, str]]:
-    """Return the arrays of a safetensors file and its metadata.
+    """Return the arrays of a safetensors file, bfloat16 as float32, and its metadata.
 
     `mapped` makes them views of a memory map: for files of our own alone, because a file that shrinks under
     a map kills the process.
@@ -71,13 +71,21 @@ def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, di
 
 
 def safetensors_in(file: IO[bytes], name: str) -> tuple[Arrays, dict[str, str]]:
-    """Return the arrays of an open safetensors file and its metadata."""
-    entries, metadata = safetensors_entries(file, name)
+    """Return the arrays of an open safetensors file, bfloat16 as float32, and its metadata."""
+    entries, metadata = safetensors_entries(file, name, bfloat16=True)
     return {key: _array(_part(file, entry, name), entry, 0) for key, entry in entries.items()}, metadata
 
 
 def _array(data: bytes | mmap, entry: Entry, offset: int) -> NDArray[Any]:
-    return np.frombuffer(data, entry.dtype, math.prod(entry.shape), offset).reshape(entry.shape)
+    found: NDArray[Any] = np.frombuffer(data, entry.dtype, math.prod(entry.shape), offset)
+    return (from_bfloat16(found) if entry.dtype == BFLOAT16 else found).reshape(entry.shape)
+
+
+def from_bfloat16(halves: NDArray[Any]) -> NDArray[Any]:
+    """Return the float32 numbers whose upper halves these are."""
+    wide = halves.view("<u2").astype("<u4")
+    wide <<= 16
+    return wide.view("<f4")
 
 
 def _part(file: IO[bytes], entry: Entry, name: str) -> bytes:

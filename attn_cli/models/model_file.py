@@ -90,7 +90,7 @@ def is_model(path: str) -> bool:
     if not is_safetensors(first_bytes(path)):
         return False
     with regular(path).open("rb") as file:
-        return safetensors_entries(file, visible(path))[1].get("format") == FORMAT
+        return safetensors_entries(file, visible(path), bfloat16=True)[1].get("format") == FORMAT
 
 
 def read_model(path: str, name: str | None = None) -> EncoderStack:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
+COARSE = 2**-7  # bfloat16 keeps 8 bits of a number, and may cut off the rest
 MOST_NAMED = 8
 
 
@@ -88,7 +89,8 @@ def select_weights(
         found = _masked_as_seen(found, saved, saved.weights[layer])
     elif found.allowed is not None:
         found = _masked_as_stated(found, found.allowed, saved, saved.weights[layer])
-    found = found._replace(notes=(*found.notes, *_sums(found)))
+    tolerance = COARSE if _is_bfloat16(saved.weights) else SUM_TOLERANCE
+    found = found._replace(notes=(*found.notes, *_sums(found, tolerance)))
     if not is_shaping(settings):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
@@ -164,12 +166,19 @@ def _check_shut(found: SelectedWeights, allowed: Bools) -> None:
         )
 
 
-def _sums(found: SelectedWeights) -> list[str]:
+def _is_bfloat16(weights: NDArray[Any]) -> bool:
+    """Tell whether float32 numbers have the precision of bfloat16: the lower half of their bits is empty."""
+    if weights.dtype != np.float32:
+        return False
+    return not (np.ascontiguousarray(weights).view(np.uint32) & 0xFFFF).any()
+
+
+def _sums(found: SelectedWeights, tolerance: float) -> list[str]:
     """Return a note where rows do not sum to one."""
     sums = found.weights.sum(axis=-1)
     if found.allowed is not None:
         sums = sums[:, found.allowed.any(axis=-1)]
-    odd = sums[np.abs(sums - 1) > SUM_TOLERANCE]
+    odd = sums[np.abs(sums - 1) > tolerance]
     if not len(odd):
         return []
     span = f"{odd.min():.3f}" if np.ptp(odd) < SUM_TOLERANCE / 2 else f"{odd.min():.3f} to {odd.max():.3f}"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attn_cli.io import array_files as tensors
+from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
 from tests.shell import attn, here, plain, shell, terminal
 from tests.trace.test_schema import complaints, keeps_promises, read
 
@@ -706,3 +707,32 @@ def test_no_share_is_minus_zero(tmp_path):
     tokens = ["[CLS]", *"abcdefgh"]
     path = saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(tokens)})
     assert "with 0.0% of" in here("show", path, "--hide-special").out
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_safetensors_in_half_precision_are_shown(kind, tmp_path):
+    weights = shares(2, 3, 40, 40).astype(np.float32)
+    half = as_bfloat16(weights) if kind == "bfloat16" else weights.astype(np.float16)
+    (tmp_path / "a.safetensors").write_bytes(safetensors({"attentions": half}))
+    found = record(str(tmp_path / "a.safetensors"), "--head", "1", "--layer", "0")
+    np.testing.assert_allclose(found["weights"], weights[0, 1], rtol=2**-7, atol=1e-6)
+    assert not any("sum to one" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_matrices_in_half_precision_are_computed_with(kind, tmp_path):
+    X = np.array([[1, 0.5], [-0.25, 2], [0, 1]], np.float32)  # exact in both
+    half = as_bfloat16(X) if kind == "bfloat16" else X.astype(np.float16)
+    (tmp_path / "a.safetensors").write_bytes(safetensors({"Q": half, "K": half, "V": half}))
+    saved(tmp_path / "b.safetensors", {"Q": X, "K": X, "V": X})
+    runs = [read(here("compute", str(tmp_path / f"{name}.safetensors"), "-f", "json").out) for name in "ab"]
+    assert runs[0]["weights"] == runs[1]["weights"]
+
+
+def test_a_projection_in_bfloat16_is_read_by_compare(tmp_path):
+    W = np.eye(4, dtype=np.float32)
+    (tmp_path / "w.safetensors").write_bytes(safetensors({f"W_{m}": as_bfloat16(W) for m in "qkv"}))
+    path = str(tmp_path / "w.safetensors")
+    of = ("a b c", "-e", "random", "--dim", "4", "-p", path, "--vary", "score=scaled,dot")
+    ran = here("compare", *of)
+    assert (ran.code, ran.err) == (0, "")

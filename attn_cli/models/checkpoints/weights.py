@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.io.array_files import BFLOAT16, Entry, safetensors_entries
+from attn_cli.io.array_files import BFLOAT16, Entry, from_bfloat16, safetensors_entries
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
 
@@ -156,12 +156,10 @@ class Weights:
 
 
 def _as_float(data: bytearray, entry: Entry, shape: tuple[int, ...]) -> Array:
+    found: NDArray[Any] = np.frombuffer(data, entry.dtype)
     if entry.dtype == BFLOAT16:
-        wide = np.frombuffer(data, "<u2").astype("<u4")
-        wide <<= 16
-        return wide.view("<f4").reshape(shape)
-    found: NDArray[Any] = np.frombuffer(data, entry.dtype).reshape(shape)
-    return found.astype(np.float32, copy=False)
+        return from_bfloat16(found).reshape(shape)
+    return found.reshape(shape).astype(np.float32, copy=False)
 
 
 def _read_index(path: str) -> dict[str, str]:

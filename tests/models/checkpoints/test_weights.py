@@ -186,9 +186,10 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
     refused(tmp_path, "a", error=AttnError)
 
 
-def test_elsewhere_bfloat16_is_refused_as_before(tmp_path):
+def test_bfloat16_is_float32_elsewhere_too(tmp_path):
     from attn_cli.io.array_files import read_safetensors
 
     folder_of(tmp_path, {"a": as_bfloat16(NUMBERS)})
-    with pytest.raises(InputError, match="type BF16"):
-        read_safetensors(tmp_path / "model.safetensors")
+    found = read_safetensors(tmp_path / "model.safetensors")[0]["a"]
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, NUMBERS, rtol=2**-8)
