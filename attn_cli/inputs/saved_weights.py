@@ -12,6 +12,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.inputs.record import json_of, spoken
 from attn_cli.inputs.token_labels import texts
 from attn_cli.inputs.weight_axes import block, is_block, listed, numbered_layers, one_text, stacked, with_axes
+from attn_cli.inputs.weight_tables import is_table, read_table
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools
 
 MOST_BYTES = 1 << 30
-MOST_JSON = 1 << 28
+MOST_TEXT = 1 << 28
+Typed = tuple[tuple[str, ...] | None, tuple[str, ...] | None]  # tokens of queries and of keys
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
 NAMES = ("weights", "attention", "attentions")
 LABELS = (("query_tokens", "tokens"), ("key_tokens", "context_tokens"))
@@ -72,13 +74,18 @@ def read_saved(
     tokens: tuple[str, ...] | None = None,
     context: tuple[str, ...] | None = None,
 ) -> Saved:
-    """Read weights from the bytes of a file: JSON, .npy, .npz or safetensors.
+    """Read weights from the bytes of a file: JSON, CSV, .npy, .npz or safetensors.
 
     `array` names the array to take, `batch` the text of several; `tokens` and `context` overrule the file's own
     tokens. Raises InputError (a ValueError) for a file without weights, and for pickles, which are never read.
     """
-    record = _record(data, name)
     typed = (tokens, context)
+    if not _is_binary(data) and is_table(data, name):
+        if array is not None or batch is not None:
+            option = "--batch" if array is None else "--array"
+            raise UsageError(f"{option} goes with arrays; {name} is a table.", option=option)
+        return _of_table(data, name, typed)
+    record = _record(data, name)
     if record.get("schema") == "attn/1":
         if array is not None or batch is not None:
             option = "--batch" if array is None else "--array"
@@ -97,6 +104,23 @@ def read_saved(
         notes=(f"Ignored in {name}: {listed(ignored)}.",) if ignored else (),
     )
     return _labelled_by(saved, record, LABELS, batch, typed)
+
+
+def _is_binary(data: bytes) -> bool:
+    return data[:6] == b"\x93NUMPY" or data[:2] == b"PK" or data[:1] == b"\x80" or is_safetensors(data)
+
+
+def _of_table(data: bytes, name: str, typed: Typed) -> Saved:
+    """Return the weights of CSV or TSV; an empty cell is masked."""
+    if len(data) > MOST_TEXT:
+        raise InputError(f"{name}: {len(data):,} bytes of text are too many.", "Save it as .npy.")
+    table = read_table(data, name)
+    mask = table.mask
+    weights = table.weights if mask is None else np.nan_to_num(table.weights, nan=0.0, posinf=np.inf)
+    saved = Saved(
+        name, weights[np.newaxis], table.heads, head="all" if len(table.heads) > 1 else None, mask=mask
+    )
+    return _labelled_by(saved, {"tokens": table.queries, "context_tokens": table.keys}, LABELS, None, typed)
 
 
 def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
@@ -118,7 +142,7 @@ def _labelled_by(
     record: Mapping[str, object],
     labels: tuple[tuple[str, ...], tuple[str, ...]],
     batch: int | None,
-    typed: tuple[tuple[str, ...] | None, tuple[str, ...] | None],
+    typed: Typed,
 ) -> Saved:
     """Label queries and keys as typed, and where nothing was typed by the labels that the record holds for them."""
     tokens, context = typed
@@ -183,10 +207,10 @@ def _record(data: bytes, name: str) -> dict[str, object]:
         raise _pickle(name)
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if not start:
-        raise InputError(f"{name} is empty.", "Give JSON, .npy, .npz or .safetensors.")
+        raise InputError(f"{name} is empty.", "Give JSON, CSV, .npy, .npz or .safetensors.")
     if start[:1] not in b"[{":
-        raise InputError(f"{name} is neither JSON nor .npy, .npz or .safetensors.", _RECIPE)
-    if len(data) > MOST_JSON:
+        raise InputError(f"{name} is neither JSON nor CSV, .npy, .npz or .safetensors.", _RECIPE)
+    if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of JSON are too many.", "Save it as .npy.")
     _check_alone(data, name)
     content = json_of(data, name)

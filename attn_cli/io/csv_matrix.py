@@ -8,7 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from attn_cli.io.array_types import Array
 
+T = TypeVar("T")
 SUFFIXES = (".csv", ".tsv")
 BLANKS = {"": "nan", "nan": "nan", "null": "nan", "none": "nan", "na": "nan"} | {
     sign + word: f"{sign}inf" for sign in ("", "+", "-") for word in ("inf", "infinity", "∞")
@@ -32,6 +35,14 @@ ONE_MATRIX = "A file holds one matrix: numbers alone, or with labels in the firs
 
 # Signs with which a spreadsheet begins a formula; fullwidth ones count in Japanese and Chinese.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠")
+
+
+class Line(NamedTuple):
+    """A row of a table: the number of its line, its cells, and whether commas may stand for decimal points."""
+
+    number: int
+    cells: list[str]
+    has_commas: bool
 
 
 class Sheet(NamedTuple):
@@ -62,49 +73,51 @@ def read_sheet(path: str | Path) -> Sheet:
     A .csv may also be separated by semicolons, with decimal commas, as spreadsheets of some countries write it.
     """
     name = visible(str(path))
-    data = read_bytes(path)
+    return by_separator(read_bytes(path), name, partial(sheet_of, name=name))
+
+
+def by_separator(data: bytes, name: str, parse: Callable[[list[Line]], T]) -> T:
+    """Return what `parse` makes of a table's lines, under the first separator with which it succeeds.
+
+    A name on .tsv means tabs; else commas come first, then semicolons and tabs. Raises the first InputError.
+    """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} looks like UTF-16.", "Save it as UTF-8.")
     text = data.decode("utf-8-sig", "replace")
-    is_tsv = os.path.splitext(path)[1].lower() == ".tsv"
+    is_tsv = os.path.splitext(name)[1].lower() == ".tsv"
     problem = None
     for separator in "\t" if is_tsv else ",;\t":
         if problem is not None and separator not in text:
             continue
         try:
-            return _sheet(_lines(text, separator, name), name)
+            return parse(_lines(text, separator, name))
         except InputError as error:
             problem = problem or error
     assert problem is not None
     raise problem
 
 
-def _lines(text: str, separator: str, name: str) -> list[tuple[int, list[str]]]:
-    """Return the rows that are not empty, each with the number of its line."""
+def _lines(text: str, separator: str, name: str) -> list[Line]:
+    """Return the rows that are not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     lines = []
     try:
         for row in reader:
             cells = [cell.strip() for cell in row]
             if len(cells) > 1 or any(cells):
-                lines.append((reader.line_num, cells))
+                lines.append(Line(reader.line_num, cells, separator != ","))
     except csv.Error as error:
         raise InputError(
             f"{name}, line {reader.line_num}: {error}.", "Look for a quote without end."
         ) from None
     if not lines:
         raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
-    if separator != ",":
-        return [(number, [_with_point(cell) for cell in cells]) for number, cells in lines]
     return lines
 
 
-def _with_point(cell: str) -> str:
-    pointed = cell.replace(",", ".", 1)
-    return pointed if is_number(pointed) else cell
-
-
-def _sheet(lines: list[tuple[int, list[str]]], name: str) -> Sheet:
+def sheet_of(table: list[Line], name: str) -> Sheet:
+    """Return the numbers of a table's lines as they are written, and its labels."""
+    lines = [(line.number, [_with_point(cell, line) for cell in line.cells]) for line in table]
     header = lines[0][1] if _is_header([cells for _, cells in lines]) else None
     body = lines[1:] if header is not None else lines
     if not body:
@@ -126,16 +139,30 @@ def _sheet(lines: list[tuple[int, list[str]]], name: str) -> Sheet:
             if not _is_plain(cell):
                 place = f"{name}, line {number}, column {column + 1}"
                 raise InputError(f"{place}: {_quoted(cell)} is no number.", ONE_MATRIX)
-    columns = None if header is None else [_unguarded(cell) for cell in header[len(header) - width + first :]]
+    columns = None if header is None else [unguarded(cell) for cell in header[len(header) - width + first :]]
     if header is not None and len(header) not in (width, width - first):
         raise InputError(
             f"{name}, line {lines[0][0]}: there are {len(header)} headings over {width} columns.", ONE_MATRIX
         )
     return Sheet(
         [[BLANKS.get(cell.lower(), cell) for cell in cells[first:]] for _, cells in body],
-        [_unguarded(cells[0]) for _, cells in body] if labelled else None,
+        [unguarded(cells[0]) for _, cells in body] if labelled else None,
         columns,
     )
+
+
+def number_in(line: Line, column: int, name: str) -> float:
+    """Return the number in a cell, NaN in an empty one; InputError, with the place, where it is none."""
+    cell = _with_point(line.cells[column], line)
+    if not _is_plain(cell):
+        place = f"{name}, line {line.number}, column {column + 1}"
+        raise InputError(f"{place}: {_quoted(cell)} is no number.", ONE_MATRIX)
+    return float(BLANKS.get(cell.lower(), cell))
+
+
+def _with_point(cell: str, line: Line) -> str:
+    pointed = cell.replace(",", ".", 1) if line.has_commas else cell
+    return pointed if is_number(pointed) else cell
 
 
 def _is_plain(cell: str) -> bool:
@@ -163,9 +190,14 @@ def _has_labels(header: list[str] | None, body: list[list[str]]) -> bool:
     return any(not _is_plain(cells[0]) for cells in body)
 
 
-def _unguarded(label: str) -> str:
+def guarded(label: str) -> bool:
+    """Tell whether a label needs an apostrophe before it: it is a formula, or one behind apostrophes."""
+    return label.lstrip("'").startswith(FORMULA_STARTS)
+
+
+def unguarded(label: str) -> str:
     """Take away the apostrophe that keeps a spreadsheet from reading a label as a formula."""
-    return label[1:] if label[:1] == "'" and label[1:2] in FORMULA_STARTS else label
+    return label[1:] if label[:1] == "'" and guarded(label) else label
 
 
 def _quoted(cell: str) -> str:

@@ -24,7 +24,7 @@ COMPUTED = (
 def show_(
     file: Annotated[
         str | None,
-        argument("FILE", "JSON (also attn's own), .npy, .npz or .safetensors; - is standard input."),
+        argument("FILE", "JSON or CSV (also attn's own), .npy, .npz or .safetensors; - is standard input."),
     ] = None,
     tokens: Annotated[
         str | None,

@@ -1,0 +1,158 @@
+"""CSV and TSV as weights: what attn writes is read again, and what people type in a spreadsheet."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from attn_cli.errors import InputError
+from attn_cli.inputs.tidy_links import grid_of
+from tests.inputs.test_saved_weights import close, record, refused, shares
+from tests.shell import attn, here
+from tests.trace.test_schema import read
+
+TEXTS = [
+    ("self", "the cat saw the cat"),
+    ("masked", "the cat saw the cat", "-e", "random"),
+    ("masked", "the the the", "-e", "random"),
+    ("self", "=1 + -cat @x", "--tokenizer", "whitespace", "-e", "random"),
+    ("self", "a b c d", "--mask", "window:1", "-e", "random"),
+    ("cross", "the cat", "a dog a dog", "-e", "random"),
+    ("self", "the cat the dog", "-e", "random", "--dim", "6", "--heads", "3", "--head", "all"),
+    ("masked", "the cat the dog", "-e", "random", "--heads", "2", "--head", "all"),
+    ("self", "1 2 3", "-e", "random"),
+    ("self", "key weight", "-e", "random"),
+    ("self", "1,5 2,5 x", "--tokenizer", "whitespace", "-e", "random"),
+]
+
+
+@pytest.mark.parametrize("args", TEXTS, ids=" ".join)
+@pytest.mark.parametrize("form", [("csv",), ("tsv",), ("csv", "--tidy"), ("tsv", "--tidy")], ids=" ".join)
+def test_what_attn_writes_is_read_again(args, form, tmp_path):
+    told = read(here(*args, "-f", "json").out)
+    path = str(tmp_path / f"w.{form[0]}")
+    ran = here(*args, "-f", *form, "-o", path)
+    assert ran.code == 0, ran.err
+    found = record(path)
+    for name in ("weights", "mask", "query_tokens", "key_tokens"):
+        assert found[name] == told[name], name
+    heads = [(head["name"], head["weights"]) for head in found["heads"]]
+    assert heads == [(head["name"], head["weights"]) for head in told["heads"]]
+    if told["mask_name"] in ("none", "causal"):
+        assert found["mask_name"] == told["mask_name"]
+
+
+def test_standard_input_needs_no_name():
+    text = attn("self", "the cat", "-f", "tsv").out
+    assert (
+        attn("show", "-", input=text).out.splitlines()[2:5] == attn("self", "the cat").out.splitlines()[2:5]
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "query,a,b\na,0.5,0.5\nb,1,0\n",
+        "query,a,b\r\na,0.5,0.5\r\nb,1,0\r\n",
+        "\ufeffquery,a,b\na,0.5,0.5\nb,1,0\n",
+        "query;a;b\na;0,5;0,5\nb;1;0\n",
+        "query\ta\tb\na\t.5\t.5\nb\t1\t0\n",
+        ",a,b\na,0.5,0.5\nb,1,0\n",
+        "query,key,weight\na,a,0.5\na,b,0.5\nb,a,1\nb,b,0\n",
+        "query;key;weight\na;a;0,5\na;b;0,5\nb;a;1\nb;b;0\n",
+    ],
+)
+def test_forms_of_one_matrix(text, tmp_path):
+    (tmp_path / "w.csv").write_bytes(text.encode())
+    found = record(str(tmp_path / "w.csv"))
+    assert found["weights"] == [[0.5, 0.5], [1, 0]]
+    assert found["query_tokens"] == found["key_tokens"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["w.csv", "w.tsv", "w"])
+def test_a_bare_matrix_has_no_tokens_until_they_are_typed(name, tmp_path):
+    weights = shares(3, 3)
+    np.savetxt(tmp_path / name, weights, delimiter="\t" if name == "w.tsv" else ",", fmt="%.18g")
+    found = record(str(tmp_path / name))
+    close(found["weights"], weights)
+    assert found["query_tokens"] == ["q0", "q1", "q2"]
+    assert record(str(tmp_path / name), "--tokens", "a b c")["key_tokens"] == ["a", "b", "c"]
+
+
+def test_an_empty_cell_is_masked_and_a_zero_is_not(tmp_path):
+    (tmp_path / "w.csv").write_text("query,a,b,c\na,1,,0\nb,.5,.5,\nc,,0,1\n")
+    found = record(str(tmp_path / "w.csv"))
+    assert found["mask"] == [[True, False, True], [True, True, False], [False, True, True]]
+    assert found["mask_name"] == "as given"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("query,a,b\na,1,0\nb,0.5\n", "line 3: the row has 2 cells, the header 3"),
+        ("query,a,b\na,1,x\n", "line 2, column 3: 'x' is no number"),
+        ("query,key,weight\na,b,c\n", "line 2, column 3: 'c' is no number"),
+        ("1,0\n1\n", "line 2: the row has 1 cell"),
+        ('a,b\n1,2\n3,"4', "quote without end"),
+        ("query,a\n", "holds no numbers"),
+        ("head,query,a\n", "holds no numbers"),
+        ("head,query,a,b\n0,x,1,\n1,x,.5,.5\n", "same empty cells"),
+        ("head,query,a,b\n0,x,1,0\n1,y,.5,.5\n", "other tokens"),
+        ("query,key,weight\nthe,the,.5\nthe,the,.5\nthe,the,.3\n", "repeated"),
+        ("query,key,weight,query_row,key_column\na,b,1,0,0\n", "strongest links"),
+        ("1e999,0\n0,1\n", "weights lie between 0 and 1"),
+        ("-inf,0\n0,1\n", "weights lie between 0 and 1"),
+        ("3,0\n0,1\n", "weights lie between 0 and 1"),
+        ("query,,b\na,1,0\n", "token 0 is empty"),
+        ("a,b\n\0,1\n1,\0\n", "no number"),
+        ("\x1b[31m,1\n\x1b[0m,x\n", "no number"),
+        ("", "holds no numbers"),
+        ("x" * 200_000 + ",1\n", "field larger"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_in_a_line(text, told, tmp_path):
+    (tmp_path / "w.csv").write_text(text)
+    message = refused(str(tmp_path / "w.csv"))
+    assert told in message and "\x1b" not in message and "\0" not in message
+
+
+@pytest.mark.parametrize("option", [("--array", "a"), ("--batch", "0")])
+def test_a_table_has_no_arrays_and_no_batch(option, tmp_path):
+    (tmp_path / "w.csv").write_text("1,0\n0,1\n")
+    assert "is a table" in refused(str(tmp_path / "w.csv"), *option, code=2)
+
+
+@pytest.mark.parametrize("data", [b"hello world\nfoo", b"\x00\x01,\x02", b"query\n"])
+def test_what_is_no_table_is_not_taken_for_one(data, tmp_path):
+    (tmp_path / "w.bin").write_bytes(data)
+    assert "neither JSON nor CSV" in refused(str(tmp_path / "w.bin"))
+
+
+def test_heads_reads_tables_too(tmp_path):
+    path = str(tmp_path / "w.csv")
+    here("self", "the cat sat here", "-e", "random", "--heads", "2", "--head", "all", "-f", "csv", "-o", path)
+    ran = here("heads", "--weights", path)
+    assert (ran.code, ran.err) == (0, "")
+
+
+def links(tokens, others, weights):
+    pairs = itertools.product(enumerate(tokens), enumerate(others))
+    return [(a, b, weights[i][j]) for (i, a), (j, b) in pairs if not np.isnan(weights[i][j])]
+
+
+@pytest.mark.parametrize("tokens", list(itertools.product("ab", repeat=4)), ids="".join)
+def test_repeated_words_are_told_apart_by_order(tokens):
+    weights = shares(4, 4, seed=5)
+    made = grid_of(links(tokens, tokens, weights), "file")
+    assert (made.queries, made.keys) == (list(tokens), list(tokens))
+    close(made.weights, weights)
+    causal = np.where(np.tri(4), shares(4, 4, seed=6, mask=np.tri(4)), np.nan)
+    made = grid_of(links(tokens, tokens, causal), "file")
+    assert (made.queries, made.keys) == (list(tokens), list(tokens))
+    close(made.weights, causal)
+
+
+def test_what_the_order_does_not_tell_is_refused():
+    masked = np.where(np.abs(np.subtract.outer(range(4), range(4))) <= 1, 0.3, np.nan)
+    with pytest.raises(InputError, match="repeated"):
+        grid_of(links("abba", "abba", masked), "file")
