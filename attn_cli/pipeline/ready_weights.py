@@ -199,7 +199,7 @@ def shaped(found: SelectedWeights, settings: Settings) -> SelectedWeights:
     if marks is not None:
         found = _joined(found, queries, keys)
     elif settings.join_pieces:
-        note = "No token has the mark of a word piece (##, Ġ or ▁): none is joined."
+        note = "No token has the mark of a word piece (##, Ġ, ▁, @@ or </w>): none is joined."
         found = found._replace(notes=(*found.notes, note))
     if settings.hide_special:
         found = _without_special(found, queries, keys, settings.renormalize)

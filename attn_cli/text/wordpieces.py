@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,7 +22,8 @@ _FRAMED = re.compile("<[|\uff5c][^<>]*[|\uff5c]>")
 # Tokens that stand for a word of the text.
 _STANDS_IN = re.compile(r"\[MASK\]|\[UNK\]|<mask>|<unk>|<extra_id_[0-9]+>")
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # how SentencePiece writes a byte that no piece covers
-_NEWLINE = "<0x0A>"
+_NEWLINE = re.compile(r"<0x0A>|\n+")  # as Llama and as Gemma write it
+_END, _ON = "</w>", "@@"
 
 
 class Word(NamedTuple):
@@ -69,17 +69,40 @@ def scheme(tokens: Sequence[str]) -> str | None:
     """Return how the tokens mark pieces of words; None where no token has a mark.
 
     byte-level: Ġ (a space) starts a word, as in GPT-2 and RoBERTa. sentencepiece: ▁ starts one, as in T5 and
-    Llama. wordpiece: ## continues one, as in BERT. spaces: a space starts one, in tokens decoded one by one.
+    Llama. wordpiece: ## continues one, as in BERT. ended: </w> ends one, as in CLIP and XLM. continued: @@ says that
+    the next piece belongs to it, as in fairseq's BPE. spaces: a space starts one, in tokens decoded one by one.
+    Where no token has a mark, bytes that make no character alone tell the first two.
     """
     words = [token for token in tokens if token and not _stands_alone(token)]
     marked = {
         "byte-level": sum(token[0] in _BLANKS for token in words),
         "sentencepiece": sum(token[0] == "▁" for token in words),
         "wordpiece": sum(_continues(token) for token in words),
+        "ended": sum(token.endswith(_END) for token in words),
+        "continued": sum(_goes_on(token) for token in words),
         "spaces": sum(token[0] == " " for token in words),
     }
     found = max(marked, key=lambda name: marked[name])
-    return found if marked[found] else None
+    return found if marked[found] else _scheme_of_bytes(words)
+
+
+def _scheme_of_bytes(words: list[str]) -> str | None:
+    """Return the scheme of tokens without marks that hold single bytes of characters; None where none does."""
+    if any(_BYTE.fullmatch(token) for token in words):
+        return "sentencepiece"
+    if not all(char in _BYTES for token in words for char in token):
+        return None
+    data = [bytes(_BYTES[char] for char in token) for token in words]
+    is_cut = any(not _is_text(one) for one in data) and _is_text(b"".join(data))
+    return "byte-level" if is_cut else None
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def words(tokens: Sequence[str], found: str | None) -> list[Word]:
@@ -101,6 +124,10 @@ def _continues(token: str) -> bool:
     return token.startswith("##") and len(token) > 2
 
 
+def _goes_on(token: str) -> bool:
+    return token.endswith(_ON) and len(token) > len(_ON)
+
+
 def _starts(found: str, tokens: Sequence[str], i: int) -> bool:
     """Tell whether token i starts a word."""
     token = tokens[i]
@@ -112,17 +139,27 @@ def _starts(found: str, tokens: Sequence[str], i: int) -> bool:
     if found == "byte-level":
         return token[:1] in _BLANKS or last == _LINE_END
     if found == "sentencepiece":
-        return token[:1] == "▁" or _NEWLINE in (token, tokens[i - 1])
+        return token[:1] == "▁" or any(map(_NEWLINE.fullmatch, (token, tokens[i - 1])))
+    if found == "ended":
+        return tokens[i - 1].endswith(_END)
+    if found == "continued":
+        return not _goes_on(tokens[i - 1])
     return token[:1].isspace() or last == "\n"
 
 
 def _name(found: str | None, pieces: Sequence[str]) -> str:
-    """Return the text of a word: its pieces without their marks."""
+    """Return the text of a word: its pieces without their marks; a byte that belongs to no character as <0xE2>."""
     raw = "".join(pieces)
     if found is None or (len(pieces) == 1 and _stands_alone(raw)):
         return raw
     if found == "wordpiece":
         return pieces[0] + "".join(piece[2:] for piece in pieces[1:])
+    if found == "continued":
+        return "".join(piece.removesuffix(_ON) for piece in pieces[:-1]) + pieces[-1]
+    if found == "ended":
+        plain = "".join(piece.removesuffix(_END) for piece in pieces)
+        data = bytes(_BYTES[char] for char in plain) if all(char in _BYTES for char in plain) else b"\xff"
+        return (data.decode("utf-8") if _is_text(data) else plain) or raw  # XLM's letters are no bytes
     if found == "byte-level":
         if not all(char in _BYTES for char in raw):
             return raw
@@ -131,9 +168,17 @@ def _name(found: str | None, pieces: Sequence[str]) -> str:
         data = b"".join(_piece_bytes(piece) for piece in pieces)
     else:
         return raw.strip() or raw.replace(" ", "␣")
-    with suppress(UnicodeDecodeError):
-        return data.decode("utf-8").strip() or raw
-    return raw
+    return _decoded(data).strip() or raw
+
+
+def _decoded(data: bytes) -> str:
+    """Return bytes as text, those that are none spelled out.
+
+    >>> _decoded(b"caf" + bytes([0xC3]))
+    'caf<0xC3>'
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    return "".join(f"<0x{ord(char) - 0xDC00:02X}>" if "\udc80" <= char <= "\udcff" else char for char in text)
 
 
 def _piece_bytes(piece: str) -> bytes:

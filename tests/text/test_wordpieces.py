@@ -20,6 +20,22 @@ CASES = {
         ["▁The", "▁na", "ï", "ve", "▁", "cat", "▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "</s>"],
         ["The", "naïve", "cat", "😀", "</s>"],
     ),
+    "ended": (
+        [
+            "<|startoftext|>",
+            "a</w>",
+            "caf",
+            "Ã©</w>",
+            "un",
+            "like",
+            "ly</w>",
+            "ðŁĺ",
+            "Ģ</w>",
+            "<|endoftext|>",
+        ],
+        ["<|startoftext|>", "a", "café", "unlikely", "😀", "<|endoftext|>"],
+    ),
+    "continued": (["un@@", "like@@", "ly", "@@", "cats", "</s>"], ["unlikely", "@@", "cats", "</s>"]),
     "spaces": (["The", " cat", "s", " sat", "\n", "On"], ["The", "cats", "sat", "\n", "On"]),
 }
 
@@ -65,9 +81,36 @@ def test_a_word_ends_with_its_line():
     assert names(["▁a", "<0x0A>", "b"]) == ["a", "<0x0A>", "b"]
 
 
-def test_bytes_that_are_no_text_keep_their_tokens_as_name():
-    assert names(["ĠÃ", "Ġcat"]) == ["ĠÃ", "cat"]
-    assert names(["▁x", "▁", "<0xFF>"]) == ["x", "▁<0xFF>"]
+def test_letters_of_xlm_are_letters_and_no_bytes():
+    assert names(["<s>", "dé", "jà</w>", "vu</w>", "</s>"]) == ["<s>", "déjà", "vu", "</s>"]
+    assert names(["Ж", "ук</w>"]) == ["Жук"]
+    assert names(["a</w>", "</w>"]) == ["a", "</w>"]
+
+
+def test_a_line_end_of_gemma_is_a_token_of_its_own():
+    assert names(["<bos>", "▁a", "\n", "b", "c", "\n\n", "▁▁", "d"]) == [
+        "<bos>",
+        "a",
+        "\n",
+        "bc",
+        "\n\n",
+        "d",
+    ]
+    assert names(["▁a", "▁▁▁", "▁b"]) == ["a", "▁▁▁", "b"]
+
+
+@pytest.mark.parametrize(
+    "tokens", [["<0xF0>", "<0x9F>", "<0x98>", "<0x80>"], ["ðŁĺ", "Ģ"], ["ð", "Ł", "ĺ", "Ģ"]]
+)
+def test_bytes_of_a_character_are_joined_where_nothing_else_has_a_mark(tokens):
+    assert names(["<s>", *tokens, "</s>"]) == ["<s>", "😀", "</s>"]
+
+
+def test_bytes_that_are_no_text_are_spelled_out():
+    assert names(["ĠÃ", "Ġcat"]) == ["<0xC3>", "cat"]
+    assert names(["▁x", "▁", "<0xFF>"]) == ["x", "<0xFF>"]
+    assert names(["▁caf", "<0xC3>"]) == ["caf<0xC3>"]
+    assert names(["ĠcafÃ", "ĠðŁĺ"]) == ["caf<0xC3>", "<0xF0><0x9F><0x98>"]
     assert names(["Ġ汉", "Ġcat"]) == ["Ġ汉", "cat"], "no byte-level token at all"
 
 
