@@ -11,7 +11,16 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.inputs.record import json_of, spoken
 from attn_cli.inputs.token_labels import texts
-from attn_cli.inputs.weight_axes import block, is_block, listed, numbered_layers, one_text, stacked, with_axes
+from attn_cli.inputs.weight_axes import (
+    block,
+    heads_of_layers,
+    is_block,
+    listed,
+    numbered_layers,
+    one_text,
+    stacked,
+    with_axes,
+)
 from attn_cli.inputs.weight_tables import is_table, read_table
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.escape import visible
@@ -45,6 +54,7 @@ class Saved(NamedTuple):
     padded: Bools | None = None  # (n_k,), the keys that the file's attention_mask hides
     notes: tuple[str, ...] = ()
     record: Mapping[str, object] | None = None
+    shows_layers: bool = False  # whether all layers are to be shown where nobody says which
 
     @property
     def has_text(self) -> bool:
@@ -116,10 +126,10 @@ def _of_table(data: bytes, name: str, typed: Typed) -> Saved:
         raise InputError(f"{name}: {len(data):,} bytes of text are too many.", "Save it as .npy.")
     table = read_table(data, name)
     mask = table.mask
-    weights = table.weights if mask is None else np.nan_to_num(table.weights, nan=0.0, posinf=np.inf)
-    saved = Saved(
-        name, weights[np.newaxis], table.heads, head="all" if len(table.heads) > 1 else None, mask=mask
-    )
+    weights = np.where(np.isnan(table.weights), 0.0, table.weights)
+    layers, heads = weights.shape[:2]
+    head = "all" if heads > 1 else "mean" if table.heads == ("mean",) else None
+    saved = Saved(name, weights, table.heads, head=head, mask=mask, shows_layers=layers > 1)
     return _labelled_by(saved, {"tokens": table.queries, "context_tokens": table.keys}, LABELS, None, typed)
 
 
@@ -287,21 +297,40 @@ def _own(record: dict[str, object], name: str) -> Saved:
             f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}, which has no weights.",
             "attn self, masked, cross, explain and example write some.",
         )
+    weights, names = _own_heads(record, name)
+    mask_name = record.get("mask_name")
+    return Saved(
+        name,
+        weights,
+        names,
+        head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
+        mask=_own_mask(record, weights),
+        mask_name=mask_name if isinstance(mask_name, str) and mask_name else None,
+        notes=texts(record, "notes", name) or (),
+        record=record,
+        shows_layers=len(weights) > 1,
+    )
+
+
+def _own_heads(record: Mapping[str, object], name: str) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return the weights of attn's own JSON, (layers, heads, n_q, n_k), and the names of a layer's heads."""
     several = record.get("heads")
     heads = [head for head in several if isinstance(head, dict)] if isinstance(several, list) else []
     heads = heads or [{"name": record.get("head") or "0", "weights": record["weights"]}]
     blocks = [block(head.get("weights"), "weights", name) for head in heads]
-    names = tuple(str(head.get("name") or n) for n, head in enumerate(heads))
-    if len(set(names)) < len(names):
-        raise InputError(f"{name}: two heads have the name {max(names, key=names.count)!r}.")
-    mask_name = record.get("mask_name")
-    return Saved(
-        name,
-        with_axes(stacked(blocks, names, name), "weights", name),
-        names,
-        head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
-        mask="none" if record.get("mask") is None else record["mask"],
-        mask_name=mask_name if isinstance(mask_name, str) and mask_name else None,
-        notes=texts(record, "notes", name) or (),
-        record=record,
-    )
+    labels = [(str(head.get("layer")), str(head.get("name") or n)) for n, head in enumerate(heads)]
+    layers, names = heads_of_layers(labels, name)
+    found = stacked(blocks, [head for _, head in labels], name)
+    if found.ndim != 3:
+        return with_axes(found, "weights", name), names
+    return with_axes(found.reshape(layers, len(names), *found.shape[1:]), "weights", name), names
+
+
+def _own_mask(record: Mapping[str, object], weights: NDArray[Any]) -> object:
+    """Return the mask of attn's own JSON; None where the layers' masks differ, as it has but one of them."""
+    mask = record.get("mask")
+    if mask is None or len(weights) == 1:
+        return "none" if mask is None else mask
+    allowed = block(mask, "mask", "")
+    is_one = allowed.shape == weights.shape[-2:] and not weights[..., allowed == 0].any()
+    return mask if is_one else None

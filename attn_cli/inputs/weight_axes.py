@@ -95,6 +95,26 @@ def stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArr
     return np.stack(parts)
 
 
+def heads_of_layers(labels: Sequence[tuple[object, str]], name: str) -> tuple[int, tuple[str, ...]]:
+    """Return how many layers heads labelled (layer, name) come from, and the names of a layer's heads.
+
+    Where the layers name their heads differently, they are numbered. Raises InputError where a layer has two heads
+    of one name, or fewer than another.
+    """
+    layers: dict[object, list[str]] = {}
+    for layer, head in labels:
+        layers.setdefault(layer, []).append(head)
+    in_order = [layer for layer, heads in layers.items() for _ in heads]
+    first, *others = layers.values()
+    for heads in (first, *others):
+        if len(set(heads)) < len(heads):
+            raise InputError(f"{name}: two heads have the name {max(heads, key=heads.count)!r}.")
+        if len(heads) != len(first) or in_order != [layer for layer, _ in labels]:
+            raise InputError(f"{name}: its layers do not have the same heads.")
+    are_alike = all(heads == first for heads in others)
+    return len(layers), tuple(first) if are_alike else tuple(map(str, range(len(first))))
+
+
 def block(value: object, key: str, name: str) -> NDArray[Any]:
     """Return numbers as an array; raise InputError, with the place, where they are not one."""
     try:

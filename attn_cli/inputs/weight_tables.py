@@ -8,6 +8,7 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.inputs.tidy_links import grid_of
+from attn_cli.inputs.weight_axes import heads_of_layers
 from attn_cli.io.csv_matrix import (
     ONE_MATRIX,
     SUFFIXES,
@@ -29,7 +30,7 @@ STRONGEST = [*TIDY, "query_row", "key_column"]
 
 
 class Table(NamedTuple):
-    """The contents of a table: weights (heads, n_q, n_k), NaN where a cell is empty, and labels where it has any."""
+    """The contents of a table: weights (layers, heads, n_q, n_k), NaN where a cell is empty, and its labels."""
 
     weights: NDArray[Any]
     heads: tuple[str, ...]
@@ -40,7 +41,7 @@ class Table(NamedTuple):
     def mask(self) -> object:
         """What empty cells say: causal, or booleans with True for a cell that is filled; None where all are."""
         n_q, n_k = self.weights.shape[-2:]
-        allowed = ~np.isnan(self.weights[0])
+        allowed = ~np.isnan(self.weights[0, 0])
         if allowed.all():
             return None
         return "causal" if np.array_equal(allowed, np.tri(n_q, n_k)) and n_q == n_k else allowed
@@ -61,25 +62,27 @@ def read_table(data: bytes, name: str) -> Table:
     """Return the weights and the labels of CSV or TSV; InputError, with the line, where they are none."""
     table = by_separator(data, name, lambda lines: _table(lines, name))
     empty = np.isnan(table.weights)
-    if (empty != empty[0]).any():
+    if (empty != empty[0, 0]).any():
         raise InputError(f"{name}: its heads do not have the same empty cells.", "Give one head alone.")
     return table
 
 
 def _table(lines: list[Line], name: str) -> Table:
     header = lines[0].cells
-    if header[:2] == ["head", "query"]:
-        parts: dict[str, list[Line]] = {}
+    at = next((n for n in (1, 2) if header[: n + 1] == ["layer", "head", "query"][2 - n :]), 0)
+    if at:
+        parts: dict[tuple[str, ...], list[Line]] = {}
         for line in lines[1:]:
             _check_width(line, header, name)
-            part = parts.setdefault(unguarded(line.cells[0]), [lines[0]._replace(cells=header[1:])])
-            part.append(line._replace(cells=line.cells[1:]))
-        return _of_heads({head: _one(part, name) for head, part in parts.items()}, name)
+            label = tuple(map(unguarded, line.cells[:at]))
+            part = parts.setdefault(label, [lines[0]._replace(cells=header[at:])])
+            part.append(line._replace(cells=line.cells[at:]))
+        return _of_heads({label: _one(part, name) for label, part in parts.items()}, name)
     if header[0] == "query":
         return _one(lines, name)
     cells, queries, keys = sheet_of(lines, name)
     weights = np.array([[float(cell) for cell in row] for row in cells])
-    return Table(weights[np.newaxis], ("0",), queries, keys)
+    return Table(weights[np.newaxis, np.newaxis], ("0",), queries, keys)
 
 
 def _one(lines: list[Line], name: str) -> Table:
@@ -100,7 +103,7 @@ def _one(lines: list[Line], name: str) -> Table:
     else:
         rows = [[number_in(line, j, name) for j in range(1, len(header))] for line in body]
         queries, keys = [unguarded(line.cells[0]) for line in body], list(map(unguarded, header[1:]))
-    return Table(np.array(rows)[np.newaxis], ("0",), queries, keys)
+    return Table(np.array(rows)[np.newaxis, np.newaxis], ("0",), queries, keys)
 
 
 def _is_wide(body: list[Line]) -> bool:
@@ -109,14 +112,18 @@ def _is_wide(body: list[Line]) -> bool:
     return are_numbers and [line.cells[0] for line in body] == TIDY[1:]
 
 
-def _of_heads(parts: dict[str, Table], name: str) -> Table:
+def _of_heads(parts: dict[tuple[str, ...], Table], name: str) -> Table:
+    """Return the tables of several heads, by their names behind those of their layers, as one."""
     first = next(iter(parts.values()), None)
     if first is None:
         raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
-    for head, part in parts.items():
+    for label, part in parts.items():
         if part[2:] != first[2:]:
-            raise InputError(f"{name}: head {visible(head)[:40]!r} has other tokens than the first head.")
-    return Table(np.concatenate([part.weights for part in parts.values()]), tuple(parts), *first[2:])
+            head = visible(".".join(label))[:40]
+            raise InputError(f"{name}: head {head!r} has other tokens than the first head.")
+    layers, heads = heads_of_layers([(label[:-1], label[-1]) for label in parts], name)
+    weights = np.concatenate([part.weights for part in parts.values()], axis=1)
+    return Table(weights.reshape(layers, len(heads), *weights.shape[-2:]), heads, *first[2:])
 
 
 def _check_width(line: Line, header: list[str], name: str) -> None:

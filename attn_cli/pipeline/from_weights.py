@@ -15,9 +15,10 @@ from attn_cli.core.attention import project
 from attn_cli.core.checks import checked_attention
 from attn_cli.core.heads import HeadInput
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import array
 from attn_cli.models.projection import Gains, HeadWeights, Position, Projection, Turned, in_out
+from attn_cli.pipeline.all_layers import check_all_fit, together
 from attn_cli.pipeline.attend_heads import ReadyWeights, mean_output, told_apart
 from attn_cli.pipeline.build_trace import record_trace
 from attn_cli.pipeline.embed import Inputs, Side
@@ -25,7 +26,7 @@ from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
 from attn_cli.pipeline.ready_weights import select_weights
 from attn_cli.pipeline.weights_alone import rolled_weights, rollout_formula
-from attn_cli.settings.settings import ROLLOUT, Settings
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import unused
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
@@ -40,8 +41,36 @@ HOTTEST = 1e300
 
 
 def trace_weights(saved: Saved, settings: Settings) -> Trace:
-    """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along."""
-    settings = replace(settings, head=settings.head or saved.head)
+    """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
+
+    Of several layers it is one, all of them, or their mean.
+    """
+    settings = replace(settings, head=settings.head or saved.head, layer=_asked_layer(saved, settings))
+    layers, heads, n_q, n_k = saved.weights.shape
+    if settings.layer == ALL:
+        check_all_fit(n_q, n_k, layers, heads, settings)
+        asked = (replace(settings, layer=number) for number in range(layers))
+        return together((_trace_layer(saved, one) for one in asked), settings)
+    if settings.layer == MEAN:
+        if settings.head == ROLLOUT:
+            raise UsageError("--head rollout goes through the layers.", "Leave out --layer mean.", "--layer")
+        whole = saved.weights.mean(axis=0, keepdims=True, dtype=np.float64)
+        trace = _trace_layer(saved._replace(weights=whole), replace(settings, layer=None))
+        return replace(trace, settings=settings, derived=f"the mean of layers 0 to {layers - 1}")
+    return _trace_layer(saved, settings)
+
+
+def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
+    """Return the layer that is asked for, or that a file of several says it shows; UsageError where it has but one."""
+    if settings.layer in (ALL, MEAN) and len(saved.weights) == 1:
+        raise UsageError(
+            f"--layer {settings.layer} needs several layers, and {saved.name} has one.", option="--layer"
+        )
+    return settings.layer if settings.layer is not None or not saved.shows_layers else ALL
+
+
+def _trace_layer(saved: Saved, settings: Settings) -> Trace:
+    """Return the trace of one layer of ready weights."""
     n_q, n_k = saved.weights.shape[-2:]
     mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)
     if mask is not None and mask.array is not None and settings.mask is None:
@@ -65,7 +94,7 @@ def trace_weights(saved: Saved, settings: Settings) -> Trace:
     trace = record_trace("show", inputs, layer, settings, work, None)
     if is_rollout:
         return replace(trace, derived=rollout_formula(found.layer or 0))
-    return trace if found.is_shaped else _with_saved_steps(trace, record)
+    return trace if found.is_shaped or saved.shows_layers else _with_saved_steps(trace, record)
 
 
 def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:

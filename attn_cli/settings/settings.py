@@ -16,7 +16,7 @@ HEADS = (
 )
 # They choose rows, links, speed and what is refused, and change no number.
 OF_MODEL = ("embedding", "projection", "tokenizer")  # a pretrained model has its own
-ALL, ROLLOUT = "all", "rollout"
+ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
 PIECES = ("join_pieces", "hide_special", "renormalize")
 WITH_MODEL = (*PIECES, "next")  # where a text is read, they need a pretrained model
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "threads", "max_text", "max_word")
@@ -87,11 +87,11 @@ class Settings:
     ).field(None)
     layer: str | int | None = Setting(
         ATTENTION,
-        "Layer of a model, 0 nearest the words, or all.",
-        metavar="N|all",
+        "Layer of a model, 0 nearest the words, or all; of saved weights also their mean.",
+        metavar="N|all|mean",
         bounds=(0, 100_000),
-        words=(ALL,),
-        hint="Give a number from 0 to 100,000, or all.",
+        words=(ALL, MEAN),
+        hint="Give a number from 0 to 100,000, all, or mean.",
         unset="the last",
     ).field(None)
     head: str | None = Setting(

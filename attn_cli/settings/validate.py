@@ -8,7 +8,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import ALL, OF_MODEL, WITH_MODEL, Settings
+from attn_cli.settings.settings import ALL, MEAN, OF_MODEL, WITH_MODEL, Settings
 
 # Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
 NEEDED = {
@@ -63,7 +63,13 @@ def check_without_model(settings: Settings) -> None:
 
 
 def check_layered(settings: Settings) -> None:
-    """Raise UsageError if all layers were asked for where there are none."""
+    """Raise UsageError if all layers were asked for where there are none, or the mean of layers that are computed."""
+    if settings.layer == MEAN:
+        raise UsageError(
+            "--layer mean goes with saved weights.",
+            "Try --layer all, or attn show FILE --layer mean.",
+            "--layer",
+        )
     if settings.layer == ALL:
         raise UsageError(
             "--layer all needs a model that has layers.",
