@@ -155,11 +155,12 @@ class Reading(NamedTuple):
             below = below.through(*self.own(steps))
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
-        """Yield the attention that is asked for of each layer up to `number`, or of all."""
+        """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""
+        last = len(self.run.model.stacks[self.side].layers) - 1 if number is None else number
         for steps in self.run.steps():
             if (steps.side, steps.kind) == (self.side, self.asked):
                 yield steps
-                if steps.layer == number:
+                if steps.layer == last:
                     return
 
     def _window(self, steps: LayerSteps) -> int | None:
@@ -276,12 +277,13 @@ def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask:
     from attn_cli.pipeline import checkpoint_weights as kept  # only those who ask pay for it
 
     weights, settings = run.weights_of(steps, [int(head.name) for head in trace.heads]), trace.settings
-    made: Array | None = steps.joined[0]
     is_scaled = isclose(trace.scale, steps.attended.scale, rel_tol=1e-6) and trace.score != "cosine"
     if settings.mask is not None or settings.temperature != 1 or not is_scaled:
         heads = [_head(steps, h, trace.own_scale) for h in range(stack.heads)]
         work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
         made = kept.joined_anew(work, weights)
+    else:
+        made = run.joined(steps)[0]
     return kept.with_weights(trace, kept.Read(steps, weights, stack), made)
 
 

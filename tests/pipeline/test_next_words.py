@@ -97,9 +97,9 @@ def test_masked_leaves_a_model_its_own_mask(tmp_path):
 
 
 def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path, monkeypatch):
-    folder, read, original = causal(tmp_path), [], Weights.read
+    folder, read, original = causal(tmp_path), [], Weights.stored
     monkeypatch.setattr(
-        Weights, "read", lambda self, name, *shape: (read.append(name), original(self, name, *shape))[1]
+        Weights, "stored", lambda self, name, *shape: (read.append(name), original(self, name, *shape))[1]
     )
     trace_self("dab", Settings(model=folder, layer=0))
     assert not any(name.startswith(("h.1", "h.0.mlp", "ln_f")) for name in read)

@@ -13,6 +13,7 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, Unturned
 from attn_cli.models.checkpoints.describe import Layer, Stack
+from attn_cli.models.checkpoints.stored import product
 from attn_cli.models.checkpoints.weights import Weights
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ class LayerSteps(NamedTuple):
     context: Array  # (b, n_k, d), what keys and values are made of: the same, or the encoder's output
     attended: Attended
     unturned: Unturned | None  # q and k before they were turned, where they were
-    joined: Array  # (b, n_q, d), the heads' outputs side by side, times W_o
 
 
 class Texts(NamedTuple):
@@ -53,10 +53,18 @@ class Reader(NamedTuple):
     def linear(self, name: str, x: Array, made: int | None) -> Array:
         """Return x W + b, (..., made)."""
         shape = (x.shape[-1], made) if self.stack.in_out else (made, x.shape[-1])
-        W = self.weights.read(f"{name}.weight", *shape)
-        projected: Array = x @ (W if self.stack.in_out else W.T)
+        matrix = self.weights.stored(f"{name}.weight", *shape)
+        projected = product(x.reshape(-1, x.shape[-1]), matrix, self.stack.in_out)
         b = self.weights.maybe(f"{name}.bias", projected.shape[-1])
-        return projected if b is None else projected + b
+        if b is not None:
+            projected += b
+        return projected.reshape(*x.shape[:-1], projected.shape[-1])
+
+    def joined(self, layer: Layer, prefix: str, attended: Attended) -> Array:
+        """Return the heads' outputs side by side, times W_o: (b, n_q, d); `prefix` is "cross_" for cross-attention."""
+        b, h, rows, d_v = attended.output.shape
+        side_by_side = attended.output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
+        return self.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
 
     def norm(self, name: str, x: Array) -> Array:
         """Return the normed rows."""
@@ -105,15 +113,17 @@ class Layers:
         for n, layer in enumerate(self.stack.layers):
             x = self.x
             made = self._attention(layer, n, kind, "", "norm_1", x, position)
-            yield made
+            yield made  # whose heads are joined only for those who want what comes next
+            joined = self.reader.joined(layer, "", made.attended)
             if self.stack.parallel:
-                self.x = x + made.joined + self._network(layer, self._before(layer, "norm_2", x))
+                self.x = x + joined + self._network(layer, self._before(layer, "norm_2", x))
                 continue
-            x = self._added(layer, x, made.joined, "norm_1", "after_1")
+            x = self._added(layer, x, joined, "norm_1", "after_1")
             if self.context is not None and "cross_q" in layer.names:
                 made = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
                 yield made
-                x = self._added(layer, x, made.joined, "cross_norm", "after_cross")
+                joined = self.reader.joined(layer, "cross_", made.attended)
+                x = self._added(layer, x, joined, "cross_norm", "after_cross")
             wide = self._network(layer, self._before(layer, "norm_2", x))
             self.x = self._added(layer, x, wide, "norm_2", "after_2")
         if self.stack.last_norm:
@@ -171,10 +181,7 @@ class Layers:
                 "what it makes is not a finite number.",
                 "The checkpoint holds NaN, infinity or numbers too large for float32.",
             )
-        b, h, rows, d_v = attended.output.shape
-        side_by_side = attended.output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
-        joined = self.reader.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
-        return LayerSteps(self.side, n, kind, x, projected, context, attended, unturned, joined)
+        return LayerSteps(self.side, n, kind, x, projected, context, attended, unturned)
 
     def _shared(self, M: Array) -> Array:
         """Return keys or values (b, kv heads, n_k, ...) with those that several heads share repeated for each."""

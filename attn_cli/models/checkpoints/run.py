@@ -14,6 +14,7 @@ from attn_cli.models.checkpoints.config import read_config
 from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.layers import Layers, LayerSteps, Reader, Texts
+from attn_cli.models.checkpoints.stored import product
 from attn_cli.models.checkpoints.weights import Weights
 
 if TYPE_CHECKING:
@@ -91,8 +92,13 @@ class Run:
         from attn_cli.models.checkpoints.head_weights import read_layer_weights  # only for those who ask
 
         stack = self.model.stacks[steps.side]
-        prefix = "cross_" if steps.kind == "cross" else ""
-        return read_layer_weights(self._weights, stack, stack.layers[steps.layer], prefix, heads)
+        return read_layer_weights(self._weights, stack, stack.layers[steps.layer], _prefix(steps), heads)
+
+    def joined(self, steps: LayerSteps) -> Array:
+        """Return what W_o makes of all heads of a layer, (b, n_q, d)."""
+        stack = self.model.stacks[steps.side]
+        reader = Reader(self._weights, stack)
+        return reader.joined(stack.layers[steps.layer], _prefix(steps), steps.attended)
 
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""
@@ -125,7 +131,9 @@ class Run:
             x = reader.linear(told.project, x, stack.words.width)
         x = x * np.float32(told.scale)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.concatenate([x @ rows.T for rows in self._weights.blocks(table, x.shape[-1])], axis=-1)
+            d = x.shape[-1]
+            scores = product(x.reshape(-1, d), self._weights.stored(table, None, d))
+        found = scores.reshape(*x.shape[:-1], scores.shape[-1])
         if told.bias and self._weights.find(told.bias):
             found += self._weights.read(told.bias, *told.bias_lead, found.shape[-1])
         if told.softcap is not None:
@@ -139,3 +147,7 @@ class Run:
             layers = Layers(side, stack, self._weights, given, context, first.real)
             yield from layers.steps()
             self._made[side] = layers.x
+
+
+def _prefix(steps: LayerSteps) -> str:
+    return "cross_" if steps.kind == "cross" else ""

@@ -1,7 +1,7 @@
 """A checkpoint's tensors by name: safetensors files, read piece by piece as they are asked for.
 
 A file is opened when the first of its tensors is wanted, and read at positions; it is not mapped, because a file
-that shrinks under a map kills the process. All numbers become float32.
+that shrinks under a map kills the process.
 """
 
 from __future__ import annotations
@@ -9,24 +9,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.io.array_files import BFLOAT16, Entry, from_bfloat16, safetensors_entries
+from attn_cli.io.array_files import BFLOAT16, Entry, safetensors_entries
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
+from attn_cli.models.checkpoints.stored import Stored
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from attn_cli.io.array_types import Array, Ints
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 MOST_HEADER, MOST_INDEX = 1 << 24, 1 << 25
-BLOCK = 1 << 24  # numbers of a large matrix that are held at once
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 # Older checkpoints of BERT name a norm's gain and shift so.
 ELDER = {"weight": "gamma", "bias": "beta"}
@@ -69,8 +66,7 @@ class Weights:
 
         None in the shape stands for any number.
         """
-        entry, file, where = self._entry(name, *shape)
-        return _as_float(self._bytes(file, entry, 0, entry.size, where), entry, entry.shape)
+        return self.stored(name, *shape).read()
 
     def maybe(self, name: str, *shape: int | None) -> Array | None:
         """Return a tensor as `read` does; None if it is absent."""
@@ -81,32 +77,20 @@ class Weights:
 
         `what` names a row in the error that there is none of that number.
         """
-        entry, file, where = self._entry(name, None, width)
-        count, d = entry.shape
+        matrix = self.stored(name, None, width)
+        count, d = matrix.entry.shape
         outside = wanted[(wanted < 0) | (wanted >= count)]
         if outside.size:
             raise InputError(
-                f"There is no {what} {int(outside[0])}: {where} has {count:,} rows.",
+                f"There is no {what} {int(outside[0])}: {matrix.where} has {count:,} rows.",
                 f"A {what} is 0 to {count - 1:,}.",
             )
-        size = d * entry.dtype.itemsize
-        found = {
-            int(row): _as_float(self._bytes(file, entry, int(row) * size, size, where), entry, (d,))
-            for row in np.unique(wanted)
-        }
-        made = np.array([found[int(row)] for row in wanted.ravel()])
-        return made.reshape(*wanted.shape, d)
+        different, place = np.unique(wanted, return_inverse=True)
+        found = np.array([matrix.rows(int(row), 1)[0] for row in different])
+        return found[place.reshape(-1)].reshape(*wanted.shape, d)
 
-    def blocks(self, name: str, width: int) -> Iterator[Array]:
-        """Yield the rows of a matrix (rows, width) in order, some at a time: for one too large to hold."""
-        entry, file, where = self._entry(name, None, width)
-        step = max(1, BLOCK // width)
-        for start in range(0, entry.shape[0], step):
-            rows = min(step, entry.shape[0] - start)
-            size = width * entry.dtype.itemsize
-            yield _as_float(self._bytes(file, entry, start * size, rows * size, where), entry, (rows, width))
-
-    def _entry(self, name: str, *shape: int | None) -> tuple[Entry, IO[bytes], str]:
+    def stored(self, name: str, *shape: int | None) -> Stored:
+        """Return where a tensor is stored; raise InputError as `read` does."""
         found = self.find(name)
         if found is None:
             raise InputError(
@@ -129,7 +113,7 @@ class Weights:
                 f"{where} holds {entry.dtype} numbers: weights that are quantised.",
                 "Use a checkpoint with weights in float32, float16 or bfloat16.",
             )
-        return entry, self._open[shard][0], where
+        return Stored(self._open[shard][0], entry, where)
 
     def _entries(self, shard: str) -> dict[str, Entry]:
         if shard not in self._open:
@@ -142,24 +126,6 @@ class Weights:
                 raise
             self._open[shard] = (file, entries)
         return self._open[shard][1]
-
-    def _bytes(self, file: IO[bytes], entry: Entry, start: int, size: int, where: str) -> bytearray:
-        data = bytearray(size)
-        view, done = memoryview(data), 0
-        file.seek(entry.offset + start)
-        while done < size:
-            got: int = file.readinto(view[done:])  # type: ignore[attr-defined]  # a raw file has it
-            if not got:
-                raise InputError(f"{where} changed while it was read.", "Try again when it is complete.")
-            done += got
-        return data
-
-
-def _as_float(data: bytearray, entry: Entry, shape: tuple[int, ...]) -> Array:
-    found: NDArray[Any] = np.frombuffer(data, entry.dtype)
-    if entry.dtype == BFLOAT16:
-        return from_bfloat16(found).reshape(shape)
-    return found.reshape(shape).astype(np.float32, copy=False)
 
 
 def _read_index(path: str) -> dict[str, str]:

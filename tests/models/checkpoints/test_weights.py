@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError
+from attn_cli.models.checkpoints.stored import product
 from attn_cli.models.checkpoints.weights import Weights
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
 
@@ -43,17 +44,43 @@ def test_every_kind_of_number_becomes_float32(kind, tmp_path):
     np.testing.assert_array_equal(
         weights.rows("a.weight", np.array([[1, 0, 1]]), 3, "row"), exact[[[1, 0, 1]]]
     )
-    np.testing.assert_array_equal(np.concatenate(list(weights.blocks("a.weight", 3))), exact)
     weights.close()
 
 
-def test_a_large_matrix_comes_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("attn_cli.models.checkpoints.weights.BLOCK", 12)
-    M = np.arange(30, dtype=np.float32).reshape(10, 3)
-    weights = Weights(folder_of(tmp_path, {"a": M}))
-    found = list(weights.blocks("a", 3))
-    assert [len(block) for block in found] == [4, 4, 2]
-    np.testing.assert_array_equal(np.concatenate(found), M)
+@pytest.mark.parametrize("part", [1, 12, 1 << 20])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
+def test_a_matrix_is_multiplied_in_parts_as_it_is_whole(part, threads, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("attn_cli.models.checkpoints.stored.PART", part)
+    monkeypatch.setattr("attn_cli.models.checkpoints.stored.processors", lambda: threads)
+    M = np.arange(-15, 15, dtype=np.float32).reshape(10, 3)
+    weights = Weights(folder_of(tmp_path, {"a": as_bfloat16(M) if kind == "bfloat16" else M.astype(kind)}))
+    stored = weights.stored("a", 10, 3)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(product(x, stored), x @ M.T)
+    x = np.arange(20, dtype=np.float32).reshape(2, 10)
+    np.testing.assert_array_equal(product(x, stored, in_out=True), x @ M)
+    weights.close()
+
+
+def test_a_matrix_that_is_empty_multiplies_to_zeros_or_to_nothing(tmp_path):
+    empty = {"no rows": np.zeros((0, 3), np.float32), "no columns": np.zeros((3, 0), np.float32)}
+    weights = Weights(folder_of(tmp_path, empty))
+    none, three = np.ones((2, 0), np.float32), np.ones((2, 3), np.float32)
+    assert product(three, weights.stored("no rows", 0, 3)).shape == (2, 0)
+    assert product(three, weights.stored("no columns", 3, 0), in_out=True).shape == (2, 0)
+    np.testing.assert_array_equal(product(none, weights.stored("no rows", 0, 3), in_out=True), 0 * three)
+    np.testing.assert_array_equal(product(none, weights.stored("no columns", 3, 0)), 0 * three)
+    weights.close()
+
+
+def test_where_nothing_reads_at_positions_a_seek_does(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "preadv")
+    weights = Weights(folder_of(tmp_path, {"a": NUMBERS}))
+    np.testing.assert_array_equal(weights.read("a", 2, 3), NUMBERS)
+    os.truncate(tmp_path / "model.safetensors", 80)
+    with pytest.raises(InputError, match="changed while it was read"):
+        weights.read("a", 2, 3)
     weights.close()
 
 
