@@ -1,0 +1,95 @@
+"""The peak of memory is that of the words' numbers, not of the model: measured in processes of their own."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from tests.shell import ROOT
+
+D, LAYERS, VOCABULARY = 1024, 3, 100_000
+MIB = 1 << 20
+SIZES = {"BF16": 2, "F16": 2, "F32": 4}
+CODE = """
+import sys
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+
+with Checkpoint(sys.argv[1]) as checkpoint:
+    run = checkpoint.run(texts([[1, 5, {last}] * 20]))
+    run.logits(59) if sys.argv[2] == "next" else run.layer({layers} - 1)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+
+
+def shapes(tied):
+    """Return the shapes of a Llama of half a billion numbers."""
+    wide = 4 * D
+    made = {"model.embed_tokens.weight": [VOCABULARY, D], "model.norm.weight": [D]}
+    if not tied:
+        made["lm_head.weight"] = [VOCABULARY, D]
+    for n in range(LAYERS):
+        place = f"model.layers.{n}."
+        made |= {f"{place}self_attn.{role}_proj.weight": [D, D] for role in "qkvo"}
+        made |= {f"{place}mlp.{role}_proj.weight": [wide, D] for role in ("gate", "up")}
+        made |= {f"{place}mlp.down_proj.weight": [D, wide]}
+        made |= {f"{place}{name}_layernorm.weight": [D] for name in ("input", "post_attention")}
+    return made
+
+
+def hollow(path, tensors, dtype):
+    """Write a safetensors file whose numbers are all zero: a hole that takes no room on the disk."""
+    header, end = {}, 0
+    for name, shape in tensors.items():
+        start, numbers = end, 1
+        for n in shape:
+            numbers *= n
+        end += numbers * SIZES[dtype]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    encoded = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(encoded)) + encoded)
+        file.truncate(8 + len(encoded) + end)
+    return end
+
+
+def hollow_model(folder, dtype, sharded, tied):
+    """Write a model without content, and return how many bytes its numbers would take."""
+    tensors = shapes(tied)
+    config = {
+        "model_type": "llama", "hidden_size": D, "num_hidden_layers": LAYERS, "num_attention_heads": 16,
+        "hidden_act": "silu", "tie_word_embeddings": tied,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    if not sharded:
+        return hollow(folder / "model.safetensors", tensors, dtype)
+    names, total = list(tensors), 0
+    files = {name: f"model-{n % 4}.safetensors" for n, name in enumerate(names)}
+    for file in sorted(set(files.values())):
+        own = {name: tensors[name] for name in names if files[name] == file}
+        total += hollow(folder / file, own, dtype)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    return total
+
+
+def peak(code, *args):
+    """Return the largest resident memory of `python -c code`, in bytes."""
+    env = os.environ | {"PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
+    ran = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, env=env)
+    assert ran.returncode == 0, ran.stderr
+    return int(ran.stdout) * 1024
+
+
+@pytest.mark.parametrize("asked", ["next", "layer"])
+@pytest.mark.parametrize(
+    ("dtype", "sharded", "tied"),
+    [("BF16", False, True), ("F16", True, False), ("F32", False, True), ("F32", True, False)],
+)
+def test_a_large_model_takes_less_than_100_mib(asked, dtype, sharded, tied, tmp_path):
+    size = hollow_model(tmp_path, dtype, sharded, tied)
+    assert size > 250 * MIB
+    taken = peak(CODE.format(last=VOCABULARY - 1, layers=LAYERS), str(tmp_path), asked)
+    assert taken < 100 * MIB, f"{taken / MIB:.0f} MiB, of a model of {size / MIB:.0f}"
