@@ -9,3 +9,22 @@ _LOAD = (
 )
 GENSIM_TEXT = [sys.executable, "-c", _LOAD.format("no_header=True")]
 GENSIM_BINARY = [sys.executable, "-c", _LOAD.format("binary=True")]
+
+# sys.argv: a checkpoint's folder, the threads, the token ids. It prints the seconds and the peak in KiB.
+TRANSFORMERS = """
+import json, sys
+import torch
+from transformers import AutoModel, BertModel, GPT2Model  # the models, too, are loaded before the clock starts
+from tests.bench.pretrained import measured
+
+torch.set_num_threads(int(sys.argv[2]))
+ids = torch.tensor([json.loads(sys.argv[3])])
+
+def attentions():
+    model = AutoModel.from_pretrained(sys.argv[1], attn_implementation="eager")
+    with torch.no_grad():
+        return [layer.numpy() for layer in model(ids, output_attentions=True).attentions]
+
+measured(attentions)
+"""
+IMPORTS = [sys.executable, "-c", "import torch, transformers"]

@@ -67,7 +67,7 @@ def product(x: Array, matrix: Stored, in_out: bool = False) -> Array:
 def _times_out_in(x: Array, matrix: Stored) -> Array:
     rows, width = matrix.entry.shape
     found = np.empty((rows, len(x)), np.float32)
-    step = _rows_at_once(rows, width)
+    step = min(rows, max(1, PART // width))
 
     def multiply(start: int, room: NDArray[np.uint8]) -> None:
         W = matrix.rows(start, min(step, rows - start), room)
@@ -79,9 +79,9 @@ def _times_out_in(x: Array, matrix: Stored) -> Array:
 
 def _times_in_out(x: Array, matrix: Stored) -> Array:
     rows, width = matrix.entry.shape
-    step = _rows_at_once(rows, width)
+    step = min(rows, max(1, PART // width))
     each = max(step, math.ceil(rows / SUMS))
-    sums = np.zeros((max(1, math.ceil(rows / each)), len(x), width), np.float32)
+    sums = np.zeros((math.ceil(rows / each), len(x), width), np.float32)
 
     def multiply(number: int, room: NDArray[np.uint8]) -> None:
         end = min((number + 1) * each, rows)
@@ -94,11 +94,6 @@ def _times_in_out(x: Array, matrix: Stored) -> Array:
     for other in sums[1:]:
         found += other
     return found
-
-
-def _rows_at_once(rows: int, width: int) -> int:
-    """Return how many rows a thread holds; a matrix may have none, or empty ones."""
-    return max(1, min(rows, PART // max(1, width)))
 
 
 def _in_threads(tasks: range, do: Callable[[int, NDArray[np.uint8]], None], size: int) -> None:

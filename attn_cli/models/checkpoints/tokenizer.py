@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 LARGEST = 1 << 26
+MOST_GROWTH = 64  # of a text by a normalizer; sound ones replace a space by a letter
 OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm")
 MASKS = ("[MASK]", "<mask>")
@@ -73,12 +75,34 @@ class TextEncoder:
     def _guarded(self, what: str, work: Callable[[], Any]) -> Any:
         """Return what `work` does; the library's errors, and its panics, become an InputError."""
         try:
-            return work()
+            with _silent_panics():
+                return work()
         except (AttnError, KeyboardInterrupt, SystemExit, MemoryError):
             raise
         except BaseException as error:  # a panic of the library's Rust code is no Exception
             why = visible(str(error))[:200]
             raise InputError(f"The tokenizer of {self.name} {what}: {why}.") from None
+
+
+@contextmanager
+def _silent_panics() -> Iterator[None]:
+    """Keep what the library's Rust code writes to standard error when it panics off the screen.
+
+    It writes past Python, to descriptor 2; the error that follows says the same in one line.
+    """
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no standard error
+        yield
+        return
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _library() -> ModuleType:
@@ -99,6 +123,7 @@ def _load(library: Any, folder: str, family: str) -> Any:
 
     if has(OWN):
         made = library.Tokenizer.from_buffer(read_bytes(os.path.join(folder, OWN), LARGEST))
+        _check_growth(made, os.path.join(folder, OWN))
         made.no_truncation()
         made.no_padding()
         return made
@@ -110,6 +135,21 @@ def _load(library: Any, folder: str, family: str) -> Any:
     if has(*BPE):
         return _byte_level(library, folder, family)
     return None
+
+
+def _check_growth(made: Any, path: str) -> None:
+    """Refuse a tokenizer that replaces letters by long texts, again and again: memory would not be bounded."""
+    for part in (made.normalizer, made.decoder):
+        growth, waiting = 1, [] if part is None else [json.loads(part.__getstate__())]
+        while waiting:
+            step = waiting.pop()
+            if isinstance(step, dict):
+                growth *= max(1, len(str(step.get("content", ""))), len(str(step.get("prepend", ""))))
+                waiting += step.values()
+            elif isinstance(step, list):
+                waiting += step
+        if growth > MOST_GROWTH:
+            raise InputError(f"{visible(path)} makes a text up to {growth:,} times as long.", "Is it sound?")
 
 
 def _byte_level(library: Any, folder: str, family: str) -> Any:

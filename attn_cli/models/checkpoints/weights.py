@@ -108,6 +108,8 @@ class Weights:
         ):
             wanted = ", ".join("any" if n is None else str(n) for n in shape)
             raise InputError(f"{where} has shape {entry.shape}; by config.json it would be ({wanted}).")
+        if not entry.size:
+            raise InputError(f"{where} has shape {entry.shape}: it holds no numbers.")
         if entry.dtype.kind != "f" and entry.dtype != BFLOAT16:
             raise InputError(
                 f"{where} holds {entry.dtype} numbers: weights that are quantised.",

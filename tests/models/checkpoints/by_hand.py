@@ -91,8 +91,8 @@ BERT = {
 }
 
 
-def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True):
-    """Return the tensors of a small random BERT, with or without the head that makes words."""
+def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True, wide=2):
+    """Return the tensors of a random BERT, with or without the head that makes words; its network is d x wide d."""
     draw = np.random.default_rng(seed)
 
     def norm(name):
@@ -113,8 +113,8 @@ def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True):
         for role in ("query", "key", "value"):
             found |= linear(f"{place}attention.self.{role}", d, d)
         found |= linear(place + "attention.output.dense", d, d) | norm(place + "attention.output.LayerNorm")
-        found |= linear(place + "intermediate.dense", d, 2 * d)
-        found |= linear(place + "output.dense", 2 * d, d) | norm(place + "output.LayerNorm")
+        found |= linear(place + "intermediate.dense", d, wide * d)
+        found |= linear(place + "output.dense", wide * d, d) | norm(place + "output.LayerNorm")
     if head:
         found |= linear("cls.predictions.transform.dense", d, d) | norm("cls.predictions.transform.LayerNorm")
         found["cls.predictions.bias"] = draw.standard_normal(vocabulary).astype(np.float32)

@@ -107,6 +107,43 @@ def test_a_hostile_file_is_refused_soon(name, content, tokenizers, tmp_path):
     assert time.monotonic() - start < 10
 
 
+def words_alone(normalizer=None, pre_tokenizer=None, decoder=None):
+    """Return a tokenizer.json that knows one word."""
+    return json.dumps(
+        {
+            "version": "1.0", "added_tokens": [], "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
+            "post_processor": None, "decoder": decoder, "truncation": None, "padding": None,
+            "model": {"type": "WordLevel", "vocab": {"u": 0}, "unk_token": "u"},
+        }
+    )  # fmt: skip
+
+
+def test_an_expression_that_never_ends_is_refused_in_one_line_and_no_panic_is_shown(
+    tokenizers, tmp_path, capfd
+):
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    (tmp_path / "tokenizer.json").write_text(words_alone(pre_tokenizer=slow))
+    start = time.monotonic()
+    with pytest.raises(InputError, match="cannot encode the text") as found:
+        TextEncoder(str(tmp_path), "bert").encode("a" * 200 + "b")
+    assert "\n" not in str(found.value) and time.monotonic() - start < 30
+    assert capfd.readouterr().err == ""
+    os.write(2, b"standard error is as before")
+    assert capfd.readouterr().err == "standard error is as before"
+
+
+def test_a_normalizer_that_makes_texts_ever_longer_is_refused(tokenizers, tmp_path):
+    longer = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 32}
+    for part in ("normalizer", "decoder"):
+        steps = {"type": "Sequence", f"{part}s": [longer] * 5}
+        (tmp_path / "tokenizer.json").write_text(words_alone(**{part: steps}))
+        with pytest.raises(InputError, match="33,554,432 times as long"):
+            TextEncoder(str(tmp_path), "bert")
+    usual = [{"type": "Prepend", "prepend": "▁"}, longer | {"content": "▁"}]
+    (tmp_path / "tokenizer.json").write_text(words_alone({"type": "Sequence", "normalizers": usual}))
+    assert TextEncoder(str(tmp_path), "bert").encode("a").ids == (0,)
+
+
 def test_a_giant_file_and_a_circle_of_links_are_refused(tokenizers, tmp_path):
     with (tmp_path / "tokenizer.json").open("wb") as file:
         file.truncate(1 << 30)

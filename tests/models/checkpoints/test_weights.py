@@ -63,14 +63,23 @@ def test_a_matrix_is_multiplied_in_parts_as_it_is_whole(part, threads, kind, tmp
     weights.close()
 
 
-def test_a_matrix_that_is_empty_multiplies_to_zeros_or_to_nothing(tmp_path):
-    empty = {"no rows": np.zeros((0, 3), np.float32), "no columns": np.zeros((3, 0), np.float32)}
-    weights = Weights(folder_of(tmp_path, empty))
-    none, three = np.ones((2, 0), np.float32), np.ones((2, 3), np.float32)
-    assert product(three, weights.stored("no rows", 0, 3)).shape == (2, 0)
-    assert product(three, weights.stored("no columns", 3, 0), in_out=True).shape == (2, 0)
-    np.testing.assert_array_equal(product(none, weights.stored("no rows", 0, 3), in_out=True), 0 * three)
-    np.testing.assert_array_equal(product(none, weights.stored("no columns", 3, 0)), 0 * three)
+def test_a_tensor_without_numbers_is_refused(tmp_path):
+    folder = folder_of(
+        tmp_path, {"no rows": np.zeros((0, 3), np.float32), "no columns": np.zeros((3, 0), "f4")}
+    )
+    assert "shape (0, 3): it holds no numbers" in refused(folder, "no rows", None, 3)
+    assert "shape (3, 0): it holds no numbers" in refused(folder, "no columns", 3, None)
+
+
+def test_a_file_that_shrinks_while_threads_multiply_it_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("attn_cli.models.checkpoints.stored.PART", 3)
+    monkeypatch.setattr("attn_cli.models.checkpoints.stored.processors", lambda: 2)
+    weights = Weights(folder_of(tmp_path, {"a": np.ones((1000, 3), np.float32)}))
+    stored = weights.stored("a", 1000, 3)
+    os.truncate(tmp_path / "model.safetensors", 6000)
+    for x, in_out in ((np.ones((2, 3), np.float32), False), (np.ones((2, 1000), np.float32), True)):
+        with pytest.raises(InputError, match="changed while it was read"):
+            product(x, stored, in_out)
     weights.close()
 
 
