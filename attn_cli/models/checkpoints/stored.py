@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 PART = 1 << 21  # numbers of a matrix that a thread holds at once
-SUMS = 4  # parts of a matrix in-out, whose products are added: fixed, so that threads do not change the sum
+SMALL = 1 << 18  # numbers of a matrix that one thread multiplies alone
+SUMS = 2  # parts of a matrix in-out, whose products are added: fixed, so that threads do not change the sum
 
 _file_position = Lock()
 
@@ -67,7 +68,7 @@ def product(x: Array, matrix: Stored, in_out: bool = False) -> Array:
 def _times_out_in(x: Array, matrix: Stored) -> Array:
     rows, width = matrix.entry.shape
     found = np.empty((rows, len(x)), np.float32)
-    step = min(rows, max(1, PART // width))
+    step = _rows_at_once(rows, width)
 
     def multiply(start: int, room: NDArray[np.uint8]) -> None:
         W = matrix.rows(start, min(step, rows - start), room)
@@ -79,7 +80,7 @@ def _times_out_in(x: Array, matrix: Stored) -> Array:
 
 def _times_in_out(x: Array, matrix: Stored) -> Array:
     rows, width = matrix.entry.shape
-    step = min(rows, max(1, PART // width))
+    step = _rows_at_once(rows, width)
     each = max(step, math.ceil(rows / SUMS))
     sums = np.zeros((math.ceil(rows / each), len(x), width), np.float32)
 
@@ -94,6 +95,14 @@ def _times_in_out(x: Array, matrix: Stored) -> Array:
     for other in sums[1:]:
         found += other
     return found
+
+
+def _rows_at_once(rows: int, width: int) -> int:
+    """Return how many rows are a part: parts are alike, and of a matrix that is not small there are at least two."""
+    parts = math.ceil(rows * width / PART)
+    if rows * width > SMALL:
+        parts += parts % 2
+    return math.ceil(rows / min(parts, rows))
 
 
 def _in_threads(tasks: range, do: Callable[[int, NDArray[np.uint8]], None], size: int) -> None:
