@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.faults.forked import run
 from tests.learn.test_learn import little_language, little_vectors
+from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.parsed import conllu
 from tests.vectors.download.test_download import NAME
 
@@ -94,6 +96,15 @@ def _matrices(folder: Path) -> None:
     (folder / "m.json").write_text('{"Q": [[1, 0]], "K": [[1, 0], [0, 1]], "V": [[1], [2]]}')
 
 
+def _model(folder: Path) -> None:
+    """Write a GPT-2 of six letters."""
+    made = Path(saved(folder / "gpt2", GPT2, gpt2()))
+    (made / "vocab.json").write_text(
+        json.dumps({word: n for n, word in enumerate(["a", "b", "c", "d", "Ġa", "Ġb"])})
+    )
+    (made / "merges.txt").write_text("#version: 0.2\n")
+
+
 def _answered(folder: Path) -> None:
     _matrices(folder)
     (folder / "a.json").write_text('{"scores": [[1, 0]]}')
@@ -173,6 +184,14 @@ def _lines(folder: Path) -> None:
     (folder / "lines.txt").write_text("the cat sat\n" * 20)
 
 
+# They need the extra models; where it is not installed there is nothing to spoil.
+MODELS = () if find_spec("tokenizers") is None else (
+    Command("heads, old", ("heads", "dabca", "-m", "gpt2", "-o", "x.html"), _both(_model, _old("x.html")), files),
+    Command("heads, to a pipe", ("heads", "dabca", "-m", "gpt2"), _model, files),
+    Command("model, new", ("self", "dabca", "-m", "gpt2", "-o", "x.json"), _model, files),
+    Command("model, next words", ("masked", "dabca", "-m", "gpt2", "--next", "3", "-o", "x.md"),
+            _both(_model, _old("x.md")), files),
+)  # fmt: skip
 COMMANDS = (
     Command("json, new", ("self", WORDS, "-f", "json", "-o", "x.json"), _nothing, files),
     Command("json, old", ("self", WORDS, "-o", "x.json"), _old("x.json"), files),
@@ -196,6 +215,7 @@ COMMANDS = (
     Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
     Command("table", ("explain", WORDS), _nothing, files),
     Command("batch to a pipe", ("batch", "lines.txt", "-e", "random"), _lines, files),
+    *MODELS,
     Command("help", ("self", "--help"), _nothing, files),
     Command("exercise, new", ("exercise", "--seed", "8", "-o", "sheet"), _nothing, _sheet_now),
     Command("exercise, old", ("exercise", "--seed", "8", "-o", "sheet", "--force"), _exercise_there, _sheet_now),

@@ -148,6 +148,42 @@ def _models() -> list[bytes]:
         return found
 
 
+BETWEEN = b"\n----\n"  # the files of a checkpoint in one file: config.json, a safetensors file, an index
+
+
+def _checkpoint() -> Callable[[str, bytes], object]:
+    from attn_cli.models.checkpoints.run import Checkpoint, texts
+
+    def read(path: str, data: bytes) -> None:
+        config, weights, index = [*data.split(BETWEEN, 2), b"", b""][:3]
+        folder = Path(path).with_name("checkpoint")
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_bytes(config)
+        (folder / "model.safetensors").unlink(missing_ok=True)
+        (folder / ("one.safetensors" if index else "model.safetensors")).write_bytes(weights)
+        (folder / "model.safetensors.index.json").write_bytes(index)
+        with Checkpoint(str(folder)) as checkpoint:
+            checkpoint.run(texts([[1, 0]])).logits()
+
+    return read
+
+
+def _checkpoints() -> list[bytes]:
+    from tests.models.checkpoints import by_hand
+
+    small = by_hand.GPT2 | {"n_embd": 2, "n_layer": 1, "n_head": 1}
+    arrays = by_hand.gpt2(vocabulary=3, places=3, d=2, layers=1)
+    index = json.dumps({"weight_map": dict.fromkeys(arrays, "one.safetensors")}).encode()
+    bert = by_hand.BERT | {"hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1}
+    weights = by_hand.safetensors(arrays)
+    other = by_hand.safetensors(by_hand.bert(vocabulary=3, places=3, d=2, layers=1))
+    return [
+        BETWEEN.join([json.dumps(small).encode(), weights]),
+        BETWEEN.join([json.dumps(small).encode(), weights, index]),
+        BETWEEN.join([json.dumps(bert).encode(), other]),
+    ]
+
+
 def _every_vector_file() -> list[bytes]:
     from tests.fuzz.seeds import EVERY
 
@@ -221,6 +257,7 @@ TARGETS: dict[str, Target] = {
     ),
     "saved weights": Target(("attn_cli.inputs", _FILES), _saved, lambda: _printed() + _arrays()),
     "learned model": Target(("attn_cli.models", _FILES), _model, _models),
+    "checkpoint": Target(("attn_cli.models.checkpoints", _FILES), _checkpoint, _checkpoints),
     "configuration": Target(("attn_cli.settings", _FILES), _config, lambda: [CONFIG]),
     "treebank": Target(("attn_cli.learn.treebank", _FILES), _treebank, lambda: [TREEBANK]),
     "csv": Target((_FILES,), _sheet, lambda: [b"a,b\n1,2\n3,.5\n", b'"x";"1,5"\n2;3\n']),

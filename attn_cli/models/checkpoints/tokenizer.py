@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
@@ -90,19 +90,19 @@ def _silent_panics() -> Iterator[None]:
 
     It writes past Python, to descriptor 2; the error that follows says the same in one line.
     """
-    try:
-        kept = os.dup(2)
-    except OSError:  # there is no standard error
-        yield
-        return
-    try:
+    kept = nowhere = None
+    with suppress(OSError):  # where there is no standard error, or no descriptor left, panics are shown
         nowhere = os.open(os.devnull, os.O_WRONLY)
+        kept = os.dup(2)
         os.dup2(nowhere, 2)
-        os.close(nowhere)
+    try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        if kept is not None:
+            os.dup2(kept, 2)
+        for number in filter(None, (kept, nowhere)):
+            with suppress(OSError):
+                os.close(number)
 
 
 def _library() -> ModuleType:
