@@ -1,5 +1,7 @@
 """A checkpoint's tokenizer gives the ids that transformers gives, and unfit files are refused."""
 
+import json
+import os
 import sys
 import time
 
