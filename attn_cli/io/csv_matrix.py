@@ -190,14 +190,9 @@ def _has_labels(header: list[str] | None, body: list[list[str]]) -> bool:
     return any(not _is_plain(cells[0]) for cells in body)
 
 
-def guarded(label: str) -> bool:
-    """Tell whether a label needs an apostrophe before it: it is a formula, or one behind apostrophes."""
-    return label.lstrip("'").startswith(FORMULA_STARTS)
-
-
 def unguarded(label: str) -> str:
     """Take away the apostrophe that keeps a spreadsheet from reading a label as a formula."""
-    return label[1:] if label[:1] == "'" and guarded(label) else label
+    return label[1:] if label[:1] == "'" and label[1:2] in FORMULA_STARTS else label
 
 
 def _quoted(cell: str) -> str:

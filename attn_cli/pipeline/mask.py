@@ -63,7 +63,7 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
     wanted = settings.mask
     if wanted is None and given is not None:
         if not isinstance(given, str):
-            return mask_from_values(name, given, "allowed", n_q, n_k)
+            return mask_from_values(name, given, "allowed", n_q, n_k, may_stretch=True)
         try:
             return masks.named(given, n_q, n_k)
         except UsageError as error:
@@ -114,10 +114,12 @@ def _mask_lines(text: str, name: str) -> list[list[bool]]:
     return rows
 
 
-def mask_from_values(name: str, values: object, mask_true: str, n_q: int, n_k: int) -> masks.Mask:
-    """Return the mask that `values` (n_q, n_k) states; an axis of 1 counts for all queries, or for all keys.
+def mask_from_values(
+    name: str, values: object, mask_true: str, n_q: int, n_k: int, may_stretch: bool = False
+) -> masks.Mask:
+    """Return the mask that `values` (n_q, n_k) states; `mask_true` says what True means in it.
 
-    `mask_true` says what True means in it.
+    With `may_stretch`, an axis of 1 counts for all queries, or for all keys.
 
     Values are booleans, or the numbers 0 and 1. `allowed` is the polarity of torch's
     scaled_dot_product_attention and of Keras, `blocked` that of torch's MultiheadAttention.
@@ -131,7 +133,8 @@ def mask_from_values(name: str, values: object, mask_true: str, n_q: int, n_k: i
             f"The mask in {name} holds other values than true and false (or 1 and 0).",
             "State for each query which keys it may attend to.",
         )
-    if array.ndim != 2 or not stretches(array.shape, (n_q, n_k)):
+    fits = array.ndim == 2 and may_stretch and stretches(array.shape, (n_q, n_k))
+    if not fits and array.shape != (n_q, n_k):
         raise InputError(
             f"The mask in {name} has shape {array.shape}, but there are {count(n_q, 'query', 'queries')} and "
             f"{count(n_k, 'key', 'keys')}.",

@@ -136,11 +136,12 @@ def _head(shown: Shown, head: Head) -> dict[str, object]:
     record: dict[str, object] = {
         "name": head.name,
         "layer": shown.trace.projection.layer if head.layer is None else head.layer,
+        "mask": head.mask.rows(shown.listed).tolist()
+        if head.mask is not None and shown.trace.whole
+        else None,
         "weights": _held(shown, head.weights),
         "output": shown.rows(head.output),
     }
-    if head.mask is not None and shown.trace.whole:
-        record["mask"] = head.mask.rows(shown.listed).tolist()
     if shown.steps:
         for name in (*WEIGHTS, *GAINS, "q", "k", "v", *TURNED):
             matrix = getattr(head, name)

@@ -368,12 +368,13 @@ def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_pa
     assert len(trace.x_key) == (5 if kind == "cross" else len(trace.x_query))
 
 
-def test_without_steps_a_trace_of_a_model_holds_no_weights(small_gpt2):
-    trace = trace_checkpoint("self", "dabca", None, Settings(), small_gpt2)
+def test_without_steps_a_trace_of_a_model_holds_no_weights(tokenizers, tmp_path):
+    folder = small_gpt2(tmp_path)
+    trace = trace_checkpoint("self", "dabca", None, Settings(), folder)
     assert (
         trace.shown.W is None and trace.x_query is None and trace.W_o is None and trace.layer_output is None
     )
-    kept = trace_checkpoint("self", "dabca", None, Settings(), small_gpt2, keep_weights=True)
+    kept = trace_checkpoint("self", "dabca", None, Settings(), folder, keep_weights=True)
     tensors, x = gpt2(), kept.x_query
     W, b = tensors["h.1.attn.c_attn.weight"], tensors["h.1.attn.c_attn.bias"]
     close(kept.shown.W_q, W[:, :4], 0)

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from attn_cli.io.csv_matrix import guarded
+from attn_cli.io.csv_matrix import FORMULA_STARTS
 from attn_cli.io.escape import visible
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
@@ -42,7 +42,7 @@ def as_text(rows: Iterable[Iterable[object]], separator: str) -> str:
 def cell(text: str) -> str:
     """Return text as a cell that nothing obeys: control characters spelled out, and no formula."""
     shown = visible(text)
-    return "'" + shown if guarded(text) else shown
+    return "'" + shown if text[:1] in FORMULA_STARTS else shown
 
 
 def _wide(trace: Trace, head: Head) -> list[list[object]]:
