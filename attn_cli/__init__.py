@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.from_text import trace_cross as trace_cross
     from attn_cli.pipeline.from_text import trace_masked as trace_masked
     from attn_cli.pipeline.from_text import trace_self as trace_self
+    from attn_cli.render.figures import figure as figure
     from attn_cli.settings.settings import Settings as Settings
     from attn_cli.trace.trace import Trace as Trace
 
 _WHERE = {
     "attend": "core.attend",
     "AttnError": "errors",
+    "figure": "render.figures",
     "Settings": "settings.settings",
     "Trace": "trace.trace",
     "strongest_links": "core.attend",

@@ -7,6 +7,7 @@ block marked `console`, and the list of modules.
 
 import ast
 import difflib
+import importlib.util
 import re
 import shlex
 import shutil
@@ -229,7 +230,7 @@ def session(body: list[str], folder: Path, limit: int | None = None) -> list[str
     """Run each `$ command` of a block (`> ` continues it) and return the block with what they print.
 
     An output that differs only beyond the ninth digit of a number is kept as it stands: processors differ. So
-    is the output of a command that needs jq where there is none.
+    is the output of a command that needs jq, or Matplotlib, where there is none.
     """
     new: list[str] = []
     n = 0
@@ -245,7 +246,7 @@ def session(body: list[str], folder: Path, limit: int | None = None) -> list[str
             n += 1
         stop = next((m for m in range(n, len(body)) if body[m].startswith("$ ")), len(body))
         old, n = body[n:stop], stop
-        if no_jq("\n".join(command)):
+        if no_jq("\n".join(command)) or no_matplotlib("\n".join(command)):
             new += old
             continue
         shown = run("\n".join(command), folder)
@@ -284,6 +285,12 @@ def run(command: str, folder: Path) -> list[str]:
 def no_jq(text: str) -> bool:
     """Tell whether text runs jq, and this machine has none."""
     return re.search(r"(^[$>]?|\|) *jq ", text, re.M) is not None and shutil.which("jq") is None
+
+
+def no_matplotlib(text: str) -> bool:
+    """Tell whether text draws a figure, or lists figures, and this machine has no Matplotlib."""
+    draws = re.search(r"--figure|\.png\b|\.pdf\b|^ls$", text) is not None
+    return draws and importlib.util.find_spec("matplotlib") is None
 
 
 def settled(lines: list[str]) -> list[str]:

@@ -120,14 +120,23 @@ def test_tokenizers_is_imported_in_one_function():
     assert importers("tokenizers") == ["models.checkpoints.tokenizer"]
 
 
+def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw():
+    found = [name for name, tree in TREES.items() if "matplotlib" in foreign(tree)]
+    assert found and all(name.startswith("render.figures") for name in found)
+    code = "import sys, attn_cli.render.figures, attn_cli.cli.figures; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_what_is_imported_is_a_stated_dependency():
     known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz", "threadpoolctl"}
-    assert set().union(*map(foreign, TREES.values())) == known | {"torch", "tokenizers"}
+    assert set().union(*map(foreign, TREES.values())) == known | {"torch", "tokenizers", "matplotlib"}
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]
     assert named(project["dependencies"]) == known
     assert named(project["optional-dependencies"]["learn"]) == {"torch"}
     assert named(project["optional-dependencies"]["models"]) == {"tokenizers"}
+    assert named(project["optional-dependencies"]["figures"]) == {"matplotlib"}
 
 
 def named(requirements):
@@ -157,7 +166,17 @@ def test_nothing_that_computes_prints():
             assert not names & {"print", "input"} and not attributes & {"stdout", "stderr", "stdin"}, name
 
 
-HEAVY = {"gensim", "pydantic", "scipy", "torch", "rich.console", "rich.table", "rich.progress", "asyncio"}
+HEAVY = {
+    "gensim",
+    "pydantic",
+    "scipy",
+    "torch",
+    "matplotlib",
+    "rich.console",
+    "rich.table",
+    "rich.progress",
+    "asyncio",
+}
 
 
 def loaded(*args):

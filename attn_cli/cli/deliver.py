@@ -30,23 +30,32 @@ BLOCK_FORMS = ("table", "json", "jsonl", "markdown", "latex", "html", "svg")
 
 
 def choose_format(
-    view: View, settings: Settings | None = None, kind: str = "self", added: tuple[str, ...] = ()
+    view: View,
+    settings: Settings | None = None,
+    kind: str = "self",
+    added: tuple[str, ...] = (),
+    figures: bool = True,
 ) -> View:
     """Return the view with its format: the one given, else the output file's suffix, else a table.
 
     What a format cannot do is refused here, before minutes of work, and so are keys (--fields) that JSON of this
-    `kind` does not have; `added` are those that another option adds.
+    `kind` does not have; `added` are those that another option adds. A figure has the format svg and says in
+    `View.figure` what it draws; without `figures` there are none.
     """
     from attn_cli.render import DRAWN, SUFFIXES
 
     if view.output in STANDARD_OUTPUT:
         view = replace(view, output="-")
-    chosen, as_bars = view.format, False
+    if figures and (view.output or view.figure or view.dpi or view.size or view.title is not None):
+        from attn_cli.cli.figures import choose_figure  # a screen needs none of it
+
+        view = choose_figure(view)
+    chosen, as_bars = "svg" if view.figure else view.format, False
     if not to_standard_output(view):
         path = str(view.output)
         suffix = os.path.splitext(path)[1].lower()
-        if is_ordinary(path):
-            _check_suffix(chosen, suffix, path)
+        if is_ordinary(path) and not view.figure:
+            _check_suffix(chosen, suffix, path, figures)
         if chosen is None:
             chosen = SUFFIXES.get(suffix)
         elif chosen in ON_TERMINALS and suffix in DRAWN:
@@ -61,20 +70,38 @@ def choose_format(
     return replace(view, format=chosen or "table", as_bars=as_bars)
 
 
-def _check_suffix(format: str | None, suffix: str, path: str) -> None:
-    """Refuse a file whose suffix stands for no format, or for another one than -f."""
-    from attn_cli.render import SUFFIXES, WRITERS, fits
+def refuse_figure(view: View, what: str) -> None:
+    """Refuse a figure of what has none."""
+    if view.figure is not None:
+        raise UsageError(
+            f"{what} has no figure.", "Leave out --figure, or write a file that is no picture.", "--figure"
+        )
 
+
+def for_figure(settings: Settings, view: View) -> Settings:
+    """Return the settings that the view's figure needs, if it is one."""
+    if view.figure is None:
+        return settings
+    from attn_cli.cli.figures import settings_of_figure  # a screen needs none of it
+
+    return settings_of_figure(settings, view)
+
+
+def _check_suffix(format: str | None, suffix: str, path: str, figures: bool = False) -> None:
+    """Refuse a file whose suffix stands for no format, or for another one than -f."""
+    from attn_cli.render import PICTURES, SUFFIXES, WRITERS, fits
+
+    known = list(dict.fromkeys([*SUFFIXES, *(PICTURES if figures else ())]))
     if format is None:
         if suffix not in SUFFIXES:
             raise UsageError(
                 f"No format is known by the suffix of {visible(path)!r}.",
-                f"{did_you_mean(suffix, SUFFIXES)}Use {' '.join(SUFFIXES)}, or choose one with -f.",
+                f"{did_you_mean(suffix, known)}Use {' '.join(known)}, or choose one with -f.",
                 "--output",
             )
     elif not fits(format, suffix):
         right = (*WRITERS[format].suffixes, *WRITERS[format].also)[0]
-        other = f", or leave out -f for {SUFFIXES[suffix]}" if suffix in SUFFIXES else ""
+        other = f", or leave out -f for {SUFFIXES.get(suffix, 'a figure')}" if suffix in known else ""
         raise UsageError(
             f"{visible(path)!r} cannot hold {format}.",
             f"Type -o {visible(path.removesuffix(path[-len(suffix) :]))}{right}{other}.",
@@ -90,9 +117,9 @@ def _check_fields(fields: str, format: str, kind: str, added: tuple[str, ...]) -
     chosen_keys(fields, kind, added)
 
 
-def choose_form(view: View, command: str) -> View:
+def choose_form(view: View, command: str, figures: bool = False) -> View:
     """Return the view with its format, one of BLOCK_FORMS."""
-    view = choose_format(view)
+    view = choose_format(view, figures=figures)
     if view.as_bars or view.format not in BLOCK_FORMS:
         hint = f"Use -f {', '.join(BLOCK_FORMS)}."
         form = "bars" if view.as_bars else view.format
@@ -102,7 +129,7 @@ def choose_form(view: View, command: str) -> View:
 
 def record_view(format: str | None, output: str | None) -> View:
     """Return the view of a small record: table, json or jsonl."""
-    view = choose_format(View(format=format, output=output))
+    view = choose_format(View(format=format, output=output), figures=False)
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(
             f"This command has no {view.format} form" + (f" for {visible(output)}." if output else "."),
@@ -159,6 +186,11 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
         from attn_cli.render import trace_blocks
 
         present(lambda view: trace_blocks(trace, view, walk), view)
+        return
+    if view.figure is not None:
+        from attn_cli.cli.figures import deliver_figure  # those who ask for a figure need it
+
+        deliver_figure(trace, view)
         return
     if view.format == "npy":
         _deliver_npy(trace, view)

@@ -22,6 +22,7 @@ from attn_cli.settings.settings import Settings
 Function = Callable[..., None]
 Taking = partial[Function]  # makes the function of a command with its options
 RECORDS = ("settings", "view")  # parameters that stand for the options that their classes declare
+OF_FIGURES = ("figure", "dpi", "size", "title")  # what a command without figures does not take
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 
 

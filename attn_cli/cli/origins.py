@@ -19,7 +19,7 @@ HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
 NOT_TYPED = (VARIABLE, FILE)
 # What holds in general, and gives way to a command or a format that it does not fit: tidy csv forbids no table.
-GIVES_WAY = {"tidy": False, "fields": None}
+GIVES_WAY = {"tidy": False, "fields": None, "figure": None, "dpi": None, "size": None}
 
 
 def origin(ctx: Any, name: str) -> str:

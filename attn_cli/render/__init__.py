@@ -123,6 +123,7 @@ WRITERS = {
 SUFFIXES = {suffix: name for name, writer in WRITERS.items() for suffix in writer.suffixes}
 NEUTRAL = (".txt", "")  # such a file may hold any format; so may one whose suffix says nothing to attn
 FOREIGN = (".pdf", ".png", ".jpg", ".jpeg", ".gif", ".npz")  # files that attn does not write
+PICTURES = (".png", ".pdf", ".svg")  # files that figures are drawn into; without --figure, .svg is a screen
 SCREENS = tuple(name for name, writer in WRITERS.items() if writer.of_blocks)
 
 

@@ -40,6 +40,11 @@ BOLD = Style(bold=True)
 RGB = tuple[int, int, int]
 
 
+def page_colors(name: str) -> tuple[str, str, str]:
+    """Return the colours of a picture in a palette: of the background, of ink on it, and of what stands back."""
+    return ("#101418", "#eceff1", "#8a949c") if name in DARK else ("#ffffff", "#111111", "#767676")
+
+
 def styles_on(
     terminal: Terminal, palette: str | None, is_ink: bool = True, is_difference: bool = False
 ) -> Sequence[Style | None]:

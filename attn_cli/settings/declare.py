@@ -48,6 +48,7 @@ class Setting(NamedTuple):
     bounds: tuple[float, float] | None = None  # of a number, both included
     words: Names = ()  # what may stand in the place of that number
     is_size: bool = False  # a number of bytes, as size_of reads it
+    is_area: bool = False  # width x height in inches, as area_of reads it
     hint: str = ""  # what to give instead of a value out of range
     unset: str = ""  # what None stands for, in words
     has_variable: bool = True  # whether ATTN_* sets it
@@ -109,6 +110,9 @@ class Setting(NamedTuple):
                 raise SettingError(self.name, _quoted(value), hint)
         elif self.is_size and size_of(value) is None:
             raise SettingError(self.name, _quoted(value), "Give a number of bytes, as 500000, 512kB or 64MB.")
+        elif self.is_area and area_of(value) is None:
+            hint = f"Give the width and the height, each from {SHORTEST} to {LONGEST} inches, as 8x4.5."
+            raise SettingError(self.name, _quoted(value), hint)
 
     def _check_parts(self, value: str, parts: Sequence[str]) -> None:
         """Raise SettingError if the value is not a list of these names."""
@@ -140,6 +144,26 @@ def size_of(value: object) -> int | None:
     digits = text.removesuffix(unit).strip()
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 16
     return int(digits) * UNITS[unit] or None if is_number else None
+
+
+SHORTEST, LONGEST = 1, 50  # inches
+
+
+def area_of(value: object) -> tuple[float, float] | None:
+    """Return a width and a height in inches, each within SHORTEST and LONGEST; None if these are none.
+
+    >>> area_of("8x4.5"), area_of("16 x 9"), area_of("8"), area_of("0x9")
+    ((8.0, 4.5), (16.0, 9.0), None, None)
+    """
+    sides = str(value).lower().split("x")
+    if len(sides) != 2:
+        return None
+    try:
+        width, height = map(float, sides)
+    except ValueError:
+        return None
+    fits = all(SHORTEST <= side <= LONGEST for side in (width, height))
+    return (width, height) if fits else None
 
 
 def _now(names: Names) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ FORMATS = (
     *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),
     *("code:numpy", "code:torch", "code:keras"),
 )
+FIGURES = ("heatmap", "links", "bars", "heads", "steps")
 PALETTES = ("viridis", "cividis", "blues", "greys")
 MOST_DIGITS = 17  # a double has no more
 NARROWEST, WIDEST = 20, 10_000  # columns
@@ -65,6 +66,26 @@ class View:
         "Shades of weights: auto is the range of the matrix, full is 0 to 1, the same in every picture.",
         choices=("auto", "full"),
     ).field("auto")
+    figure: str | None = Setting(
+        OUTPUT,
+        "What to draw into a .png, .pdf or .svg; without it, .svg is the screen.",
+        choices=FIGURES,
+        unset="heatmap in .png and .pdf",
+    ).field(None)
+    dpi: int | None = Setting(
+        OUTPUT, "Dots an inch of a figure; 200 suits slides.", bounds=(30, 1200), unset="150"
+    ).field(None)
+    size: str | None = Setting(
+        OUTPUT, "Size of a figure in inches, as 8x4.5.", metavar="WxH", is_area=True, unset="what it needs"
+    ).field(None)
+    title: str | None = Setting(
+        OUTPUT,
+        'Title of a figure; "" leaves it out.',
+        metavar="TEXT",
+        has_variable=False,
+        in_files=False,
+        unset="what it shows",
+    ).field(None)
     width: int | None = Setting(
         OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
     ).field(None)

@@ -338,7 +338,9 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     write_own('\npalette = "greys"')
     write("# mine\ntemperature = 0.5")
     found = listed(env={"ATTN_SEED": "7"})
-    assert list(found) == [name.replace("_", "-") for name in SETTINGS if name not in ("output", "versus")]
+    assert list(found) == [
+        name.replace("_", "-") for name in SETTINGS if name not in ("output", "versus", "title")
+    ]
     assert (found["temperature"]["value"], found["temperature"]["line"]) == (0.5, 2)
     assert found["temperature"]["file"] == HERE
     assert found["palette"]["file"] == str(place / ".config/attn/config.toml")

@@ -174,7 +174,7 @@ def test_the_version_is_said_and_nothing_more_is_done():
         (["self", "x", "-e", "bogus"], "bogus"),
         (["self", "x", "-e", ""], "-e"),
         (["self", "x", "--tidy"], "-f csv"),
-        (["self", "x", "-o", "picture.pdf"], ".pdf"),
+        (["self", "x", "-o", "picture.gif"], ".gif"),
         (["self", "x", "-o", "picture"], "picture"),
         (["example", "tea"], "coffee-notebook"),
         (["example", "coffee", "day1"], "day1"),

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.test_completion import blocked
 from tests.shell import COMMAND, attn, shell, surroundings
 
-HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas")
+HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas", "matplotlib")
 
 
 def imported(*args: str) -> set[str]:

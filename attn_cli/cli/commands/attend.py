@@ -13,6 +13,8 @@ from attn_cli.cli.deliver import (
     deliver,
     deliver_blocks,
     deliver_json,
+    for_figure,
+    refuse_figure,
     show,
     with_width,
 )
@@ -120,6 +122,8 @@ def explain(
         return
     view = choose_format(view, settings)
     parts = chosen_steps(only, start)
+    if parts.only or pause:
+        refuse_figure(view, "--pause" if pause else "--only" if only is not None else "--from")
     if parts.only and (view.as_bars or view.format not in BLOCK_FORMS):
         option = "--only" if only is not None else "--from"
         raise UsageError(
@@ -127,13 +131,16 @@ def explain(
             "Use table, markdown, latex, html or svg; json holds every step.",
             "--format",
         )
+    settings = for_figure(settings, view)
     text, second = text_and_context(texts, context, "explain", settings)
     from attn_cli.pipeline.from_text import trace_text
     from attn_cli.render import keys_in
 
     kind = _kind(second, settings)
     keys = keys_in(view, kind)
-    name_outputs = keys is None or "output_words" in keys  # nothing else takes as long
+    name_outputs = view.figure is None and (
+        keys is None or "output_words" in keys
+    )  # nothing else takes as long
     with attending(settings.embedding) as progress:
         trace = trace_text(kind, text, second, settings, progress, name_outputs, keep_weights=True)
     show(trace, view, parts, pause)
@@ -159,6 +166,7 @@ def _swap(
 
     view = choose_format(view, kind="compare")
     check_format(view, "--swap")
+    refuse_figure(view, "--swap")
     for option, value in (others | {"--versus": settings.versus, "--model": settings.model}).items():
         if value:
             raise UsageError(
@@ -189,6 +197,8 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     from attn_cli.render import SCREENS, needs_weights
 
     view = choose_format(view, settings, added=("mask_views",) if part is not None else ())
+    if part is not None:
+        refuse_figure(view, f"--show {part}")
     if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
         raise UsageError(
             f"--show {part} has no {view.format} form.",
@@ -197,6 +207,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         )
     if part is not None and settings.next is None:
         settings = replace(settings, next=0)  # the mask alone is shown
+    settings = for_figure(settings, view)
     read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
     from attn_cli.pipeline import from_text  # NumPy is loaded once there is something to compute
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from attn_cli.cli.deliver import choose_format, is_ordinary, terminal_for, to_standard_output, writer
-from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.options import OF_FIGURES, argument, own, without
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
@@ -33,7 +33,7 @@ UTF_8 = b"\xef\xbb\xbf"
 PROBE = "x"  # a text that fails where every text would
 
 
-@without("format", "tidy", "precision", "color", "palette", "shades", "width")
+@without("format", "tidy", "precision", "color", "palette", "shades", "width", *OF_FIGURES)
 def batch(
     file: Annotated[
         str | None, argument("[FILE]", "A text a line: plain, .gz or .xz; - is standard input.")
@@ -89,7 +89,7 @@ def batch(
 def _as_json_lines(view: View, format: str | None, file: str | None) -> View:
     """Return the view of JSON Lines; UsageError for another format, or where the input would be replaced."""
     output = "" if to_standard_output(view) else str(view.output)
-    asked = format or (choose_format(View(output=output)).format if output else "jsonl")
+    asked = format or (choose_format(View(output=output), figures=False).format if output else "jsonl")
     if asked != "jsonl" and (format is not None or is_ordinary(output)):
         raise UsageError(
             f"attn batch has no {visible(str(asked))} form" + (f" for {visible(output)}." if output else "."),
@@ -103,7 +103,7 @@ def _as_json_lines(view: View, format: str | None, file: str | None) -> View:
             "Write to another.",
             "--output",
         )
-    return choose_format(replace(view, format="jsonl"))
+    return choose_format(replace(view, format="jsonl"), figures=False)
 
 
 # The input

@@ -9,7 +9,7 @@ import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
 from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, to_standard_output
-from attn_cli.cli.options import own, without
+from attn_cli.cli.options import OF_FIGURES, own, without
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
@@ -22,7 +22,7 @@ PAIRS, MOST_PAIRS, MOST_THREADS = 7, 1000, 64
 MOST_TOKENS = 8192  # beyond, the textbook's matrices take gigabytes
 
 
-@without("tidy", "steps", "fields", "precision", "palette", "shades")
+@without("tidy", "steps", "fields", "precision", "palette", "shades", *OF_FIGURES)
 def bench(
     everything: Annotated[
         bool,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attn_cli.cli.deliver import choose_form, deliver, deliver_blocks, deliver_json, terminal_for
-from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.options import OF_FIGURES, argument, own, without
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.settings.declare import COMPARED
@@ -40,7 +40,7 @@ WITHOUT = (
 MOST_NAMED = 5
 
 
-@without(*WITHOUT, typed=True)  # a verdict must not depend on who runs the check
+@without(*WITHOUT, *OF_FIGURES, typed=True)  # a verdict must not depend on who runs the check
 def check(
     files: Annotated[
         list[str], argument("FILE...", "Answers: JSON, .npz, .safetensors, or a .csv named after its matrix.")

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attn_cli.cli.deliver import choose_format, deliver, deliver_blocks, deliver_json, with_width
+from attn_cli.cli.deliver import (
+    choose_format,
+    deliver,
+    deliver_blocks,
+    deliver_json,
+    with_width,
+)
 from attn_cli.cli.options import Context, Texts, own, without
 from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
@@ -46,6 +52,9 @@ def compare(
     """
     view = choose_format(view, kind="compare")
     check_format(view, "compare")
+    if view.figure not in (None, "heatmap"):
+        hint = "--figure heatmap draws them side by side."
+        raise UsageError(f"compare has no figure of {view.figure}.", hint, "--figure")
     option, values = _varied(context, texts or [], vary or [])
     text, other = text_and_context(texts, second, "compare", settings)
     from attn_cli.teach.compare import compare as compared  # loads NumPy
@@ -68,7 +77,12 @@ def _show(comparison: Comparison, view: View) -> None:
     from attn_cli.io.console import say
     from attn_cli.render.views.comparison import delimited_comparison, record, screen_of, talk_of
 
-    if view.format in ("json", "jsonl"):
+    if view.figure is not None:
+        from attn_cli.cli.figures import deliver_drawing  # only those who ask for a figure need it
+        from attn_cli.render.figures.subjects import compared
+
+        deliver_drawing(compared(comparison, view), view, talk_of(comparison))
+    elif view.format in ("json", "jsonl"):
         deliver_json(record(comparison, view.steps), view)
     elif view.format in ("csv", "tsv"):
         if not comparison.same_tokens:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import choose_format, deliver_record, show, terminal_for
+from attn_cli.cli.deliver import (
+    choose_format,
+    deliver_record,
+    for_figure,
+    refuse_figure,
+    show,
+    terminal_for,
+)
 from attn_cli.cli.options import Pause, argument, without
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
@@ -52,8 +59,11 @@ def example(
             f"{did_you_mean(name, EXAMPLES)}Examples are {', '.join(EXAMPLES)}.",
             "NAME",
         )
+    if pause:
+        refuse_figure(view, "--pause")
     chosen = load(name)
     if chosen.acts is not None:
+        refuse_figure(view, "The example dictionary")
         from attn_cli.cli.commands.lookup import show_dictionary  # the others are no lookups
 
         prepare_index(settings.embedding, "random, ")
@@ -61,7 +71,7 @@ def example(
         return
     if (given := chosen.given) is not None:
         settings = prefer_given(context, settings, score=given.score, mask=given.mask, heads=given.heads)
-    show(_trace(chosen, settings), view, pause=pause)
+    show(_trace(chosen, for_figure(settings, view)), view, pause=pause)
 
 
 def _trace(chosen: Example, settings: Settings) -> Trace:
@@ -84,6 +94,7 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
 def _list(view: View) -> None:
     from attn_cli.render.screen.text import wrapped
 
+    refuse_figure(view, "The list of examples")
     if view.format not in ("table", "json", "jsonl"):
         raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
     examples = [{"name": name, "about": load(name).about} for name in EXAMPLES]

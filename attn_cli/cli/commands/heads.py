@@ -68,7 +68,11 @@ def heads(
 
     Example: attn heads "The cat sat, and the cat slept." -m ./bert
     """
-    view = choose_form(view, "heads")
+    view = choose_form(view, "heads", figures=True)
+    if view.figure not in (None, "heads", "heatmap"):
+        raise UsageError(
+            f"attn heads has no figure of {view.figure}.", "--figure heads is its own.", "--figure"
+        )
     if layer is not None and layer < 0:
         raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
     if weights is None:
@@ -76,7 +80,7 @@ def heads(
     else:
         _check_weights(texts or [], {"--context": context, "--kind": kind})
     from attn_cli.pipeline.every_head import checkpoint_layers, measure_heads, record, saved_layers
-    from attn_cli.render.views.heads import heads_screen, map_size
+    from attn_cli.render.views.heads import heads_screen, map_size, whole_maps
 
     view = with_width(view)
     if weights is not None:
@@ -86,8 +90,13 @@ def heads(
         kind = kind or ("self" if second is None else "cross")
         found = checkpoint_layers(kind, text, second, settings, str(settings.model))
     with Progress("Attending"):
-        measured = measure_heads(found, map_size(view), layer, rollout)
-    if view.format in ("json", "jsonl"):
+        measured = measure_heads(found, map_size(view) if view.figure is None else whole_maps, layer, rollout)
+    if view.figure is not None:
+        from attn_cli.cli.figures import deliver_drawing  # only those who ask for a figure need it
+        from attn_cli.render.figures.subjects import every_head
+
+        deliver_drawing(every_head(measured, view), view, measured.notes)
+    elif view.format in ("json", "jsonl"):
         deliver_json(record(measured), view)
     else:
         deliver_blocks(heads_screen(measured, view), view)

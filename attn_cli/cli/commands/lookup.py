@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
-from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.options import OF_FIGURES, argument, own, without
 from attn_cli.cli.read_text import NoText, attending, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
@@ -28,7 +28,7 @@ NOT_OFFERED = (
 )
 
 
-@without(*NOT_OFFERED)
+@without(*NOT_OFFERED, *OF_FIGURES)
 def lookup(
     words: Annotated[
         list[str] | None,
@@ -61,7 +61,7 @@ def lookup(
 
     Example: attn lookup colour brand=Porche model=Taycan color=black
     """
-    view = choose_format(view, settings, "lookup")
+    view = choose_format(view, settings, "lookup", figures=False)
     words = [as_utf8(word) for word in words or []]
     if not words and source is None:
         raise NoText("lookup")

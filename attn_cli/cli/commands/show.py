@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from attn_cli.cli.deliver import choose_format, show
+from attn_cli.cli.deliver import choose_format, for_figure, show
 from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import labelled_weights
 from attn_cli.settings.declare import INPUT, TEXT
@@ -54,6 +54,7 @@ def show_(
     """
     view = choose_format(view, settings)
     check_shaping(settings)
+    settings = for_figure(settings, view)
     saved = labelled_weights(file, "show", tokens, array, batch, context_tokens)
     from attn_cli.pipeline.from_weights import trace_weights
 

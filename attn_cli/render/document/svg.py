@@ -16,7 +16,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
 from attn_cli.render.blocks import Block
 from attn_cli.render.document.page_tables import PAGE, title
-from attn_cli.render.palette import DARK, PAPER
+from attn_cli.render.palette import DARK, PAPER, page_colors
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.text import LEFTWARD, cells
 from attn_cli.settings.output import View
@@ -32,7 +32,7 @@ _RUNS = re.compile(
 def svg(blocks: Iterable[Block], view: View) -> str:
     """Return the screen of `view.width` cells (else PAGE) as an SVG image."""
     name = view.palette or PAPER
-    back, ink = ("#101418", "#eceff1") if name in DARK else ("#ffffff", "#111111")
+    back, ink, _ = page_colors(name)
     blocks = list(blocks)
     colors = 0 if view.color == "never" else TRUECOLOR
     terminal = Terminal(view.width or PAGE, colors, dark=name in DARK, is_picture=colors > 0)

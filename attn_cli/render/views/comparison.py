@@ -34,7 +34,7 @@ NAMED = 4
 def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield the matrices side by side, their difference where there are two, and what changed, in a sentence."""
     first = comparison.traces[0]
-    labels = _names(comparison)
+    labels = names_of(comparison)
     titles = [f"{_name(comparison)} {label}" for label in labels]
     cells = len(first.listed) * len(first.key_tokens)
     is_crowded = view.width is not None and view.precision is None and cells > MOST_CELLS
@@ -66,7 +66,7 @@ def _name(comparison: Comparison) -> str:
     return comparison.option.replace("_", "-")
 
 
-def _names(comparison: Comparison) -> list[str]:
+def names_of(comparison: Comparison) -> list[str]:
     """Return the values for sentences and headings, shortened unless that would make two of them equal."""
     names = [short(label) for label in comparison.labels]
     return names if len(set(names)) == len(names) else list(comparison.labels)
@@ -78,7 +78,7 @@ def _matrix(trace: Trace) -> Matrix:
 
 
 def _difference(comparison: Comparison) -> Iterator[Block]:
-    before, after = _names(comparison)
+    before, after = names_of(comparison)
     change = comparison.changes[0]
     yield Heading(f"The difference: {after} minus {before}")
     yield labelled_matrix(comparison.traces[0], change.difference)._replace(is_difference=True)
@@ -97,7 +97,7 @@ def _movers(comparison: Comparison) -> Iterator[Block]:
         yield Say(
             f"{n_q:,} x {n_k:,} weights are too many to draw side by side; --precision 2 draws them anyway."
         )
-    names = _names(comparison)
+    names = names_of(comparison)
     for change in comparison.changes:
         rows = [
             (_numbered(first.query_tokens, m.query), [(_numbered(first.key_tokens, m.key), _moved(m))])
@@ -123,14 +123,14 @@ def _moved(mover: Mover) -> str:
 def _sentences(comparison: Comparison) -> list[str]:
     """Return what changed, a sentence for each value but the reference; where tokens differ, how they differ."""
     if not comparison.same_tokens:
-        pairs = zip(_names(comparison), comparison.entropy, strict=True)
+        pairs = zip(names_of(comparison), comparison.entropy, strict=True)
         parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
         return [_other_tokens(comparison), f"The mean entropy of a row in bits is {', '.join(parts)}."]
     return [_sentence(comparison, change) for change in comparison.changes]
 
 
 def _sentence(comparison: Comparison, change: Change) -> str:
-    start, labels = comparison.reference, _names(comparison)
+    start, labels = comparison.reference, names_of(comparison)
     trace, before, after = comparison.traces[start], labels[start], labels[change.to]
     if not change.movers and not change.only_before and not change.only_after:
         differs = change.output is not None and change.output > SAME
@@ -191,7 +191,7 @@ def _other_tokens(comparison: Comparison) -> str:
     start = comparison.reference
     first = comparison.traces[start]
     differences = []
-    names = _names(comparison)
+    names = names_of(comparison)
     others = [(names[n], trace) for n, trace in enumerate(comparison.traces) if n != start]
     for label, trace in others:
         old, new = (Counter((*t.query_tokens, *(() if t.is_self else t.key_tokens))) for t in (first, trace))
@@ -205,7 +205,7 @@ def _other_tokens(comparison: Comparison) -> str:
 
 def ending(comparison: Comparison, summary: str) -> Iterator[Block]:
     """Yield the settings that all sides share, then those of each side, and the notes that `summary` lacks."""
-    traces, labels = comparison.traces, _names(comparison)
+    traces, labels = comparison.traces, names_of(comparison)
     parts = [setting_parts(trace) for trace in traces]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
     if shared:

@@ -34,6 +34,7 @@ WORDS = {
 }
 WIDTH, EDGE, APART = 80, 4, 1  # of a screen whose width nobody knows; of layers' numbers; between maps
 NARROW, WIDE, HIGH = 5, 16, 8  # columns and rows of a small map
+LARGEST = 64  # rows and columns of a small map in a figure
 LISTED = 12
 MOST_ROLLED = 64  # tokens of a rollout that a screen shows
 KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "Cross-attention"}
@@ -42,6 +43,11 @@ KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "
 def map_size(view: View) -> MapSize:
     """Return the function that says how many blocks down and across a small map has, so that a layer is one line."""
     return partial(_map_size, view.width or WIDTH)
+
+
+def whole_maps(heads: int, n_q: int, n_k: int) -> tuple[int, int]:
+    """Return how many blocks down and across a map has in a figure: a cell for each weight, where it can be seen."""
+    return min(n_q, LARGEST), min(n_k, LARGEST)
 
 
 def _room(width: int, heads: int) -> int:

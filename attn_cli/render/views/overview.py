@@ -85,7 +85,7 @@ def _multiples(trace: Trace) -> Iterator[Block]:
         [head.label for head in drawn],
         [trace.query_tokens[i] for i in trace.listed],
         trace.key_tokens,
-        [_listed_weights(trace, head) for head in drawn],
+        [listed_weights(trace, head) for head in drawn],
         ShadeRange(0.0, largest_weight(trace, trace.listed)),
         trace.listed,
         is_weights=True,
@@ -155,7 +155,7 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 def weight_matrix(trace: Trace, head: Head) -> Matrix:
     """Return a head's weights over the listed rows, with the rows' sums."""
     sums = [f"{total:.3f}" for total in head.sums[[trace.held(i) for i in trace.listed]]]
-    return labelled_matrix(trace, _listed_weights(trace, head))._replace(sums=sums)
+    return labelled_matrix(trace, listed_weights(trace, head))._replace(sums=sums)
 
 
 def labelled_matrix(trace: Trace, values: Array) -> Matrix:
@@ -171,7 +171,7 @@ def labelled_matrix(trace: Trace, values: Array) -> Matrix:
     )
 
 
-def _listed_weights(trace: Trace, head: Head) -> Array:
+def listed_weights(trace: Trace, head: Head) -> Array:
     """Return a head's weights over the listed rows, NaN where masked."""
     rows = [trace.held(i) for i in trace.listed]
     values, mask = head.weights[rows], trace.mask_of(head)

@@ -1,0 +1,106 @@
+"""Figures of attention for papers and slides, drawn by Matplotlib: a module for each kind."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from attn_cli.errors import UsageError
+from attn_cli.io.escape import visible
+from attn_cli.render.figures.library import drawing
+from attn_cli.render.figures.pen import missing_note, pen_for
+from attn_cli.render.figures.sheet import Area, Drawing, Sheet
+from attn_cli.render.figures.subjects import other_rows, subject
+from attn_cli.settings.declare import area_of
+from attn_cli.settings.output import View
+from attn_cli.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 150
+MOST_DOTS, LONGEST_SIDE = 150_000_000, 65_000  # of a picture: more, and memory or Matplotlib gives out
+
+
+def figure(
+    trace: Trace,
+    kind: str = "heatmap",
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
+    size: tuple[float, float] | None = None,
+    palette: str | None = None,
+    shades: str = "auto",
+    precision: int | None = None,
+) -> Figure:
+    """Return a trace as a Matplotlib figure: a heatmap, links, bars, heads or steps.
+
+    It is as large as it needs to be, or `size` (width, height) in inches. With `ax` it is drawn into these axes,
+    which get inches as their units, and their own figure is returned. Raises UsageError for an unknown kind and for
+    what the trace has no figure of, MissingExtra without Matplotlib.
+    """
+    wanted = None if size is None else f"{size[0]:g}x{size[1]:g}"
+    view = View(figure=kind, size=wanted, title=title, palette=palette, shades=shades, precision=precision)
+    with drawing():
+        made, notes = _drawn(subject(trace, view), view, ax)
+    for note in (*notes, *other_rows(trace, view)):
+        warnings.warn(note, stacklevel=2)
+    return made
+
+
+def picture(shown: Drawing, view: View) -> tuple[bytes, list[str]]:
+    """Return a figure as a PNG, a PDF or an SVG file, as the output's name says, and what has to be said of it."""
+    form = os.path.splitext(view.output or "")[1].lower().removeprefix(".") or "svg"
+    dpi = view.dpi or DPI
+    with drawing():
+        made, notes = _drawn(shown, view, None, form == "svg")
+        _check_dots(made.get_size_inches().tolist(), dpi)
+        data = io.BytesIO()
+        made.savefig(data, format=form, dpi=dpi, metadata=_about(form, shown.title))
+    return data.getvalue(), notes
+
+
+def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False) -> tuple[Figure, list[str]]:
+    """Return the figure of a drawing, and what has to be said of it."""
+    from matplotlib.figure import Figure
+
+    if view.title is not None:
+        shown = shown._replace(title=view.title)
+    tokens = list(shown.texts())
+    pen = pen_for(view, [*tokens, shown.title], keeps_all)
+    if ax is None:
+        area = Area(*(area_of(view.size) or ())) if view.size else Area()
+        width, height = shown.size(pen, area)
+        made = Figure(figsize=(width, height), facecolor=pen.paper)
+        ax = made.add_axes((0, 0, 1, 1))
+    else:
+        made = ax.figure.get_figure(root=True)
+        box = ax.get_window_extent()
+        width, height = box.width / made.dpi, box.height / made.dpi
+        area = Area(width, height)
+    ax.set_axis_off()
+    ax.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
+    sheet = Sheet(ax, pen, [])
+    shown.draw(sheet, area)
+    ax.set(xlim=(0, width), ylim=(height, 0))
+    return made, [*sheet.notes, *missing_note(pen, tokens)]
+
+
+def _check_dots(inches: list[float], dpi: int) -> None:
+    """Refuse a picture of more dots than can be drawn."""
+    width, height = (round(side * dpi) for side in inches)
+    if width * height > MOST_DOTS or max(width, height) > LONGEST_SIDE:
+        hint = "Give fewer dots an inch, or a smaller --size."
+        raise UsageError(f"A picture of {width:,} x {height:,} dots is too large.", hint, "--dpi")
+
+
+def _about(form: str, title: str) -> dict[str, Any]:
+    """Return what a file says of itself: nothing that differs from run to run."""
+    if form == "png":
+        return {"Software": None, "Title": visible(title).encode("latin-1", "replace").decode("latin-1")}
+    if form == "pdf":
+        return {"Creator": "attn", "Producer": None, "CreationDate": None, "Title": visible(title)}
+    return {"Creator": "attn", "Date": None, "Title": visible(title)}

@@ -1,0 +1,187 @@
+"""Figures on the command line: which file holds one, what is refused, and what is said."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.test_completion import blocked
+from tests.shell import attn
+
+TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--figure", "links"], "ends in .png, .pdf or .svg"),
+        (["--figure", "links", "-o", "x.txt"], "not into 'x.txt'. Type -o links.png."),
+        (["--figure", "bars", "-o", "x.png", "-f", "table"], "Leave out -f"),
+        (["--figure", "lnks", "-o", "x.png"], "Did you mean links?"),
+        (["-f", "csv", "-o", "x.png"], "cannot hold csv"),
+        (["-o", "x.jpg"], ".png"),
+        (["--dpi", "300"], "--dpi goes with a figure"),
+        (["--size", "8x4", "-o", "x.svg"], "--size goes with a figure"),
+        (["--title", "", "-f", "json"], "--title goes with a figure"),
+        (["--dpi", "29", "-o", "x.png"], "30 to 1,200"),
+        (["--size", "8", "-o", "x.png"], "as 8x4.5"),
+        (["--size", "0x4", "-o", "x.png"], "1 to 50 inches"),
+        (["--show", "mask", "-o", "x.png"], "--show mask has no figure"),
+    ],
+)
+def test_what_is_no_figure_is_refused_in_one_line(args, said, at):
+    ran = attn(*TEXT, *args)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1) and said in ran.err
+    assert list(at.iterdir()) == []
+
+
+def test_an_error_of_a_json_file_is_an_object(at):
+    ran = attn(*TEXT, "--figure", "links", "-o", "x.json")
+    assert ran.code == 2 and json.loads(ran.err)["error"]["code"] == 2
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["explain", "the cat", "--only", "scores", "-o", "x.png"],
+        ["explain", "the cat", "--swap", "cat=dog", "-o", "x.png"],
+        ["explain", "the cat", "--pause", "-o", "x.png"],
+        ["example", "-o", "x.png"],
+        ["example", "dictionary", "-o", "x.png"],
+        ["lookup", "cat", "dog=1", "-o", "x.png"],
+        ["compare", "the cat", "--vary", "score=scaled,dot", "--figure", "links", "-o", "x.png"],
+    ],
+)
+def test_what_has_no_figure_says_so(args, at):
+    ran = attn(*args)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert list(at.iterdir()) == []
+
+
+def test_without_matplotlib_the_message_is_the_line_that_installs_it(at, monkeypatch):
+    import attn_cli.cli.figures as on_command_line
+    from tests.shell import here
+
+    monkeypatch.setattr(on_command_line, "find_spec", lambda name: None)
+    ran = here(*TEXT, "-o", "x.png")
+    assert (ran.code, ran.out) == (69, "") and "pip install 'attn-cli[figures]'" in ran.err
+    assert list(at.iterdir()) == []
+
+
+def test_screens_and_data_load_no_matplotlib(tmp_path, at):
+    env = blocked(tmp_path / "none", "matplotlib")
+    for more in ([], ["-f", "json"], ["-o", "x.svg"], ["-o", "x.html"]):
+        assert attn(*TEXT, *more, env=env).code == 0
+
+
+needed = pytest.mark.usefixtures("figures")
+
+
+@pytest.fixture
+def figures(at):
+    pytest.importorskip("matplotlib", minversion="3.11")
+    return at
+
+
+@needed
+def test_the_suffix_says_what_is_drawn():
+    for name, start in (("x.png", b"\x89PNG"), ("X.PDF", b"%PDF"), ("x.svg", b"<svg")):
+        assert attn(*TEXT, "-o", name) == (0, "", "")
+        assert Path(name).read_bytes().startswith(start)
+    assert attn(*TEXT, "--figure", "links", "-o", "y.svg") == (0, "", "")
+    assert b"<!DOCTYPE svg" in Path("y.svg").read_bytes()
+
+
+@needed
+def test_an_svg_goes_to_standard_output_too():
+    ran = attn(*TEXT, "--figure", "bars", "-f", "svg")
+    assert ran.code == 0 and ran.out.startswith("<?xml") and ">cat</text>" in ran.out
+
+
+@needed
+def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_is_refused():
+    assert attn(*TEXT, "--figure", "heads", "-o", "x.svg").code == 0
+    assert ">head 1</text>" in Path("x.svg").read_text()
+    ran = attn(*TEXT, "--figure", "heads", "--head", "1", "-o", "x.svg")
+    assert ran.code == 2 and "Leave out --head." in ran.err
+
+
+@needed
+def test_a_preference_in_a_file_gives_way_where_there_is_no_figure():
+    Path("attn.toml").write_text('figure = "links"\ndpi = 50\n')
+    assert attn(*TEXT).code == 0
+    assert attn(*TEXT, "-o", "x.svg").code == 0
+    assert ">query</text>" in Path("x.svg").read_text() and "weight" in Path("x.svg").read_text()
+
+
+@needed
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["explain", "the cat sat", "--figure", "steps"],
+        ["masked", "the cat sat", "--figure", "steps", "-q", "cat"],
+        ["cross", "she", "likes coffee", "--figure", "links"],
+        ["example", "coffee", "--figure", "bars"],
+        ["compare", "the cat sat", "--vary", "score=scaled,dot"],
+        ["compare", "the cat sat", "--vary", "mask=none,causal,window:1"],
+    ],
+)
+def test_every_command_of_attention_draws(args):
+    assert attn(*args, "-o", "x.png").code == 0
+    assert Path("x.png").read_bytes().startswith(b"\x89PNG")
+
+
+@needed
+def test_layers_and_heads_of_a_file_are_drawn():
+    w = np.full((3, 2, 4, 4), 0.25)
+    np.save("w.npy", w)
+    ran = attn("heads", "--weights", "w.npy", "--tokens", "a b c d", "--figure", "heads", "-o", "x.svg")
+    assert ran.code == 0
+    shown = Path("x.svg").read_text()
+    assert all(f">layer {n}</text>" in shown for n in range(3)) and ">a</text>" in shown
+    assert attn("heads", "--weights", "w.npy", "--figure", "bars", "-o", "x.svg").code == 2
+
+
+@needed
+def test_weights_from_elsewhere_have_every_figure_but_steps():
+    np.save("w.npy", np.full((2, 3, 3), 1 / 3))
+    for kind in ("heatmap", "links", "bars", "heads"):
+        assert attn("show", "w.npy", "--tokens", "a b c", "--figure", kind, "-o", "x.svg").code == 0
+    ran = attn("show", "w.npy", "--tokens", "a b c", "--figure", "steps", "-o", "x.svg")
+    assert ran.code == 2 and "--figure bars" in ran.err
+
+
+@needed
+def test_what_the_figure_leaves_out_is_said():
+    ran = attn("self", "the cat and the dog", "-e", "random", "--figure", "bars", "-q", "the", "-o", "x.png")
+    assert ran.code == 0 and "-q 3" in ran.err
+    ran = attn(*TEXT, "--top", "1", "-o", "x.png")
+    assert ran.code == 2 and "--figure links" in ran.err
+    ran = attn("self", "a " * 300, "-e", "random", "--figure", "links", "-o", "x.png")
+    assert ran.code == 2 and "up to 200 tokens" in ran.err
+
+
+@needed
+def test_a_long_text_is_drawn_as_means_of_blocks():
+    ran = attn("self", "the cat sat on it " * 250, "-e", "random", "-o", "x.svg", timeout=60)
+    assert ran.code == 0 and "mean weight" in Path("x.svg").read_text()
+
+
+@needed
+@pytest.mark.parametrize(
+    ("content", "code"), [("font.size: 40\ntext.usetex: True\nbad key\n", 0), ("\xff\xfe", 78)]
+)
+def test_a_matplotlibrc_changes_nothing_or_is_named(content, code):
+    Path("matplotlibrc").write_bytes(content.encode("latin-1"))
+    ran = attn(*TEXT, "-o", "x.png", env={"PYTHONHASHSEED": "0", "MPLCONFIGDIR": "/proc/none"})
+    assert ran.code == code and ran.err.count("\n") == (code != 0)
+    assert code == 0 or "matplotlibrc" in ran.err
+
+
+@needed
+def test_an_existing_file_stays_where_drawing_fails():
+    Path("x.png").write_text("mine")
+    assert attn(*TEXT, "--size", "50x50", "--dpi", "1200", "-o", "x.png").code == 2
+    assert Path("x.png").read_text() == "mine"
+    assert attn(*TEXT, "-o", "none/x.png").code == 73

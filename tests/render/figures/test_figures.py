@@ -1,0 +1,324 @@
+"""Figures: what is drawn is what was computed, nothing overlaps, and nothing that somebody typed is obeyed."""
+
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+matplotlib = pytest.importorskip("matplotlib", minversion="3.11")
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
+from matplotlib.collections import LineCollection  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.patches import PathPatch, Rectangle  # noqa: E402
+
+import attn_cli  # noqa: E402
+from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self  # noqa: E402
+from attn_cli.render.figures import fonts, picture  # noqa: E402
+from attn_cli.render.figures.library import drawing  # noqa: E402
+from attn_cli.render.figures.subjects import KINDS, subject  # noqa: E402
+from attn_cli.settings.output import FIGURES, View  # noqa: E402
+from attn_cli.teach.examples import load  # noqa: E402
+
+WORDS = "it was the best of times and counterrevolutionaries had a word for W".split()  # noqa: SIM905
+RANDOM = Settings(embedding="random", projection="random", dim=8, heads=4, tokenizer="whitespace")
+EVERY = Settings(embedding="random", projection="random", dim=8, heads=4, head="all", tokenizer="whitespace")
+HOSTILE = "$x^2$ \\alpha $ $$ <b>&amp; \x1b[31m \u202ereversed ]]> {} %s "
+SIZES = (1, 2, 9, 40, 200)
+
+
+def words(n):
+    return " ".join(WORDS[i % len(WORDS)] for i in range(n))
+
+
+def texts(made):
+    return [one for axes in made.axes for one in axes.texts if one.get_text()]
+
+
+def written(made):
+    return [one.get_text() for one in texts(made)]
+
+
+def corners(text, renderer):
+    """The four corners of a text's rectangle, turned as it is, and a little smaller than it is."""
+    turned = text.get_rotation()
+    text.set_rotation(0)
+    box = text.get_window_extent(renderer)
+    text.set_rotation(turned)
+    x, y = text.get_transform().transform(text.get_position())
+    angle = np.deg2rad(turned)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    inner = box.padded(-0.5) if box.width > 1 and box.height > 1 else box
+    flat = inner.corners()[[0, 1, 3, 2]] - (x, y)
+    return flat @ turn.T + (x, y)
+
+
+def overlap(one, other):
+    """Whether two rectangles overlap: no side of either has them on its two sides."""
+    for box in (one, other):
+        for start, end in ((box[0], box[1]), (box[1], box[2])):
+            normal = np.array([start[1] - end[1], end[0] - start[0]])
+            if (one @ normal).max() <= (other @ normal).min() or (other @ normal).max() <= (
+                one @ normal
+            ).min():
+                return False
+    return True
+
+
+def check_layout(made):
+    """Every text is on the sheet, and no two of them overlap."""
+    renderer = FigureCanvasAgg(made).get_renderer()
+    shown = texts(made)
+    boxes = [corners(one, renderer) for one in shown]
+    low = np.array([box.min(0) for box in boxes])
+    high = np.array([box.max(0) for box in boxes])
+    width, height = made.bbox.width, made.bbox.height
+    assert low.min() >= 0 and (high <= (width, height)).all(), "a text leaves the sheet"
+    near = (low[:, None] < high[None]).all(-1) & (low[None] < high[:, None]).all(-1)
+    for i, j in np.argwhere(np.triu(near, 1)):
+        assert not overlap(boxes[i], boxes[j]), (shown[i].get_text(), shown[j].get_text())
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", FIGURES)
+def test_no_label_overlaps_another_or_leaves_the_sheet(kind, n):
+    check_layout(figure(trace_self(words(n), EVERY if kind == "heads" else RANDOM), kind))
+
+
+@pytest.mark.parametrize("size", [(4.0, 3.0), (13.33, 7.5), (5.0, 9.0)])
+@pytest.mark.parametrize("kind", FIGURES)
+def test_a_figure_has_the_size_that_is_asked_for_and_fits_into_it(kind, size):
+    made = figure(trace_self(words(9), EVERY if kind == "heads" else RANDOM), kind, size=size)
+    assert tuple(made.get_size_inches()) == size
+    check_layout(made)
+
+
+def test_in_a_small_figure_fewer_tokens_are_named_and_that_is_said():
+    with pytest.warns(UserWarning, match=r"Every \d+\w\w token is named"):
+        made = figure(trace_self(words(100), RANDOM), "heatmap", size=(4, 4))
+    check_layout(made)
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_a_size_without_room_is_refused(kind):
+    with pytest.raises(AttnError, match="inches are too few") as caught:
+        figure(trace_self(words(40), EVERY if kind == "heads" else RANDOM), kind, size=(1, 1))
+    assert caught.value.code == 2
+
+
+# What is drawn is what was computed
+
+
+def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades():
+    trace = trace_self("the cat sat", RANDOM)
+    made = figure(trace, palette="greys", shades="full")
+    numbers = [float(text) for text in written(made) if re.fullmatch(r"1?\.\d\d+", text)][:9]
+    assert numbers == pytest.approx(trace.weights.ravel().tolist(), abs=5e-4)
+    greys = made.axes[0].collections[0].get_array().reshape(9, 4)[:, 0]
+    assert (np.diff(greys[np.argsort(trace.weights.ravel())]) <= 0).all(), "a larger weight is darker"
+
+
+def test_a_masked_cell_is_hatched_and_has_no_number():
+    made = figure(trace_masked("the cat sat", RANDOM))
+    cells = [text for text in written(made) if re.fullmatch(r"1?\.\d\d+", text)]
+    assert len(cells) == 6 + 3  # those allowed, and the numbers along the bar
+    hatched = [patch for patch in made.axes[0].patches if isinstance(patch, PathPatch) and patch.get_hatch()]
+    assert len(hatched) == 2 and "masked" in written(made)  # in the matrix and in the legend
+
+
+def test_the_bar_says_how_its_range_was_chosen():
+    coffee = load("coffee").given
+    from attn_cli.pipeline.from_matrices import trace_matrices
+
+    trace = trace_matrices("example", coffee, Settings())
+    assert {"weights", ".284 to .382"} <= set(written(figure(trace)))
+    assert "full scale" in written(figure(trace, shades="full"))
+
+
+def test_the_widths_of_links_are_the_weights():
+    trace = trace_self("the cat sat", RANDOM)
+    made = figure(trace, "links", shades="full")
+    (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
+    widths = lines.get_linewidths()
+    assert sorted(np.asarray(widths) / 9) == pytest.approx(sorted(trace.weights.ravel()), abs=1e-9)
+
+
+def test_links_of_a_masked_text_and_with_top_are_as_many_as_there_are():
+    made = figure(trace_masked("the cat sat", RANDOM), "links")
+    (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
+    assert len(lines.get_segments()) == 6
+    few = Settings(embedding="random", dim=8, projection="random", top=1)
+    made = figure(trace_self("the cat sat", few), "links")
+    (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
+    assert len(lines.get_segments()) == 3
+
+
+def test_bars_are_as_long_as_the_weights_of_the_row_that_is_asked_for():
+    settings = Settings(embedding="random", dim=8, projection="random", query="cat")
+    trace = trace_self("the cat sat", settings)
+    made = figure(trace, "bars")
+    lengths = np.array([one.get_width() for one in made.axes[0].patches if isinstance(one, Rectangle)])
+    assert lengths / lengths.max() == pytest.approx(trace.weights[1] / trace.weights[1].max())
+    assert 'What "cat" looks at' in " ".join(written(made))
+
+
+def test_the_steps_of_a_row_are_those_of_the_trace():
+    settings = Settings(
+        embedding="random", dim=4, projection="random", query="cat", mask="causal", temperature=2.0
+    )
+    trace = trace_self("the cat sat", settings)
+    row = trace.row(1)
+    made = figure(trace, "steps", precision=None)
+    shown = written(made)
+    for name in ("query", "scores", "scaled", "masked", "exp", "weights", "output"):
+        assert name in shown
+    assert {"q·k", "/ √4 / 2", "e^x"} <= set(shown)
+    for number in (*row.scores, *row.scaled, *row.exps[:2]):
+        assert f"{number:.3f}" in shown
+    assert "sum 1.0000" in shown and f"sum {row.total:.4f}" in shown
+    hatched = [one for one in made.axes[0].patches if isinstance(one, PathPatch) and one.get_hatch()]
+    assert len(hatched) == 3  # masked, exp and weights
+
+
+def test_all_heads_share_a_scale_and_have_their_names():
+    trace = trace_self("the cat sat", EVERY)
+    made = figure(trace, "heads")
+    assert {f"head {n}" for n in range(4)} <= set(written(made))
+    assert f"{max(head.weights.max() for head in trace.heads):.3f}".lstrip("0") in written(made)
+
+
+def test_of_a_head_alone_there_is_no_figure_of_all():
+    with pytest.raises(AttnError, match=r"One head of 4 .* Settings\(head=\"all\"\)"):
+        figure(trace_self("the cat sat", RANDOM), "heads")
+
+
+def test_without_colour_the_shades_are_grey():
+    assert b"#08306b" in drawn(trace_self("the cat", RANDOM), "x.svg", "bars")
+    assert b"#08306b" not in drawn(trace_self("the cat", RANDOM), "x.svg", "bars", color="never")
+
+
+def test_cross_attention_has_the_tokens_of_both_texts():
+    for kind in ("heatmap", "links"):
+        made = figure(trace_cross("she", "likes coffee", RANDOM), kind)
+        assert {"she", "likes", "coffee"} <= set(written(made))
+        check_layout(made)
+
+
+# The library
+
+
+def test_a_figure_is_drawn_into_axes_that_are_given():
+    own = Figure(figsize=(10, 5))
+    left, right = own.subplots(1, 2)
+    for axes, kind in ((left, "heatmap"), (right, "links")):
+        assert figure(trace_self("the cat sat", RANDOM), kind, ax=axes) is own
+        assert {"the", "cat", "sat"} <= {one.get_text() for one in axes.texts}
+    FigureCanvasAgg(own).draw()
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest():
+    with pytest.raises(ValueError, match=r"figure cannot be 'heat'. Did you mean heatmap\?"):
+        figure(trace_self("the cat", RANDOM), "heat")
+
+
+def test_drawing_leaves_matplotlibs_settings_as_they_were():
+    before = dict(matplotlib.rcParams)
+    figure(trace_self("the cat", RANDOM))
+    assert dict(matplotlib.rcParams) == before
+    assert set(KINDS) == set(FIGURES) and attn_cli.figure is figure
+
+
+def test_settings_of_the_user_change_nothing():
+    trace = trace_self("the cat", RANDOM)
+    plain = drawn(trace, "x.svg")
+    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "svg.fonttype": "path"}):
+        assert drawn(trace, "x.svg") == plain
+
+
+# Files
+
+
+def drawn(trace, output, kind="heatmap", **options):
+    view = View(figure=kind, output=output, **options)
+    return picture(subject(trace, view), view)[0]
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+@pytest.mark.parametrize("kind", FIGURES)
+def test_the_same_figure_is_the_same_file(kind, suffix):
+    trace = trace_masked("the cat sat", EVERY)
+    data = drawn(trace, f"x.{suffix}", kind)
+    assert data == drawn(trace, f"x.{suffix}", kind)
+    assert data[:8].startswith({"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix])
+
+
+def test_dpi_is_the_number_of_dots():
+    trace = trace_self("the cat", RANDOM)
+    small, large = (drawn(trace, "x.png", dpi=dpi, size="4x3") for dpi in (50, 200))
+    assert small[16:24] == (200).to_bytes(4, "big") + (150).to_bytes(4, "big")
+    assert large[16:24] == (800).to_bytes(4, "big") + (600).to_bytes(4, "big")
+
+
+def test_a_pdf_embeds_every_font():
+    data = drawn(trace_self("the cat שלום", RANDOM), "x.pdf")
+    assert len(re.findall(rb"/FontFile\d? ", data)) == data.count(b"/Type /FontDescriptor") > 0
+    assert b"/Subtype /Type3" not in data
+
+
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppler is not installed")
+def test_the_text_of_a_pdf_can_be_found(tmp_path):
+    (tmp_path / "x.pdf").write_bytes(drawn(trace_self("the coffee $x^2$", RANDOM), "x.pdf"))
+    found = subprocess.run(["pdftotext", str(tmp_path / "x.pdf"), "-"], capture_output=True, text=True)
+    assert {"the", "coffee", "$x^2$"} <= set(found.stdout.split())
+    fonts_in = subprocess.run(["pdffonts", str(tmp_path / "x.pdf")], capture_output=True, text=True)
+    assert all(re.search(r" yes yes yes ", line) for line in fonts_in.stdout.splitlines()[2:])
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_hostile_tokens_are_shown_and_never_obeyed(kind):
+    trace = trace_self(HOSTILE, EVERY if kind == "heads" else RANDOM)
+    for suffix in ("png", "pdf"):
+        assert drawn(trace, f"x.{suffix}", kind)
+    root = ET.fromstring(drawn(trace, "x.svg", kind))
+    shown = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    for token in ("$x^2$", "\\alpha", "$$", "<b>&amp;", "^[[31m", "<U+202E>reversed", "]]>"):
+        assert token in shown or kind == "heads", (token, shown)
+    tags = {one.tag.rpartition("}")[2] for one in root.iter()}
+    assert not tags & {"b", "script", "a", "foreignObject"}
+
+
+# Fonts
+
+
+def test_a_letter_that_no_font_has_is_spelled_out_and_told(monkeypatch):
+    monkeypatch.setattr(fonts, "_files", lambda: ())
+    trace = trace_self("the 日本 fox🦊", RANDOM)
+    with pytest.warns(UserWarning, match=r"No font here has U\+65E5 .* of '日本', nor 2 more: .*[Ii]nstall"):
+        made = figure(trace)
+    assert {"<U+65E5><U+672C>", "fox<U+1F98A>"} <= set(written(made))
+    check_layout(made)
+    assert "日本" in drawn(trace, "x.svg").decode()  # whoever reads it may have the font
+
+
+def test_right_to_left_needs_no_further_font():
+    with drawing():
+        assert fonts.fonts_for(["שלום", "السلام"]) == (("DejaVu Sans",), frozenset())
+
+
+def test_a_font_of_the_system_draws_what_dejavu_cannot():
+    with drawing():
+        found = fonts.fonts_for(["日本語"])
+    if found.missing:
+        pytest.skip("no font with Chinese letters is installed")
+    assert len(found.families) > 1 and not any("Last Resort" in name for name in found.families)
+
+
+def test_labels_are_on_one_line_with_their_rows():
+    made = figure(trace_self("gap pot the", RANDOM), "bars")
+    ys = [one.get_position()[1] for one in texts(made) if one.get_text() in ("gap", "pot", "the")]
+    steps = [b - a for a, b in pairwise(ys)]
+    assert steps == pytest.approx([steps[0]] * 2)
