@@ -57,7 +57,7 @@ def settings_of_figure(settings: Settings, view: View) -> Settings:
 
     Raises MissingExtra without Matplotlib: before the work, and not after it.
     """
-    is_every = view.figure == "heads" and settings.head not in ("all", "mean") and settings.layer != "all"
+    is_every = view.figure == "heads" and settings.head not in ("all", "mean")
     if is_every and settings.head is not None:
         raise UsageError("--figure heads draws every head.", "Leave out --head.", "--head")
     if find_spec("matplotlib") is None:

@@ -120,7 +120,9 @@ def heads(trace: Trace, view: View) -> Drawing:
     across = min(HEADS_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
     if layers:
         across = len(names) // len(layers)
-    title = f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}"
+    title = f"{kind_of(trace)}, {count(across if layers else len(names), 'head', 'heads')}"
+    if layers:
+        title += f" in each of {count(len(layers), 'layer', 'layers')}"
     return Multiples(title, maps, across)
 
 
@@ -176,7 +178,9 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
         found.append(column("distance", formula, row.position, may_hide=False))
     found += capped if row.is_turned else []
     if row.position is not None or is_masked.any():
-        formula = "scaled + distance" if row.position is not None else "scores + mask"
+        is_summed = row.position is not None and not (capped and row.is_turned)
+        term = "capped" if capped else "scaled" if divisor else "scores"
+        formula = f"{term} + distance" if is_summed else f"{term} + mask"
         found.append(column("masked" if is_masked.any() else "sum", formula, row.masked))
     shift = f" - {plain(row.shift)}" if row.shift >= 0 else f" + {plain(-row.shift)}"
     found.append(column("exp", f"e^(x{shift})" if row.shift else "e^x", row.exps, f"sum {four(row.total)}"))
