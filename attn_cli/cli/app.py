@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
     "exercise": ("exercise", "exercise"),
     "compare": ("compare", "compare"),
     "show": ("show", "show_"),
+    "page": ("page", "page"),
     "heads": ("heads", "heads"),
     "example": ("example", "example"),
     "vectors": (

@@ -17,6 +17,7 @@ from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
+    from attn_cli.pipeline.for_page import Page
     from attn_cli.render.blocks import Block
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.steps import Walk
@@ -67,6 +68,8 @@ def choose_format(
         _check_fields(view.fields, chosen or "table", kind, added)
     if chosen == "npy" and settings is not None:
         _check_npy(settings, view)
+    if chosen == "page" and to_standard_output(view) and sys.stdout is not None and sys.stdout.isatty():
+        raise UsageError("A page is for a browser.", "Write it to a file: -o page.html", "--format")
     return replace(view, format=chosen or "table", as_bars=as_bars)
 
 
@@ -78,8 +81,10 @@ def refuse_figure(view: View, what: str) -> None:
         )
 
 
-def for_figure(settings: Settings, view: View) -> Settings:
-    """Return the settings that the view's figure needs, if it is one."""
+def for_view(settings: Settings, view: View) -> Settings:
+    """Return the settings that the view needs: every head where its reader chooses among them, a figure's rows."""
+    if view.format == "page":
+        return replace(settings, every_head=True)
     if view.figure is None:
         return settings
     from attn_cli.cli.figures import settings_of_figure  # a screen needs none of it
@@ -223,6 +228,14 @@ def _without_scores(trace: Trace, view: View, walk: Walk | None) -> tuple[Trace,
         note = f"There are no steps to show: the weights {came}."
         trace, view = replace(trace, notes=(*trace.notes, note)), replace(view, steps=False)
     return trace, view
+
+
+def show_page(page: Page, view: View) -> None:
+    """Write an interactive page."""
+    from attn_cli.render import portable
+    from attn_cli.render.page import page as written_page
+
+    deliver(portable(written_page(page), terminal_for(view)), view)
 
 
 def _deliver_npy(trace: Trace, view: View) -> None:

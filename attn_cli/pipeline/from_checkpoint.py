@@ -239,7 +239,7 @@ def _trace(
         notes.append("The mask holds in this layer; in those below, the model's own did.")
     names = tuple(map(str, range(about.q.shape[1])))
     shown = shown_head(settings.head, names)
-    wanted = names if settings.head in ("all", "mean") else (shown,)
+    wanted = names if settings.every_head or settings.head in ("all", "mean") else (shown,)
     heads = tuple(_head(steps, int(name), scale) for name in wanted)
     query_side = Side(query.spelled)
     key_side = query_side if key is query else Side(key.spelled)

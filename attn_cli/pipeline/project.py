@@ -81,7 +81,7 @@ def project_with_model(
         notes.append("The mask holds in the layers below as well, as in a decoder.")
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
-    heads = _heads(_wanted(projection, settings.head, shown), inputs, {})
+    heads = _heads(_wanted(projection, settings, shown), inputs, {})
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
     governor = next((head for head in projection.heads if head.name == GOVERNOR), None) if is_chosen else None
@@ -100,9 +100,9 @@ def ungoverned(governor: model.HeadWeights, inputs: Inputs) -> int | None:
     return own.start + max(words, key=lambda i: float(itself[i]))
 
 
-def _wanted(projection: model.Projection, head: str | None, shown: str) -> model.Projection:
+def _wanted(projection: model.Projection, settings: Settings, shown: str) -> model.Projection:
     """Keep of a projection what must be computed: the shown head alone, unless all are asked for or joined."""
-    if projection.W_o is not None or head in ("all", "mean"):
+    if projection.W_o is not None or settings.every_head or settings.head in ("all", "mean"):
         return projection
     return projection._replace(heads=tuple(one for one in projection.heads if one.name == shown))
 
@@ -194,7 +194,7 @@ def project_inputs(
         projection = model.rounded(projection, settings.round)
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
-    made = _heads(_wanted(projection, settings.head, shown), inputs, dict(zip(names, biases, strict=True)))
+    made = _heads(_wanted(projection, settings, shown), inputs, dict(zip(names, biases, strict=True)))
     return Layer(names, shown, made, projection, turned=turned), notes
 
 

@@ -66,7 +66,7 @@ def select_weights(
     """
     layer = wanted_layer(settings, len(saved.weights), saved.name)
     head = shown_head(settings.head, saved.heads)
-    chosen = head in saved.heads and settings.head != "all"
+    chosen = head in saved.heads and settings.head != "all" and not settings.every_head
     kept = [saved.heads.index(head)] if chosen else list(range(len(saved.heads)))
     names = tuple(saved.heads[h] for h in kept)
     weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, names)

@@ -91,6 +91,13 @@ def _code(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> st
     return script(trace, str(view.format).partition(":")[2])
 
 
+def _page(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
+    from attn_cli.pipeline.for_page import Page
+    from attn_cli.render.page import page
+
+    return portable(page(Page([trace])), terminal)
+
+
 class Writer(NamedTuple):
     """How a format is written: from blocks, or from a trace alone; and the files that it goes into.
 
@@ -116,6 +123,7 @@ WRITERS = {
     "html": Writer((".html", ".htm"), _html),
     "svg": Writer((".svg",), _svg),
     "npy": Writer((".npy",)),
+    "page": Writer(of_trace=_page, also=(".html", ".htm")),
     "code:numpy": Writer((".py",), of_trace=_code),
     "code:torch": Writer(of_trace=_code, also=(".py",)),
     "code:keras": Writer(of_trace=_code, also=(".py",)),

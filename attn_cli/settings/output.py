@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from attn_cli.settings.declare import OUTPUT, Setting, check
 
 FORMATS = (
-    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"),
+    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy", "page"),
     *("code:numpy", "code:torch", "code:keras"),
 )
 FIGURES = ("heatmap", "links", "bars", "heads", "steps")

@@ -177,5 +177,7 @@ class Settings:
         ATTENTION, "Threads for large work, at most.", bounds=(1, 1024), unset="one per processor"
     ).field(None)
 
+    every_head: bool = False  # compute all heads, whichever is shown: a page has them to choose from
+
     def __post_init__(self) -> None:
         check(self)

@@ -13,7 +13,7 @@ from attn_cli.cli.deliver import (
     deliver,
     deliver_blocks,
     deliver_json,
-    for_figure,
+    for_view,
     refuse_figure,
     show,
     with_width,
@@ -131,7 +131,7 @@ def explain(
             "Use table, markdown, latex, html or svg; json holds every step.",
             "--format",
         )
-    settings = for_figure(settings, view)
+    settings = for_view(settings, view)
     text, second = text_and_context(texts, context, "explain", settings)
     from attn_cli.pipeline.from_text import trace_text
     from attn_cli.render import keys_in
@@ -207,7 +207,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         )
     if part is not None and settings.next is None:
         settings = replace(settings, next=0)  # the mask alone is shown
-    settings = for_figure(settings, view)
+    settings = for_view(settings, view)
     read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
     from attn_cli.pipeline import from_text  # NumPy is loaded once there is something to compute
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import choose_format, for_figure, show
+from attn_cli.cli.deliver import choose_format, for_view, show
 from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.origins import TYPED, origin, prefer_given
 from attn_cli.cli.read_text import piped_in
@@ -74,7 +74,7 @@ def compute(
         layout=given.layout,
         temperature=given.temperature,
     )
-    settings = for_figure(settings, view)
+    settings = for_view(settings, view)
     from attn_cli.pipeline.from_matrices import trace_matrices  # loads NumPy
 
     with Progress("Attending") as progress:

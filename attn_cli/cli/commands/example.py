@@ -10,7 +10,7 @@ import typer
 from attn_cli.cli.deliver import (
     choose_format,
     deliver_record,
-    for_figure,
+    for_view,
     refuse_figure,
     show,
     terminal_for,
@@ -71,7 +71,7 @@ def example(
         return
     if (given := chosen.given) is not None:
         settings = prefer_given(context, settings, score=given.score, mask=given.mask, heads=given.heads)
-    show(_trace(chosen, for_figure(settings, view)), view, pause=pause)
+    show(_trace(chosen, for_view(settings, view)), view, pause=pause)
 
 
 def _trace(chosen: Example, settings: Settings) -> Trace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from attn_cli.cli.deliver import choose_format, for_figure, show
+from attn_cli.cli.deliver import choose_format, for_view, show, show_page
 from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import labelled_weights
 from attn_cli.settings.declare import INPUT, TEXT
@@ -54,8 +54,13 @@ def show_(
     """
     view = choose_format(view, settings)
     check_shaping(settings)
-    settings = for_figure(settings, view)
+    settings = for_view(settings, view)
     saved = labelled_weights(file, "show", tokens, array, batch, context_tokens)
     from attn_cli.pipeline.from_weights import trace_weights
 
+    if view.format == "page":
+        from attn_cli.pipeline.for_page import page_of_weights
+
+        show_page(page_of_weights(saved, settings), view)
+        return
     show(trace_weights(saved, settings), view)

@@ -1,0 +1,152 @@
+"""What an interactive page is made of: the trace of each layer, every head in it, and words to type with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.models.encoder import EncoderStack, Start
+from attn_cli.pipeline.embed import open_projection, settings_for_positions
+from attn_cli.pipeline.from_text import settings_for_masked, trace_text
+from attn_cli.pipeline.project import wanted_layer
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import check_model
+from attn_cli.vectors.lookup import look_up_all, open_table
+from attn_cli.vectors.store.table import as_float64, as_text
+
+if TYPE_CHECKING:
+    from attn_cli.core.fast import Report
+    from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.io.array_types import Array
+    from attn_cli.trace.trace import Trace
+    from attn_cli.vectors.store.vectors import OpenVectors
+
+IN_PAGES = ("zero", "model", "skip")  # what the page does with a word that has no vector
+
+
+class Words(NamedTuple):
+    """What a page needs to read another sentence: words, their vectors (words, d), and those of spellings."""
+
+    words: Sequence[str]
+    vectors: Array
+    features: Sequence[str]
+    starts: Array | None
+    always: bool
+    oov: str
+
+
+class Page(NamedTuple):
+    """What goes into a page: the traces of its layers, made one after the other, and what else was asked for."""
+
+    layers: Iterable[Trace]
+    n_layers: int = 1
+    shown: int = 0  # the place of the layer that the page opens with
+    about: Mapping[str, str] = MappingProxyType({})  # what each head was taught
+    words: Words | None = None
+    text: str | None = None  # as it was typed
+    context: str | None = None
+    exact: Collection[str] = ()  # heads whose numbers are held in full, however many they are
+
+
+def page_of(
+    kind: str, text: str, context: str | None, settings: Settings, words: int, report: Report | None = None
+) -> Page:
+    """Return what a page of this text holds; with `words` commonest words of the vectors, if they can be typed."""
+    settings = replace(settings_for_masked(settings) if kind == "masked" else settings, every_head=True)
+    if settings.model is not None:
+        return _of_model(kind, text, context, settings)
+    stack = open_projection(settings_for_positions(settings)).stack
+    if stack is not None and stack.layers > 1:
+        shown = wanted_layer(settings, stack.layers, stack.name)
+        each = (replace(settings, layer=n) for n in range(stack.layers))
+        traces = (trace_text(kind, text, context, one, report) for one in each)
+        about = _taught(stack, stack.layers - 1)
+        return Page(traces, stack.layers, shown, about, text=text, context=context)
+    trace = trace_text(kind, text, context, settings, report)
+    about = {} if stack is None else _taught(stack, 0)
+    return Page([trace], 1, 0, about, _words(trace, settings, words, stack), text, context)
+
+
+def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> Page:
+    """Return the page of every layer of a pretrained model, which is read while the page is made."""
+    from attn_cli.pipeline.from_checkpoint import (  # only for a model on disk
+        open_model,
+        side_of,
+        trace_opened,
+    )
+
+    assert settings.model is not None
+    check_model(settings)
+    with open_model(settings.model) as opened:
+        side, _ = side_of(opened.checkpoint, kind, context)
+        count = len(opened.checkpoint.model.stacks[side].layers)
+        shown = wanted_layer(settings, count, opened.name)
+
+    def traces(model: str) -> Iterator[Trace]:
+        with open_model(model) as opened:
+            for n in range(count):
+                yield trace_opened(kind, text, context, replace(settings, layer=n), opened)
+
+    return Page(traces(settings.model), count, shown, text=text, context=context)
+
+
+def page_of_weights(saved: Saved, settings: Settings) -> Page:
+    """Return the page of every layer of saved weights."""
+    from attn_cli.pipeline.from_weights import trace_weights  # only for weights that came ready
+
+    count = len(saved.weights)
+    shown = wanted_layer(settings, count, saved.name)
+    each = (replace(settings, layer=n, every_head=True) for n in range(count))
+    return Page((trace_weights(saved, one) for one in each), count, shown)
+
+
+def _taught(stack: EncoderStack, layer: int) -> dict[str, str]:
+    """Return what each head of a layer was taught, where that is known."""
+    names = [head.name for head in stack.attention(layer).heads]
+    return {name: about for name in names if (about := stack.learned(layer, name).about)}
+
+
+def why_not_typed(trace: Trace, settings: Settings) -> str:
+    """Return the reason why no other sentence can be typed into the page; nothing where one can."""
+    reasons = {
+        "keys come from a second text": trace.apart,
+        "random vectors are drawn where attn is": settings.embedding == "random",
+        "the tokens are characters": settings.tokenizer == "characters",
+        "positions are added": settings.positions == "sinusoidal",
+        "padding is added": bool(settings.pad),
+        "numbers are rounded": settings.round is not None,
+        f"--oov {settings.oov} needs all the vectors": trace.embedding.oov not in IN_PAGES,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | None) -> Words | None:
+    """Return the commonest words, and those of the text itself; None where no other sentence can be typed."""
+    if not count or why_not_typed(trace, settings):
+        return None
+    table = open_table("word2vec" if settings.embedding is None else settings.embedding)
+    assert trace.embedding.oov is not None
+    names, vectors = _commonest(table, count)
+    own = {
+        form: vector for form, vector in look_up_all(trace.query_tokens, table).values() if form not in names
+    }
+    vectors = np.concatenate([vectors, *(vector[np.newaxis] for vector in own.values())])
+    start = Start({}, np.zeros((0, table.dim)), False) if stack is None else stack.start
+    features = sorted(start.places, key=lambda name: start.places[name])
+    return Words([*names, *own], vectors, features, start.vectors, start.always, trace.embedding.oov)
+
+
+def _commonest(table: OpenVectors, count: int) -> tuple[list[str], Array]:
+    """Return the first words of a table, as many as that, and their vectors (words, dim)."""
+    words: list[str] = []
+    parts: list[Array] = []
+    for rows in table.rows():
+        parts.append(as_float64(rows.matrix[: count - len(words)]))
+        words += map(as_text, rows.words[: count - len(words)])
+        if len(words) >= count:
+            break
+    return words, np.concatenate(parts)

@@ -1,0 +1,67 @@
+"""The interactive page: a record of numbers, and the modules that compute with them in the browser, in one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING
+
+from attn_cli.io.escape import visible
+from attn_cli.render.page.numbers import Numbers
+from attn_cli.render.page.record import record
+from attn_cli.render.page.script import policy, read, script
+from attn_cli.render.views.wording import learned_briefly, setting_parts, title
+
+if TYPE_CHECKING:
+    from attn_cli.pipeline.for_page import Page
+
+# In a script element nothing ends it but its end tag, and nothing starts another but these signs.
+UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def page(of: Page) -> str:
+    """Return the page as HTML: one file, which loads nothing and sends nothing."""
+    numbers = Numbers()
+    trace, made = record(of, numbers)
+    data = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    style, code = read("page.css"), script()
+    body = read("page.html")
+    for name, text in {
+        "title": escape(visible(title(trace))),
+        "about": escape(
+            visible(f"{'; '.join(setting_parts(trace))}. {' '.join(learned_briefly(trace))}".strip())
+        ),
+        "notes": _notes(trace.notes),
+    }.items():
+        body = body.replace(f"@{name}@", text)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy(code, style)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(visible(title(trace)))}</title>",
+            f"<style>{style}</style>",
+            "</head>",
+            f"<body>\n{body}",
+            *numbers.elements,
+            f'<script type="application/json" id="record">{_inert(data)}</script>',
+            f'<script type="module">{code}</script>',
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def _notes(notes: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(visible(note))}</li>" for note in notes)
+    return f"<ul>{items}</ul>" if items else "<p>None.</p>"
+
+
+def _inert(text: str) -> str:
+    """Return JSON in which no sign of HTML is left."""
+    for sign, code in UNSAFE.items():
+        text = text.replace(sign, code)
+    return text

@@ -1,0 +1,148 @@
+// One cell's arithmetic: how a query's weight for a key comes about, number by number.
+import { rowOf } from "./arrays.js";
+import { unit } from "./core.js";
+import { $, fill, make, plain, refill, share, svg, visible, word } from "./dom.js";
+import { change, listen, record, state } from "./state.js";
+import { editKey, exps, headNamed, isExact, keys, mayLook, place, queries, shown } from "./view.js";
+
+const BAR = 30; // height of a bar, up or down
+
+function draw() {
+  const { row, column } = place();
+  const result = shown();
+  const at = row * keys().length + column;
+  const masked = !mayLook(result, row, column);
+  fill($("cell-title"), word(queries()[row]), " → ", word(keys()[column]), masked ? ": masked" : `: ${share(result.weights.data[at])}`);
+  if (!result.scores) {
+    refill($("cell"), make("p", {}, why(result)));
+    return;
+  }
+  refill($("cell"), arithmetic(result, row, column, masked), bars(result, row, column), products(result, row, column));
+}
+
+/** Say why a weight has no arithmetic here. */
+function why(result) {
+  if (state.head === "mean") return "The mean of the heads has weights but no scores of its own.";
+  if (!record.scored) return "The weights came ready: no scores are known.";
+  return `${visible(state.head)} is here as 8-bit weights, right to ${plain(1 / 510, 3)} of the largest in their row; attn page --exact puts a head's full numbers in.`;
+}
+
+function line(name, value, id) {
+  return make("tr", {}, make("th", { scope: "row" }, ...[name].flat()), make("td", { id }, ...[value].flat()));
+}
+
+function arithmetic(result, row, column, masked) {
+  const at = row * keys().length + column;
+  const score = record.scores[state.score];
+  const lines = [line(score.symbol, editable(result, row, column), "score")];
+  const divisor = `${score.isScaled ? ` / √${result.q.columns}` : ""}${state.temperature === 1 ? "" : ` / ${plain(state.temperature)}`}`;
+  if (divisor) lines.push(line(divisor.slice(1), plain(result.scaled.data[at]), "scaled"));
+  if (record.softcap) lines.push(line(`soft cap ${record.softcap}`, plain(result.capped.data[at])));
+  if (result.position) {
+    lines.push(line(result.R || result.distance ? `+ distance ${column - row > 0 ? "+" : ""}${column - row}` : "+ position", plain(result.position.data[at]), "distance"));
+  }
+  if (masked) lines.push(line("mask", "masked: no exp, no share"));
+  else {
+    const { exps: made, shift, total } = exps(result, row);
+    lines.push(line("= sum", plain(result.summed.data[at])));
+    lines.push(line(shift ? `exp(sum − ${plain(shift)})` : "exp(sum)", plain(made[column]), "exp"));
+    lines.push(line(`share: exp / ${plain(total)}`, share(result.weights.data[at]), "share"));
+  }
+  return make("table", { class: "sums" }, make("caption", {}, "From score to share"), make("tbody", {}, ...lines));
+}
+
+/** Return the score as a field that can be typed into. */
+function editable(result, row, column) {
+  const at = row * keys().length + column;
+  const field = make("input", { type: "number", step: "any", "aria-label": "Score", value: plain(result.scores.data[at], 6) });
+  field.addEventListener("change", () => {
+    const key = editKey(state.head);
+    const edits = state.edits.get(key) || {};
+    const scores = new Map(edits.scores);
+    if (field.value === "" || !Number.isFinite(field.valueAsNumber)) scores.delete(at);
+    else scores.set(at, field.valueAsNumber);
+    later({ edits: new Map(state.edits).set(key, { ...edits, scores }) });
+  });
+  return field;
+}
+
+/** Change what is chosen once the focus has gone where the key takes it. */
+function later(parts) {
+  setTimeout(() => change(parts));
+}
+
+/** Return q, k and their products for a cell, as the score function takes them. */
+function vectors(result, row, column) {
+  const isCosine = state.score === "cosine";
+  const [Q, K] = isCosine ? [unit(result.q), unit(result.k)] : [result.q, result.k];
+  const q = rowOf(Q, row);
+  const k = rowOf(K, column);
+  return { q, k, qk: q.map((x, d) => x * k[d]) };
+}
+
+/** Draw q, k and q × k as signed bars, a column a dimension. */
+function bars(result, row, column) {
+  const parts = vectors(result, row, column);
+  const n = parts.q.length;
+  const wide = Math.max(2, Math.min(14, Math.floor(320 / n)));
+  const rows = Object.entries({ q: parts.q, k: parts.k, "q × k": parts.qk }).map(([name, numbers], at) => barRow(name, numbers, at, wide));
+  return svg("svg", { viewBox: `0 0 ${44 + n * wide} ${3 * (2 * BAR + 8)}`, class: "bars", role: "img",
+    "aria-label": `q, k and their products in ${n} dimensions, as bars; the numbers are in the table below` }, ...rows);
+}
+
+function barRow(name, numbers, at, wide) {
+  const zero = at * (2 * BAR + 8) + BAR + 4;
+  const most = numbers.reduce((found, x) => Math.max(found, Math.abs(x)), 0) || 1;
+  const made = [...numbers].map((x, d) => {
+    const height = (Math.abs(x) / most) * BAR;
+    return svg("rect", { x: 44 + d * wide, y: x < 0 ? zero : zero - height, width: Math.max(1, wide - 1), height, class: x < 0 ? "minus" : "plus" },
+      svg("title", {}, `${name}, dimension ${d}: ${plain(x)}`));
+  });
+  return svg("g", {}, svg("text", { x: 0, y: zero + 4 }, name), svg("line", { x1: 44, x2: 44 + numbers.length * wide, y1: zero, y2: zero }), ...made);
+}
+
+function products(result, row, column) {
+  const { q, k, qk } = vectors(result, row, column);
+  const lines = [...q].map((x, d) => make("tr", {}, make("th", { scope: "row" }, String(d)), ...[x, k[d], qk[d]].map((value) => make("td", {}, plain(value)))));
+  const head = make("tr", {}, ...["dimension", "q", "k", "q × k"].map((name) => make("th", { scope: "col" }, name)));
+  const details = make("details", {}, make("summary", {}, `The ${q.length} products`), make("table", {}, make("thead", {}, head), make("tbody", {}, ...lines)));
+  details.open = isOpen;
+  details.addEventListener("toggle", () => { isOpen = details.open; });
+  return details;
+}
+
+let isOpen = false;
+
+// Q, K and V of small examples, to be typed over
+
+const MOST_NUMBERS = 150;
+
+function drawEditors() {
+  const result = shown();
+  const head = headNamed(state.head);
+  const isSmall = result.scores && isExact(head) && ["q", "k", "v"].every((name) => result[name].data.length <= MOST_NUMBERS);
+  $("edit-part").hidden = !isSmall;
+  if (isSmall) refill($("edit"), ...["q", "k", "v"].map((name) => editor(name, result[name], name === "q" ? queries() : keys())));
+}
+
+function editor(name, M, tokens) {
+  const field = (i, d) => {
+    const input = make("input", { type: "number", step: "any", value: plain(M.data[i * M.columns + d], 6), "aria-label": `${name.toUpperCase()}, ${visible(tokens[i])}, ${d}` });
+    input.addEventListener("change", () => typeOver(name, M, i * M.columns + d, input.valueAsNumber));
+    return make("td", {}, input);
+  };
+  const rows = tokens.map((token, i) => make("tr", {}, make("th", { scope: "row" }, word(token)), ...Array.from({ length: M.columns }, (_, d) => field(i, d))));
+  return make("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": name.toUpperCase() }, make("table", {}, make("caption", {}, name.toUpperCase()), make("tbody", {}, ...rows)));
+}
+
+function typeOver(name, M, at, value) {
+  if (!Number.isFinite(value)) return;
+  const data = M.data.slice();
+  data[at] = value;
+  const key = editKey(state.head);
+  later({ edits: new Map(state.edits).set(key, { ...state.edits.get(key), [name]: { ...M, data } }) });
+}
+
+export function startCell() {
+  listen(() => { draw(); drawEditors(); }, draw);
+}

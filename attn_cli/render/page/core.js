@@ -1,0 +1,150 @@
+// Attention, as attn_cli/core has it: Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V. Rows are queries.
+import { matrix, rowOf } from "./arrays.js";
+
+/** Return X W + b: X is (n, d), W (d, d_k), b (d_k) or null. A W of null changes nothing. */
+export function project(X, W, b) {
+  if (!W) return X;
+  const made = matrix(X.rows, W.columns);
+  for (let i = 0; i < X.rows; i++) {
+    const out = rowOf(made, i);
+    if (b) out.set(b.data);
+    for (let c = 0; c < X.columns; c++) {
+      const x = X.data[i * X.columns + c];
+      if (x === 0) continue;
+      const w = rowOf(W, c);
+      for (let d = 0; d < out.length; d++) out[d] += x * w[d];
+    }
+  }
+  return made;
+}
+
+export function dot(q, k) {
+  let sum = 0;
+  for (let d = 0; d < q.length; d++) sum += q[d] * k[d];
+  return sum;
+}
+
+/** Return each row divided by its length; a row of zeros stays. */
+export function unit(X) {
+  const made = matrix(X.rows, X.columns, X.data.slice());
+  for (let i = 0; i < X.rows; i++) {
+    const row = rowOf(made, i);
+    const largest = row.reduce((most, x) => Math.max(most, Math.abs(x)), 0) || 1;
+    for (let d = 0; d < row.length; d++) row[d] /= largest; // so that no square overflows
+    const length = Math.sqrt(dot(row, row)) || 1;
+    for (let d = 0; d < row.length; d++) row[d] /= length;
+  }
+  return made;
+}
+
+function products(Q, K) {
+  const made = matrix(Q.rows, K.rows);
+  for (let i = 0; i < Q.rows; i++) {
+    const q = rowOf(Q, i);
+    for (let j = 0; j < K.rows; j++) made.data[i * K.rows + j] = dot(q, rowOf(K, j));
+  }
+  return made;
+}
+
+/** The score functions: what they compute, and whether scores, and a learned distance, are divided by sqrt(d_k). */
+export const SCORES = {
+  scaled: { of: products, isScaled: true, isPositionScaled: true },
+  dot: { of: products, isScaled: false, isPositionScaled: false },
+  cosine: { of: (Q, K) => products(unit(Q), unit(K)), isScaled: false, isPositionScaled: true },
+};
+
+/** Return what is added for each distance, (n_q, n_k): (q.r + b) factor, r and b those of the clipped distance. */
+export function positionTerm(Q, R, b, factor, n_k) {
+  const made = matrix(Q.rows, n_k);
+  const reach = (R.rows - 1) / 2;
+  for (let i = 0; i < Q.rows; i++) {
+    const q = rowOf(Q, i);
+    const byDistance = Array.from({ length: R.rows }, (_, at) => (dot(q, rowOf(R, at)) + b.data[at]) * factor);
+    for (let j = 0; j < n_k; j++) {
+      made.data[i * n_k + j] = byDistance[Math.max(-reach, Math.min(reach, j - i)) + reach];
+    }
+  }
+  return made;
+}
+
+/** The mask rules: whether query i may look at key j. Their names hold numbers after colons. */
+export const MASKS = {
+  none: () => true,
+  causal: (i, j) => j <= i,
+  "causal-bottom-right": (i, j, n_q, n_k) => j <= i + n_k - n_q,
+  window: (i, j, n_q, n_k, left, right = left) => j >= i - left && j <= i + right,
+};
+
+/** Return which key each query may look at, (n_q n_k) of 1 and 0; null where a name has no rule here. */
+export function maskNamed(name, n_q, n_k) {
+  const [rule, ...widths] = name.split(":");
+  if (!MASKS[rule]) return null;
+  const allowed = new Uint8Array(n_q * n_k);
+  for (let i = 0; i < n_q; i++) {
+    for (let j = 0; j < n_k; j++) allowed[i * n_k + j] = MASKS[rule](i, j, n_q, n_k, ...widths.map(Number)) ? 1 : 0;
+  }
+  return allowed;
+}
+
+/**
+ * Return exp(s_j) / sum of exp(s_j) along each row, over the allowed keys; a row without any gives zeros.
+ * The largest score of a row is subtracted first: it cancels out, and exp cannot overflow.
+ */
+export function softmax(scores, allowed) {
+  const weights = matrix(scores.rows, scores.columns);
+  for (let i = 0; i < scores.rows; i++) {
+    const row = rowOf(scores, i);
+    const out = rowOf(weights, i);
+    const may = (j) => !allowed || allowed[i * row.length + j];
+    let largest = -Infinity;
+    for (let j = 0; j < row.length; j++) if (may(j) && row[j] > largest) largest = row[j];
+    let total = 0;
+    for (let j = 0; j < row.length; j++) if (may(j)) total += out[j] = Math.exp(row[j] - largest);
+    if (total) for (let j = 0; j < row.length; j++) out[j] /= total;
+  }
+  return weights;
+}
+
+/** Return weights V. */
+export function mix(weights, V) {
+  const output = matrix(weights.rows, V.columns);
+  for (let i = 0; i < weights.rows; i++) {
+    const out = rowOf(output, i);
+    for (let j = 0; j < V.rows; j++) {
+      const share = weights.data[i * weights.columns + j];
+      if (share === 0) continue;
+      const v = rowOf(V, j);
+      for (let d = 0; d < out.length; d++) out[d] += share * v[d];
+    }
+  }
+  return output;
+}
+
+function mapped(M, change) {
+  return matrix(M.rows, M.columns, M.data.map(change));
+}
+
+/**
+ * Compute one head's attention and keep every step. `head` has q, k, v; R and b where it learned distances (or
+ * `distance` (n_q, n_k), which is q.r + b made ready); `bias` (n_q, n_k) where one was given. `settings` has score, scale (null for the score's own), temperature, softcap, and
+ * `allowed`, which is null where there is no mask. `edited` holds scores typed by hand, by i n_k + j.
+ */
+export function attention(head, settings, edited = new Map()) {
+  const { q, k, v } = head;
+  const score = SCORES[settings.score];
+  const own = score.isScaled ? 1 / Math.sqrt(q.columns) : 1;
+  const scale = settings.scale ?? own;
+  const scores = score.of(q, k);
+  for (const [at, value] of edited) scores.data[at] = value;
+  const factor = scale / settings.temperature;
+  const scaled = mapped(scores, (s) => s * factor);
+  const cap = settings.softcap;
+  const capped = cap ? mapped(scaled, (s) => cap * Math.tanh(s / cap)) : scaled;
+  let position = head.bias || null;
+  const beside = (score.isPositionScaled ? 1 / Math.sqrt(q.columns) : 1) / settings.temperature;
+  if (head.R) position = positionTerm(q, head.R, head.b, beside, k.rows);
+  if (head.distance) position = mapped(head.distance, (s) => s * beside);
+  const summed = position ? mapped(capped, (s, at) => s + position.data[at]) : capped;
+  const weights = softmax(summed, settings.allowed);
+  return { scores, scaled, capped, position, summed, weights, output: v ? mix(weights, v) : null, scale };
+}

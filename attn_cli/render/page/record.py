@@ -1,0 +1,245 @@
+"""A Trace, or those of several layers, as the record that the page computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.core.mask_rules import find_rule
+from attn_cli.core.scores import SCORES
+from attn_cli.render.page.numbers import Numbers, Stored
+from attn_cli.render.palette import PAPER, ramp
+from attn_cli.render.views.step_sentences import source, walk_facts
+from attn_cli.settings.declare import declared
+from attn_cli.settings.settings import Settings
+from attn_cli.trace.because import stepped_head
+from attn_cli.trace.head import Head
+from attn_cli.trace.steps import STEPS
+from attn_cli.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+    from attn_cli.pipeline.for_page import Page
+
+MOST_EXACT = 4_000_000  # numbers of q, k and v in a page whose every head is exact
+MOST_EDITED = 150  # numbers of a matrix that can be typed over
+MOST_TYPED = 60  # words of a sentence that is typed in
+SMALL_MAP = 16
+DARK_PAPER = "viridis"
+STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
+SENT_FACTS = ("projection", "position", "weights", "apply_q", "apply_k", "apply_v")
+
+
+def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
+    """Return the trace that the page opens with, and the record of all; its arrays go into `numbers`.
+
+    The layers are taken one after the other: only the shown one is kept.
+    """
+    shown: Trace | None = None
+    layers = []
+    for place, trace in enumerate(page.layers):
+        shown = trace if place == page.shown else shown
+        layers.append(_layer(trace, page, place, numbers))
+    assert shown is not None  # the page names one of its layers
+    return shown, _of_trace(shown, numbers) | {
+        "shown": {"layer": page.shown, "head": shown.shown.name, "row": shown.focus[0]},
+        "layers": layers,
+        "vocabulary": _vocabulary(page, shown.settings, numbers),
+        "command": _command(page, shown),
+    }
+
+
+def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
+    """Return what the shown trace says of tokens and settings, and the words of the walk."""
+    padding = trace.pad_keys
+    return {
+        "schema": "attn-page/1",
+        "kind": trace.kind,
+        "queries": trace.query_tokens,
+        "keys": trace.key_tokens,
+        "apart": trace.apart,
+        "unknown": trace.unknown,
+        "dropped": trace.dropped,
+        "scored": trace.is_scored,
+        "score": trace.score if trace.is_scored else "scaled",
+        "temperature": trace.temperature,
+        "softcap": None,
+        **_mask(trace, numbers),
+        "padding": [padding.start, padding.stop],
+        "scores": {name: _score(name) for name in SCORES},
+        "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS],
+        "facts": _facts(trace),
+        "sources": _sources(trace),
+        "ramps": _ramps(),
+    }
+
+
+def _sources(trace: Trace) -> dict[str, str]:
+    """Return where each token's vector comes from, in words."""
+    if trace.x_query is None:
+        return {}
+    return {token: source(trace, i) for i, token in enumerate(trace.query_tokens)}
+
+
+def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
+    """Return the mask by its rule's name, or as an array under the name `given`."""
+    name = trace.mask_name.removesuffix("padding").removesuffix(", ") or "none"
+    if find_rule(name) is not None:
+        return {"mask": name, "maskLabel": name, "allowed": None}
+    assert trace.mask is not None
+    return {"mask": "given", "maskLabel": name, "allowed": numbers.add_bytes(trace.mask)}
+
+
+def _score(name: str) -> dict[str, object]:
+    score = SCORES[name]
+    return {
+        "symbol": score.symbol,
+        "matrix": score.matrix,
+        "isScaled": score.is_scaled,
+        "help": f"{name}: {score.help.partition(' is ')[2]}",
+    }
+
+
+def _facts(trace: Trace) -> Mapping[str, object]:
+    """Return what the sentences of the walk say that no setting of the page changes."""
+    if not trace.is_scored:
+        return {}
+    found = walk_facts(trace, stepped_head(trace))
+    return {name: found[name] for name in SENT_FACTS}
+
+
+def _ramps() -> dict[str, str]:
+    chosen = {
+        "light": (PAPER, False),
+        "lightSigned": (PAPER, True),
+        "dark": (DARK_PAPER, False),
+        "darkSigned": (DARK_PAPER, True),
+    }
+    return {name: "".join(bytes(colour).hex() for colour in ramp(*of)) for name, of in chosen.items()}
+
+
+# Heads
+
+
+def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, object]:
+    """Return a layer: its input, its mask and its heads."""
+    size = sum(M.size for head in trace.heads for M in (head.q, head.k, head.v) if M is not None)
+    is_small = size * page.n_layers <= MOST_EXACT
+    number = trace.projection.layer or 0
+    made = []
+    for head in trace.heads:
+        is_asked = bool({head.name, f"{number}/{head.name}"} & {*page.exact})
+        is_shown = place == page.shown and head.name == trace.shown.name
+        exact = is_small or is_asked or (is_shown and not page.exact)
+        about = {"name": head.name, "about": page.about.get(head.name, "")}
+        made.append(about | _head(trace, head, numbers, exact, page.words is not None and head.W is not None))
+    apart = trace.apart and trace.x_key is not None
+    return {
+        "number": number,
+        "x": numbers.add(trace.x_query),
+        "xKey": numbers.add(trace.x_key) if apart else None,
+        "allowed": _mask(trace, numbers)["allowed"],
+        "heads": made,
+    }
+
+
+def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights: bool) -> dict[str, object]:
+    """Return a head: q, k and v, or what makes them; or its weights alone."""
+    made: dict[str, object] = {}
+    if len(head.weights.ravel()) > 64 * 64:
+        made["thumb"] = _thumb(head.weights, numbers)
+    if head.q is None or not trace.is_scored:
+        return made | {"weights": numbers.add(head.weights)}
+    if not exact:
+        return made | numbers.add_coarse(head.weights)
+    if with_weights:
+        return made | _weights(head, numbers) | _position(head, numbers, True)
+    return made | {name: numbers.add(getattr(head, name)) for name in "qkv"} | _position(head, numbers, False)
+
+
+def _weights(head: Head, numbers: Numbers) -> dict[str, Stored | None]:
+    """Return W and b of a head as in x W; an identity is left out."""
+    W = head.W
+    assert W is not None
+    names = ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v")
+    return {name: None if _is_identity(M := getattr(W, name)) else numbers.add(M) for name in names}
+
+
+def _is_identity(M: Array | None) -> bool:
+    return M is None or (M.ndim == 2 and M.shape[0] == M.shape[1] and bool((np.eye(len(M)) == M).all()))
+
+
+def _position(head: Head, numbers: Numbers, whole: bool) -> dict[str, Stored | None]:
+    """Return what a head adds for distances: R and b, or the terms of this text alone where they are fewer."""
+    if head.position is None:
+        return {"bias": numbers.add(head.bias)}
+    R, b = head.position
+    assert head.q is not None and head.k is not None
+    cells = len(head.q) * len(head.k)
+    if whole or head.q.size <= MOST_EDITED or 3 * cells > R.size:
+        return {"R": numbers.add(R), "b": numbers.add(b)}
+    reach = len(b) // 2
+    distances = np.arange(len(head.k)) - np.arange(len(head.q))[:, np.newaxis]
+    term = np.take_along_axis(
+        head.position.by_distance(head.q), np.clip(distances, -reach, reach) + reach, axis=1
+    )
+    return {"distance": numbers.add(term)}
+
+
+def _thumb(weights: Array, numbers: Numbers) -> Stored:
+    """Return a small picture of the weights: the largest of each block, as shares of the largest of all."""
+    edges = [np.linspace(0, n, min(n, SMALL_MAP) + 1).astype(int)[:-1] for n in weights.shape]
+    blocks = np.maximum.reduceat(np.maximum.reduceat(weights, edges[0], axis=0), edges[1], axis=1)
+    return numbers.add_bytes(np.rint(blocks / (blocks.max() or 1) * 255))
+
+
+# Another sentence, and the command
+
+
+def _vocabulary(page: Page, settings: Settings, numbers: Numbers) -> dict[str, object] | None:
+    words = page.words
+    if words is None:
+        return None
+    return {
+        "words": words.words,
+        "vectors": numbers.add(words.vectors),
+        "features": words.features,
+        "starts": numbers.add(words.starts),
+        "always": words.always,
+        "oov": words.oov,
+        "tokenizer": settings.tokenizer,
+        "keepPunctuation": settings.keep_punctuation,
+        "most": MOST_TYPED,
+    }
+
+
+def _command(page: Page, trace: Trace) -> dict[str, object] | None:
+    """Return the command that made the trace, without what the page itself chooses; None where it was no text."""
+    if page.text is None or trace.kind not in ("self", "masked", "cross"):
+        return None
+    return {
+        "words": ["attn", trace.kind],
+        "options": _options(trace.settings),
+        "text": page.text,
+        "after": [] if page.context is None else [page.context],
+        "head": trace.head_names[0],
+    }
+
+
+# What the page itself chooses, or what changes no weight.
+LIVE = (
+    *("head", "layer", "score", "temperature", "mask", "mask_true", "query", "versus", "top", "full", "next"),
+    "threads",
+)
+
+
+def _options(settings: Settings) -> list[str]:
+    """Return the options that are not as usual, but for those that the page chooses."""
+    found: list[str] = []
+    for one in declared(Settings).values():
+        value = getattr(settings, one.name)
+        if one.name not in LIVE and value != one.default:
+            found += [one.option] if one.type is bool else [one.option, str(value)]
+    return found

@@ -1,0 +1,128 @@
+// What the reader has chosen: one object. Views ask to be told when it changes, and a link holds all of it.
+
+/** The record of the computation, as Python wrote it. */
+export const record = JSON.parse(document.getElementById("record").textContent);
+
+/** Everything that can be chosen; `row` and `column` are the cell looked at, `step` what the matrix shows. */
+export const state = {
+  text: null, // a sentence that was typed in; null is the page's own
+  layer: record.shown.layer, // its place among record.layers
+  head: record.shown.head,
+  linked: [], // further heads whose links are drawn
+  row: record.shown.row,
+  column: null,
+  step: "weights",
+  walking: false,
+  temperature: record.temperature,
+  score: record.score,
+  mask: record.mask,
+  off: [], // keys that nobody may look at, by their places
+  edits: new Map(), // by layer and head: {q, k, v, scores}
+};
+const usual = { ...state };
+
+const onChange = [];
+const onSelect = [];
+
+/** Be told of every change, and of every change of the cell that is looked at. */
+export function listen(changed, selected = changed) {
+  onChange.push(changed);
+  onSelect.push(selected);
+}
+
+/** Change some of what is chosen, and let all views show it. */
+export function change(parts) {
+  Object.assign(state, parts);
+  for (const tell of onChange) tell();
+  remember();
+}
+
+/** Look at a cell. */
+export function select(row, column) {
+  if (state.row === row && state.column === column) return;
+  state.row = row;
+  state.column = column;
+  for (const tell of onSelect) tell();
+  remember();
+}
+
+/** Go back to what the page opened with. */
+export function reset() {
+  change({ ...usual, linked: [], off: [], edits: new Map() });
+}
+
+// The link
+
+/** Return the part of a link after `#` that opens this view again: what is not as usual. */
+export function hash() {
+  const parts = new URLSearchParams();
+  if (state.walking) parts.set("step", String(record.steps.findIndex((step) => step.name === state.step)));
+  else if (state.step !== usual.step) parts.set("show", state.step);
+  if (state.layer !== usual.layer) parts.set("layer", String(record.layers[state.layer].number));
+  if (state.head !== usual.head) parts.set("head", state.head);
+  for (const name of ["score", "mask", "text"]) if (state[name] !== usual[name]) parts.set(name, state[name]);
+  if (state.temperature !== usual.temperature) parts.set("t", String(state.temperature));
+  if (state.off.length) parts.set("without", state.off.join(","));
+  if (state.linked.length) parts.set("links", JSON.stringify(state.linked));
+  if (state.row !== usual.row || state.walking) parts.set("q", named(state.row));
+  if (state.column !== null) parts.set("k", String(state.column));
+  return parts.toString();
+}
+
+/** Return a query as `-q` takes it: the token where there is one of it, else its place. */
+function named(row) {
+  const tokens = state.text === null ? record.queries : [];
+  const token = tokens[row];
+  return token !== undefined && tokens.filter((one) => one === token).length === 1 ? token : String(row);
+}
+
+/** Return what a link chooses; what the page does not have is left out. */
+export function chosenBy(text) {
+  const parts = new URLSearchParams(text.replace(/^#/, ""));
+  const chosen = { ...usual, off: [], linked: [], edits: new Map() };
+  const layer = record.layers.findIndex((one) => String(one.number) === parts.get("layer"));
+  if (layer >= 0) chosen.layer = layer;
+  const heads = [...record.layers[chosen.layer].heads.map((head) => head.name), "mean"];
+  if (heads.includes(parts.get("head"))) chosen.head = parts.get("head");
+  chosen.linked = list(parts.get("links")).filter((name) => heads.includes(name));
+  if (record.scored && Object.hasOwn(record.scores, parts.get("score"))) chosen.score = parts.get("score");
+  if (record.scored && isMask(parts.get("mask"))) chosen.mask = parts.get("mask");
+  const t = Number(parts.get("t"));
+  if (record.scored && t >= 1e-6 && Number.isFinite(t)) chosen.temperature = t;
+  if (record.vocabulary && parts.get("text")) chosen.text = parts.get("text");
+  chosen.off = (parts.get("without") || "").split(",").filter((one) => /^\d{1,6}$/.test(one)).map(Number);
+  const steps = record.steps.map((step) => step.name);
+  const at = Number(parts.get("step") ?? NaN);
+  if (steps[at]) Object.assign(chosen, { walking: true, step: steps[at] });
+  else if (steps.includes(parts.get("show"))) chosen.step = parts.get("show");
+  if (parts.get("q") !== null) chosen.row = placeOf(parts.get("q"), chosen.row);
+  if (/^\d{1,6}$/.test(parts.get("k") || "")) chosen.column = Number(parts.get("k"));
+  return chosen;
+}
+
+function list(text) {
+  try {
+    const found = JSON.parse(text || "[]");
+    return Array.isArray(found) ? found : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Tell whether a mask's name is one that the page can compute. */
+export function isMask(name) {
+  return /^(none|causal|causal-bottom-right|window:\d{1,9}(:\d{1,9})?)$/.test(name || "") || (name === "given" && record.allowed);
+}
+
+function placeOf(query, usually) {
+  const at = record.queries.indexOf(query);
+  return at >= 0 ? at : /^\d{1,6}$/.test(query) ? Number(query) : usually;
+}
+
+let timer = 0;
+
+/** Put the choice into the address bar, once it rests: browsers refuse too many changes a second. */
+function remember() {
+  clearTimeout(timer);
+  timer = setTimeout(() => history.replaceState(null, "", `#${hash()}`), 200);
+}

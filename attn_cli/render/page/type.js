@@ -1,0 +1,42 @@
+// Another sentence: it is tokenized, looked up and attended to here, as attn self does it.
+import { $, fill, make, visible } from "./dom.js";
+import { change, listen, record, state } from "./state.js";
+import { tokenize } from "./tokenize.js";
+import { typed } from "./view.js";
+
+function listed(words) {
+  return words.slice(0, 12).map(visible).join(", ") + (words.length > 12 ? ", ..." : "");
+}
+
+/** Say what became of the sentence: words that the page does not have, marks that were dropped. */
+function remarks() {
+  const found = typed();
+  if (!found) return [];
+  const said = [];
+  if (found.unknown.length) {
+    const done = { model: "its vector is made from its spelling, as for a word that attn does not know", skip: "left out", zero: "zeros stand in" };
+    said.push(`Not among the ${record.vocabulary.words.length.toLocaleString("en")} words of this page: ${listed(found.unknown)} (${done[record.vocabulary.oov]}). attn self may know more.`);
+  }
+  if (found.dropped.length) said.push(`Dropped: ${[...new Set(found.dropped)].map(visible).join(" ")}`);
+  return said;
+}
+
+export function startTyping() {
+  $("type-part").hidden = !record.vocabulary;
+  if (!record.vocabulary) return;
+  const say = (...lines) => fill($("type-says"), ...lines.map((text) => make("p", {}, text)));
+  $("type-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = $("sentence").value;
+    const { tokens } = tokenize(text, record.vocabulary.tokenizer, record.vocabulary.keepPunctuation);
+    if (!tokens.length) say("There is no word in it: type some.");
+    else if (tokens.length > record.vocabulary.most) say(`That are ${tokens.length} words; the page takes ${record.vocabulary.most}.`);
+    else change({ text, row: 0, column: null, off: [], edits: new Map(), mask: state.mask === "given" ? "none" : state.mask });
+  });
+  $("own").addEventListener("click", () => { $("sentence").value = ""; change({ text: null, row: record.shown.row, column: null, off: [], edits: new Map() }); });
+  listen(() => {
+    $("own").hidden = state.text === null;
+    if (state.text !== null && document.activeElement !== $("sentence")) $("sentence").value = state.text;
+    say(...remarks());
+  }, () => {});
+}

@@ -1,0 +1,61 @@
+"""A real browser for the tests of pages: headless Chromium, and what it says while a page is open."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+class Opened:
+    """A page that is open: the page itself, and all that must not have happened since."""
+
+    def __init__(self, page) -> None:
+        self.page = page
+        self.complaints: list[str] = []  # errors, warnings of the console, requests that left the page
+        page.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        page.on("request", self._requested)
+
+    def _requested(self, request) -> None:
+        if not request.url.startswith(("file:", "blob:", "data:")):
+            self.complaints.append(f"request: {request.url}")
+
+    def go(self, path: object, link: str = "") -> None:
+        """Open a file, and wait until it has drawn itself."""
+        self.page.goto(f"file://{path}{link}")
+        self.page.wait_for_selector("body[data-ready]")
+
+    def follow(self, link: str) -> None:
+        """Follow a link within the page."""
+        self.page.evaluate("link => { location.hash = link }", link)
+        self.page.wait_for_timeout(0)
+
+    def saved(self, button: str) -> str:
+        """Return the text that a button of the page saves as a file."""
+        with self.page.expect_download() as waiting:
+            self.page.click(f"#{button}")
+        with open(waiting.value.path(), encoding="utf-8") as file:
+            return file.read()
+
+
+@contextmanager
+def chromium() -> Iterator[object]:
+    """Start headless Chromium; the test is skipped where there is none, but not where CI is set."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        path = None
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("the tests of pages need playwright and Chromium")
+        pytest.skip("playwright or Chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -1,0 +1,124 @@
+"""What the page computes is what attn computes."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from attn_cli.pipeline.from_text import trace_text
+from attn_cli.settings.settings import Settings
+from attn_cli.text.tokenize import tokenize
+from attn_cli.trace.trace import Trace
+from attn_cli.vectors.lookup import open_table
+from tests.shell import attn
+from tests.thorough import often
+
+WORDS = 3000
+FOX = "The quick brown fox jumped over the lazy dog"
+STEPS = ("q", "k", "v", "scores", "scaled_scores", "position_scores", "masked_scores", "weights", "output")
+
+
+@pytest.fixture(scope="module")
+def fox(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "fox.html"
+    ran = attn("page", FOX, "-o", str(path), "--words", str(WORDS))
+    assert (ran.code, ran.err) == (0, "")
+    return path
+
+
+def close(found: object, expected: object) -> bool:
+    """Tell whether numbers agree to 1e-6, and are masked in the same places."""
+    found, expected = (np.array(x, dtype=float) for x in (found, expected))  # None becomes NaN
+    return found.shape == expected.shape and np.allclose(
+        found, expected, rtol=1e-6, atol=1e-6, equal_nan=True
+    )
+
+
+def check(saved: dict, trace: Trace) -> None:
+    """Compare the data that a page saves with a trace of all heads."""
+    record = trace.to_dict(steps=True)
+    for name in ("query_tokens", "key_tokens", "mask", "unknown", "dropped", "score", "head"):
+        assert saved[name] == record[name], name
+    for name in ("scale", "temperature", "weights", "output", "x_query", "x_key"):
+        assert close(saved[name], record[name]), name
+    heads = {head.name: head for head in trace.heads}
+    for head in saved["heads"]:
+        for name in STEPS:
+            expected = getattr(heads[head["name"]], name)
+            if name == "masked_scores":
+                expected = np.where(np.isneginf(expected), np.nan, expected)
+            assert close(head[name], expected), (head["name"], name)
+    assert [head["name"] for head in saved["heads"]] == list(trace.head_names)
+
+
+def some_sentence(draw: random.Random, words: list[str]) -> str:
+    """Return words that the page has, some in capitals, unknown ones, clitics, marks."""
+    odd = [
+        "don't",
+        "fox’s",
+        "café",
+        "U.S",
+        "3.14",
+        "zwxings",
+        "Qzx-9",
+        "№7",
+        "…",
+        "--",
+        "&",
+        "😀",
+        "naïve",
+        "A²",
+        "x_y",
+    ]
+    chosen = [draw.choice(words if draw.random() < 0.8 else odd) for _ in range(draw.randint(1, 12))]
+    return " ".join(draw.choice((str, str.capitalize, str.upper))(word) for word in chosen)
+
+
+def some_settings(draw: random.Random) -> Settings:
+    mask = draw.choice(
+        [None, "causal", f"window:{draw.randint(0, 3)}", f"window:{draw.randint(0, 2)}:{draw.randint(0, 2)}"]
+    )
+    return Settings(
+        head=draw.choice(["relations", "subject", "next", "mean"]),
+        score=draw.choice(["scaled", "dot", "cosine"]),
+        temperature=draw.choice([0.05, 0.5, 1.0, 2.0, 10.0]),
+        mask=mask,
+        every_head=True,
+    )
+
+
+def link(text: str, settings: Settings) -> str:
+    from urllib.parse import urlencode
+
+    chosen = {
+        "text": text,
+        "head": settings.head,
+        "score": settings.score,
+        "t": settings.temperature,
+        "mask": settings.mask or "none",
+    }
+    return "#" + urlencode(chosen)
+
+
+def test_a_sentence_typed_into_the_page_has_the_numbers_of_attn(opened, fox):
+    table = open_table("word2vec")
+    words = [word.decode() for word in next(table.rows()).words[:WORDS] if word.isalpha()]
+    known = {*words}
+    opened.go(fox)
+    opened.page.evaluate(
+        "() => { URL.createObjectURL = (blob) => { window.saved = blob.text(); return 'data:,'; }; }"
+    )
+    compared = 0
+    draw = random.Random(17)
+    while compared < often(200):
+        text, settings = some_sentence(draw, words), some_settings(draw)
+        tokens = tokenize(text).tokens
+        if not tokens or any(t.lower() not in known and t.lower() in table.find([t.lower()]) for t in tokens):
+            continue
+        trace = trace_text("self", text, None, settings)
+        opened.follow(link(text, settings))
+        opened.page.wait_for_function("text => document.getElementById('sentence').value === text", arg=text)
+        opened.page.evaluate("document.getElementById('save-json').click()")
+        check(json.loads(opened.page.evaluate("window.saved")), trace)
+        compared += 1
