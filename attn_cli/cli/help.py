@@ -27,6 +27,7 @@ USUAL = {
     "attn exercise": "seed dim words mask score key format output",
     "attn compare": "vary context query head mask temperature format output",
     "attn show": "tokens layer head query join-pieces hide-special format output",
+    "attn page": "words context head model mask query exact output",
     "attn heads": "model weights tokens layer rollout format output",
     "attn example": "query mask score temperature heads steps format output",
     "attn vectors train": "output dim window epochs words min-count seed workers",

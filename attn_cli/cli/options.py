@@ -87,15 +87,19 @@ def _with_options(function: Function, left_out: tuple[str, ...] = (), typed: boo
         has_variable = not (typed and name == "settings")
         for one in settings:
             kind: Any = Literal.__getitem__(one.names()) if one.names() else one.type
-            kind = kind | None if one.default is None else kind
+            kind = list[kind] if one.is_repeated else kind
+            default = None if one.is_repeated else one.default
+            kind = kind | None if default is None else kind
             about = Annotated[kind, option(one, "", has_variable)]
             keyword = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=about))
+            parameters.append(inspect.Parameter(one.name, keyword, default=default, annotation=about))
 
     @wraps(function)
     def run(**values: Any) -> None:
         if values.get("query") is not None:
             values["query"] = as_utf8(values["query"])
+        for name in (one.name for settings in added.values() for one in settings if one.is_repeated):
+            values[name] = tuple(map(as_utf8, values[name] or ()))
         for name, settings in added.items():
             values[name] = records[name](**{one.name: values.pop(one.name) for one in settings})
         function(**values)

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools, Ints
 
 
+PADDING, OFF = "padding", "words off"
+
+
 class Mask(NamedTuple):
     """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's.
 
-    Padding keys are masked for every query, whatever the rule says.
+    Padding keys, and those that are `off`, are masked for every query, whatever the rule says.
     """
 
     name: str
@@ -28,18 +31,20 @@ class Mask(NamedTuple):
     n_k: int
     array: Bools | None = None
     padding: range = range(0)
+    off: tuple[int, ...] = ()  # single keys
 
     @property
     def label(self) -> str:
-        """What the mask is called: its rule, padding, or both."""
+        """What the mask is called: its rule, padding, keys that are off, or several of these."""
         names = [] if self.name == "none" else [self.name]
-        return ", ".join(names + ["padding"] * bool(self.padding))
+        return ", ".join(names + [PADDING] * bool(self.padding) + [OFF] * bool(self.off))
 
     def rows(self, rows: Sequence[int] | Ints, low: int = 0, high: int | None = None) -> Bools:
         """Return the mask of these queries over the keys from `low` up to `high`, else over all n_k."""
         high = self.n_k if high is None else high
         allowed = self._by_rule(np.asarray(rows, dtype=np.intp), low, high)
         allowed[:, max(0, self.padding.start - low) : max(0, self.padding.stop - low)] = False
+        allowed[:, [key - low for key in self.off if low <= key < high]] = False
         return allowed
 
     def _by_rule(self, rows: Ints, low: int, high: int) -> Bools:
@@ -75,7 +80,8 @@ class Mask(NamedTuple):
         None where nothing is. True = may not attend, the opposite of everywhere else.
         """
         is_band = self.array is None and rule_named(self.name)[0].allowed is None  # `_reach` says all of it
-        if is_band and not (self.padding.start < high and low < self.padding.stop):
+        is_open = not any(low <= key < high for key in self.off)
+        if is_band and is_open and not (self.padding.start < high and low < self.padding.stop):
             left, right = self._reach()
             is_seen_left = left is None or low >= stop - 1 - left
             if is_seen_left and (right is None or high - 1 <= start + right):
@@ -137,6 +143,22 @@ def named(name: str, n_q: int, n_k: int) -> Mask | None:
 def with_padding(mask: Mask | None, n_q: int, n_k: int, padding: range) -> Mask:
     """Return the mask that also hides the keys `padding`; None allows everything else."""
     return (mask or Mask("none", n_q, n_k))._replace(padding=padding)
+
+
+def rule_in(label: str) -> str:
+    """Return the name of the rule in a mask's label; `none` where there is none.
+
+    >>> rule_in("causal, padding"), rule_in("words off")
+    ('causal', 'none')
+    """
+    for more in (OFF, PADDING):
+        label = "none" if label == more else label.removesuffix(f", {more}")
+    return label
+
+
+def with_off(mask: Mask | None, n_q: int, n_k: int, keys: tuple[int, ...]) -> Mask | None:
+    """Return the mask that also hides these keys; None allows everything else."""
+    return (mask or Mask("none", n_q, n_k))._replace(off=keys) if keys else mask
 
 
 def widened(mask: Mask, n_q: int, n_k: int, queries: range, keys: range) -> Mask:

@@ -28,6 +28,7 @@ LINKS = 5
 NAMED_WORDS = 3
 COMMONEST = 10_000
 MOST_NAMED = 200
+MOST_OFF = 20
 SHUNNED = 3.0  # e^3: twenty times less than the words before
 
 
@@ -57,6 +58,15 @@ def build_trace(
     except InputError:  # W_o or a bias fits in one layout alone
         return trace
     return replace(trace, notes=(*trace.notes, _layout_note(trace, there)))
+
+
+def _off_note(mask: Mask | None, inputs: Inputs) -> list[str]:
+    """Return the note on tokens that --without takes out of what may be looked at."""
+    if mask is None or not mask.off:
+        return []
+    names = [f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.off[:MOST_OFF]]
+    more = f" and {len(mask.off) - MOST_OFF:,} more" if len(mask.off) > MOST_OFF else ""
+    return [f"Nobody may look at {', '.join(names)}{more} (--without)."]
 
 
 def _in_dtype(head: Head, dtype: str) -> Head:
@@ -101,6 +111,7 @@ def record_trace(
     is_causal = work.mask is not None and work.mask.label.startswith("causal")
     if is_causal and layer.learned and not (condensed or asked):
         notes += _untaught_mask(top, layer.learned.layers, inputs)
+    notes += _off_note(work.mask, inputs)
     outputs = [head.output for head in heads if head.output is not None]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
     return Trace(

@@ -22,7 +22,7 @@ from attn_cli.pipeline.all_layers import check_all_fit, together
 from attn_cli.pipeline.attend_heads import Work
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side
-from attn_cli.pipeline.mask import stated_mask
+from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
 from attn_cli.pipeline.ready_weights import is_shaping
 from attn_cli.pipeline.weights_alone import (
@@ -237,6 +237,7 @@ def _trace(
     mask = _mask(steps, window, settings, name)
     if settings.mask is not None:
         notes.append("The mask holds in this layer; in those below, the model's own did.")
+    mask = without_keys(mask, settings, query.spelled, key.spelled)
     names = tuple(map(str, range(about.q.shape[1])))
     shown = shown_head(settings.head, names)
     wanted = names if settings.every_head or settings.head in ("all", "mean") else (shown,)

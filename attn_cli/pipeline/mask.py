@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +14,31 @@ from attn_cli.io.array_files import is_safetensors, read_npy
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
 from attn_cli.io.plural import count
-from attn_cli.pipeline.embed import Inputs
+from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import find_rows
 
 
 def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:
-    """Return the mask that is wanted, joined with padding; a stated one states the text's own tokens."""
+    """Return the mask that is wanted, joined with padding and --without; a stated one states the text's own tokens."""
     query, key = inputs.query, inputs.key
     mask = stated_mask(settings, given, len(query.own), len(key.own), name)
-    if not key.padding:
-        return mask
+    if key.padding:
+        mask = _padded(mask, query, key)
+    return without_keys(mask, settings, query.tokens, key.tokens)
+
+
+def without_keys(
+    mask: masks.Mask | None, settings: Settings, queries: Sequence[str], keys: Sequence[str]
+) -> masks.Mask | None:
+    """Return the mask that also hides the keys that --without names."""
+    found = (find_rows(one, keys, "--without") for one in settings.without)
+    off = sorted({key for places in found for key in places})
+    return masks.with_off(mask, len(queries), len(keys), tuple(off))
+
+
+def _padded(mask: masks.Mask | None, query: Side, key: Side) -> masks.Mask:
+    """Return the mask over all tokens that also hides the padding."""
     n_q, n_k = len(query.tokens), len(key.tokens)
     if mask is not None and mask.array is None:
         mask = mask._replace(n_q=n_q, n_k=n_k)

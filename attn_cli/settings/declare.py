@@ -49,6 +49,7 @@ class Setting(NamedTuple):
     words: Names = ()  # what may stand in the place of that number
     is_size: bool = False  # a number of bytes, as size_of reads it
     is_area: bool = False  # width x height in inches, as area_of reads it
+    is_repeated: bool = False  # given once for each of its values, which it has as a tuple
     hint: str = ""  # what to give instead of a value out of range
     unset: str = ""  # what None stands for, in words
     has_variable: bool = True  # whether ATTN_* sets it
@@ -187,7 +188,7 @@ def declared(record: type) -> dict[str, Setting]:
         about: Setting | None = one.metadata.get("setting")
         if about is None:
             continue  # the library alone sets it
-        kind = TYPES[str(one.type).partition(" ")[0]]
+        kind = TYPES["str" if about.is_repeated else str(one.type).partition(" ")[0]]
         metavar = about.metavar or ("N" if kind is int else None)
         found[one.name] = about._replace(name=one.name, type=kind, default=one.default, metavar=metavar)
     return found

@@ -128,6 +128,14 @@ class Settings:
     mask_true: str | None = Setting(
         ATTENTION, "What True means in a mask file; required with one.", choices=("allowed", "blocked")
     ).field(None)
+    without: tuple[str, ...] = Setting(
+        ATTENTION,
+        "Nobody may look at this token (all of them, or that of this number); may be given again.",
+        metavar="TOKEN",
+        is_repeated=True,
+        has_variable=False,
+        in_files=False,  # a forgotten attn.toml must never take words away
+    ).field(())
     pad: int | None = Setting(
         ATTENTION, "Add N padding tokens, which no token may attend to.", bounds=(1, 10_000)
     ).field(None)

@@ -17,7 +17,7 @@ NEEDED = {
     "renormalize": "a model whose special tokens are hidden",
     "next": "a model that says what comes next",
 }
-PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace"}
+PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace", "--without": "switch off"}
 
 
 def text_limit(settings: Settings) -> int:

@@ -170,6 +170,8 @@ def _trace(
     if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies
         settings = settings_for_positions(replace(settings, positions="sinusoidal"))
     try:
+        if declared(Settings)[option].is_repeated and isinstance(chosen, str):
+            chosen = (chosen,)
         settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made
         is_masked = (settings.mask or "none") != "none"
         kind = "cross" if context is not None else "masked" if is_masked else "self"

@@ -38,7 +38,8 @@ def test_an_option_is_what_its_setting_declares(name):
     setting = SETTINGS[name]
     (option,) = [option for option in command("self").params if option.name == name]
     assert tuple(getattr(option.type, "choices", ())) == setting.names()
-    assert option.default == setting.default
+    assert option.default == (None if setting.is_repeated else setting.default)
+    assert option.multiple == setting.is_repeated
     assert option.envvar == setting.variable
     assert option.opts == [setting.option, *([setting.short] if setting.short else [])]
     assert setting.help_text() in option.help and setting.unset in option.help

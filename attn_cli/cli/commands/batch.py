@@ -30,6 +30,7 @@ LONGEST_LINE = 1 << 20  # bytes
 MOST_TOKENS = 5_000  # of a line: its weights are the square
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UTF_8 = b"\xef\xbb\xbf"
+OF_A_LINE = ("--query", "--without")  # they name a token, which some lines may have
 PROBE = "x"  # a text that fails where every text would
 
 
@@ -206,7 +207,7 @@ def _answers(
             try:
                 yield render(compute(text), view, terminal), False
             except (InputError, UsageError) as error:
-                if isinstance(error, UsageError) and error.option != "--query":
+                if isinstance(error, UsageError) and error.option not in OF_A_LINE:
                     raise  # it would be wrong for every line
                 error.line = number
                 if not keep_going:
@@ -255,7 +256,7 @@ def _computing(
 
     of_each = settings.mask is not None and looks_like_file(settings.mask)  # its shape fits only some lines
     oov = "zero" if settings.oov in ("error", "skip") else settings.oov
-    usual = replace(settings, query=None, oov=oov, mask=None if of_each else settings.mask)
+    usual = replace(settings, query=None, without=(), oov=oov, mask=None if of_each else settings.mask)
     if settings.model is None:  # whose tokens may not have the probe's
         trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=shared)
     return compute

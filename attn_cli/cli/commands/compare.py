@@ -158,6 +158,8 @@ def _parameter(context: typer.Context, name: str) -> Any:
 def _typed(context: typer.Context, parameter: Any, text: str) -> Value:
     """Return a value as the option itself would read it, with the option's own error."""
     name = str(parameter.name).replace("_", "-")
+    if parameter.multiple:
+        return text
     try:
         value: Value = declared(Settings)[str(parameter.name)].read(parameter.type_cast_value(context, text))
     except typer.BadParameter as error:

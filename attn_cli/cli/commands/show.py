@@ -16,7 +16,18 @@ from attn_cli.settings.validate import check_shaping
 COMPUTED = (
     *("model", "next"),
     *("tokenizer", "keep_punctuation", "max_text", "max_word", "embedding", "dim", "seed", "oov"),
-    *("projection", "heads", "layout", "score", "temperature", "pad", "pad_side", "positions", "round"),
+    *(
+        "projection",
+        "heads",
+        "layout",
+        "score",
+        "temperature",
+        "pad",
+        "pad_side",
+        "positions",
+        "round",
+        "without",
+    ),
 )
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.mask_rules import find_rule
+from attn_cli.core.masks import rule_in
 from attn_cli.core.scores import SCORES
 from attn_cli.render.page.numbers import Numbers, Stored
 from attn_cli.render.palette import PAPER, ramp
 from attn_cli.render.views.step_sentences import source, walk_facts
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import find_rows
 from attn_cli.trace.because import stepped_head
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
@@ -54,6 +56,7 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
 def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
     """Return what the shown trace says of tokens and settings, and the words of the walk."""
     padding = trace.pad_keys
+    off = sorted({key for one in trace.settings.without for key in find_rows(one, trace.key_tokens)})
     return {
         "schema": "attn-page/1",
         "kind": trace.kind,
@@ -68,6 +71,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "softcap": None,
         **_mask(trace, numbers),
         "padding": [padding.start, padding.stop],
+        "off": off,
         "scores": {name: _score(name) for name in SCORES},
         "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS],
         "facts": _facts(trace),
@@ -85,7 +89,7 @@ def _sources(trace: Trace) -> dict[str, str]:
 
 def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
     """Return the mask by its rule's name, or as an array under the name `given`."""
-    name = trace.mask_name.removesuffix("padding").removesuffix(", ") or "none"
+    name = rule_in(trace.mask_name)
     if find_rule(name) is not None:
         return {"mask": name, "maskLabel": name, "allowed": None}
     assert trace.mask is not None
@@ -230,7 +234,20 @@ def _command(page: Page, trace: Trace) -> dict[str, object] | None:
 
 # What the page itself chooses, or what changes no weight.
 LIVE = (
-    *("head", "layer", "score", "temperature", "mask", "mask_true", "query", "versus", "top", "full", "next"),
+    *(
+        "head",
+        "layer",
+        "score",
+        "temperature",
+        "mask",
+        "mask_true",
+        "without",
+        "query",
+        "versus",
+        "top",
+        "full",
+        "next",
+    ),
     "threads",
 )
 

@@ -16,7 +16,7 @@ export const state = {
   temperature: record.temperature,
   score: record.score,
   mask: record.mask,
-  off: [], // keys that nobody may look at, by their places
+  off: record.off, // keys that nobody may look at, by their places
   edits: new Map(), // by layer and head: {q, k, v, scores}
 };
 const usual = { ...state };
@@ -48,7 +48,7 @@ export function select(row, column) {
 
 /** Go back to what the page opened with. */
 export function reset() {
-  change({ ...usual, linked: [], off: [], edits: new Map() });
+  change({ ...usual, edits: new Map() });
 }
 
 // The link
@@ -62,7 +62,7 @@ export function hash() {
   if (state.head !== usual.head) parts.set("head", state.head);
   for (const name of ["score", "mask", "text"]) if (state[name] !== usual[name]) parts.set(name, state[name]);
   if (state.temperature !== usual.temperature) parts.set("t", String(state.temperature));
-  if (state.off.length) parts.set("without", state.off.join(","));
+  if (state.off.join() !== usual.off.join()) parts.set("without", state.off.join(","));
   if (state.linked.length) parts.set("links", JSON.stringify(state.linked));
   if (state.row !== usual.row || state.walking) parts.set("q", named(state.row));
   if (state.column !== null) parts.set("k", String(state.column));
@@ -79,7 +79,7 @@ function named(row) {
 /** Return what a link chooses; what the page does not have is left out. */
 export function chosenBy(text) {
   const parts = new URLSearchParams(text.replace(/^#/, ""));
-  const chosen = { ...usual, off: [], linked: [], edits: new Map() };
+  const chosen = { ...usual, edits: new Map() };
   const layer = record.layers.findIndex((one) => String(one.number) === parts.get("layer"));
   if (layer >= 0) chosen.layer = layer;
   const heads = [...record.layers[chosen.layer].heads.map((head) => head.name), "mean"];
@@ -90,7 +90,7 @@ export function chosenBy(text) {
   const t = Number(parts.get("t"));
   if (record.scored && t >= 1e-6 && Number.isFinite(t)) chosen.temperature = t;
   if (record.vocabulary && parts.get("text")) chosen.text = parts.get("text");
-  chosen.off = (parts.get("without") || "").split(",").filter((one) => /^\d{1,6}$/.test(one)).map(Number);
+  if (parts.get("without") !== null) chosen.off = parts.get("without").split(",").filter((one) => /^\d{1,6}$/.test(one)).map(Number);
   const steps = record.steps.map((step) => step.name);
   const at = Number(parts.get("step") ?? NaN);
   if (steps[at]) Object.assign(chosen, { walking: true, step: steps[at] });

@@ -119,18 +119,19 @@ def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
 
 
 def _rules(trace: Trace) -> list[str]:
-    rule = trace.mask_name
-    if trace.pad_keys:
-        rule = "" if rule == "padding" else rule.removesuffix(", padding")
+    rule = masks.rule_in(trace.mask_name)
     found = find_rule(rule)
     rules = []
     if found is not None:
-        rules.append(found[0].words(trace.is_self, *found[1]))
-    elif rule:
+        if rule != "none" or trace.mask_name == "none":
+            rules.append(found[0].words(trace.is_self, *found[1]))
+    else:
         meaning = f" True in it means {trace.settings.mask_true}." if trace.settings.mask_true else ""
         rules.append(f"The mask comes from {rule}.{meaning}")
     if trace.pad_keys:
         rules.append("No token may look at padding; where padding itself looks does not matter.")
+    if trace.settings.without:
+        rules.append("--without hides words from everybody; a note below names them.")
     return rules
 
 
