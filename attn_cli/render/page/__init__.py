@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attn_cli.io.escape import visible
 from attn_cli.render.page.numbers import Numbers
@@ -32,7 +32,7 @@ def page(of: Page) -> str:
         "about": escape(
             visible(f"{'; '.join(setting_parts(trace))}. {' '.join(learned_briefly(trace))}".strip())
         ),
-        "notes": _notes(trace.notes),
+        "notes": _notes([*trace.notes, *_about_bytes(made)]),
     }.items():
         body = body.replace(f"@{name}@", text)
     return "\n".join(
@@ -53,6 +53,19 @@ def page(of: Page) -> str:
             "</body>\n</html>\n",
         ]
     )
+
+
+def _about_bytes(made: dict[str, Any]) -> list[str]:
+    """Return the note on heads that are held as 8-bit weights, if some are."""
+    heads = [(layer["number"], head) for layer in made["layers"] for head in layer["heads"]]
+    full = [f"{number}/{head['name']}" for number, head in heads if "tops" not in head]
+    if len(full) == len(heads):
+        return []
+    held = f"in full: {', '.join(full)}" if full else "none is held in full"
+    return [
+        f"{len(heads) - len(full)} of {len(heads)} heads are held as 8-bit weights, right to 0.002 of the largest in "
+        f"their row; {held} (--exact)."
+    ]
 
 
 def _notes(notes: Iterable[str]) -> str:

@@ -23,8 +23,9 @@ function draw() {
 /** Say why a weight has no arithmetic here. */
 function why(result) {
   if (state.head === "mean") return "The mean of the heads has weights but no scores of its own.";
-  if (!record.scored) return "The weights came ready: no scores are known.";
-  return `${visible(state.head)} is here as 8-bit weights, right to ${plain(1 / 510, 3)} of the largest in their row; attn page --exact puts a head's full numbers in.`;
+  const came = record.scored ? "" : "The weights came ready: no scores are known. ";
+  if (headNamed(state.head).weights.type !== "u8") return came;
+  return `${came}${visible(state.head)} is here as 8-bit weights, right to ${plain(1 / 510, 3)} of the largest in their row; --exact of attn page puts a head's full numbers in.`;
 }
 
 function line(name, value, id) {
@@ -86,7 +87,8 @@ function bars(result, row, column) {
   const n = parts.q.length;
   const wide = Math.max(2, Math.min(14, Math.floor(320 / n)));
   const rows = Object.entries({ q: parts.q, k: parts.k, "q × k": parts.qk }).map(([name, numbers], at) => barRow(name, numbers, at, wide));
-  return svg("svg", { viewBox: `0 0 ${44 + n * wide} ${3 * (2 * BAR + 8)}`, class: "bars", role: "img",
+  const [width, height] = [44 + n * wide, 3 * (2 * BAR + 8)];
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, class: "bars", role: "img",
     "aria-label": `q, k and their products in ${n} dimensions, as bars; the numbers are in the table below` }, ...rows);
 }
 

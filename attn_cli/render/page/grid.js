@@ -1,22 +1,16 @@
 // All heads at a glance: a small picture of each, a row a layer, to choose from.
 import { numbers } from "./arrays.js";
 import { $, make, refill, visible } from "./dom.js";
-import { onTheme, scaleOf, shade } from "./shades.js";
+import { onTheme, pixels, scaleOf } from "./shades.js";
 import { change, listen, record, state } from "./state.js";
 import { headResult, typed } from "./view.js";
 
 /** Return a head's small picture: as Python made it, or of the weights as they are now. */
 function thumbnail(head, at) {
-  const canvas = make("canvas", { "aria-hidden": "true" });
-  const fresh = at === state.layer && (!head.thumb || typed());
-  if (!fresh && !head.thumb) return canvas;
-  const [rows, columns, data] = fresh ? sizes(headResult(head.name).weights) : [...head.thumb.shape, numbers(head.thumb)];
-  canvas.width = columns;
-  canvas.height = rows;
-  const image = new ImageData(columns, rows);
-  const scale = scaleOf(data);
-  data.forEach((value, n) => image.data.set([...shade(value, scale), 255], n * 4));
-  canvas.getContext("2d").putImageData(image, 0, 0);
+  const isFresh = !head.thumb || (typed() && at === state.layer);
+  const [rows, columns, values] = isFresh ? sizes(headResult(head.name, at).weights) : [...head.thumb.shape, numbers(head.thumb)];
+  const canvas = pixels(rows, columns, values, scaleOf(values));
+  canvas.setAttribute("aria-hidden", "true");
   return canvas;
 }
 

@@ -1,7 +1,7 @@
 // The matrix: a table that keys and fingers walk through, or, where it is large, a canvas with a table of one row.
 import { matrix as matrixOf, rowOf, stored } from "./arrays.js";
 import { $, fill, make, plain, refill, share, visible, word } from "./dom.js";
-import { css, inkOn, onTheme, scaleOf, shade } from "./shades.js";
+import { css, inkOn, onTheme, pixels, scaleOf, shader } from "./shades.js";
 import { change, listen, record, select, state } from "./state.js";
 import { headNamed, inputs, keys, mayLook, place, queries, shown } from "./view.js";
 
@@ -55,6 +55,7 @@ function draw() {
   drawn = current();
   const { M, rows, columns } = drawn;
   drawn.scale = scaleOf(drawn.name === "masked_scores" ? M.data.filter(Number.isFinite) : M.data);
+  drawn.colour = shader(drawn.scale);
   const isTable = columns.length <= MOST_COLUMNS && M.data.length <= MOST_CELLS;
   const title = record.steps.find((step) => step.name === drawn.name)?.title ?? "Weights";
   $("matrix-title").textContent = drawn.name === "weights" ? "Who looks at whom" : title;
@@ -80,7 +81,7 @@ function cell(i, j) {
   const made = make("td", { role: "gridcell", tabindex: -1, "data-at": `${i},${j}`, "aria-label": `${labelOf(i, j)}: ${masked ? "masked" : plain(value)}`,
     onmouseenter: look, onfocus: look, onclick: look }, masked ? "–" : written(value));
   if (masked) made.className = "masked";
-  else paint(made, shade(value, drawn.scale));
+  else paint(made, drawn.colour(value));
   return made;
 }
 
@@ -123,14 +124,11 @@ function walkByKeys(event) {
 
 function picture() {
   const { M, rows, columns } = drawn;
-  const canvas = make("canvas", { width: columns.length, height: rows.length, tabindex: 0, role: "img",
-    "aria-label": `${$("matrix-title").textContent}: ${rows.length} × ${columns.length}. Arrow keys move; the table below has the row.` });
-  const image = new ImageData(columns.length, rows.length);
-  for (let at = 0; at < M.data.length; at++) {
-    const masked = isMasked(drawn, Math.floor(at / columns.length), at % columns.length);
-    image.data.set(masked ? [128, 128, 128, 60] : [...shade(M.data[at], drawn.scale), 255], at * 4);
-  }
-  canvas.getContext("2d").putImageData(image, 0, 0);
+  const n = columns.length;
+  const canvas = pixels(rows.length, n, M.data, drawn.scale, (at) => isMasked(drawn, Math.floor(at / n), at % n));
+  canvas.tabIndex = 0;
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `${$("matrix-title").textContent}: ${rows.length} × ${n}. Arrow keys move; the table below has the row.`);
   const look = (event) => {
     const box = canvas.getBoundingClientRect();
     const at = (from, size, n) => Math.max(0, Math.min(n - 1, Math.floor((from / size) * n)));
@@ -181,7 +179,7 @@ function legend() {
   const low = scale.isSigned ? -scale.most : 0;
   const patches = Array.from({ length: 12 }, (_, n) => {
     const patch = make("span", { class: "patch" });
-    paint(patch, shade(low + ((scale.most - low) * n) / 11, scale));
+    paint(patch, drawn.colour(low + ((scale.most - low) * n) / 11));
     return patch;
   });
   return make("p", {}, `${plain(low, 2)} `, ...patches, ` ${plain(scale.most, 2)}`, shown().allowed ? "   – masked" : "");

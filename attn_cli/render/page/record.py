@@ -10,6 +10,7 @@ import numpy as np
 from attn_cli.core.mask_rules import find_rule
 from attn_cli.core.masks import rule_in
 from attn_cli.core.scores import SCORES
+from attn_cli.errors import InputError
 from attn_cli.render.page.numbers import Numbers, Stored
 from attn_cli.render.palette import PAPER, ramp
 from attn_cli.render.views.step_sentences import source, walk_facts
@@ -19,13 +20,13 @@ from attn_cli.settings.validate import find_rows
 from attn_cli.trace.because import stepped_head
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
-from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.pipeline.for_page import Page
 
-MOST_EXACT = 4_000_000  # numbers of q, k and v in a page whose every head is exact
+MOST_EXACT = 2_000_000  # numbers of heads in a page whose every head is exact
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
 MOST_TYPED = 60  # words of a sentence that is typed in
 SMALL_MAP = 16
@@ -42,6 +43,12 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
     shown: Trace | None = None
     layers = []
     for place, trace in enumerate(page.layers):
+        if trace.condensed:
+            n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
+            raise InputError(
+                f"A page holds at most {LARGE:,} weights a head; these are {n_q:,} x {n_k:,}.",
+                "Give a shorter text.",
+            )
         shown = trace if place == page.shown else shown
         layers.append(_layer(trace, page, place, numbers))
     assert shown is not None  # the page names one of its layers
@@ -129,7 +136,7 @@ def _ramps() -> dict[str, str]:
 
 def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, object]:
     """Return a layer: its input, its mask and its heads."""
-    size = sum(M.size for head in trace.heads for M in (head.q, head.k, head.v) if M is not None)
+    size = sum(sum(M.size for M in _full_numbers(head)) for head in trace.heads)
     is_small = size * page.n_layers <= MOST_EXACT
     number = trace.projection.layer or 0
     made = []
@@ -154,13 +161,19 @@ def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights:
     made: dict[str, object] = {}
     if len(head.weights.ravel()) > 64 * 64:
         made["thumb"] = _thumb(head.weights, numbers)
-    if head.q is None or not trace.is_scored:
-        return made | {"weights": numbers.add(head.weights)}
     if not exact:
         return made | numbers.add_coarse(head.weights)
+    if head.q is None or not trace.is_scored:
+        return made | {"weights": numbers.add(head.weights)}
     if with_weights:
         return made | _weights(head, numbers) | _position(head, numbers, True)
     return made | {name: numbers.add(getattr(head, name)) for name in "qkv"} | _position(head, numbers, False)
+
+
+def _full_numbers(head: Head) -> list[Array]:
+    """Return what a head is computed from: q, k and v, or its weights where they came ready."""
+    found = [M for M in (head.q, head.k, head.v) if M is not None]
+    return found or [head.weights]
 
 
 def _weights(head: Head, numbers: Numbers) -> dict[str, Stored | None]:

@@ -3,7 +3,7 @@ import { rowOf } from "./arrays.js";
 import { $, make, save, svg, visible } from "./dom.js";
 import { linksPicture } from "./links.js";
 import { current, ids } from "./matrix.js";
-import { css, inkOn, scaleOf, shade } from "./shades.js";
+import { css, inkOn, scaleOf, shader } from "./shades.js";
 import { hash, listen, record, state } from "./state.js";
 import { editKey, headNamed, headResult, inputs, isExact, keys, layer, mayLook, queries, shown, typed } from "./view.js";
 
@@ -133,11 +133,12 @@ function matrixPicture(dark) {
   const [left, top] = [120, 100];
   const scale = scaleOf(M.data.filter(Number.isFinite));
   const ink = dark ? "#eceff1" : "#111";
+  const colour = shader(scale, dark);
   const parts = [];
   M.data.forEach((value, at) => {
     const [i, j] = [Math.floor(at / columns.length), at % columns.length];
     const masked = isSquare && ["weights", "masked_scores"].includes(name) && !mayLook(shown(), i, j);
-    const back = masked ? null : shade(value, scale, dark);
+    const back = masked ? null : colour(value);
     const [x, y] = [left + j * size, top + i * size];
     parts.push(svg("rect", { x, y, width: size, height: size, fill: back ? css(back) : "none" }));
     if (size === CELL) parts.push(svg("text", { x: x + size / 2, y: y + size / 2 + 4, "text-anchor": "middle", "font-size": 12, fill: back ? inkOn(back) : ink }, masked ? "–" : value.toFixed(2)));

@@ -1,4 +1,5 @@
 // Colours: the ramps of attn's own screens, for a dark or a light page, and those of several heads at once.
+import { make } from "./dom.js";
 import { record } from "./state.js";
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
@@ -31,12 +32,32 @@ export function scaleOf(values) {
   return { isSigned: low < 0, most: Math.max(high, -low) || 1 };
 }
 
-/** Return a value's colour as [red, green, blue]. */
-export function shade(value, scale, dark = isDark()) {
+/** Return the function that gives a value's colour as [red, green, blue]. */
+export function shader(scale, dark = isDark()) {
   const ramp = ramps[(dark ? "dark" : "light") + (scale.isSigned ? "Signed" : "")];
-  const part = scale.isSigned ? (value / scale.most + 1) / 2 : value / scale.most;
-  return ramp[Math.max(0, Math.min(ramp.length - 1, Math.round(part * (ramp.length - 1))))];
+  const last = ramp.length - 1;
+  const [zero, size] = scale.isSigned ? [last / 2, last / 2 / scale.most] : [0, last / scale.most];
+  return (value) => ramp[Math.max(0, Math.min(last, Math.round(zero + value * size)))];
 }
+
+/** Return a small picture on a canvas: a pixel for each value, those that `isMasked` says in a faint grey. */
+export function pixels(rows, columns, values, scale, isMasked = () => false) {
+  const canvas = make("canvas", { width: columns, height: rows });
+  const image = new ImageData(columns, rows);
+  const colourIn = shader(scale);
+  for (let at = 0; at < values.length; at++) {
+    const isGrey = isMasked(at);
+    const [red, green, blue] = isGrey ? GREY : colourIn(values[at]);
+    image.data[4 * at] = red;
+    image.data[4 * at + 1] = green;
+    image.data[4 * at + 2] = blue;
+    image.data[4 * at + 3] = isGrey ? 60 : 255;
+  }
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}
+
+const GREY = [128, 128, 128];
 
 export const css = ([red, green, blue]) => `rgb(${red} ${green} ${blue})`;
 

@@ -26,37 +26,38 @@ export function typed() {
 export const queries = () => typed()?.tokens ?? record.queries;
 export const keys = () => typed()?.tokens ?? record.keys;
 export const layer = () => record.layers[state.layer];
-export const headNamed = (name) => layer().heads.find((head) => head.name === name);
+export const headNamed = (name, at = state.layer) => record.layers[at].heads.find((head) => head.name === name);
 
 /** Return the key under which a head's edited numbers are kept. */
-export const editKey = (name) => `${state.layer}/${name}`;
+export const editKey = (name, at = state.layer) => `${at}/${name}`;
 
 /** Return which key each query may look at, (n_q n_k) of 1 and 0; null where all may. */
-export function allowed() {
+export function allowed(at = state.layer) {
   const n_q = queries().length;
   const n_k = keys().length;
   const hidden = new Set(state.off);
   if (!typed()) for (let j = record.padding[0]; j < record.padding[1]; j++) hidden.add(j);
   if (state.mask === "none" && !hidden.size) return null;
-  const own = state.mask === "given" ? (typed() ? null : numbers(layer().allowed || record.allowed)) : maskNamed(state.mask, n_q, n_k);
+  const own = state.mask === "given" ? (typed() ? null : numbers(record.layers[at].allowed || record.allowed)) : maskNamed(state.mask, n_q, n_k);
   const may = own ? own.slice() : new Uint8Array(n_q * n_k).fill(1);
   for (const j of hidden) for (let i = 0; i < n_q && j < n_k; i++) may[i * n_k + j] = 0;
   return may;
 }
 
 /** Return X: of the typed sentence, or of the record's queries or keys; null where none is known. */
-export function inputs(ofKeys = false) {
+export function inputs(ofKeys = false, at = state.layer) {
   if (typed()) return typed().X;
-  return stored(ofKeys ? layer().xKey || layer().x : layer().x);
+  const { x, xKey } = record.layers[at];
+  return stored(ofKeys ? xKey || x : x);
 }
 
 /** Return a head's q, k, v, and what it adds for a distance or was given to add. */
-function ready(head) {
+function ready(head, at) {
   const own = !typed() && head.q;
   const [R, b] = typed() || !head.distance ? [stored(head.R), stored(head.b)] : [null, null];
   const [bias, distance] = typed() ? [null, null] : [stored(head.bias), stored(head.distance)];
-  const part = (name) => own ? stored(head[name]) : project(inputs(name !== "q"), stored(head[`W_${name}`]), stored(head[`b_${name}`]));
-  const edits = state.edits.get(editKey(head.name)) || {};
+  const part = (name) => own ? stored(head[name]) : project(inputs(name !== "q", at), stored(head[`W_${name}`]), stored(head[`b_${name}`]));
+  const edits = state.edits.get(editKey(head.name, at)) || {};
   return { q: edits.q || part("q"), k: edits.k || part("k"), v: edits.v || part("v"), R, b, bias, distance };
 }
 
@@ -64,18 +65,18 @@ function ready(head) {
 export const isExact = (head) => Boolean(head) && (typed() !== null || !head.weights);
 
 /** Return a head's attention, with every step where the page holds them, else its weights alone. */
-export function headResult(name) {
-  const key = `${state.layer}/${name}`;
-  if (!kept.has(key)) kept.set(key, name === "mean" ? meanResult() : computed(headNamed(name)));
+export function headResult(name, at = state.layer) {
+  const key = `${at}/${name}`;
+  if (!kept.has(key)) kept.set(key, name === "mean" ? meanResult() : computed(headNamed(name, at), at));
   return kept.get(key);
 }
 
-function computed(head) {
-  if (!isExact(head)) return { weights: given(head), allowed: allowed() };
-  const parts = ready(head);
-  const may = allowed();
+function computed(head, at) {
+  if (!isExact(head)) return { weights: given(head), allowed: allowed(at) };
+  const parts = ready(head, at);
+  const may = allowed(at);
   const settings = { score: state.score, scale: null, temperature: state.temperature, softcap: record.softcap, allowed: may };
-  const edits = state.edits.get(editKey(head.name));
+  const edits = state.edits.get(editKey(head.name, at));
   return { ...parts, ...attention(parts, settings, edits?.scores), allowed: may };
 }
 
