@@ -13,7 +13,7 @@ from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError
 from attn_cli.render.page.numbers import Numbers, Stored
 from attn_cli.render.palette import PAPER, ramp
-from attn_cli.render.views.step_sentences import source, walk_facts
+from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
@@ -80,11 +80,23 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "padding": [padding.start, padding.stop],
         "off": off,
         "scores": {name: _score(name) for name in SCORES},
-        "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS],
+        "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS if _has(trace, step.name)],
         "facts": _facts(trace),
+        "repeats": _repeats(trace),
         "sources": _sources(trace),
         "ramps": _ramps(),
     }
+
+
+def _has(trace: Trace, step: str) -> bool:
+    """Tell whether there can be numbers for a step of the walk; the mask can be changed, and is always there."""
+    if step in ("masked_scores", "weights"):
+        return trace.is_scored or step == "weights"
+    if step in ("tokens", "encodings_query", "x_query"):
+        return (trace.query_ids, trace.placed, trace.x_query)[
+            ("tokens", "encodings_query", "x_query").index(step)
+        ] is not None
+    return getattr(stepped_head(trace), step) is not None
 
 
 def _sources(trace: Trace) -> dict[str, str]:
@@ -119,6 +131,11 @@ def _facts(trace: Trace) -> Mapping[str, object]:
         return {}
     found = walk_facts(trace, stepped_head(trace))
     return {name: found[name] for name in SENT_FACTS}
+
+
+def _repeats(trace: Trace) -> list[str]:
+    """Return which of q, k and v only repeat X: of these the walk shows the query's own row."""
+    return [name for name in "qkv" if trace.is_scored and repeats_x(trace, stepped_head(trace), name)]
 
 
 def _ramps() -> dict[str, str]:

@@ -56,7 +56,7 @@ export function reset() {
 /** Return the part of a link after `#` that opens this view again: what is not as usual. */
 export function hash() {
   const parts = new URLSearchParams();
-  if (state.walking) parts.set("step", String(record.steps.findIndex((step) => step.name === state.step)));
+  if (state.walking) parts.set("step", String(record.steps.findIndex((step) => step.name === state.step) + 1));
   else if (state.step !== usual.step) parts.set("show", state.step);
   if (state.layer !== usual.layer) parts.set("layer", String(record.layers[state.layer].number));
   if (state.head !== usual.head) parts.set("head", state.head);
@@ -92,7 +92,7 @@ export function chosenBy(text) {
   if (record.vocabulary && parts.get("text")) chosen.text = parts.get("text");
   if (parts.get("without") !== null) chosen.off = parts.get("without").split(",").filter((one) => /^\d{1,6}$/.test(one)).map(Number);
   const steps = record.steps.map((step) => step.name);
-  const at = Number(parts.get("step") ?? NaN);
+  const at = Number(parts.get("step") ?? NaN) - 1; // steps count from 1, as the page shows them
   if (steps[at]) Object.assign(chosen, { walking: true, step: steps[at] });
   else if (steps.includes(parts.get("show"))) chosen.step = parts.get("show");
   if (parts.get("q") !== null) chosen.row = placeOf(parts.get("q"), chosen.row);

@@ -7,10 +7,16 @@ import { inputs, keys, mayLook, place, queries, shown, strongest } from "./view.
 
 /** Return the steps that there are numbers for. */
 export function steps() {
-  return record.steps.filter((step) => (step.name === "masked_scores" ? shown().allowed && shown().summed : stepMatrix(step.name)));
+  return record.steps.filter((step) => stepMatrix(step.name));
 }
 
+const MOST_NAMED = 12;
 const quoted = (token) => `"${visible(token)}"`;
+
+/** Return a token in quotes, with its place where it stands more than once. */
+function quotedAt(tokens, at) {
+  return tokens.indexOf(tokens[at]) === tokens.lastIndexOf(tokens[at]) ? quoted(tokens[at]) : `${quoted(tokens[at])} (${at})`;
+}
 
 function scaling() {
   const root = record.scores[state.score].isScaled ? ` / √${shown().q.columns}` : "";
@@ -39,13 +45,17 @@ function facts(name) {
 }
 
 function projected(result, name, row) {
-  const at = name === "q" ? row : strongest(result.weights, row);
+  const at = name === "q" || record.repeats.includes(name) ? row : strongest(result.weights, row);
   return { key: quoted((name === "q" ? queries() : keys())[at]), first: [...rowOf(result[name], at).slice(0, 3)].map((x) => plain(x, 3)).join(", ") };
 }
 
 function masking(result, row) {
-  const free = keys().filter((_, j) => mayLook(result, row, j));
-  return free.length ? `${quoted(queries()[row])} may look at ${free.slice(0, 12).map(quoted).join(", ")}${free.length > 12 ? " and more" : ""}.` : `${quoted(queries()[row])} may look at nothing.`;
+  if (!result.allowed) return "No mask: every query may look at every key.";
+  const free = [...keys().keys()].filter((j) => mayLook(result, row, j));
+  if (!free.length) return `${quoted(queries()[row])} may look at nothing.`;
+  const names = free.map((j) => quotedAt(keys(), j));
+  if (names.length > MOST_NAMED) names.splice(6, names.length - 10, "...");
+  return `${quotedAt(queries(), row)} may look at ${names.join(", ")} (${free.length} of ${keys().length}).`;
 }
 
 /** Return the row's largest number at a step, and its key. */
@@ -75,7 +85,7 @@ function draw() {
   const values = facts(step.name);
   const isNothing = ["weights", "output"].includes(step.name) && !rowOf(shown().weights, place().row).some(Boolean);
   const sentence = isNothing ? "{query} may look at nothing: zeros." : step.alone && keys().length === 1 ? step.alone : step.sentence;
-  refill($("walk"), make("h3", {}, `${at + 1} of ${known.length}: ${step.title}`), make("p", {}, make("code", {}, filledIn(step.formula, values))), make("p", {}, filledIn(sentence, values)));
+  refill($("walk"), make("h3", {}, `${record.steps.indexOf(step) + 1} of ${record.steps.length}: ${step.title}`), make("p", {}, make("code", {}, filledIn(step.formula, values))), make("p", {}, filledIn(sentence, values)));
 }
 
 /** Go to the step before or after. */

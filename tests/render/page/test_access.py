@@ -1,0 +1,40 @@
+"""Everybody can read a page: axe-core finds nothing, at every width, in the dark and in the light."""
+
+import pytest
+
+from tests.shell import attn
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    made = {
+        "text": ("page", "The quick brown fox jumped over the lazy dog", "--words", "50", "--mask", "causal"),
+        "matrices": ("example", "coffee", "-f", "page"),
+        "long": ("page", " ".join(f"word{n}" for n in range(30)), "-e", "random", "--heads", "2"),
+    }
+    for name, args in made.items():
+        assert attn(*args, "-o", str(folder / f"{name}.html")).code == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", ["text", "matrices", "long"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(browser, pages, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    for width in (360, 1440):
+        context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme=scheme,
+            bypass_csp=True,
+            reduced_motion="reduce",
+        )
+        page = context.new_page()
+        page.goto(f"file://{pages / name}.html")
+        page.wait_for_selector("body[data-ready]")
+        page.click("#next")
+        found = axe.Axe().run(page).response["violations"]
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        context.close()
+        assert not [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
+        assert wide <= 0  # nothing makes the page itself scroll sideways

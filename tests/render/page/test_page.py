@@ -1,0 +1,235 @@
+"""What a reader does with a page: look, change, type, walk, and take things away."""
+
+import json
+import shlex
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from tests.shell import attn
+
+FOX = "The quick brown fox jumped over the lazy dog"
+
+
+def made(folder, *args: str, input: str | None = None) -> str:
+    """Return the path of a page that attn has written."""
+    path = folder / "page.html"
+    ran = attn(*args, "-o", str(path), input=input)
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def fox(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("fox"), "page", FOX, "--words", "200")
+
+
+def record(*args: str, input: str | None = None) -> dict:
+    ran = attn(*args, "-f", "json", "--steps", input=input)
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+def same(saved: dict, expected: dict) -> bool:
+    """Tell whether two records have the same weights to 1e-6, masked in the same places."""
+    return saved["mask"] == expected["mask"] and np.allclose(
+        saved["weights"], expected["weights"], rtol=0, atol=1e-6
+    )
+
+
+def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
+    small = made(tmp_path, "page", FOX, "--words", "0")
+    with open(small, "rb") as file:
+        assert len(file.read()) <= 150_000
+    large = made(tmp_path, "page", FOX)
+    with open(large, "rb") as file:
+        assert len(file.read()) <= 1_600_000
+
+
+def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
+    opened.go(fox)
+    opened.page.hover("[data-at='4,3']")
+    expected = record("self", FOX)
+    (head,) = expected["heads"]
+    assert opened.page.inner_text("#cell-title") == f"jumped → fox: {expected['weights'][4][3]:.3f}"
+    shown = {name: float(opened.page.inner_text(f"#{name}")) for name in ("scaled", "distance")}
+    assert shown["scaled"] == pytest.approx(head["scaled_scores"][4][3], abs=5e-5)
+    assert shown["distance"] == pytest.approx(head["position_scores"][4][3], abs=5e-5)
+    assert float(opened.page.input_value("#score input")) == pytest.approx(head["scores"][4][3], abs=5e-7)
+    products = opened.page.locator("svg.bars rect title").all_text_contents()[64:]
+    assert sum(float(text.partition(": ")[2]) for text in products) == pytest.approx(
+        head["scores"][4][3], abs=1e-2
+    )
+
+
+def test_the_matrix_is_walked_through_by_keys_alone(opened, fox):
+    opened.go(fox)
+    opened.page.focus("[data-at='4,3']")
+    for key in ("ArrowRight", "ArrowDown", "Home"):
+        opened.page.keyboard.press(key)
+    assert opened.page.evaluate("document.activeElement.dataset.at") == "5,0"
+    assert opened.page.inner_text("#cell-title").startswith("over → The: ")
+    assert opened.page.locator("[role=gridcell][tabindex='0']").count() == 1
+
+
+def test_every_control_is_reached_by_tab_and_the_focus_is_never_lost(opened, fox):
+    opened.go(fox)
+    reached = set()
+    for _ in range(120):
+        opened.page.keyboard.press("Tab")
+        reached.add(opened.page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    wanted = {
+        "head-choice",
+        "temperature",
+        "temperature-number",
+        "score-choice",
+        "mask-choice",
+        "reset",
+        "sentence",
+    }
+    assert wanted <= reached
+    assert {"show", "next", "off-one", "copy-command", "save-svg", "save-json", "TD", "g"} <= reached
+
+
+def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(opened, fox):
+    opened.go(fox)
+    opened.page.select_option("#head-choice", "subject")
+    opened.page.fill("#temperature-number", "0.5")
+    opened.page.press("#temperature-number", "Enter")
+    opened.page.select_option("#score-choice", "dot")
+    opened.page.select_option("#mask-choice", "window")
+    opened.page.fill("#window-left", "3")
+    opened.page.press("#window-left", "Enter")
+    opened.page.click("#off button:nth-child(4)")
+    command = opened.page.inner_text("#command")
+    assert "--without fox" in command
+    program, *args = shlex.split(command)
+    assert program == "attn"
+    assert same(json.loads(opened.saved("save-json")), record(*args))
+
+
+def test_a_repeated_word_that_is_off_is_named_by_its_place(opened, tmp_path):
+    opened.go(made(tmp_path, "page", "the cat saw the dog", "--words", "0"))
+    opened.page.click("#off button:nth-child(4)")
+    assert "--without 3" in opened.page.inner_text("#command")
+    opened.page.click("#off button:nth-child(1)")
+    _, *args = shlex.split(opened.page.inner_text("#command"))
+    assert args[-3:-1] == ["--without", "the"]
+    assert same(json.loads(opened.saved("save-json")), record(*args))
+
+
+def test_a_score_that_is_typed_is_computed_with_and_saved_for_compute(opened, fox, tmp_path):
+    opened.go(fox)
+    opened.page.hover("[data-at='4,3']")
+    opened.page.fill("#score input", "20")
+    opened.page.press("#score input", "Tab")
+    opened.page.wait_for_function("() => document.getElementById('command').textContent.includes('compute')")
+    numbers = opened.saved("save-numbers")
+    assert opened.page.inner_text("#command") == "attn compute attn-numbers.json"
+    saved = json.loads(opened.saved("save-json"))
+    head = record("self", FOX)["heads"][0]
+    masked = np.array(head["masked_scores"][4])
+    masked[3] += (20 - head["scores"][4][3]) / np.sqrt(32)
+    assert saved["weights"][4] == pytest.approx((np.exp(masked) / np.exp(masked).sum()).tolist(), abs=1e-6)
+    assert np.allclose(record("compute", "-", input=numbers)["weights"], saved["weights"], rtol=0, atol=1e-6)
+
+
+def test_q_k_and_v_of_a_small_example_are_typed_over(opened, tmp_path):
+    opened.go(made(tmp_path, "example", "coffee", "-f", "page"))
+    opened.page.click("#edit-part summary")
+    field = opened.page.locator("#edit input").first
+    field.fill("2")
+    field.press("Tab")
+    opened.page.wait_for_function(
+        "() => document.getElementById('command').textContent.includes('attn-numbers')"
+    )
+    numbers = json.loads(opened.saved("save-numbers"))
+    assert numbers["Q"][0][0] == 2
+    saved = json.loads(opened.saved("save-json"))
+    assert np.allclose(
+        record("compute", "-", input=json.dumps(numbers))["weights"], saved["weights"], rtol=0, atol=1e-6
+    )
+    assert saved["weights"] != record("example", "coffee")["weights"]
+
+
+def test_attn_show_reads_what_the_page_saves(opened, fox):
+    opened.go(fox, "#mask=causal&t=2")
+    saved = opened.saved("save-json")
+    shown = record("show", "-", input=saved)
+    assert same(shown, record("self", FOX, "--mask", "causal", "-t", "2"))
+    assert not [note for note in shown["notes"] if "left out" in note]  # its steps follow from each other
+
+
+def test_the_walk_has_the_sentences_of_explain_and_a_link_that_opens_the_same_step(opened, fox):
+    opened.go(fox)
+    told = attn("explain", FOX, "--steps").out.replace("\n", " ")
+    opened.page.click("#next")
+    titles = []
+    while True:
+        titles.append(opened.page.inner_text("#walk h3"))
+        sentence = opened.page.inner_text("#walk p:last-child")
+        told += "No mask: every query may look at every key."  # a step that explain leaves out
+        assert " ".join(sentence.split()) in " ".join(told.split())
+        if opened.page.is_disabled("#next"):
+            break
+        opened.page.click("#next")
+    assert len(titles) == len(set(titles)) >= 9
+    opened.page.click("#back")
+    opened.page.wait_for_function("step => location.hash.includes(`step=${step}&`)", arg=len(titles) - 1)
+    link, title = opened.page.evaluate("location.hash"), opened.page.inner_text("#walk h3")
+    opened.page.goto("about:blank")
+    opened.go(fox, link)
+    assert opened.page.inner_text("#walk h3") == title
+
+
+def test_words_that_the_page_does_not_have_are_said(opened, fox):
+    opened.go(fox)
+    opened.page.fill("#sentence", "The zebra jumped!")
+    opened.page.press("#sentence", "Enter")
+    said = opened.page.inner_text("#type-says")
+    assert "zebra" in said and "jumped" not in said and "Dropped: !" in said
+    opened.page.click("#own")
+    assert opened.page.inner_text("#text") == FOX
+
+
+def test_the_view_is_saved_as_svg_and_png(opened, fox):
+    opened.go(fox)
+    picture = ET.fromstring(opened.saved("save-svg"))
+    words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"jumped", "fox"} <= set(words) and words[-1].startswith("attn self")
+    with opened.page.expect_download() as waiting:
+        opened.page.click("#save-png")
+    with open(waiting.value.path(), "rb") as file:
+        assert file.read(8) == b"\x89PNG\r\n\x1a\n"
+
+
+def test_several_heads_are_drawn_together(opened, fox):
+    opened.go(fox)
+    before = opened.page.locator("svg.links path").count()
+    opened.page.locator("#links-heads input").nth(3).check()
+    colours = set(
+        opened.page.locator("svg.links path").evaluate_all(
+            "all => all.map((one) => one.getAttribute('stroke'))"
+        )
+    )
+    assert opened.page.locator("svg.links path").count() > before and len(colours) == 2
+    opened.page.click("#grid button:nth-child(3)")
+    assert opened.page.input_value("#head-choice") == "subject"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("cross", "she", "likes hot coffee"),
+        ("masked", "she likes coffee", "--pad", "2", "--pad-side", "left"),
+        ("self", "she likes coffee", "-p", "roles-deep"),
+        ("self", "she likes coffee", "-e", "random", "--heads", "2", "--positions", "sinusoidal"),
+        ("explain", "she likes coffee", "--without", "she", "--score", "cosine"),
+        ("self", "she likes coffee", "--head", "mean"),
+    ],
+    ids=lambda args: " ".join(args[:1] + args[2:]),
+)
+def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, args):
+    opened.go(made(tmp_path, *args, "-f", "page"))
+    assert same(json.loads(opened.saved("save-json")), record(*args))
