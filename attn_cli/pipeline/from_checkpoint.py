@@ -279,7 +279,7 @@ def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask:
 
     weights, settings = run.weights_of(steps, [int(head.name) for head in trace.heads]), trace.settings
     is_scaled = isclose(trace.scale, steps.attended.scale, rel_tol=1e-6) and trace.score != "cosine"
-    if settings.mask is not None or settings.temperature != 1 or not is_scaled:
+    if settings.mask is not None or settings.without or settings.temperature != 1 or not is_scaled:
         heads = [_head(steps, h, trace.own_scale) for h in range(stack.heads)]
         work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
         made = kept.joined_anew(work, weights)

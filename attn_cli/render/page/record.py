@@ -79,6 +79,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         **_mask(trace, numbers),
         "padding": [padding.start, padding.stop],
         "off": off,
+        "below": trace.learned is not None and trace.learned.layers > 1,
         "scores": {name: _score(name) for name in SCORES},
         "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS if _has(trace, step.name)],
         "facts": _facts(trace),

@@ -98,7 +98,8 @@ function withoutNames() {
 export function command() {
   const without = withoutNames();
   const isEdited = [...state.edits.values()].some((edit) => edit.q || edit.k || edit.v || edit.scores?.size);
-  const isOther = state.mask === "given" && record.mask !== "given";
+  const isMaskChanged = state.mask !== record.mask || state.off.join() !== record.off.join();
+  const isOther = (state.mask === "given" && record.mask !== "given") || (record.below && layer().number > 0 && isMaskChanged);
   const live = [];
   if (record.scored && state.temperature !== 1) live.push("-t", String(state.temperature));
   if (isEdited || !record.command || !without || isOther) {

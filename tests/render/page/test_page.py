@@ -233,3 +233,14 @@ def test_several_heads_are_drawn_together(opened, fox):
 def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, args):
     opened.go(made(tmp_path, *args, "-f", "page"))
     assert same(json.loads(opened.saved("save-json")), record(*args))
+
+
+def test_a_mask_that_is_changed_above_other_layers_is_computed_from_saved_numbers(opened, tmp_path):
+    opened.go(made(tmp_path, "page", "she likes coffee", "-p", "roles-deep"))
+    assert opened.page.inner_text("#command").startswith("attn self --projection roles-deep")
+    opened.page.select_option(
+        "#mask-choice", "causal"
+    )  # attn self --mask causal masks the layers below as well
+    assert opened.page.inner_text("#command") == "attn compute attn-numbers.json"
+    numbers, saved = opened.saved("save-numbers"), json.loads(opened.saved("save-json"))
+    assert same(saved, record("compute", "-", input=numbers))
