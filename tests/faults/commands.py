@@ -202,6 +202,7 @@ COMMANDS = (
     Command("comparison", ("compare", WORDS, "--vary", "score=scaled,dot", "-o", "x.md"), _old("x.md"), files),
     Command("lookup", ("lookup", "colour", "brand=Porsche", "color=black", "-o", "x.tex"), _nothing, files),
     Command("example", ("example", "coffee", "-o", "x.html"), _old("x.html"), files),
+    Command("page", ("page", WORDS, "--words", "20", "-o", "x.html"), _old("x.html"), files),
     Command("neighbours", ("vectors", "nearest", "cat", "-f", "json"), _nothing, files),
     Command("script", ("masked", WORDS, "-f", "code:numpy", "-o", "x.py"), _old("x.py"), files),
     Command("matrices", ("compute", "m.json", "-o", "x.json"), _matrices, files),
