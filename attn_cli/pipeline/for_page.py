@@ -57,6 +57,7 @@ def page_of(
 ) -> Page:
     """Return what a page of this text holds; with `words` commonest words of the vectors, if they can be typed."""
     settings = replace(settings_for_masked(settings) if kind == "masked" else settings, every_head=True)
+    settings = replace(settings, layer=None) if isinstance(settings.layer, str) else settings  # all are there
     if settings.model is not None:
         return _of_model(kind, text, context, settings)
     stack = open_projection(settings_for_positions(settings)).stack
@@ -73,23 +74,19 @@ def page_of(
 
 def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> Page:
     """Return the page of every layer of a pretrained model, which is read while the page is made."""
-    from attn_cli.pipeline.from_checkpoint import (  # only for a model on disk
-        open_model,
-        side_of,
-        trace_opened,
-    )
+    # Only for a model on disk.
+    from attn_cli.pipeline.from_checkpoint import open_model, read_texts
 
     assert settings.model is not None
     check_model(settings)
     with open_model(settings.model) as opened:
-        side, _ = side_of(opened.checkpoint, kind, context)
+        side = read_texts(kind, text, context, settings, opened).side
         count = len(opened.checkpoint.model.stacks[side].layers)
         shown = wanted_layer(settings, count, opened.name)
 
     def traces(model: str) -> Iterator[Trace]:
         with open_model(model) as opened:
-            for n in range(count):
-                yield trace_opened(kind, text, context, replace(settings, layer=n), opened)
+            yield from read_texts(kind, text, context, settings, opened).traces(settings, None)
 
     return Page(traces(settings.model), count, shown, text=text, context=context)
 

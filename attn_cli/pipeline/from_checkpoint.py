@@ -134,6 +134,7 @@ class Reading(NamedTuple):
                 yield between_words(self._trace(steps, unasked(of_layer)), of_layer)
             elif self.keep_weights:
                 mask = _mask(steps, self._window(steps), of_layer, self.name)
+                mask = without_keys(mask, of_layer, self.query.spelled, self.key.spelled)
                 stack = self.run.model.stacks[self.side]
                 yield _with_weights(self._trace(steps, of_layer), self.run, steps, stack, mask)
             else:

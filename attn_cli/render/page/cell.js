@@ -38,10 +38,10 @@ function arithmetic(result, row, column, masked) {
   const lines = [line(score.symbol, editable(result, row, column), "score")];
   const divisor = `${score.isScaled ? ` / √${result.q.columns}` : ""}${state.temperature === 1 ? "" : ` / ${plain(state.temperature)}`}`;
   if (divisor) lines.push(line(divisor.slice(1), plain(result.scaled.data[at]), "scaled"));
-  if (record.softcap) lines.push(line(`soft cap ${record.softcap}`, plain(result.capped.data[at])));
   if (result.position) {
-    lines.push(line(result.R || result.distance ? `+ distance ${column - row > 0 ? "+" : ""}${column - row}` : "+ position", plain(result.position.data[at]), "distance"));
+    lines.push(line(result.R || result.distance || result.turned ? `+ distance ${column - row > 0 ? "+" : ""}${column - row}` : "+ position", plain(result.position.data[at]), "distance"));
   }
+  if (result.softcap) lines.push(line(`soft cap ${plain(result.softcap)}`, plain(result.capped.data[at])));
   if (masked) lines.push(line("mask", "masked: no exp, no share"));
   else {
     const { exps: made, shift, total } = exps(result, row);

@@ -120,6 +120,18 @@ export function mix(weights, V) {
   return output;
 }
 
+/** Return c tanh(s / c) of each score, or the scores themselves where there is no cap c. */
+function capAt(cap, scores) {
+  return cap ? mapped(scores, (s) => cap * Math.tanh(s / cap)) : scores;
+}
+
+/** Return what turning queries and keys by their places adds to the scaled scores. */
+function turnedTerm({ q, k, turned }, score, factor) {
+  const plain = score.of(q, k);
+  const whole = score.of(turned.q, turned.k);
+  return mapped(whole, (s, at) => (s - plain.data[at]) * factor);
+}
+
 function mapped(M, change) {
   return matrix(M.rows, M.columns, M.data.map(change));
 }
@@ -138,13 +150,14 @@ export function attention(head, settings, edited = new Map()) {
   for (const [at, value] of edited) scores.data[at] = value;
   const factor = scale / settings.temperature;
   const scaled = mapped(scores, (s) => s * factor);
-  const cap = settings.softcap;
-  const capped = cap ? mapped(scaled, (s) => cap * Math.tanh(s / cap)) : scaled;
   let position = head.bias || null;
   const beside = (score.isPositionScaled ? 1 / Math.sqrt(q.columns) : 1) / settings.temperature;
   if (head.R) position = positionTerm(q, head.R, head.b, beside, k.rows);
   if (head.distance) position = mapped(head.distance, (s) => s * beside);
-  const summed = position ? mapped(capped, (s, at) => s + position.data[at]) : capped;
+  if (head.turned) position = turnedTerm(head, score, factor);
+  const add = (M) => (position ? mapped(M, (s, at) => s + position.data[at]) : M);
+  const capped = capAt(head.softcap && head.softcap / settings.temperature, head.turned ? add(scaled) : scaled);
+  const summed = head.turned ? capped : add(capped);
   const weights = softmax(summed, settings.allowed);
   return { scores, scaled, capped, position, summed, weights, output: v ? mix(weights, v) : null, scale };
 }

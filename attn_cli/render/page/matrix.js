@@ -7,7 +7,7 @@ import { headNamed, inputs, keys, mayLook, place, queries, shown } from "./view.
 
 const MOST_COLUMNS = 24;
 const MOST_CELLS = 1200;
-const SQUARE = ["scores", "scaled_scores", "position_scores", "masked_scores", "weights"];
+const SQUARE = ["scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores", "weights"];
 
 const PARTS = {
   x_query: () => inputs(),
@@ -16,7 +16,8 @@ const PARTS = {
   k: () => shown().k,
   v: () => shown().v,
   scores: () => shown().scores,
-  scaled_scores: () => shown().capped,
+  scaled_scores: () => shown().scaled,
+  capped_scores: () => (shown().softcap ? shown().capped : null),
   position_scores: () => shown().position,
   masked_scores: () => shown().summed,
   weights: () => shown().weights,

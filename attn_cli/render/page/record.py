@@ -18,7 +18,7 @@ from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.because import stepped_head
-from attn_cli.trace.head import Head
+from attn_cli.trace.head import TURNED, Head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
 
@@ -72,10 +72,9 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "apart": trace.apart,
         "unknown": trace.unknown,
         "dropped": trace.dropped,
-        "scored": trace.is_scored,
-        "score": trace.score if trace.is_scored else "scaled",
+        "scored": trace.is_scored and trace.score in SCORES,
+        "score": trace.score if trace.score in SCORES else "scaled",
         "temperature": trace.temperature,
-        "softcap": None,
         **_mask(trace, numbers),
         "padding": [padding.start, padding.stop],
         "off": off,
@@ -169,7 +168,7 @@ def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, 
         "number": number,
         "x": numbers.add(trace.x_query),
         "xKey": numbers.add(trace.x_key) if apart else None,
-        "allowed": _mask(trace, numbers)["allowed"],
+        "allowed": None if trace.mask is None or page.n_layers == 1 else numbers.add_bytes(trace.mask),
         "heads": made,
     }
 
@@ -181,8 +180,13 @@ def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights:
         made["thumb"] = _thumb(head.weights, numbers)
     if not exact:
         return made | numbers.add_coarse(head.weights)
-    if head.q is None or not trace.is_scored:
+    if head.q is None or head.v is None or not trace.is_scored or trace.score not in SCORES:
         return made | {"weights": numbers.add(head.weights)}
+    made |= {"scale": head.scale, "softcap": head.softcap}
+    if head.mask is not None:
+        made["allowed"] = numbers.add_bytes(head.mask.rows(trace.rows))
+    for name in TURNED if head.turned is not None else ():
+        made[name] = numbers.add(getattr(head, name))
     if with_weights:
         return made | _weights(head, numbers) | _position(head, numbers, True)
     return made | {name: numbers.add(getattr(head, name)) for name in "qkv"} | _position(head, numbers, False)
@@ -260,6 +264,7 @@ def _command(page: Page, trace: Trace) -> dict[str, object] | None:
         "text": page.text,
         "after": [] if page.context is None else [page.context],
         "head": trace.head_names[0],
+        "score": trace.score if trace.settings.score is None else "scaled",
     }
 
 

@@ -20,7 +20,7 @@ function headRecord(name) {
   const made = { name, weights: lists(result.weights), output: lists(result.output ?? null) };
   if (!result.scores) return made;
   const masked = lists(result.summed).map((row, i) => row.map((s, j) => (mayLook(result, i, j) ? s : null)));
-  return { ...made, q: lists(result.q), k: lists(result.k), v: lists(result.v), scores: lists(result.scores), scaled_scores: lists(result.capped),
+  return { ...made, q: lists(result.q), k: lists(result.k), v: lists(result.v), scores: lists(result.scores), scaled_scores: lists(result.scaled),
     position_scores: lists(result.position), masked_scores: masked };
 }
 
@@ -110,7 +110,7 @@ export function command() {
   const options = [...record.command.options];
   if (state.head !== record.command.head) options.push("--head", state.head);
   if (record.layers.length > 1) options.push("--layer", String(layer().number));
-  if (state.score !== "scaled") options.push("--score", state.score);
+  if (state.score !== record.command.score) options.push("--score", state.score);
   const usual = record.kind === "masked" ? "causal" : "none";
   if (state.mask !== usual && state.mask !== "given") options.push("--mask", state.mask);
   options.push(...live, ...without.flatMap((name) => [name.startsWith("-") ? `--without=${name}` : "--without", ...(name.startsWith("-") ? [] : [name])]));

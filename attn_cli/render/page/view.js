@@ -32,13 +32,15 @@ export const headNamed = (name, at = state.layer) => record.layers[at].heads.fin
 export const editKey = (name, at = state.layer) => `${at}/${name}`;
 
 /** Return which key each query may look at, (n_q n_k) of 1 and 0; null where all may. */
-export function allowed(at = state.layer) {
+export function allowed(at = state.layer, head = null) {
   const n_q = queries().length;
   const n_k = keys().length;
   const hidden = new Set(state.off);
   if (!typed()) for (let j = record.padding[0]; j < record.padding[1]; j++) hidden.add(j);
-  if (state.mask === "none" && !hidden.size) return null;
-  const own = state.mask === "given" ? (typed() ? null : numbers(record.layers[at].allowed || record.allowed)) : maskNamed(state.mask, n_q, n_k);
+  const its = state.mask === record.mask && !typed() && (head?.allowed || record.layers[at].allowed);
+  if (state.mask === "none" && !hidden.size && !its) return null;
+  const given = state.mask === "given" && !typed() ? numbers(record.allowed) : null;
+  const own = its ? numbers(its) : given || maskNamed(state.mask, n_q, n_k);
   const may = own ? own.slice() : new Uint8Array(n_q * n_k).fill(1);
   for (const j of hidden) for (let i = 0; i < n_q && j < n_k; i++) may[i * n_k + j] = 0;
   return may;
@@ -58,7 +60,8 @@ function ready(head, at) {
   const [bias, distance] = typed() ? [null, null] : [stored(head.bias), stored(head.distance)];
   const part = (name) => own ? stored(head[name]) : project(inputs(name !== "q", at), stored(head[`W_${name}`]), stored(head[`b_${name}`]));
   const edits = state.edits.get(editKey(head.name, at)) || {};
-  return { q: edits.q || part("q"), k: edits.k || part("k"), v: edits.v || part("v"), R, b, bias, distance };
+  const turned = head.q_turned && !edits.q && !edits.k ? { q: stored(head.q_turned), k: stored(head.k_turned) } : null;
+  return { q: edits.q || part("q"), k: edits.k || part("k"), v: edits.v || part("v"), R, b, bias, distance, turned, softcap: head.softcap };
 }
 
 /** Tell whether a head's scores can be computed here: the page holds its numbers in full. */
@@ -72,10 +75,11 @@ export function headResult(name, at = state.layer) {
 }
 
 function computed(head, at) {
-  if (!isExact(head)) return { weights: given(head), allowed: allowed(at) };
+  if (!isExact(head)) return { weights: given(head), allowed: allowed(at, head) };
   const parts = ready(head, at);
-  const may = allowed(at);
-  const settings = { score: state.score, scale: null, temperature: state.temperature, softcap: record.softcap, allowed: may };
+  const may = allowed(at, head);
+  const scale = state.score === record.score ? head.scale ?? null : null;
+  const settings = { score: state.score, scale, temperature: state.temperature, allowed: may };
   const edits = state.edits.get(editKey(head.name, at));
   return { ...parts, ...attention(parts, settings, edits?.scores), allowed: may };
 }

@@ -63,10 +63,10 @@ function peak(result, name, row) {
   const ranking = { scores: result.scores, scaled_scores: result.scores }[name] || result.weights;
   const j = strongest(ranking, row);
   const at = row * keys().length + j;
-  const value = { scores: result.scores, scaled_scores: result.capped, position_scores: result.position }[name]?.data[at];
+  const value = { scores: result.scores, scaled_scores: result.scaled, capped_scores: result.capped, position_scores: result.position }[name]?.data[at];
   const key = !record.apart && ["scores", "weights"].includes(name) && j === row ? "itself" : quoted(keys()[j]);
   return { key, value: value === undefined ? share(result.weights.data[at]) : plain(value, 3), ...(name === "scaled_scores" ? { before: plain(result.scores.data[at], 3) } : {}),
-    sum: plain(result.capped.data[at] + (result.position?.data[at] ?? 0), 3), why: result.q ? effect() : "" };
+    sum: plain(result.scaled.data[at] + (result.position?.data[at] ?? 0), 3), why: result.q ? effect() : "" };
 }
 
 const filledIn = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
