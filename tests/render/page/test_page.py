@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -244,3 +245,19 @@ def test_a_mask_that_is_changed_above_other_layers_is_computed_from_saved_number
     assert opened.page.inner_text("#command") == "attn compute attn-numbers.json"
     numbers, saved = opened.saved("save-numbers"), json.loads(opened.saved("save-json"))
     assert same(saved, record("compute", "-", input=numbers))
+
+
+def test_a_page_of_a_model_on_disk_has_the_numbers_of_every_layer_and_head(opened, tokenizers, tmp_path):
+    folder = str(small_gpt2(tmp_path / "gpt2"))
+    opened.go(made(tmp_path, "page", "dabca", "-m", folder))
+    tiles = opened.page.locator("#grid button")
+    assert tiles.count() >= 2
+    for n in range(tiles.count()):
+        tiles.nth(n).click()
+        _, *args = shlex.split(opened.page.inner_text("#command"))
+        assert {"--model", "--layer"} <= set(args)
+        saved, expected = json.loads(opened.saved("save-json")), record(*args)
+        assert same(saved, expected)
+        head = next(head for head in saved["heads"] if head["name"] == saved["head"])
+        for name in ("scores", "scaled_scores", "output"):
+            assert np.allclose(head[name], expected["heads"][0][name], rtol=1e-5, atol=1e-6)
