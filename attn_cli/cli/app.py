@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
     "show": ("show", "show_"),
     "page": ("page", "page"),
     "heads": ("heads", "heads"),
+    "live": ("live", "live"),
     "example": ("example", "example"),
     "vectors": (
         "Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"

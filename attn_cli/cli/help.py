@@ -29,6 +29,7 @@ USUAL = {
     "attn show": "tokens layer head query join-pieces hide-special format output",
     "attn page": "words context head model mask query exact output",
     "attn heads": "model weights tokens layer rollout format output",
+    "attn live": "model matrices weights head mask temperature record replay",
     "attn example": "query mask score temperature heads steps format output",
     "attn vectors train": "output dim window epochs words min-count seed workers",
     "attn learn train": "output dev embedding relations layers epochs seed threads",

@@ -56,8 +56,8 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
         if len(labels) == 2:
             yield from _difference(comparison)
     yield Say("")
-    yield from map(Say, _sentences(comparison))
-    yield from ending(comparison, " ".join(_sentences(comparison)))
+    yield from map(Say, sentences(comparison))
+    yield from ending(comparison, " ".join(sentences(comparison)))
     if view.steps:
         yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
@@ -120,7 +120,7 @@ def _moved(mover: Mover) -> str:
     return f"{share(mover.before)} to {share(mover.after)} ({size})"
 
 
-def _sentences(comparison: Comparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """Return what changed, a sentence for each value but the reference; where tokens differ, how they differ."""
     if not comparison.same_tokens:
         pairs = zip(names_of(comparison), comparison.entropy, strict=True)
@@ -229,8 +229,8 @@ def _once(labels: Sequence[str], sides: Sequence[Sequence[str]], before: str = "
 
 def talk_of(comparison: Comparison, summary: str | None = None) -> list[str]:
     """Return what is printed on standard error where the output has no room for sentences."""
-    sentences = _sentences(comparison) if summary is None else [summary]
-    blocks = [*map(Say, sentences), *ending(comparison, " ".join(sentences))]
+    said = sentences(comparison) if summary is None else [summary]
+    blocks = [*map(Say, said), *ending(comparison, " ".join(said))]
     return [block.text for block in blocks if isinstance(block, Say) and not block.quiet]
 
 
@@ -257,7 +257,7 @@ def record(
         "largest_mover": changes[0]["largest_mover"] if is_pair else None,
         "changes": changes,
         "swap": swap,
-        "summary": " ".join(_sentences(comparison)) if summary is None else summary,
+        "summary": " ".join(sentences(comparison)) if summary is None else summary,
     }
 
 

@@ -232,14 +232,15 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
         for i in rows:
             if i != rows[0]:
                 yield Say("")
-            yield _row_bars(trace, head, i, largest)
+            yield row_bars(trace, head, i, largest)
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
     yield Say(f"The longest bar is {share(largest)}.", quiet=True)
     yield from closing(trace)
 
 
-def _row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
+def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
+    """Return the bars of query i: one for each key, or for the strongest where they are many."""
     name = f"{short(trace.query_tokens[i])} attending to"
     if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
         k = trace.settings.top or 5

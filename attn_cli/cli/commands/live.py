@@ -1,0 +1,101 @@
+"""attn live: attention on a full screen that answers while you type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attn_cli.cli.options import Texts, own, without
+from attn_cli.errors import UsageError
+from attn_cli.io.escape import as_utf8
+from attn_cli.settings.declare import INPUT, OUTPUT
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.live.sources import Source
+
+OF_FILES = ("format", "output", "tidy", "steps", "fields", "width")
+OF_ROWS = ("query", "versus", "top", "next", "full")
+
+
+@without(*OF_ROWS, *OF_FILES)
+def live(
+    context: typer.Context,
+    texts: Texts = None,
+    matrices: Annotated[
+        str | None,
+        own("FILE", "Given Q, K, V, or X, W_q, W_k, W_v, as attn compute reads them.", group=INPUT),
+    ] = None,
+    weights: Annotated[
+        str | None, own("FILE", "Saved weights, as attn show reads them.", group=INPUT)
+    ] = None,
+    record: Annotated[
+        str | None, own("FILE", "Write every key with its time to FILE, one a line.", group=OUTPUT)
+    ] = None,
+    replay: Annotated[str | None, own("FILE", "Press the keys that --record wrote.", group=INPUT)] = None,
+    pace: Annotated[
+        float | None, own("N", "With --replay: so many times as fast.  [default: 1]", group=INPUT)
+    ] = None,
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Attention on a full screen, by keys and by mouse: it answers while you type.
+
+    Type another word, hide one, turn the mask, the head, the score and the temperature; see what changed, and
+    copy the command that shows it again. ? lists the keys.
+
+    Example: attn live "The quick brown fox jumped over the lazy dog"
+    """
+    from attn_cli.live.run import EXAMPLE, Lecture, begin, check_screen, run
+
+    check_screen()
+    if pace is not None and (replay is None or not 0 < pace <= 1000):
+        raise UsageError("--pace goes with --replay, and is a number above 0, at most 1000.", option="--pace")
+    if sum(one is not None for one in (texts or None, matrices, weights, settings.model and "")) > 1 and (
+        matrices or weights
+    ):
+        raise UsageError("--matrices and --weights bring their own input.", "Give one input.", "--matrices")
+    from attn_cli.live.record import read_recording
+
+    recorded = None if replay is None else read_recording(replay)
+    source, settings = _source(context, matrices, weights, settings)
+    text = ""
+    if source.has_text:
+        typed = " ".join(texts or [])
+        if texts and len(texts) > 1:
+            from attn_cli.cli.read_text import one_text
+
+            typed = one_text(texts, "live", settings)  # says what to type instead
+        text = as_utf8(typed) or (recorded.text if recorded and recorded.text else EXAMPLE)
+    session = begin(source, text, settings)
+    run(session, view, Lecture(record, recorded.events if recorded else (), pace or 1.0))
+
+
+def _source(
+    context: typer.Context, matrices: str | None, weights: str | None, settings: Settings
+) -> tuple[Source, Settings]:
+    """Return what answers, opened, and the settings with which it begins."""
+    from attn_cli.live.sources import MatricesSource, ModelSource, TextSource, WeightsSource
+
+    if matrices is not None:
+        from attn_cli.cli.origins import prefer_given
+        from attn_cli.inputs.matrices import read_given
+
+        given = read_given(matrices)
+        settings = prefer_given(
+            context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
+        )
+        return MatricesSource(given, matrices), settings
+    if weights is not None:
+        from attn_cli.cli.read_text import labelled_weights
+
+        return WeightsSource(labelled_weights(weights, "show", None, None, None), weights), settings
+    if settings.model is not None:
+        return ModelSource(settings), settings
+    from attn_cli.cli.read_text import prepare_index
+
+    prepare_index(settings.embedding, "random, ")
+    return TextSource(settings), settings

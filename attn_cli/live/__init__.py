@@ -1,0 +1,1 @@
+"""attn live: a full screen that answers while you type. Textual is known to `app`, `board` and `driver` alone."""

@@ -1,0 +1,85 @@
+"""The command line that shows again what is on the screen."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from attn_cli.live.state import ROW, STEPS, Question, State
+from attn_cli.settings.declare import declared
+from attn_cli.settings.settings import Settings
+from attn_cli.trace.steps import NAMES
+
+if TYPE_CHECKING:
+    from attn_cli.live.actions import Seen
+    from attn_cli.trace.trace import Trace
+
+OF_ROWS = ("query", "versus")
+
+
+def command_line(state: State, seen: Seen) -> str:
+    """Return the line to type in a shell for the state's pane."""
+    question = state.question
+    start, options = list(seen.source.start), _options(question)
+    varied = _varied(question, seen.before) if state.compared and not start else None
+    if not start:
+        start = ["explain" if state.pane in (ROW, STEPS) else "compare" if varied else "self"]
+    if varied:
+        options = [*_options(question, but=varied[0]), "--vary", varied[1]]
+    elif state.pane == ROW:
+        options += ["-q", _row(seen.trace.query_tokens, state.row)]
+    elif state.pane == STEPS and not seen.source.start:
+        options += ["--only", ",".join(NAMES[name][0] for name in seen.steps[state.step])]
+    if not seen.source.has_text:
+        return shlex.join(["attn", *start, *options])
+    if question.text.startswith("-"):
+        return shlex.join(["attn", *start, *options, "--", question.text])
+    return shlex.join(["attn", *start, question.text, *options])
+
+
+def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
+    """Return the one setting that differs from the view before, and what --vary takes; None if it is not one alone."""
+    if before is None or question.off:
+        return None
+    old, new = before.settings, question.settings
+    names = [name for name in declared(Settings) if getattr(old, name) != getattr(new, name)]
+    if len(names) != 1:
+        return None
+    usual = {"mask": "none", "score": "scaled"}
+    values = [getattr(one, names[0]) for one in (old, new)]
+    written = [
+        f"{value:.12g}" if isinstance(value, float) else value or usual.get(names[0]) for value in values
+    ]
+    return None if None in written else (names[0], f"{names[0].replace('_', '-')}={written[0]},{written[1]}")
+
+
+def unsaid(question: Question) -> str:
+    """Return what no option says of the view; nothing where the command line says all."""
+    if question.edits:
+        return "The numbers that were typed are not in that file: w writes a .json, which attn compute reads."
+    if question.off and "without" not in declared(Settings):
+        return f"Switched off besides: {', '.join(question.off)}."
+    return ""
+
+
+def _row(tokens: tuple[str, ...], row: int) -> str:
+    """Return a token, or the number of its row where that is another one's token, or it occurs more than once."""
+    same = [token for token in tokens if token.casefold() == tokens[row].casefold()]
+    is_plain = len(same) == 1 and not tokens[row].startswith("-")
+    return tokens[row] if is_plain or str(row) in tokens else str(row)
+
+
+def _options(question: Question, but: str = "") -> list[str]:
+    """Return the options of all settings that are not what they are by default."""
+    usual, settings = Settings(), question.settings
+    found: list[str] = []
+    for name, one in declared(Settings).items():
+        value = getattr(settings, name)
+        if value == getattr(usual, name) or name in (*OF_ROWS, but):
+            continue
+        if isinstance(value, bool):
+            found.append(one.option if value else f"--no-{one.option[2:]}")
+        else:
+            written = f"{value:.12g}" if isinstance(value, float) else str(value)
+            found += [one.short or one.option, written]
+    return found

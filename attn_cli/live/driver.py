@@ -1,0 +1,147 @@
+"""The terminal while attn live has it: drawn on through one gate, and given back on every way out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from textual.drivers.linux_driver import LinuxDriver
+
+from attn_cli.io.signals import cleaned_up
+
+PATIENCE = 0.5  # seconds that a signal waits for a write to end
+# Mouse, paste, focus and keyboard reports off, line wrap on, the first screen, the cursor.
+GIVE_BACK = (
+    "".join(f"\x1b[?{mode}l" for mode in (1000, 1002, 1003, 1015, 1006, 1016, 2004, 2048, 1004, 2026))
+    + "\x1b[?7h\x1b[<u\x1b[0m\x1b[?1049l\x1b[?25h"
+)
+
+
+class Gate:
+    """Where the screen is written: standard output's descriptor, until the gate is shut."""
+
+    def __init__(self, descriptor: int, encoding: str) -> None:
+        self.descriptor = descriptor
+        self.encoding = encoding
+        self.is_shut = False
+        self._writing = threading.Lock()
+
+    def write(self, text: str) -> int:
+        """Write text, or nothing once the gate is shut or the terminal has gone."""
+        data = text.encode(self.encoding, "replace")
+        with self._writing, contextlib.suppress(OSError):
+            while data and not self.is_shut:
+                data = data[os.write(self.descriptor, data) :]
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: all is written at once."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self.descriptor
+
+    def isatty(self) -> bool:
+        """Tell whether it is a terminal."""
+        return os.isatty(self.descriptor)
+
+    def shut(self, last: str) -> None:
+        """Write a last text, and let nothing follow it."""
+        self.is_shut = True
+        is_free = self._writing.acquire(timeout=PATIENCE)
+        try:
+            with contextlib.suppress(OSError):
+                os.write(self.descriptor, last.encode("ascii"))
+        finally:
+            if is_free:
+                self._writing.release()
+
+
+class Guest:
+    """The terminal as it was found, and the gate through which it is drawn on."""
+
+    def __init__(self, encoding: str) -> None:
+        self.gate = Gate(sys.__stdout__.fileno() if sys.__stdout__ else 1, encoding)
+        self.keyboard = sys.__stdin__.fileno() if sys.__stdin__ else 0
+        self.modes: list[Any] = termios.tcgetattr(self.keyboard)
+        self.has_screen = False
+
+    @contextlib.contextmanager
+    def visiting(self) -> Iterator[None]:
+        """Give the terminal back at the end of the block, and at any signal that ends the process in it."""
+        number = signal.SIGQUIT
+        before = signal.getsignal(number)
+        signal.signal(number, self._quit)
+        with cleaned_up(self.give_back):
+            try:
+                yield
+            finally:
+                self.give_back()
+                signal.signal(number, before)
+
+    def give_back(self) -> None:
+        """Set the terminal as it was found; its first screen is shown if it is not yet."""
+        if self.has_screen:
+            self.gate.shut(GIVE_BACK)
+            self.has_screen = False
+        with contextlib.suppress(OSError, termios.error):
+            if os.tcgetpgrp(self.keyboard) == os.getpgrp():  # in the background the modes are somebody else's
+                termios.tcsetattr(self.keyboard, termios.TCSAFLUSH, self.modes)
+
+    def _quit(self, number: int, frame: object) -> None:
+        self.give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+guest: Guest | None = None  # Textual makes the driver itself, so it finds its terminal here
+
+
+class GuestDriver(LinuxDriver):
+    """Textual's driver, drawing through the gate; it ends as at SIGHUP when the terminal goes without one."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        assert guest is not None
+        self.guest = guest
+        self._file: Any = guest.gate
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Return the size that the terminal has now, whatever COLUMNS says."""
+        try:
+            size = os.get_terminal_size(self.guest.gate.descriptor)
+        except OSError:
+            return 80, 24
+        return size.columns or 80, size.lines or 24
+
+    def start_application_mode(self) -> None:
+        """Take the terminal."""
+        self.guest.has_screen = True
+        super().start_application_mode()
+
+    def close(self) -> None:
+        """Write what waits, then let the terminal go."""
+        super().close()
+        self.guest.has_screen = False
+
+    def run_input_thread(self) -> None:
+        """Read keys; where the terminal has gone, end the process."""
+        with contextlib.suppress(OSError):
+            super().run_input_thread()
+        if not self.exit_event.is_set():
+            is_heard = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGHUP if is_heard else signal.SIGTERM)
+
+    def _sigcont_application(self, *_: Any) -> None:
+        """Take the terminal again, also after a stop that gave no time to give it back."""
+        if self._auto_restart:
+            if self.guest.has_screen:
+                self.suspend_application_mode()
+                self._must_signal_resume = True
+            self.resume_application_mode()

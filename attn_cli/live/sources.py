@@ -1,0 +1,165 @@
+"""Where traces come from: a text, a model on disk, given matrices, saved weights. All go through the pipeline."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.live.state import Edit, Question
+from attn_cli.live.switched_off import switched_off
+
+if TYPE_CHECKING:
+    from attn_cli.inputs.matrices import Given
+    from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.io.array_types import Array
+    from attn_cli.pipeline.embed import Shared
+    from attn_cli.settings.settings import Settings
+    from attn_cli.trace.trace import Trace
+
+EDITABLE = ("X", "context", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "Q", "K", "V", "W_o", "b_o")
+MOST_EDITED = 400  # numbers of a matrix that can be edited cell by cell
+
+
+class Source(Protocol):
+    """What answers questions."""
+
+    has_text: bool  # whether the text can be typed
+    start: tuple[str, ...]  # how a command over the same input begins, the text excepted
+
+    def compute(self, question: Question) -> Trace:
+        """Return the trace of a question."""
+        ...
+
+    def layers(self, trace: Trace) -> int:
+        """Return how many layers there are to choose from."""
+        ...
+
+    def matrices(self, question: Question) -> dict[str, Array]:
+        """Return the given matrices that can be edited, as they are now."""
+        ...
+
+
+class TextSource:
+    """Attention of a text, with the vectors and the projection of the settings."""
+
+    has_text = True
+    start: tuple[str, ...] = ()
+
+    def __init__(self, settings: Settings) -> None:
+        from attn_cli.pipeline.embed import open_shared
+
+        self.shared: Shared = open_shared(settings)
+
+    def compute(self, question: Question) -> Trace:
+        """Return the trace of the text."""
+        from attn_cli.pipeline.from_text import trace_text
+
+        kind = "masked" if (question.settings.mask or "none") != "none" else "self"
+        trace = trace_text(kind, question.text, None, question.settings, shared=self.shared)
+        return switched_off(trace, question.off)
+
+    def layers(self, trace: Trace) -> int:
+        """Return how many layers the learned model has."""
+        return trace.learned.layers if trace.learned is not None else 1
+
+    def matrices(self, question: Question) -> dict[str, Array]:
+        """Return nothing: the matrices were not given."""
+        return {}
+
+
+class ModelSource(TextSource):
+    """Attention of a text in a pretrained model, whose files stay open."""
+
+    def __init__(self, settings: Settings) -> None:
+        from attn_cli.pipeline.embed import Shared
+        from attn_cli.pipeline.from_checkpoint import open_model
+
+        self.opened = ExitStack()
+        self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))
+
+    def layers(self, trace: Trace) -> int:
+        """Return how many layers the side of the model has that reads the text."""
+        from attn_cli.pipeline.from_checkpoint import side_of
+
+        assert self.shared.model is not None
+        checkpoint = self.shared.model.checkpoint
+        return len(checkpoint.model.stacks[side_of(checkpoint, "self", None)[0]].layers)
+
+
+class MatricesSource:
+    """Attention from given matrices, which can be edited where they are small."""
+
+    has_text = False
+
+    def __init__(self, given: Given, path: str) -> None:
+        self.given = given
+        self.start: tuple[str, ...] = ("compute", path)
+
+    def compute(self, question: Question) -> Trace:
+        """Return the trace of the matrices as they are now."""
+        from attn_cli.pipeline.from_matrices import trace_matrices
+
+        given = self.given._replace(arrays=self.given.arrays | self.matrices(question))
+        return switched_off(trace_matrices("compute", given, question.settings), question.off)
+
+    def layers(self, trace: Trace) -> int:
+        """Return 1: matrices are of one layer."""
+        return 1
+
+    def matrices(self, question: Question) -> dict[str, Array]:
+        """Return the small matrices, in the order of the computation, with the numbers that were typed."""
+        arrays = self.given.arrays
+        found = {
+            name: arrays[name].copy()
+            for name in EDITABLE
+            if name in arrays and arrays[name].ndim <= 2 and arrays[name].size <= MOST_EDITED
+        }
+        for edit in question.edits:
+            _put(found[edit.matrix], edit)
+        return found
+
+
+def _put(matrix: Array, edit: Edit) -> None:
+    rows = matrix.reshape(1, -1) if matrix.ndim == 1 else matrix
+    rows[edit.row, edit.column] = edit.value
+
+
+class WeightsSource:
+    """Weights that came ready: nothing is computed but what is shown of them."""
+
+    has_text = False
+
+    def __init__(self, saved: Saved, path: str) -> None:
+        self.saved = saved
+        self.start: tuple[str, ...] = ("show", path)
+
+    def compute(self, question: Question) -> Trace:
+        """Return the trace of the weights."""
+        from attn_cli.pipeline.from_weights import trace_weights
+        from attn_cli.pipeline.ready_weights import Shaping
+
+        plain = replace(question.settings, score=None, temperature=1.0)
+        if question.off or plain != question.settings:
+            raise UsageError("These weights came ready: only mask, layer and head can be chosen.")
+        return trace_weights(self.saved, question.settings, Shaping(False, False, False))
+
+    def layers(self, trace: Trace) -> int:
+        """Return how many layers the file holds."""
+        return int(self.saved.weights.shape[0])
+
+    def matrices(self, question: Question) -> dict[str, Array]:
+        """Return nothing: there are no matrices that weights could be computed from."""
+        return {}
+
+
+def edited(matrix: Array, name: str, row: int, column: int, typed: str) -> Edit:
+    """Return the edit of a cell to the number that was typed; raise InputError for what is no number."""
+    try:
+        value = float(typed.replace(",", "."))
+    except ValueError:
+        raise InputError(f"{typed[:40]!r} is no number.", "Type one such as 0.5.") from None
+    if not abs(value) <= 1e100:
+        raise InputError(f"{name} cannot hold {typed[:40]!r}.", "Type a finite number.")
+    return Edit(name, row, column, value)
