@@ -5,8 +5,9 @@ PYTHON* variables) and start-up itself are tested in processes started anew.
 """
 
 import atexit
+import contextlib
 import fcntl
-import importlib
+import importlib.util
 import io
 import json
 import os
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 PACKAGE = Path(__file__).parents[1] / "attn_cli"
+MissingTextual = () if importlib.util.find_spec("textual") else ImportError
 SIZE = struct.Struct("!I")
 CODE = struct.Struct("!i")
 _ONE_AT_A_TIME = threading.Lock()
@@ -159,7 +161,8 @@ def _load() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         if parts[-1] not in ("__init__", "__main__"):
-            importlib.import_module(".".join(parts))
+            with contextlib.suppress(MissingTextual):
+                importlib.import_module(".".join(parts))
     _make_commands()
     importlib.import_module("gc").freeze()
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from attn_cli.settings.output import View
 
 INTERRUPTED = 130
+SOON = 0.1  # seconds after which an awaited answer shows as awaited
 
 
 class TextLine(Input):
@@ -149,7 +150,14 @@ class LiveApp(App[int]):
         if session.is_behind and session.state.question != self._last_asked:
             self._last_asked = session.state.question
             self.asked = self.worker.ask(session.state.question)
-        self.draw()
+            self.set_timer(SOON, self._draw_late)
+        elif not session.is_behind:
+            self.draw()
+
+    def _draw_late(self) -> None:
+        """Show that an answer is awaited, if it still is."""
+        if self.session.is_behind:
+            self.draw()
 
     _last_asked: object = None
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
@@ -123,7 +123,8 @@ class GuestDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         """Take the terminal."""
         self.guest.has_screen = True
-        super().start_application_mode()
+        start: Callable[[], None] = super().start_application_mode  # Textual left it without types
+        start()
 
     def close(self) -> None:
         """Write what waits, then let the terminal go."""

@@ -12,7 +12,7 @@ import numpy as np
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.actions import Seen
 from attn_cli.live.state import BEFORE, DIFFERENCE, State
-from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.screen.chosen_cell import MatrixPart, matrix_part
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.large_blocks import large_blocks
@@ -25,12 +25,13 @@ from attn_cli.render.views.steps import walk
 from attn_cli.render.views.wording import is_large, quoted_at
 from attn_cli.settings.output import View
 from attn_cli.trace.because import because_of, stepped_head
-from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Row, Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
-MOST_KEYS = 12
+MOST_KEYS, FEW_KEYS = 12, 4
+LINES_OF_KEY = 3  # at most: its bar, and its line in a table or in both parts of a wide one
 FAR = 400  # lines of a pane that can be scrolled through
 STEPS = (
     *(("tokens",), ("x_query",), ("encodings_query",), ("q", "k", "v"), ("scores",), ("scaled_scores",)),
@@ -161,39 +162,65 @@ def row_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     trace = seen.trace
     if trace.condensed and state.row not in trace.focus:
         return Pane(paper.draw([Say("A long text: only the row in focus has its arithmetic.")]))
+    row = _Row.of(trace, state)
     lines: list[Line] = []
-    for count in range(MOST_KEYS, 0, -1):
-        for is_brief in (False, True):
-            lines = paper.draw(_row(trace, state, count, is_brief))
+    for is_brief in (False, True):
+        fixed = 4 if is_brief else 8  # lines that are no keys': title, heads, sums, reasons
+        most = max(1, min(MOST_KEYS, (paper.height - fixed) // 2 + 1))
+        while most > 0:
+            lines = paper.draw(row.blocks(most, is_brief))
             if len(lines) <= paper.height:
                 return Pane(lines)
+            if not is_brief and most < FEW_KEYS:
+                break
+            most -= max(1, (len(lines) - paper.height) // LINES_OF_KEY)
     return Pane(lines)
 
 
-def _row(trace: Trace, state: State, count: int, is_brief: bool) -> Iterator[Block]:
-    """Yield a row's bars, its table and its reasons, of so many keys; a brief one leaves out the sums."""
-    i, j = state.row, state.column
-    head = stepped_head(trace)
-    versus = str(j) if str(j) not in trace.key_tokens else None
-    asked = replace(trace, settings=replace(trace.settings, versus=versus))
-    row = asked.row(i, head)
-    at = trace.held(i)
-    order = np.argsort(-trace.shown.weights[at], kind="stable").tolist()
-    keys = sorted({*order[:count], j})
-    bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))
-    if len(bars.items) == len(trace.key_tokens):
-        bars = bars._replace(items=[bars.items[key] for key in keys])
-    yield bars._replace(title=_title(trace, state))
-    if row is None:
-        yield Say("These weights came ready: there is no arithmetic to show.", quiet=True)
-        return
-    if row.total == 0:
-        yield Say(f"{quoted_at(trace.query_tokens, i)} may look at nothing: its weights are zeros.")
-        return
-    table = row_table(asked, row, keys)
-    yield Columns(table.header, table.rows[: len(keys)]) if is_brief else table
-    found = list(reasons(asked, row, because_of(asked, row)))
-    yield from map(Say, found[:1] if is_brief else found)
+class _Row(NamedTuple):
+    """The chosen row: its arithmetic, why its winner won, and its bars."""
+
+    trace: Trace
+    row: Row | None
+    order: list[int]  # its keys, the heaviest first
+    column: int
+    bars: Bars
+    reasons: list[str]
+
+    @classmethod
+    def of(cls, trace: Trace, state: State) -> _Row:
+        """Return the row of a state's cell."""
+        i, j = state.row, state.column
+        asked = versus(trace, j)
+        row = asked.row(i, stepped_head(trace))
+        order = np.argsort(-trace.shown.weights[trace.held(i)], kind="stable").tolist()
+        bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(
+            title=_title(trace, state)
+        )
+        found = [] if row is None or row.total == 0 else list(reasons(asked, row, because_of(asked, row)))
+        return cls(asked, row, order, j, bars, found)
+
+    def blocks(self, count: int, is_brief: bool) -> Iterator[Block]:
+        """Yield the bars, the table and the reasons, of so many keys; a brief one leaves out the sums."""
+        keys = sorted({*self.order[:count], self.column})
+        is_whole = len(self.bars.items) == len(self.order)
+        yield self.bars._replace(items=[self.bars.items[key] for key in keys]) if is_whole else self.bars
+        if self.row is None:
+            yield Say("These weights came ready: there is no arithmetic to show.", quiet=True)
+            return
+        if self.row.total == 0:
+            query = quoted_at(self.trace.query_tokens, self.row.query)
+            yield Say(f"{query} may look at nothing: its weights are zeros.")
+            return
+        table = row_table(self.trace, self.row, keys)
+        yield Columns(table.header, table.rows[: len(keys)]) if is_brief else table
+        yield from map(Say, self.reasons[:1] if is_brief else self.reasons)
+
+
+def versus(trace: Trace, j: int) -> Trace:
+    """Return the trace asking why a row does not look at key j, which is named by its number where that is no word."""
+    named = str(j) if str(j) not in trace.key_tokens else None
+    return replace(trace, settings=replace(trace.settings, versus=named))
 
 
 def _title(trace: Trace, state: State) -> str:
@@ -212,9 +239,7 @@ def by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
         return row_pane(state, seen, paper)
     if trace.condensed and state.row not in trace.focus:
         return row_pane(state, seen, paper)
-    versus = str(state.column) if str(state.column) not in trace.key_tokens else None
-    asked = replace(trace, settings=replace(trace.settings, versus=versus))
-    i = state.row
+    asked, i = versus(trace, state.column), state.row
     blocks: list[Block] = [row_bars(trace, trace.shown, i, largest_weight(trace, [i]))]
     return Pane(paper.draw([*blocks, *one_row(asked, i, paper.view.by_hand == "all")]))
 

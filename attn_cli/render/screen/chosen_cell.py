@@ -10,13 +10,13 @@ from rich.style import Style
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.screen.grid import Grid
-from attn_cli.render.screen.text import cells
+from attn_cli.render.screen.text import UNLIMITED, cells
 from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.width_ladder import rungs
 
 MARKED = Style(reverse=True)
+NARROWEST = 4  # cells of a column with two digits
 COARSEST = 3  # rungs with numbers: a part of a matrix is drawn with these
-LONGEST_HEAD = 5  # lines of column labels
 
 
 class MatrixPart(NamedTuple):
@@ -53,47 +53,47 @@ def matrix_part(
     Shades are those of the whole matrix.
     """
     row, column = chosen or (0, 0)
-    block = block._replace(scale=shade_range(block), sums=())
-    columns = range(block.values.shape[1])
-    grid, body = _drawn(block, palette, terminal)
-    if not grid.fits(terminal):
-        columns, grid, body = _narrowed(block, palette, terminal, column)
-    heads = len(body) - len(block.rows)
-    rows = _window(len(block.rows), max(1, height - heads), row)
-    lines = body[:heads] + body[heads + rows.start : heads + rows.stop]
-    part = MatrixPart(lines, rows, columns, list(grid.legend(terminal)))
+    near = _window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
+    block = _rows_of(block._replace(scale=shade_range(block), sums=()), near)
+    n = block.values.shape[1]
+    columns, fits = range(n), False
+    if n < (terminal.width or UNLIMITED):
+        body, legend, fits = Grid(block, palette).parts(terminal)
+    if not fits:
+        columns, body, legend = _narrowed(block, palette, terminal, column)
+    heads = len(body) - len(near)
+    seen = _window(len(near), max(1, height - heads), row - near.start)
+    lines = body[:heads] + body[heads + seen.start : heads + seen.stop]
+    part = MatrixPart(lines, range(near.start + seen.start, near.start + seen.stop), columns, legend)
     return part if chosen is None else part._replace(lines=_marked(part, row, column))
 
 
-def _drawn(block: Matrix, palette: str | None, terminal: Terminal) -> tuple[Grid, list[Line]]:
-    grid = Grid(block, palette)
-    return grid, list(grid.body(terminal))
+def _rows_of(block: Matrix, rows: range) -> Matrix:
+    some = slice(rows.start, rows.stop)
+    numbers = None if block.row_numbers is None else block.row_numbers[some]
+    return block._replace(rows=block.rows[some], values=block.values[some], row_numbers=numbers)
 
 
 def _narrowed(
     block: Matrix, palette: str | None, terminal: Terminal, column: int
-) -> tuple[range, Grid, list[Line]]:
-    """Return the columns around one that stand on one page with as many digits as fit, and how they are drawn."""
+) -> tuple[range, list[Line], list[Line]]:
+    """Return the columns around one that stand on one page with two digits, their lines, and those below them."""
     numbered = [way for way in rungs(block) if way.format is not None][:COARSEST]
-    narrow = block._replace(row_numbers=None)
+    way = numbered[min(1, len(numbered) - 1)]
     n = block.values.shape[1]
-    across = n - 1
+    across = min(n - 1, (terminal.width or UNLIMITED) // NARROWEST) or 1
     while True:
         columns = _window(n, across, column)
-        few = narrow._replace(
+        few = block._replace(
             columns=block.columns[columns.start : columns.stop],
             values=block.values[:, columns.start : columns.stop],
+            row_numbers=None,
         )
-        grid = Grid(few, palette, (numbered[min(1, len(numbered) - 1)],))
-        if across == 1 or grid.fits(terminal):
-            return columns, grid, list(grid.body(terminal))
-        across = max(1, min(across - 1, _pages_width(grid, terminal)))
-
-
-def _pages_width(grid: Grid, terminal: Terminal) -> int:
-    """Return how many columns stand on the first page."""
-    first = list(grid.body(terminal))
-    return max(len(line) for line in first[: len(grid.block.rows)]) - 1
+        body, legend, fits = Grid(few, palette, (way,)).parts(terminal)
+        if fits or across == 1:
+            return columns, body, legend
+        first = max(len(line) for line in body[: len(block.rows)]) - 1  # columns of the first page
+        across = max(1, min(across - 1, first))
 
 
 def _window(n: int, most: int, around: int) -> range:

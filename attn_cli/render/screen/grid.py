@@ -65,9 +65,17 @@ class Grid(NamedTuple):
 
     def fits(self, terminal: Terminal, named: bool = False) -> bool:
         """Tell whether all columns stand beside each other, with the rows' labels whole; `named`: and their own."""
-        pages = self._fitted(terminal)[1]
+        return self._fits(self._fitted(terminal)[1], named)
+
+    def _fits(self, pages: list[_Page], named: bool = False) -> bool:
         is_named = not pages[0].numbered or self.block.marks is not None
         return len(pages) == 1 and pages[0].edge >= self._edge(pages[0].rows) and (is_named or not named)
+
+    def parts(self, terminal: Terminal) -> tuple[list[Line], list[Line], bool]:
+        """Return the matrix, what stands under it, and whether it fits: laid out once for all three."""
+        matrix, pages = self._fitted(terminal)
+        body, below = self._body(matrix, pages, terminal), self._legend(matrix, pages, terminal)
+        return list(body), list(below), self._fits(pages)
 
     def body(self, terminal: Terminal) -> Iterator[Line]:
         """Yield the matrix alone."""

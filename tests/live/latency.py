@@ -1,0 +1,145 @@
+"""How long attn live takes from a key to the new screen: `python -m tests.live.latency [--keys N]`.
+
+It runs on a terminal of its own, as people run it. The time is that from the byte of a key to the last byte of the
+screen that answers it, when the view says what is expected: the slowest of all ways to measure it.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from itertools import cycle, islice
+
+from tests.shell import COMMAND, surroundings
+
+QUIET = 0.03  # seconds without a byte after which a screen is whole
+WORDS = [
+    "The",
+    "quick",
+    "brown",
+    "fox",
+    "jumped",
+    "over",
+    "the",
+    "lazy",
+    "dog",
+    "and",
+    "then",
+    "it",
+    "ran",
+    "into",
+    "the",
+    "deep",
+    "dark",
+    "forest",
+    "where",
+    "a",
+    "small",
+    "grey",
+    "cat",
+    "sat",
+    "on",
+    "an",
+    "old",
+    "mat",
+    "near",
+    "the",
+    "house",
+]
+CASES = {  # name: words, keys before, the keys that are timed, milliseconds allowed at the 95th percentile
+    "30 words": (30, "", "m+s-hx\x1b[B\x1b[C", 50),
+    "30 words, typing": (30, "t", "abc \x7f", 50),
+    "100 words, all heads": (100, "H", "m+s-", 200),
+    "9 words": (9, "", "m+s-hxdv\x1b[B\x1b[C", 50),
+}
+
+
+def keys_of(text: str) -> list[bytes]:
+    """Cut keys apart: an arrow is one."""
+    found, rest = [], text
+    while rest:
+        size = 3 if rest.startswith("\x1b[") else 1
+        found.append(rest[:size].encode())
+        rest = rest[size:]
+    return found
+
+
+class Screen:
+    """attn live on a terminal."""
+
+    def __init__(self, text: str, columns: int, rows: int) -> None:
+        self.pid, self.terminal = pty.fork()
+        if not self.pid:
+            os.environ.clear()
+            os.environ.update(surroundings({"COLORTERM": "truecolor"}))
+            os.execvp(COMMAND[0], [*COMMAND, "live", text])
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.read(20.0, 1.5)
+
+    def read(self, limit: float, quiet: float) -> float | None:
+        """Read until nothing comes for a while; return when the last byte came, None if none did."""
+        last, end = None, time.perf_counter() + limit
+        while time.perf_counter() < end:
+            wait = quiet if last is not None else end - time.perf_counter()
+            if not select.select([self.terminal], [], [], wait)[0]:
+                break
+            with contextlib.suppress(OSError):
+                os.read(self.terminal, 1 << 20)
+            last = time.perf_counter()
+        return last
+
+    def timed(self, key: bytes) -> float | None:
+        """Press a key, and return the milliseconds until its screen is there; None where nothing changes."""
+        began = time.perf_counter()
+        os.write(self.terminal, key)
+        last = self.read(1.0, QUIET)
+        return None if last is None else 1000 * (last - began)
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+        os.waitpid(self.pid, 0)
+        os.close(self.terminal)
+
+
+def measured(name: str, count: int) -> list[float]:
+    """Return the times of so many keys, the shortest first."""
+    words, before, keys, _ = CASES[name]
+    screen = Screen(" ".join(islice(cycle(WORDS), words)), 120, 40)
+    try:
+        for key in keys_of(before):
+            screen.timed(key)
+            screen.read(2.0, 0.5)
+        times = [screen.timed(key) for key in islice(cycle(keys_of(keys)), count)]
+    finally:
+        screen.close()
+    return sorted(time for time in times if time is not None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.live.latency", description=__doc__)
+    parser.add_argument("--keys", type=int, default=500)
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    slow = 0
+    print(f"{'':<24}{'keys':>6}{'median':>9}{'95 %':>9}{'worst':>9}{'allowed':>9}  milliseconds")
+    for name, (_, _, _, allowed) in CASES.items():
+        if asked.only not in name:
+            continue
+        times = measured(name, asked.keys)
+        at = times[int(len(times) * 0.95)]
+        slow += at > allowed
+        numbers = f"{len(times):>6}{times[len(times) // 2]:>9.1f}{at:>9.1f}{times[-1]:>9.1f}{allowed:>9}"
+        print(f"{name:<24}{numbers}{'  SLOW' if at > allowed else ''}", flush=True)
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
