@@ -97,10 +97,10 @@ class LiveApp(App[int]):
     def on_mount(self) -> None:
         """Start to compute."""
         self.line.cursor_blink = False
-        self.line.value = visible(self.session.state.question.text)
+        self.line.value = self._line()
         self.board.focus()
         self.worker.start()
-        if self.session.state.question.text != self.line.value:
+        if self.session.source.has_text and self.session.state.question.text != self.line.value:
             self.session.say("What a terminal would obey or hide is spelled out in the line.")
         if self.replay.is_on:
             self.run_worker(self.replay.run(self.feed, lambda: self.session.is_behind), exclusive=False)
@@ -247,7 +247,7 @@ class LiveApp(App[int]):
             if action == "command" and session.remark.command:
                 self._copy(session.remark.command)
             if action == "undo":
-                self.line.value = session.state.question.text
+                self.line.value = self._line()
         self.settle()
 
     def on_board_clicked(self, message: Board.Clicked) -> None:
@@ -282,11 +282,16 @@ class LiveApp(App[int]):
         self.line.cursor_position = len(self.line.value)
         self.line.focus()
 
+    def _line(self) -> str:
+        """Return what stands in the line while nothing is typed: the text, or the name of the file."""
+        source = self.session.source
+        return visible(self.session.state.question.text if source.has_text else source.start[-1])
+
     def _leave_line(self) -> None:
         """Come back to the keys."""
         self.prompt = None
         self.session.stop_typing()
-        self.line.value = visible(self.session.state.question.text)
+        self.line.value = self._line()
         self.board.focus()
         self.settle()
 

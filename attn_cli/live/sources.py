@@ -56,8 +56,7 @@ class TextSource:
         """Return the trace of the text."""
         from attn_cli.pipeline.from_text import trace_text
 
-        kind = "masked" if (question.settings.mask or "none") != "none" else "self"
-        trace = trace_text(kind, question.text, None, question.settings, shared=self.shared)
+        trace = trace_text("self", question.text, None, question.settings, shared=self.shared)
         return switched_off(trace, question.off)
 
     def layers(self, trace: Trace) -> int:

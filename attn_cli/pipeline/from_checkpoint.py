@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
@@ -96,20 +96,21 @@ def trace_opened(
     """Return the same trace of a model that is open already."""
     reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
     run, side, target = reading.run, reading.side, reading.query
-    stack = run.model.stacks[side]
-    number = None if settings.layer == ALL else wanted_layer(settings, len(stack.layers), model.name)
-    traces = reading.rollouts if settings.head == ROLLOUT else reading.traces
-    if number is None:
-        check_all_fit(len(target.ids), len(reading.key.ids), len(stack.layers), stack.heads, settings)
-        trace = together(traces(settings, number), settings)
-    else:
-        trace = next(traces(settings, number))
-    if not settings.next:  # what lies above the layer is left alone
-        return trace
-    from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
+    with closing(run):
+        stack = run.model.stacks[side]
+        number = None if settings.layer == ALL else wanted_layer(settings, len(stack.layers), model.name)
+        traces = reading.rollouts if settings.head == ROLLOUT else reading.traces
+        if number is None:
+            check_all_fit(len(target.ids), len(reading.key.ids), len(stack.layers), stack.heads, settings)
+            trace = together(traces(settings, number), settings)
+        else:
+            trace = next(traces(settings, number))
+        if not settings.next:  # what lies above the layer is left alone
+            return trace
+        from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
 
-    read = Read(target.ids, target.special)
-    words, more = find_next_words(run, side, read, model.encoder, settings.next, model.name)
+        read = Read(target.ids, target.special)
+        words, more = find_next_words(run, side, read, model.encoder, settings.next, model.name)
     return replace(trace, next_words=words, notes=(*trace.notes, *more))
 
 

@@ -20,39 +20,11 @@ from itertools import cycle, islice
 from tests.shell import COMMAND, surroundings
 
 QUIET = 0.03  # seconds without a byte after which a screen is whole
-WORDS = [
-    "The",
-    "quick",
-    "brown",
-    "fox",
-    "jumped",
-    "over",
-    "the",
-    "lazy",
-    "dog",
-    "and",
-    "then",
-    "it",
-    "ran",
-    "into",
-    "the",
-    "deep",
-    "dark",
-    "forest",
-    "where",
-    "a",
-    "small",
-    "grey",
-    "cat",
-    "sat",
-    "on",
-    "an",
-    "old",
-    "mat",
-    "near",
-    "the",
-    "house",
-]
+TEXT = (
+    "The quick brown fox jumped over the lazy dog and then it ran into the deep dark forest where a small grey "
+    "cat sat on an old mat near the house"
+)
+WORDS = TEXT.split()
 CASES = {  # name: words, keys before, the keys that are timed, milliseconds allowed at the 95th percentile
     "30 words": (30, "", "m+s-hx\x1b[B\x1b[C", 50),
     "30 words, typing": (30, "t", "abc \x7f", 50),

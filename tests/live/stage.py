@@ -111,8 +111,7 @@ def traced(text: str = FOX, **settings: Any):
     from attn_cli.pipeline.from_text import trace_text
 
     chosen = replace(Settings(), **settings)
-    kind = "masked" if (chosen.mask or "none") != "none" else "self"
-    return trace_text(kind, text, None, chosen)
+    return trace_text("self", text, None, chosen)
 
 
 def same(trace: Any, expected: Any) -> bool:

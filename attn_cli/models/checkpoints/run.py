@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,6 +100,10 @@ class Run:
         reader = Reader(self._weights, stack)
         return reader.joined(stack.layers[steps.layer], _prefix(steps), steps.attended)
 
+    def close(self) -> None:
+        """Give up what is not computed yet, in the thread that has computed the rest."""
+        self._steps.close()
+
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""
         told = self.model.logits
@@ -140,7 +144,7 @@ class Run:
             found = np.float32(told.softcap) * np.tanh(found / np.float32(told.softcap))
         return found
 
-    def _all_steps(self) -> Iterator[LayerSteps]:
+    def _all_steps(self) -> Generator[LayerSteps, None, None]:
         first = next(iter(self._given.values()))
         for side, given in self._given.items():
             stack, context = self.model.stacks[side], self._made.get("encoder")

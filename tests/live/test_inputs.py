@@ -1,0 +1,153 @@
+"""attn live over given matrices, saved weights and a model on disk."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("textual")
+
+from attn_cli.inputs.matrices import read_given
+from attn_cli.live.sources import MatricesSource, ModelSource, WeightsSource
+from attn_cli.live.state import MATRICES, WEIGHTS
+from attn_cli.settings.settings import Settings
+from tests.live.stage import made, play
+from tests.shell import here
+
+RECORD = {
+    "tokens": ["she", "likes", "coffee"],
+    "X": [[1, 0], [0, 1], [1, 1]],
+    "W_q": [[1, 0], [0, 2]],
+    "W_k": [[1, 1], [0, 1]],
+    "W_v": [[1, 2], [3, 4]],
+}
+
+
+@pytest.fixture
+def matrices(tmp_path):
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps(RECORD))
+    return made("", source=MatricesSource(read_given(path), str(path)))
+
+
+def weights_of(record):
+    """Attention by its formula (Vaswani et al. 2017, section 3.2.1)."""
+    X, W_q, W_k = (np.array(record[name], float) for name in ("X", "W_q", "W_k"))
+    scores = np.exp((X @ W_q) @ (X @ W_k).T / np.sqrt(2))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+def test_numbers_of_given_matrices_are_edited_and_all_that_follows_changes(matrices):
+    async def act(stage):
+        assert np.allclose(stage.trace.weights, weights_of(RECORD))
+        await stage.press("e")
+        assert stage.state.pane == MATRICES
+        assert "X as given" in stage.text()
+        await stage.press("down", "right", "enter", "ctrl+u")
+        await stage.type("-2")
+        await stage.press("enter")
+        changed = RECORD | {"X": [[1, 0], [0, -2], [1, 1]]}
+        assert np.allclose(stage.trace.weights, weights_of(changed))
+        assert "-2.000" in stage.text()
+        await stage.press("e", "enter", "ctrl+u")
+        await stage.type("0.5")
+        await stage.press("enter")
+        assert np.allclose(stage.trace.weights, weights_of(changed | {"W_q": [[0.5, 0], [0, 2]]}))
+        await stage.press("u")
+        assert np.allclose(stage.trace.weights, weights_of(changed))
+        await stage.press("u")
+        assert np.allclose(stage.trace.weights, weights_of(RECORD))
+        await stage.press("e", "e", "e")
+        assert stage.state.pane == WEIGHTS
+
+    play(act, matrices)
+
+
+def test_what_is_no_number_is_asked_for_again(matrices):
+    async def act(stage):
+        await stage.press("e", "enter", "ctrl+u")
+        await stage.type("much")
+        await stage.press("enter")
+        assert "'much' is no number" in stage.text()
+        assert stage.app.line.has_focus
+        await stage.press("escape")
+        assert np.allclose(stage.trace.weights, weights_of(RECORD))
+        await stage.press("t")
+        assert "There is no text here" in stage.text()
+
+    play(act, matrices)
+
+
+def test_an_edited_view_is_written_as_json_that_compute_reads(matrices, at):
+    async def act(stage):
+        await stage.press("e", "enter", "ctrl+u")
+        await stage.type("3")
+        await stage.press("enter", "w", "ctrl+u")
+        await stage.type("new.json")
+        await stage.press("enter")
+        assert "Written: new.json" in stage.text()
+        await stage.press("c")
+        assert "are not in that file" in stage.text()
+
+    play(act, matrices)
+    again = json.loads(here("compute", "new.json", "-f", "json").out)
+    assert np.allclose(again["weights"], weights_of(RECORD | {"X": [[3, 0], [0, 1], [1, 1]]}))
+
+
+def test_saved_weights_are_shown_head_by_head(tmp_path):
+    from attn_cli.inputs.saved_weights import read_saved
+
+    draw = np.random.default_rng(0)
+    weights = draw.random((2, 3, 4, 4))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    path = tmp_path / "weights.npy"
+    np.save(path, weights)
+    source = WeightsSource(read_saved(path.read_bytes(), "weights.npy", None, None), str(path))
+
+    async def act(stage):
+        assert np.allclose(stage.trace.weights, weights[1, 0])
+        await stage.press("h")
+        assert np.allclose(stage.trace.weights, weights[1, 1])
+        await stage.press("l")
+        assert np.allclose(stage.trace.weights, weights[0, 0])
+        for key in ("s", "plus", "x", "d"):
+            await stage.press(key)
+            assert "came ready" in stage.text()
+        assert np.allclose(stage.trace.weights, weights[0, 0])
+        await stage.press("m")
+        assert "Leave out --mask" in stage.text(), "a mask that does not fit is said, and taken back"
+        assert stage.state.question.settings.mask is None
+        await stage.press("c")
+        assert f"attn show {path} --layer 0" in stage.text().replace("\n", "")
+
+    play(act, made("", source=source), size=(200, 24))
+
+
+def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
+    pytest.importorskip("tokenizers")
+    from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+    from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+
+    folder = str(saved(tmp_path / "gpt2", GPT2, gpt2()))
+    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
+    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
+    settings = Settings(model=folder)
+
+    def expected(**chosen):
+        return trace_checkpoint("self", "dabca", None, Settings(**chosen), folder).weights
+
+    async def act(stage):
+        assert np.allclose(stage.trace.weights, expected())
+        await stage.press("l")
+        assert np.allclose(stage.trace.weights, expected(layer=0))
+        await stage.press("h")
+        assert np.allclose(stage.trace.weights, expected(layer=0, head="1"))
+        assert "mask causal" in stage.text()
+        await stage.press("t")
+        await stage.type("b")
+        assert stage.trace.query_tokens == tuple("dabcab")
+        await stage.press("escape", "c")
+        assert "-m" in stage.text()
+
+    play(act, made("dabca", settings, ModelSource(settings)))
