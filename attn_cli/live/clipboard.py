@@ -10,7 +10,8 @@ CHUNK = 700  # bytes: GNU screen passes on no longer string
 
 def osc52(text: str) -> str:
     """Return what a terminal is sent to put a text on its clipboard; GNU screen is told to pass it on."""
-    code = f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07"
+    data = b64encode(text.encode("utf-8", "replace")).decode()
+    code = f"\x1b]52;c;{data}\x07"
     if "STY" not in os.environ or "TMUX" in os.environ:
         return code
     return "".join(f"\x1bP{code[at : at + CHUNK]}\x1b\\" for at in range(0, len(code), CHUNK))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from attn_cli.io.escape import visible
 from attn_cli.live.state import ROW, STEPS, Question, State
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
@@ -31,10 +32,36 @@ def command_line(state: State, seen: Seen) -> str:
     elif state.pane == STEPS and not seen.source.start:
         options += ["--only", ",".join(NAMES[name][0] for name in seen.steps[state.step])]
     if not seen.source.has_text:
-        return shlex.join(["attn", *start, *options])
-    if question.text.startswith("-"):
-        return shlex.join(["attn", *start, *options, "--", question.text])
-    return shlex.join(["attn", *start, question.text, *options])
+        words = [*start, *options]
+    elif question.text.startswith("-"):
+        words = [*start, *options, "--", question.text]
+    else:
+        words = [*start, question.text, *options]
+    return " ".join(map(quoted, ["attn", *words]))
+
+
+def quoted(word: str) -> str:
+    r"""Return a word as it is typed in bash or zsh; what a terminal would obey or hide is written as an escape.
+
+    >>> quoted("the fox's"), quoted("a\x1b[31m"), quoted("\u202eb")
+    ('\'the fox\'"\'"\'s\'', "$'a\\x1b[31m'", "$'\\u202eb'")
+    """
+    if visible(word) == word:
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if char in "\\'":
+        return "\\" + char
+    if visible(char) == char:
+        return char
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:

@@ -126,7 +126,8 @@ def _panes(
         other = lower(state, seen, paper.sized(paper.width - half - RULE, paper.height))
         right = filled(other.lines, paper.width - half - RULE, paper.height)
         return abreast(filled(pane.lines, half, paper.height), right, paper.terminal), pane, (0, 0), 0
-    pane = upper(state, seen, paper.sized(paper.width, max(paper.height // 2, paper.height - LEAST_ROW)))
+    room = max(paper.height // 2, paper.height - LEAST_ROW + bool(state.compared))
+    pane = upper(state, seen, paper.sized(paper.width, room))
     rest = paper.height - len(pane.lines)
     other = lower(state, seen, paper.sized(paper.width, rest))
     lines = pane.lines + filled(other.lines, paper.width, rest)

@@ -7,7 +7,7 @@ blocks and bars are rectangles, so they join without gaps.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from rich.style import Style
@@ -32,19 +32,23 @@ _RUNS = re.compile(
 def svg(blocks: Iterable[Block], view: View) -> str:
     """Return the screen of `view.width` cells (else PAGE) as an SVG image."""
     name = view.palette or PAPER
-    back, ink, _ = page_colors(name)
     blocks = list(blocks)
     colors = 0 if view.color == "never" else TRUECOLOR
     terminal = Terminal(view.width or PAGE, colors, dark=name in DARK, is_picture=colors > 0)
-    lines = list(draw(blocks, view, terminal))
+    return picture(list(draw(blocks, view, terminal)), name, title(blocks))
+
+
+def picture(lines: Sequence[Line], palette: str, about: str) -> str:
+    """Return lines of a terminal as an SVG image, on the background of a palette."""
+    back, ink, _ = page_colors(palette)
     across = max([20, *(sum(cells(text) for text, _, _ in line) for line in lines)])
     width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
-    drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, ink)]
+    drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, ink, back)]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img" xml:space="preserve" direction="ltr">',
-            f"<title>{escape(visible(title(blocks)))}</title>",
+            f"<title>{escape(visible(about))}</title>",
             f'<rect width="{width}" height="{height}" fill="{back}"/>',
             f"<g font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" "
             f'font-size="{SIZE}" fill="{ink}" shape-rendering="crispEdges">',
@@ -55,12 +59,14 @@ def svg(blocks: Iterable[Block], view: View) -> str:
     )
 
 
-def _line(line: Line, top: int, plain: str) -> Iterator[str]:
+def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:
     """Yield one line: backgrounds, blocks and texts from left to right; `plain` is the colour of plain text."""
     at = 0
     for text, style, _ in line:
         wide = cells(text)
         back, ink = _colour(style.bgcolor if style else None), _colour(style.color if style else None)
+        if style is not None and style.reverse:
+            back, ink = ink or plain, back or paper
         if back:
             # The gap before a number is half on its left and half on its right.
             gap = CELL // 2 if text.startswith(" ") else 0

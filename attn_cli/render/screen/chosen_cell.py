@@ -14,7 +14,7 @@ from attn_cli.render.screen.text import UNLIMITED, cells
 from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.width_ladder import rungs
 
-MARKED = Style(reverse=True)
+MARKED = Style(reverse=True, bold=True)  # in no shade, so that it stands out from all of them
 NARROWEST = 4  # cells of a column with two digits
 COARSEST = 3  # rungs with numbers: a part of a matrix is drawn with these
 
@@ -109,8 +109,6 @@ def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
         at = part.top + row - part.rows.start
         line = list(lines[at])
         for place in (0, 1 + column - part.columns.start):
-            segment = line[place]
-            style = segment.style + MARKED if segment.style else MARKED
-            line[place] = Segment(segment.text, style)
+            line[place] = Segment(line[place].text, MARKED)
         lines[at] = line
     return lines

@@ -58,7 +58,9 @@ def _band(
     lines: list[Line] = []
     for line in range(tall):
         is_middle = line == tall // 2
-        label = Segment(padded(name if is_middle else "", edge), BOLD + MARKED if i == chosen[0] else BOLD)
+        label = Segment(
+            padded(name if is_middle else "", edge), MARKED if is_middle and i == chosen[0] else BOLD
+        )
         made: Line = [label]
         for j, place in enumerate(places):
             is_masked = math.isnan(float(block.values[i, j]))
@@ -68,9 +70,7 @@ def _band(
             )
             style = (styles[place] if place >= 0 else None) or Style()
             is_chosen = (i, j) == chosen
-            made.append(
-                Segment(_cell(text if is_middle else "", wide, fill), style + MARKED if is_chosen else style)
-            )
+            made.append(Segment(_cell(text if is_middle else "", wide, fill), MARKED if is_chosen else style))
         lines.append(made)
     return lines
 

@@ -1,0 +1,68 @@
+"""The pictures of docs/live.md: `python -m tests.live.pictures [--write]`; exit code 1 if one is out of date."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from attn_cli.io.terminal import TRUECOLOR, Terminal
+from attn_cli.live.panes import Paper
+from attn_cli.live.run import EXAMPLE, begin
+from attn_cli.live.scene import compose
+from attn_cli.live.session import Session
+from attn_cli.live.sources import TextSource
+from attn_cli.live.worker import Answer
+from attn_cli.render.document.svg import picture
+from attn_cli.render.screen.panes import words
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
+
+FOLDER = Path(__file__).parents[2] / "docs" / "live"
+PICTURES = {  # name: the palette, the size, the text, the actions
+    "first": ("viridis", (80, 24), EXAMPLE, ()),
+    "mask": ("viridis", (80, 24), EXAMPLE, ("mask", "compare")),
+    "wide": ("viridis", (120, 40), EXAMPLE, ("right", "off")),
+    "large": ("blues", (80, 24), "She likes strong coffee", ("large",)),
+    "heads": ("viridis", (80, 24), EXAMPLE, ("head_back",)),
+}
+
+
+def after(text: str, actions: tuple[str, ...]) -> Session:
+    """Return the session of a text after these actions, each of them answered."""
+    session = begin(TextSource(Settings()), text, Settings())
+    for action in actions:
+        session.press(action)
+        if session.is_behind:
+            question = session.state.question
+            session.take(Answer(0, question, session.source.compute(question)))
+    return session
+
+
+def drawn(name: str) -> str:
+    """Return a picture as SVG."""
+    palette, (width, height), text, actions = PICTURES[name]
+    session = after(text, actions)
+    terminal = Terminal(width, TRUECOLOR, dark=palette == "viridis")
+    paper = Paper(width, height - 1, terminal, View(palette=palette)).sized(width, height - 1)
+    scene = compose(session.state, session.seen, paper, session.remark, False, False)
+    line = words([(session.state.question.text, "bold")], terminal)
+    return picture([line, *scene.lines], palette, f"attn live: {name}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.live.pictures", description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    is_written = parser.parse_args().write
+    old = 0
+    for name in PICTURES:
+        path, made = FOLDER / f"{name}.svg", drawn(name)
+        if not path.exists() or path.read_text(encoding="utf-8") != made:
+            old += 1
+            print(f"{path.name} {'written' if is_written else 'is out of date'}")
+            if is_written:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(made, encoding="utf-8")
+    return 1 if old and not is_written else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""The real program on a terminal: it is given back on every way out, and nothing hostile is obeyed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("textual")
+
+from tests.live.stage import FOX, made, play
+from tests.shell import attn, surroundings, terminal
+from tests.stage import Stage
+
+ESC = "\x1b"
+HOSTILE = [
+    ESC + "[31mred", ESC + "]0;title\x07", "\x9b31m", "‮evil", "a​b", "[red]x[/red]", "[/b]", ":smile:", "\x00",
+    "\x1bP+q\x1b\\", "<b>&", "\ud800", "​", "[@click=app.exit]x[/]", "\u2028",
+]  # fmt: skip
+MODES = re.compile(rb"\x1b\[\?(\d+)([hl])")
+
+
+def ready(stage):
+    return "quit" in stage.screen()[-1]
+
+
+def left(stage):
+    """The modes that are on at the end, of all that were set."""
+    state = {}
+    for mode, way in MODES.findall(stage.shown):
+        state[int(mode)] = way == b"h"
+    return {mode for mode, is_on in state.items() if is_on} - {7, 25}, state
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("q", 0), ("\x03", 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)],
+    ids=str,
+)
+@pytest.mark.parametrize("keys", ["", "t", "?", "w"], ids=["board", "typing", "help", "prompt"])
+def test_the_terminal_is_as_before_on_every_way_out(how, code, keys):
+    if how == "q" and keys in ("t", "w"):
+        pytest.skip("q is a letter there")
+    with Stage("live", FOX) as stage:
+        stage.wait_for(ready)
+        before = stage.before
+        assert stage.modes() != before
+        stage.press(*keys)
+        if isinstance(how, str):
+            stage.press(how)
+        else:
+            stage.read(0.2)
+            os.kill(stage.run.pid, how)
+        assert stage.code() == code
+        assert stage.modes() == before
+        on, state = left(stage)
+        assert not on, "every mode that was set is taken back"
+        assert state[25] and state.get(7, True) and not state[1049]
+
+
+def test_a_size_that_changes_is_drawn_and_columns_is_not_believed():
+    with Stage("live", FOX, env={"COLUMNS": "200", "LINES": "70"}) as stage:
+        stage.wait_for(ready)
+        stage.resize(120, 40)
+        stage.wait_for(
+            lambda stage: "head relations" in stage.screen()[-3] or "head relations" in stage.screen()[-2]
+        )
+        stage.resize(40, 12)
+        stage.wait_for(
+            lambda stage: stage.screen()[-1].endswith("q quit") and "jumped" in "\n".join(stage.screen())
+        )
+        stage.press("q")
+        assert stage.code() == 0
+
+
+def test_the_command_that_was_asked_for_is_printed_at_the_end():
+    with Stage("live", FOX) as stage:
+        stage.wait_for(ready)
+        stage.press("m")
+        stage.wait_for(lambda stage: "mask causal" in "\n".join(stage.screen()))
+        stage.press("c")
+        stage.wait_for(lambda stage: "The command of this view" in "\n".join(stage.screen()))
+        stage.press("q")
+        assert stage.code() == 0
+        after = stage.shown.rpartition(b"\x1b[?1049l")[2].decode()
+        assert f"attn self '{FOX}' --mask causal" in after
+        assert b"\x1b]52;c;" in stage.shown
+
+
+def test_a_failing_worker_ends_it_with_a_report_on_a_terminal_that_is_whole(tmp_path):
+    from tests.live.guests import FAILING
+
+    path = tmp_path / "failing.py"
+    path.write_text(FAILING)
+    script = f"{sys.executable} {path} live 2> {tmp_path}/errors; echo code $?"
+    import pexpect
+
+    child = pexpect.spawn("sh", ["-c", script], env=surroundings(), dimensions=(24, 80), timeout=30)
+    child.expect("quit")
+    child.send("0")
+    child.expect(r"code (\d+)")
+    assert child.match[1] == b"70"
+    said = (tmp_path / "errors").read_text()
+    assert said.startswith("attn: A bug in attn: ZeroDivisionError: made to fail") and said.count("\n") == 1
+    assert b"\x1b[?1049l" in child.before
+
+
+@pytest.mark.parametrize("token", HOSTILE, ids=ascii)
+def test_hostile_text_is_inert_in_every_pane(token):
+    text = f"{token} cat {token}{token} sat"
+
+    async def act(stage):
+        shown = ""
+        for keys in (
+            [],
+            ["enter"],
+            ["escape", "d"],
+            ["escape", "b"],
+            ["b", "c"],
+            ["escape", "m", "v"],
+            ["escape"],
+        ):
+            await stage.press(*keys)
+            screen = stage.app.screen
+            shown += "".join(
+                strip.text for y in range(24) for strip in [screen._compositor.render_strips()[y]]
+            )
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202e\u2028\ud800]", shown)
+
+    play(act, made(text))
+
+
+def test_what_is_pasted_is_inert_in_the_line():
+    from textual import events
+
+    async def act(stage):
+        await stage.press("t")
+        stage.app.line.post_message(events.Paste(f" {ESC}[31mred\x9b"))
+        await stage.settled()
+        assert stage.app.line.value.endswith(" ^[[31mred<U+009B>")
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    "env", [{"NO_COLOR": "1"}, {"TERM": "xterm"}, {"COLORTERM": "truecolor"}, {}], ids=str
+)
+def test_colours_are_those_that_the_terminal_has(env):
+    with Stage("live", FOX, env={"TERM": "xterm-256color"} | env) as stage:
+        stage.wait_for(ready)
+        stage.press("q")
+        stage.code()
+    codes = set(re.findall(rb"\x1b\[([\d;]+)m", stage.shown))
+    rgb = {code for code in codes if b"38;2" in code or b"48;2" in code}
+    indexed = {code for code in codes if b"38;5" in code or b"48;5" in code}
+    if "NO_COLOR" in env:
+        attributes = {b"0", b"1", b"2", b"7", b"4", b"39", b"49"}  # 39 and 49: those of the terminal
+        assert all(set(code.split(b";")) <= attributes for code in codes)
+    elif env.get("TERM") == "xterm":
+        assert not rgb and not indexed
+    elif env:
+        assert rgb
+    else:
+        assert indexed and not rgb
+
+
+def test_standard_input_that_is_no_terminal_is_wrong_usage_with_what_to_type_instead():
+    ran = attn("live", FOX)
+    assert ran.code == 2
+    assert ran.err == (
+        "attn: attn live reads keys, and standard input is not a terminal. For a text in a pipe: attn self -\n"
+    )
+
+
+def test_standard_output_that_is_no_terminal_and_a_dumb_terminal_are_wrong_usage():
+    with Stage("live", env={"TERM": "dumb"}) as stage:
+        assert stage.code() == 2
+        assert b"needs a terminal that can be drawn on" in stage.shown
+
+
+def test_an_input_that_is_refused_is_refused_before_the_screen_is_taken():
+    for args, code in (
+        (["live", "--matrices", "no-such.json"], 66),
+        (["live", "..."], 65),
+        (["live", "--pace", "2"], 2),
+    ):
+        ran = terminal(*args)
+        assert ran.code == code
+        assert ESC + "[?1049h" not in ran.out
+
+
+def test_without_textual_the_message_is_the_install_line():
+    script = """
+import io, sys
+from attn_cli.cli.app import main
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+sys.modules["textual"] = None
+sys.stdin = sys.stdout = Terminal()
+sys.exit(main(["live"]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=surroundings(), capture_output=True, text=True)
+    assert done.returncode == 69
+    assert "pip install 'attn-cli[live]'" in done.stderr
+
+
+def test_a_locale_without_utf_8_has_ascii_and_says_so():
+    import pexpect
+
+    env = surroundings({"LC_ALL": "C"})
+    child = pexpect.spawn(
+        sys.executable, ["-m", "attn_cli", "live", FOX], env=env, dimensions=(24, 80), timeout=30
+    )
+    child.expect("LC_ALL=C.UTF-8 has blocks")
+    child.send("h")
+    child.expect("quit")
+    child.send("q")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_other_commands_load_no_textual():
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "attn_cli", "--help"],
+        env=surroundings(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert "textual" not in done.stderr and "asyncio" not in done.stderr
