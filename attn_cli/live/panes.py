@@ -86,7 +86,7 @@ def weights_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     elif seen.before is not None and state.compared == DIFFERENCE:
         return _difference(state, seen.before, trace, paper)
     if trace.settings.head == "all" and len(trace.heads) > 1:
-        return Pane(paper.draw([_all_heads(trace, paper)], paper.height))
+        return Pane(paper.draw(_all_heads(trace, paper), paper.height))
     if is_large(trace):
         return Pane(paper.draw(long_view(trace, trace.shown, paper.view)))
     return _matrix_pane(state, weight_matrix(trace, trace.shown), notes, paper)
@@ -127,8 +127,8 @@ def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane
     return _matrix_pane(state, block, notes, paper)
 
 
-def _all_heads(trace: Trace, paper: Paper) -> Maps:
-    """Return every head as a small map, as many as fit side by side; of a longer text, means of blocks."""
+def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
+    """Yield every head as a small map, as many as fit side by side; of a longer text, means of blocks."""
     from attn_cli.trace.head_roles import block_means
 
     weights = np.stack([head.weights for head in trace.heads])
@@ -142,7 +142,9 @@ def _all_heads(trace: Trace, paper: Paper) -> Maps:
     )
     names = [head.name for head in trace.heads]
     empty = [""] * rows, [""] * columns
-    return Maps(names, *empty, values, scale, list(range(rows)), list(range(columns)), bands=[""])
+    yield Maps(names, *empty, values, scale, list(range(rows)), list(range(columns)), bands=[""])
+    if (rows, columns) != (n_q, n_k):
+        yield Say(f"Each map has {rows} x {columns} means of {n_q:,} x {n_k:,} weights. h: one head, whole.")
 
 
 def _map_size(heads: int, n_q: int, n_k: int, paper: Paper) -> tuple[int, int]:
@@ -150,7 +152,7 @@ def _map_size(heads: int, n_q: int, n_k: int, paper: Paper) -> tuple[int, int]:
     best = (1, 1)
     for across in range(1, heads + 1):
         down = -(-heads // across)
-        rows = min(n_q, max(1, (paper.height - 1) // down - 2))
+        rows = min(n_q, max(1, (paper.height - 2) // down - 2))
         columns = min(n_k, max(1, (paper.width - 1) // across - 1))
         if rows * columns > best[0] * best[1]:
             best = rows, columns

@@ -167,3 +167,11 @@ def test_the_means_of_all_heads_maps_hold_all_of_the_weights():
     text = "\n".join(texts(scene))
     assert all(name in text for name in trace.head_names)
     assert np.isfinite(trace.weights).all()
+
+
+def test_the_pictures_of_the_docs_are_those_that_the_program_draws():
+    from tests.live.pictures import FOLDER, PICTURES, drawn
+
+    for name in PICTURES:
+        assert (FOLDER / f"{name}.svg").read_text(encoding="utf-8") == drawn(name), name
+        assert f"live/{name}.svg" in (FOLDER.parent / "live.md").read_text(encoding="utf-8")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.options import Texts, own, without
+from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import UsageError
-from attn_cli.io.escape import as_utf8
 from attn_cli.settings.declare import INPUT, OUTPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -23,7 +24,9 @@ OF_ROWS = ("query", "versus", "top", "next", "full")
 @without(*OF_ROWS, *OF_FILES)
 def live(
     context: typer.Context,
-    texts: Texts = None,
+    texts: Annotated[
+        list[str] | None, argument("TEXT", "The text, in quotes; without one, an example to start with.")
+    ] = None,
     matrices: Annotated[
         str | None,
         own("FILE", "Given Q, K, V, or X, W_q, W_k, W_v, as attn compute reads them.", group=INPUT),
@@ -54,24 +57,29 @@ def live(
     check_screen()
     if pace is not None and (replay is None or not 0 < pace <= 1000):
         raise UsageError("--pace goes with --replay, and is a number above 0, at most 1000.", option="--pace")
-    if sum(one is not None for one in (texts or None, matrices, weights, settings.model and "")) > 1 and (
-        matrices or weights
-    ):
-        raise UsageError("--matrices and --weights bring their own input.", "Give one input.", "--matrices")
+    _check_one_input(texts or [], matrices, weights)
     from attn_cli.live.record import read_recording
 
     recorded = None if replay is None else read_recording(replay)
     source, settings = _source(context, matrices, weights, settings)
     text = ""
     if source.has_text:
-        typed = " ".join(texts or [])
-        if texts and len(texts) > 1:
-            from attn_cli.cli.read_text import one_text
-
-            typed = one_text(texts, "live", settings)  # says what to type instead
-        text = as_utf8(typed) or (recorded.text if recorded and recorded.text else EXAMPLE)
+        typed = one_text(texts, "live", settings) if texts else ""
+        text = typed or (recorded.text if recorded and recorded.text else EXAMPLE)
     session = begin(source, text, settings)
     run(session, view, Lecture(record, recorded.events if recorded else (), pace or 1.0))
+
+
+def _check_one_input(texts: list[str], matrices: str | None, weights: str | None) -> None:
+    """Refuse two inputs at once, and a text on standard input, where the keys come from."""
+    given = {"TEXT": texts, "--matrices": matrices, "--weights": weights}
+    named = [name for name, value in given.items() if value]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} are more than one input.", "Give one of them.", named[-1])
+    if texts == ["-"]:
+        raise UsageError(
+            "Standard input has the keys here, and cannot be the text.", "Type the text in quotes."
+        )
 
 
 def _source(
@@ -80,6 +88,8 @@ def _source(
     """Return what answers, opened, and the settings with which it begins."""
     from attn_cli.live.sources import MatricesSource, ModelSource, TextSource, WeightsSource
 
+    if matrices is not None or weights is not None:
+        settings = replace(settings, model=None)  # a standing one is for texts
     if matrices is not None:
         from attn_cli.cli.origins import prefer_given
         from attn_cli.inputs.matrices import read_given
@@ -90,12 +100,8 @@ def _source(
         )
         return MatricesSource(given, matrices), settings
     if weights is not None:
-        from attn_cli.cli.read_text import labelled_weights
-
         return WeightsSource(labelled_weights(weights, "show", None, None, None), weights), settings
     if settings.model is not None:
         return ModelSource(settings), settings
-    from attn_cli.cli.read_text import prepare_index
-
     prepare_index(settings.embedding, "random, ")
     return TextSource(settings), settings
