@@ -322,4 +322,4 @@ class LiveApp(App[int]):
 
     def on_descendant_focus(self) -> None:
         """Say what the keys do now."""
-        self.call_after_refresh(self.draw)
+        self.draw()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from textual import events
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.app import LiveApp
@@ -18,6 +19,15 @@ from attn_cli.settings.settings import Settings
 FOX = "The quick brown fox jumped over the lazy dog"
 SIZE = (80, 24)
 LIMIT = 10.0  # seconds
+CHARACTERS = {
+    "space": " ",
+    "plus": "+",
+    "minus": "-",
+    "question_mark": "?",
+    "enter": "\r",
+    "equals_sign": "=",
+}
+NAMES = {character: name for name, character in CHARACTERS.items()} | {".": "full_stop", "/": "slash"}
 
 
 class Stage:
@@ -37,22 +47,25 @@ class Stage:
     async def press(self, *keys: str) -> None:
         """Press keys, each once the one before is answered."""
         for key in keys:
-            await self.pilot.press(key)
+            self.app.post_message(events.Key(key, CHARACTERS.get(key, key if len(key) == 1 else None)))
             await self.settled()
 
     async def type(self, text: str) -> None:
         """Type a text letter by letter without waiting."""
-        await self.pilot.press(*("space" if letter == " " else letter for letter in text))
+        for letter in text:
+            self.app.post_message(events.Key(NAMES.get(letter, letter), letter))
         await self.settled()
 
     async def settled(self) -> None:
         """Wait until what is shown answers what is asked."""
         end = asyncio.get_running_loop().time() + LIMIT
-        await self.pilot.pause()
-        while self.session.is_behind and self.app.is_running:
+        calm = 0
+        while calm < 4 and self.app.is_running:
             assert asyncio.get_running_loop().time() < end, "no answer came"
-            await self.pilot.pause(0.005)
-        await self.pilot.pause()
+            await asyncio.sleep(0.001)
+            nodes = (self.app, self.app.screen, self.app.board, self.app.line)
+            is_calm = not self.session.is_behind and all(node.message_queue_size == 0 for node in nodes)
+            calm = calm + 1 if is_calm else 0
 
     def lines(self) -> list[str]:
         """Return the lines below the text line, as they are shown."""

@@ -181,13 +181,19 @@ def test_standard_output_that_is_no_terminal_and_a_dumb_terminal_are_wrong_usage
 
 
 def test_an_input_that_is_refused_is_refused_before_the_screen_is_taken():
-    for args, code in (
-        (["live", "--matrices", "no-such.json"], 66),
-        (["live", "..."], 65),
-        (["live", "--pace", "2"], 2),
+    for line, code in (
+        ("--matrices no-such.json", 66),
+        ("...", 65),
+        ("--pace 2", 2),
+        ("-", 2),
+        ("a b", 2),
+        ("a --weights w.npy", 2),
+        ("--replay no-such.jsonl", 66),
+        ("the --mask caussal", 2),
     ):
+        args = ["live", *line.split()]
         ran = terminal(*args)
-        assert ran.code == code
+        assert ran.code == code, ran.out
         assert ESC + "[?1049h" not in ran.out
 
 
