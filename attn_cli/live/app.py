@@ -100,6 +100,7 @@ class LiveApp(App[int]):
         self.line.value = self._line()
         self.board.focus()
         self.worker.start()
+        self.app_resume_signal.subscribe(self, lambda _: self.repaint())
         if self.session.source.has_text and self.session.state.question.text != self.line.value:
             self.session.say("What a terminal would obey or hide is spelled out in the line.")
         if self.replay.is_on:
@@ -143,6 +144,11 @@ class LiveApp(App[int]):
         if scene.scrolled != session.state.scrolled:
             session.state = replace(session.state, scrolled=scene.scrolled)
         self.board.show(scene)
+
+    def repaint(self) -> None:
+        """Write the whole screen anew, as after Ctrl-Z, or where somebody else has written on it."""
+        for widget in (self.screen, self.line, self.board):
+            widget.refresh()
 
     def settle(self) -> None:
         """Ask what the state asks, if that is not answered or asked yet, and draw."""
@@ -234,7 +240,7 @@ class LiveApp(App[int]):
             self.exit(0)
             return
         if action == "redraw":
-            self.screen.refresh()
+            self.repaint()
             return
         if action == "text" and not session.source.has_text:
             session.say("There is no text here: the input is a file.")
