@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
 
+SHORT = 256  # keys up to which a whole row is sorted more quickly than its candidates are found
 TIED = 0.78  # weights tie within the dtype's precision to this power: 6e-13, in float32 4e-6
 
 
@@ -29,7 +30,7 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     n_q, n_k = weights.shape
     k = min(k, n_k)
     kept = np.where(mask, weights, -1) if mask is not None else weights
-    if k < n_k // 4:
+    if n_k > SHORT and k < n_k // 4:
         # The k-th largest weight bounds the candidates; sorting those alone is quicker.
         bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
         with np.errstate(under="ignore"):

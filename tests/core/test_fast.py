@@ -652,3 +652,17 @@ def test_a_report_may_itself_attend(two_of_blas):
     Q, within = some(200, 4), []
     streaming.output([tiles.Tiles(Q, Q, 0.5)], [Q], 2, lambda part: within.append(attend(Q, Q, Q, "causal")))
     assert within
+
+
+def test_short_rows_have_the_same_links_as_long_ones(monkeypatch):
+    from attn_cli.core import top_links
+
+    draw = np.random.default_rng(0)
+    for n in (20, 100):
+        for weights in (draw.random((n, n)), np.round(draw.random((n, n)), 1)):
+            mask = draw.random((n, n)) > 0.3
+            found = []
+            for short in (0, 256):
+                monkeypatch.setattr(top_links, "SHORT", short)
+                found.append(top_links.strongest(weights, 5, mask))
+            assert (found[0].keys == found[1].keys).all() and (found[0].weights == found[1].weights).all()
