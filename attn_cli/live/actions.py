@@ -102,9 +102,8 @@ def _off(state: State, seen: Seen) -> State:
     """Switch the word of the chosen column off, or on again."""
     if not seen.trace.is_scored:
         raise Refused("These weights came ready: no word can be switched off.")
-    word = seen.trace.key_tokens[state.column]
-    off = state.question.off
-    return state.asking(off=tuple(one for one in off if one != word) if word in off else (*off, word))
+    word, off = seen.trace.key_tokens[state.column], state.question.settings.without
+    return state.setting(without=tuple(one for one in off if one != word) if word in off else (*off, word))
 
 
 def _move(rows: int, columns: int) -> Action:

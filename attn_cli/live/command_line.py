@@ -66,11 +66,11 @@ def _escaped(char: str) -> str:
 
 def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
     """Return the one setting that differs from the view before, and what --vary takes; None if it is not one alone."""
-    if before is None or question.off:
+    if before is None:
         return None
     old, new = before.settings, question.settings
     names = [name for name in declared(Settings) if getattr(old, name) != getattr(new, name)]
-    if len(names) != 1:
+    if len(names) != 1 or isinstance(getattr(new, names[0]), tuple):
         return None
     usual = {"mask": "none", "score": "scaled"}
     values = [getattr(one, names[0]) for one in (old, new)]
@@ -84,8 +84,6 @@ def unsaid(question: Question) -> str:
     """Return what no option says of the view; nothing where the command line says all."""
     if question.edits:
         return "The numbers that were typed are not in that file: w writes a .json, which attn compute reads."
-    if question.off and "without" not in declared(Settings):
-        return f"Switched off besides: {', '.join(question.off)}."
     return ""
 
 
@@ -104,7 +102,9 @@ def _options(question: Question, but: str = "") -> list[str]:
         value = getattr(settings, name)
         if value == getattr(usual, name) or name in (*OF_ROWS, but):
             continue
-        if isinstance(value, bool):
+        if isinstance(value, tuple):
+            found += [part for each in value for part in (one.option, str(each))]
+        elif isinstance(value, bool):
             found.append(one.option if value else f"--no-{one.option[2:]}")
         else:
             written = f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.live.state import Edit, Question
-from attn_cli.live.switched_off import switched_off
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -56,8 +55,7 @@ class TextSource:
         """Return the trace of the text."""
         from attn_cli.pipeline.from_text import trace_text
 
-        trace = trace_text("self", question.text, None, question.settings, shared=self.shared)
-        return switched_off(trace, question.off)
+        return trace_text("self", question.text, None, question.settings, shared=self.shared)
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers the learned model has."""
@@ -80,11 +78,9 @@ class ModelSource(TextSource):
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers the side of the model has that reads the text."""
-        from attn_cli.pipeline.from_checkpoint import side_of
-
         assert self.shared.model is not None
-        checkpoint = self.shared.model.checkpoint
-        return len(checkpoint.model.stacks[side_of(checkpoint, "self", None)[0]].layers)
+        stacks = self.shared.model.checkpoint.model.stacks
+        return len(stacks["encoder" if "encoder" in stacks else "decoder"].layers)
 
 
 class MatricesSource:
@@ -101,7 +97,7 @@ class MatricesSource:
         from attn_cli.pipeline.from_matrices import trace_matrices
 
         given = self.given._replace(arrays=self.given.arrays | self.matrices(question))
-        return switched_off(trace_matrices("compute", given, question.settings), question.off)
+        return trace_matrices("compute", given, question.settings)
 
     def layers(self, trace: Trace) -> int:
         """Return 1: matrices are of one layer."""
@@ -137,12 +133,11 @@ class WeightsSource:
     def compute(self, question: Question) -> Trace:
         """Return the trace of the weights."""
         from attn_cli.pipeline.from_weights import trace_weights
-        from attn_cli.pipeline.ready_weights import Shaping
 
-        plain = replace(question.settings, score=None, temperature=1.0)
-        if question.off or plain != question.settings:
+        plain = replace(question.settings, score=None, temperature=1.0, without=())
+        if plain != question.settings:
             raise UsageError("These weights came ready: only mask, layer and head can be chosen.")
-        return trace_weights(self.saved, question.settings, Shaping(False, False, False))
+        return trace_weights(self.saved, question.settings)
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers the file holds."""

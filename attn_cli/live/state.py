@@ -24,7 +24,6 @@ class Question(NamedTuple):
 
     text: str
     settings: Settings
-    off: tuple[str, ...] = ()  # words that nobody may look at
     edits: tuple[Edit, ...] = ()
 
 

@@ -145,7 +145,7 @@ def test_x_switches_the_word_of_the_column_off_and_on():
         left[:, 3] = 0  # a softmax over the others: their weights in the same proportion
         left /= left.sum(axis=1, keepdims=True)
         assert abs(trace.weights - left).max() < 1e-12
-        assert "without fox" in stage.text()
+        assert same(stage.trace, traced(without=("fox",)))
         await stage.press("m")
         assert not stage.trace.mask[:, 3].any()
         assert not stage.trace.mask[0, 1:].any()
