@@ -284,7 +284,7 @@ EVIL = "x\x1b]0;t\x07\x9b31m\u202ey\u200b"
         ["learn", "score", "roles", "x.conllu", "-e", EVIL],
         ["learn", "train", f"{EVIL}.conllu", "-o", "x.safetensors"],
         ["learn", "train", "x.conllu", "--relations", EVIL, "-o", "x.safetensors"],
-        ["self", "a", "-o", f"{EVIL}.pdf"],
+        ["self", "a", "-o", f"{EVIL}.doc"],
         ["self", "a", "-o", f"x.{EVIL}"],
         ["self", "a", "-o", f"{EVIL}/x.csv"],
         ["self", "a", "--score", EVIL],

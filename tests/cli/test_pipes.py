@@ -154,7 +154,7 @@ def test_a_suffix_that_says_nothing_else_takes_the_format_that_was_asked_for(for
         ("csv", "a.json", "Type -o a.csv, or leave out -f for json."),
         ("html", "a.b/a.SVG", "Type -o a.b/a.html, or leave out -f for svg."),
         ("bars", "a.tex", "Type -o a.txt, or leave out -f for latex."),
-        ("markdown", "a.pdf", "Type -o a.md."),
+        ("markdown", "a.pdf", "Type -o a.md, or leave out -f for a figure."),
         ("json", "a.jsonl", "Type -o a.json, or leave out -f for jsonl."),
         ("code:keras", "a.npy", "Type -o a.py, or leave out -f for npy."),
     ],

@@ -15,9 +15,10 @@ from attn_cli.settings.settings import Settings
 
 MOST_WORDS = 100_000
 OF_TEXT = ("format", "tidy", "steps", "by_hand", "fields", "precision", "color", "palette", "shades", "width")
+OF_FIGURES = ("figure", "dpi", "size", "title")
 
 
-@without("versus", "top", "full", "next", "dtype", *OF_TEXT)
+@without("versus", "top", "full", "next", "dtype", *OF_TEXT, *OF_FIGURES)
 def page(
     texts: Texts = None,
     context: Context = None,
