@@ -49,8 +49,10 @@ def taken_over(record: Mapping[str, object], name: str) -> dict[str, object]:
     stands before these names (`self_attn.`, `layers.0.attn.`) is left out. Raises InputError where two are one.
     """
     found: dict[str, object] = {}
+    is_torch = False
     for key, value in record.items():
         own = _own_names(key)
+        is_torch |= bool(own) and key not in SAME
         parts = (
             _thirds(value, key, name) if len(own) == 3 and value is not None else [value] * max(1, len(own))
         )
@@ -58,7 +60,7 @@ def taken_over(record: Mapping[str, object], name: str) -> dict[str, object]:
             if own and (one in found or record.get(one) is not None):
                 raise InputError(f"{name} gives {one} twice, once in {visible(key)}.", "Give it once.")
             found[one] = part
-    if any(_own_names(key) and key not in SAME for key in record):
+    if is_torch:
         if found.get("layout") not in (None, "out-in"):
             raise InputError(
                 f"{name} has PyTorch's names, whose weights are (out, in), and the layout {found['layout']!r}.",
@@ -72,8 +74,9 @@ def _own_names(key: str) -> tuple[str, ...]:
     """Return the names that attn has for a key of another program; none where it is no such key."""
     if key in SAME:
         return (SAME[key],)
-    for foreign in TORCH:
-        if key == foreign or key.endswith(f".{foreign}"):
+    parts = key.split(".")
+    for foreign in (".".join(parts[-2:]), parts[-1]):
+        if foreign in TORCH:
             return PACKED.get(foreign) or ((LINEAR | BIASES)[foreign],)
     return ()
 

@@ -16,6 +16,7 @@ from attn_cli.inputs.foreign_names import refuse_unread, taken_over
 from attn_cli.inputs.given_axes import BATCHED, heads_side_by_side, item_of_batch
 from attn_cli.inputs.given_scores import GivenScores, read_scores, taken_scores
 from attn_cli.inputs.record import read_record
+from attn_cli.inputs.weight_axes import listed
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
@@ -62,6 +63,11 @@ class Given(NamedTuple):
         stated = {name: getattr(self, name) for name in ("mask", "score", "scale", "softcap")}
         stated["position_scores"] = self.get("position_scores")
         return tuple(name for name, value in stated.items() if value is not None)
+
+    def note_of_ignored(self, others: tuple[str, ...] = ()) -> list[str]:
+        """Return a note on what the file holds and nothing was made of; `others` are among it."""
+        ignored = [*self.ignored, *others]
+        return [f"Ignored in {self.name}: {listed(ignored)}."] if ignored else []
 
     def laid_out(self, layout: str) -> Given:
         """Return the same with W_q, W_k and W_v that have one matrix a head laid side by side."""
@@ -188,7 +194,8 @@ def _ignored(record: dict[str, object], own: bool, scores: GivenScores | None) -
     if own:  # of all that changes the weights, only the temperature is not read again
         return () if record.get("temperature", 1) == 1 else ("temperature",)
     taken = {scores.name} if scores else set()
-    return tuple(visible(str(key)) for key in record if key not in KNOWN | taken)
+    known = KNOWN | taken
+    return tuple(str(key) for key in record if key not in known)
 
 
 def _from_trace(record: dict[str, object], heads: list[object], name: str) -> dict[str, object]:

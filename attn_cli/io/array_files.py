@@ -124,10 +124,13 @@ def safetensors_entries(
     if not isinstance(header, dict):
         raise InputError(f"{name}, byte 8: the header is not a JSON object.")
     metadata = header.pop("__metadata__", {})
-    entries = {}
+    dtypes = {code: np.dtype(written) for code, written in DTYPES.items()}
+    if bfloat16:
+        dtypes["BF16"] = BFLOAT16
     begin = 8 + length
+    entries = {}
     for key, described in header.items():
-        entries[key] = _entry(described, f"{name}: array {visible(key)!r}", begin, size - begin, bfloat16)
+        entries[key] = _entry(described, key, name, begin, size - begin, dtypes)
     taken = [(entry.offset, entry.offset + entry.size) for entry in entries.values()]
     edges = sorted([(begin, begin), *taken, (size, size)])
     if any(stop != start for (_, stop), (start, _) in pairwise(edges)):
@@ -147,29 +150,37 @@ def is_safetensors(start: bytes) -> bool:
     return start[4:9] == b"\0\0\0\0{"
 
 
-def _entry(entry: object, where: str, begin: int, available: int, bfloat16: bool) -> Entry:
-    malformed = InputError(f"{where} has a malformed header entry.")
-    if not isinstance(entry, dict):
-        raise malformed
-    code, shape, offsets = (entry.get(name) for name in ("dtype", "shape", "data_offsets"))
-    dtypes = DTYPES | {"BF16": BFLOAT16} if bfloat16 else DTYPES
+def _entry(
+    described: object, key: str, name: str, begin: int, available: int, dtypes: Mapping[str, np.dtype[Any]]
+) -> Entry:
+    """Return where an array lies. A header may have thousands: its name is spelled only where it is refused."""
+    if not isinstance(described, dict):
+        raise _malformed(key, name)
+    code, shape, offsets = (described.get(part) for part in ("dtype", "shape", "data_offsets"))
     if not isinstance(code, str) or not isinstance(shape, list):
-        raise malformed
+        raise _malformed(key, name)
     if code in UNREAD and code not in dtypes:
-        raise InputError(f"{where} holds numbers of the type {code}.", "Save it again as F32 (float32).")
-    if code not in dtypes:
-        raise malformed
-    if not isinstance(offsets, list) or len(offsets) != 2:
-        raise malformed
+        raise InputError(
+            f"{_where(key, name)} holds numbers of the type {code}.", "Save it again as F32 (float32)."
+        )
+    if code not in dtypes or not isinstance(offsets, list) or len(offsets) != 2:
+        raise _malformed(key, name)
     if len(shape) > MOST_AXES or not all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, *offsets)):
-        raise malformed
-    dtype = np.dtype(dtypes[code])
-    start, stop = offsets
+        raise _malformed(key, name)
+    dtype, (start, stop) = dtypes[code], offsets
     if not start <= stop <= available or stop - start != math.prod(shape) * dtype.itemsize:
         raise InputError(
-            f"{where} claims bytes {start:,} to {stop:,}, which do not fit its shape or the file."
+            f"{_where(key, name)} claims bytes {start:,} to {stop:,}, which do not fit its shape or the file."
         )
     return Entry(begin + start, dtype, tuple(shape))
+
+
+def _where(key: str, name: str) -> str:
+    return f"{name}: array {visible(key)!r}"
+
+
+def _malformed(key: str, name: str) -> InputError:
+    return InputError(f"{_where(key, name)} has a malformed header entry.")
 
 
 def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, str]) -> None:

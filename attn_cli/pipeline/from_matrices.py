@@ -56,9 +56,8 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
 
         return trace_scores(kind, given, given.scores, settings, report)
     has_qkv = given.get("Q") is not None
-    ignored = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
     notes = [
-        *ignored,
+        *given.note_of_ignored(),
         *[
             f"{given.name} does not say how many heads its weights are for: they were read as one; --heads N splits "
             "them."

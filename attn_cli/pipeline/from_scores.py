@@ -100,7 +100,7 @@ def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> N
 
 
 def _notes(given: Given, scores: GivenScores, settings: Settings) -> list[str]:
-    notes = [f"Ignored in {given.name}: {', '.join(given.ignored)}."] if given.ignored else []
+    notes = given.note_of_ignored()
     if scores.is_raw and given.scale is None:
         notes.append(UNKNOWN)
     if not scores.is_raw and given.scale is not None:

@@ -183,9 +183,7 @@ def project_inputs(
         heads = head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
         projection = model.from_given(weights, heads, layout, source)
         notes += sharing_note(weights, heads)
-        ignored = [*weights.ignored, *weights.beside_weights] if source == "file" else []
-        if ignored:
-            notes.append(f"Ignored in {weights.name}: {', '.join(ignored)}.")
+        notes += weights.note_of_ignored(weights.beside_weights) if source == "file" else []
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
     shape = (len(names), len(inputs.query.tokens), len(inputs.key.tokens))

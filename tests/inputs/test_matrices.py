@@ -79,6 +79,14 @@ def test_unknown_names_are_ignored_and_noted(written, file):
     assert any("colour" in note for note in trace_matrices("compute", given, Settings()).notes)
 
 
+def test_of_many_unknown_names_a_note_has_eight(file):
+    others = {f"n{n}\x1b[2J": X for n in range(30)}
+    given = read_given(file(json.dumps({"X": X, **others})))
+    assert len(given.ignored) == 30
+    (note,) = (note for note in trace_matrices("compute", given, Settings()).notes if "Ignored" in note)
+    assert note.endswith("n7^[[2J and 22 more.") and "\x1b" not in note
+
+
 def test_a_record_may_say_tokens_heads_layout_score_and_mask(file):
     record = {"X": X, "tokens": ["a", "b"], "heads": 2, "layout": "out-in", "score": "dot", "mask": "causal"}
     given = read_given(file(json.dumps(record)))
