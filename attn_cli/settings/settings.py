@@ -189,3 +189,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         check(self)
+
+    @property
+    def kind_of_text(self) -> str:
+        """The kind of attention of one text, where no command says it: `masked` with a mask, else `self`.
+
+        A pretrained model has its own kind, whatever the mask: `self` asks for that.
+        """
+        return "masked" if self.model is None and self.mask not in (None, "none") else "self"

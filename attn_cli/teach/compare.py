@@ -173,8 +173,7 @@ def _trace(
         if declared(Settings)[option].is_repeated and isinstance(chosen, str):
             chosen = (chosen,)
         settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made
-        is_masked = (settings.mask or "none") != "none"
-        kind = "cross" if context is not None else "masked" if is_masked else "self"
+        kind = "cross" if context is not None else settings.kind_of_text
         return trace_text(kind, text, context, settings, report)
     except UsageError as error:
         if error.option == "--" + option.replace("_", "-"):  # the value was given to --vary

@@ -8,7 +8,7 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
-from tests.models.checkpoints.by_hand import small_gpt2
+from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.shell import attn, here
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -79,6 +79,14 @@ def test_the_story_says_that_places_are_part_of_content(folder):
     said = " ".join(attn("explain", TEXT, "-m", folder, "--width", "80").out.split())
     assert "its place included (content)" in said and "The tokens are those of" in said
     assert "content alone decides" not in said
+
+
+def test_an_encoder_s_mask_is_tried_in_every_command(tokenizers, tmp_path):
+    bert = small_bert(tmp_path / "bert")
+    expected = weights("self", "the cat", "-m", bert, "--mask", "causal")
+    np.testing.assert_array_equal(weights("explain", "the cat", "-m", bert, "--mask", "causal"), expected)
+    ran = attn("compare", "the cat", "-m", bert, "--vary", "mask=none,causal", "-f", "json")
+    np.testing.assert_array_equal(np.array(json.loads(ran.out)["records"][1]["weights"], float), expected)
 
 
 @pytest.mark.parametrize(

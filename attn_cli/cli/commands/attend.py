@@ -136,7 +136,7 @@ def explain(
     from attn_cli.pipeline.from_text import trace_text
     from attn_cli.render import keys_in
 
-    kind = _kind(second, settings)
+    kind = "cross" if second is not None else settings.kind_of_text
     keys = keys_in(view, kind)
     name_outputs = view.figure is None and (
         keys is None or "output_words" in keys
@@ -144,13 +144,6 @@ def explain(
     with attending(settings.embedding) as progress:
         trace = trace_text(kind, text, second, settings, progress, name_outputs, keep_weights=True)
     show(trace, view, parts, pause)
-
-
-def _kind(context: str | None, settings: Settings) -> str:
-    """Return which attention is explained."""
-    if context is not None:
-        return "cross"
-    return "masked" if (settings.mask or "none") != "none" else "self"
 
 
 def _swap(
@@ -177,7 +170,8 @@ def _swap(
 
     swaps = parse_swaps([as_utf8(one) for one in written])
     with attending(settings.embedding) as progress:
-        comparison = swap(_kind(second, settings), text, second, settings, swaps, progress)
+        kind = "cross" if second is not None else settings.kind_of_text
+        comparison = swap(kind, text, second, settings, swaps, progress)
     from attn_cli.io.console import say
     from attn_cli.render.views.comparison import talk_of
     from attn_cli.render.views.swap import delimited_swap, summary_of, swap_record, swap_screen
