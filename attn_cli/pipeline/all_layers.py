@@ -10,13 +10,14 @@ import numpy as np
 
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.settings import ALL, ROLLOUT, Settings
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools
 
+ROLLOUTS = "weights up to layer n = An ... A1 A0, each A = (mean of the heads + I) / 2"
 MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
 
 
@@ -53,6 +54,8 @@ def together(traces: Iterable[Trace], settings: Settings) -> Trace:
         notes.append((None, f"The layers' masks differ: the one that is named is that of layer {named}."))
     shown = next(head for head in reversed(heads) if head.name == last.shown.name)
     derived = "the mean of each layer's heads" if last.shown.name == "mean" else last.derived
+    if settings.head == ROLLOUT:
+        derived = ROLLOUTS
     told = _told_once(notes)
     return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=told, derived=derived)
 

@@ -237,8 +237,8 @@ def _trace(
         if not isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6):
             scale = about.scale
     mask = _mask(steps, window, settings, name)
-    if settings.mask is not None:
-        notes.append("The mask holds in this layer; in those below, the model's own did.")
+    if settings.mask is not None and steps.layer:
+        notes.append("The mask holds in the layer that is shown; in those below it, the model's own did.")
     mask = without_keys(mask, settings, query.spelled, key.spelled)
     names = tuple(map(str, range(about.q.shape[1])))
     shown = shown_head(settings.head, names)

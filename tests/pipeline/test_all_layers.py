@@ -113,6 +113,20 @@ def test_the_screen_names_layers_and_fits(width, folder):
     assert "Layer 0, head 0" in numbers and "Layer 1, head 0" in numbers
 
 
+def test_the_row_and_the_walk_say_which_layer_they_are_of(folder):
+    every = (TEXT, "-m", folder, "--layer", "all", "--width", "80")
+    for head in ("0", "all"):
+        assert "\nThis is head 0 of layer 1.\n" in attn("explain", *every, "--head", head).out
+        walk = attn("explain", *every, "--head", head, "--steps").out
+        assert "The steps below are those of head 0 of layer 1; --head 1 or --layer N shows" in walk
+        for layer in range(2):
+            assert f"\nWho attends to whom: head 0 of layer {layer}\n" in walk
+    means = attn("explain", *every, "--head", "mean", "--steps").out
+    assert "\nWho attends to whom: mean of 2 heads of layer 0\n" in means
+    one = attn("explain", TEXT, "-m", folder, "--head", "all").out
+    assert "\nThis is head 0.\n" in one and "of layer" not in one
+
+
 @pytest.mark.parametrize("format", ["bars", "markdown", "latex", "html", "svg"])
 def test_every_format_has_all_layers(format, folder):
     for head in ("0", "all", "mean"):

@@ -50,7 +50,9 @@ def test_every_layer_and_head_of_a_gpt2_is_a_trace(gpt2_folder):
 def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
     trace = trace_checkpoint("self", "dabca", None, Settings(mask="none"), gpt2_folder)
     assert trace.mask is None and (trace.weights > 0).all()
-    assert any("The mask holds in this layer" in note for note in trace.notes)
+    assert any("those below it, the model's own did" in note for note in trace.notes)
+    lowest = trace_checkpoint("self", "dabca", None, Settings(mask="none", layer=0), gpt2_folder)
+    assert not any("below" in note for note in lowest.notes)
 
 
 @pytest.mark.parametrize(
@@ -156,18 +158,17 @@ def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformer
 def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_path):
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.pipeline.from_weights import trace_weights
-    from attn_cli.pipeline.ready_weights import Shaping
 
     made(transformers, CASES["gemma2"], 0, tmp_path / "model")
     word_pieces(tmp_path / "model")
     trace = trace_of("self", tmp_path / "model", layer=1, temperature=0.5)
     record = trace.to_dict(steps=True)
     jsonschema.validate(record, json.loads((ROOT / "attn_cli" / "schema.json").read_text()))
-    again = trace_weights(read_saved(json.dumps(record).encode(), "made.json"), Settings(), Shaping())
+    again = trace_weights(read_saved(json.dumps(record).encode(), "made.json"), Settings())
     assert again.shown.steps is not None and not [note for note in again.notes if "left out" in note]
     close(again.shown.capped_scores, trace.shown.capped_scores)
     record["softcap"] = 3.0
-    again = trace_weights(read_saved(json.dumps(record).encode(), "made.json"), Settings(), Shaping())
+    again = trace_weights(read_saved(json.dumps(record).encode(), "made.json"), Settings())
     assert again.shown.steps is None and [note for note in again.notes if "left out" in note]
 
 
@@ -368,13 +369,12 @@ def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_pa
     assert len(trace.x_key) == (5 if kind == "cross" else len(trace.x_query))
 
 
-def test_without_steps_a_trace_of_a_model_holds_no_weights(tokenizers, tmp_path):
-    folder = small_gpt2(tmp_path)
-    trace = trace_checkpoint("self", "dabca", None, Settings(), folder)
+def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):
+    trace = trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder)
     assert (
         trace.shown.W is None and trace.x_query is None and trace.W_o is None and trace.layer_output is None
     )
-    kept = trace_checkpoint("self", "dabca", None, Settings(), folder, keep_weights=True)
+    kept = trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder, keep_weights=True)
     tensors, x = gpt2(), kept.x_query
     W, b = tensors["h.1.attn.c_attn.weight"], tensors["h.1.attn.c_attn.bias"]
     close(kept.shown.W_q, W[:, :4], 0)
@@ -388,14 +388,13 @@ def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
     from attn_cli.inputs.matrices import given_from
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.pipeline.from_weights import trace_weights
-    from attn_cli.pipeline.ready_weights import Shaping
 
     made(transformers, CASES[name], 0, tmp_path)
     word_pieces(tmp_path)
     trace = trace_checkpoint("self", TEXT, None, Settings(layer=1), str(tmp_path), keep_weights=True)
     record = trace.to_dict(steps=True)
     text = json.dumps(record)
-    again = trace_weights(read_saved(text.encode(), "made.json"), Settings(), Shaping())
+    again = trace_weights(read_saved(text.encode(), "made.json"), Settings())
     assert not [note for note in again.notes if "left out" in note]
     repeated = again.to_dict(steps=True)
     for key in ("heads", "x_query", "W_o", "layer_output", "scale", "softcap"):

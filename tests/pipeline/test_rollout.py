@@ -126,6 +126,10 @@ def test_screens_say_what_it_is(folder):
         for more in ((), ("-q", "b"), ("--steps",)):
             shown = " ".join(attn(command, TEXT, "-m", folder, "--head", "rollout", *more).out.split())
             assert "weights = A1 A0" in shown and "rollout, from the mean of 2 heads" in shown
+    every = attn("self", TEXT, "-m", folder, "--head", "rollout", "--layer", "all").out
+    assert "weights up to layer n = An ... A1 A0" in every
+    said = " ".join(attn("explain", TEXT, "-m", folder, "--head", "rollout", "--join-pieces").out.split())
+    assert "Leave out --join-pieces and --head rollout." in said
     for format in ("bars", "csv", "markdown", "latex", "html", "svg"):
         assert attn("self", TEXT, "-m", folder, "--head", "rollout", "-f", format).code == 0
 

@@ -94,7 +94,7 @@ def test_next_words_stay_and_their_place_is_named_as_the_model_has_it(folder):
 def test_the_story_says_that_words_have_no_scores(folder):
     for more in ((), ("--steps",), ("-q", "cats")):
         said = " ".join(attn("explain", TEXT, "-m", folder, "--join-pieces", *more).out.split())
-        assert "have no scores of their own" in said and "without --join-pieces" in said
+        assert "have no scores of their own" in said and "Leave out --join-pieces." in said
         assert "softmax" not in said and "cats" in said
     assert record("explain", TEXT, "-m", folder, "--hide-special", "--steps")["because"] is None
     shown = attn("self", TEXT, "-m", folder, "--join-pieces", "--show", "mask")

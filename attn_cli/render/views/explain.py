@@ -13,7 +13,7 @@ from attn_cli.render.views.steps import walk
 from attn_cli.render.views.wording import (
     closing,
     formula,
-    head_named,
+    head_of_layer,
     learned,
     may_look_at,
     no_arithmetic,
@@ -60,7 +60,9 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
 def _of_head(trace: Trace, head: Head) -> str:
     """Return which head is meant, where there are several."""
     n = len(trace.head_names)
-    return "" if n == 1 else f": mean of {n} heads" if head.name == "mean" else f": {head_named(head.name)}"
+    if head.name == "mean":
+        return f": mean of {n} heads" + ("" if head.layer is None else f" of layer {head.layer}")
+    return "" if n == 1 and head.layer is None else f": {head_of_layer(head)}"
 
 
 def _mask(trace: Trace) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from attn_cli.render.views.reasons import MOST_RIVALS, reasons
 from attn_cli.render.views.whys import Walked, mixture, walked
 from attn_cli.render.views.wording import (
     cap_term,
-    head_named,
+    head_of_layer,
     is_large,
     placed,
     position_term,
@@ -22,6 +22,7 @@ from attn_cli.render.views.wording import (
     turned_symbol,
     turned_term,
 )
+from attn_cli.settings.settings import ALL
 from attn_cli.trace.because import Because, against, because_of, named_rivals, stepped_head
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Row, Trace
@@ -76,8 +77,10 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
     assert row is not None
     if trace.shown.scores is None:
         yield Say(
-            f"The mean of the heads has weights but no scores of its own. This is {head_named(head.name)}."
+            f"The mean of the heads has weights but no scores of its own. This is {head_of_layer(head)}."
         )
+    elif (len(trace.heads) > 1 and trace.settings.head == ALL) or head.layer is not None:
+        yield Say(f"This is {head_of_layer(head)}.")
     if row.total == 0:
         yield Say(f"{query} may look at nothing: its weights and its output are zeros.")
         return

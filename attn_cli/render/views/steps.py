@@ -13,7 +13,7 @@ from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matr
 from attn_cli.render.numbers import share
 from attn_cli.render.views.step_sentences import keeps_values, ranking, repeats_x, step_facts, walk_facts
 from attn_cli.render.views.whys import walked, why
-from attn_cli.render.views.wording import head_named, quoted, short
+from attn_cli.render.views.wording import head_of_layer, quoted, short
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Trace
@@ -32,9 +32,10 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
     With `each`, a step of `only` that the trace lacks is named with the reason.
     """
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
-    if len(trace.head_names) > 1:
-        other = next(name for name in reversed(trace.head_names) if name != head.name)
-        yield Say(f"The steps below are those of {head_named(head.name)}; --head {other} shows another.")
+    others = [f"--head {name}" for name in trace.head_names[::-1] if name != head.name][:1]
+    others += ["--layer N"] * trace.has_layers
+    if others:
+        yield Say(f"The steps below are those of {head_of_layer(head)}; {' or '.join(others)} shows another.")
     facts = walk_facts(trace, head)
     of = walked(trace, trace.focus[0])
     number = 0

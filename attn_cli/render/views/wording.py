@@ -112,7 +112,8 @@ def no_arithmetic(trace: Trace) -> tuple[str, str]:
         "--hide-special": trace.settings.hide_special,
         f"--head {trace.settings.head}": trace.settings.head in ("mean", "rollout"),
     }
-    return why, f"There is without {listed([option for option, is_set in made.items() if is_set])}."
+    options = [option for option, is_set in made.items() if is_set]
+    return why, f"Leave out {' and '.join(filter(None, [', '.join(options[:-1]), options[-1]]))}."
 
 
 def root_divisor(trace: Trace) -> str:
@@ -206,6 +207,11 @@ def _origin(trace: Trace) -> str:
 def head_named(name: str) -> str:
     """Return `head "subject"`, or `head 3`."""
     return f"head {name}" if name.isdigit() else f'head "{name}"'
+
+
+def head_of_layer(head: Head) -> str:
+    """Return `head 3`, or `head 3 of layer 1` where there are several layers."""
+    return head_named(head.name) + ("" if head.layer is None else f" of layer {head.layer}")
 
 
 def _score_parts(trace: Trace) -> list[str]:
