@@ -243,7 +243,7 @@ def _trace(
     names = tuple(map(str, range(about.q.shape[1])))
     shown = shown_head(settings.head, names)
     wanted = names if settings.every_head or settings.head in ("all", "mean") else (shown,)
-    heads = tuple(_head(steps, int(name), scale) for name in wanted)
+    heads = tuple(_head(steps, int(name), scale, settings.temperature) for name in wanted)
     query_side = Side(query.spelled)
     key_side = query_side if key is query else Side(key.spelled)
     embedding = Embedding("given", name, None, None, None)
@@ -253,8 +253,11 @@ def _trace(
     return build_trace(steps.kind, inputs, layer, replace(settings, score=score), mask, None)
 
 
-def _head(steps: LayerSteps, h: int, scale: float | None) -> Head:
-    """Return head h of the layer, ready to attend; of turned vectors q and k are what was turned."""
+def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) -> Head:
+    """Return head h of the layer, ready to attend; of turned vectors q and k are what was turned.
+
+    What the model adds for distances is part of its scores, so the temperature divides it too.
+    """
     about, position, unturned = steps.attended, steps.attended.position, steps.unturned
     q, k = (about.q, about.k) if unturned is None else (unturned.q, unturned.k)
     return Head(
@@ -262,7 +265,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None) -> Head:
         q=q[0, h],
         k=k[0, h],
         v=about.v[0, h],
-        bias=None if position is None else position[0, h],
+        bias=None if position is None else position[0, h] / temperature,
         scale=scale,
         softcap=about.softcap,
         turned=None if unturned is None else Turned(*unturned.turned(h)),
@@ -282,7 +285,7 @@ def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask:
     weights, settings = run.weights_of(steps, [int(head.name) for head in trace.heads]), trace.settings
     is_scaled = isclose(trace.scale, steps.attended.scale, rel_tol=1e-6) and trace.score != "cosine"
     if settings.mask is not None or settings.without or settings.temperature != 1 or not is_scaled:
-        heads = [_head(steps, h, trace.own_scale) for h in range(stack.heads)]
+        heads = [_head(steps, h, trace.own_scale, trace.temperature) for h in range(stack.heads)]
         work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
         made = kept.joined_anew(work, weights)
     else:

@@ -220,6 +220,13 @@ class Trace(Frozen):
         return self.heads[0].softcap
 
     @property
+    def tempers_distance(self) -> bool:
+        """Whether the temperature divides what is added for distances: not what was given, but what is learned."""
+        head = self.heads[0]
+        is_learned = head.position_vectors is not None or head.turned is not None
+        return is_learned or (self.of_model and head.position_scores is not None)
+
+    @property
     def is_scored(self) -> bool:
         """Whether scores made the weights; weights that were given ready have none."""
         return self.heads[0].scores is not None
@@ -289,10 +296,8 @@ class Trace(Frozen):
         held = [self.held(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
-        # A given position term is not divided by the temperature, so the sum does not scale with it.
-        is_given = head.position_scores is not None and head.position_vectors is None and head.turned is None
-        if is_given or not heated:
-            masked = None
+        if not heated or (head.position_scores is not None and not self.tempers_distance):
+            masked = None  # the sum does not scale with the temperature
         plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None
         return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)

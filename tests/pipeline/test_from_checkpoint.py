@@ -7,6 +7,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from attn_cli import trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
@@ -123,6 +124,22 @@ def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers,
     close(trace.weights, expected[layer][0, 3].numpy())
     every = trace_of("self", tmp_path, layer=layer, head="all", dtype="float32")
     close([head.weights for head in every.heads], expected[layer][0].numpy())
+
+
+@pytest.mark.parametrize("name", ["t5", "llama", "gemma2"])
+def test_a_temperature_takes_the_root_of_every_weight(name, transformers, tmp_path):
+    made(transformers, (CASES | PAIRS)[name], 0, tmp_path)
+    word_pieces(tmp_path)
+
+    def at(temperature):
+        return trace_self(TEXT, Settings(model=str(tmp_path), layer=1, head="2", temperature=temperature))
+
+    plain, warm = at(1.0), at(2.0)
+    roots = np.sqrt(plain.weights)
+    close(warm.weights, roots / roots.sum(axis=1, keepdims=True), 1e-6)
+    hot = [found.temperature_95 for found in warm.diagnoses()]
+    row = next(i for i, one in enumerate(hot) if one is not None)
+    assert at(hot[row]).weights[row].max() == pytest.approx(0.95, abs=1e-6)
 
 
 @pytest.mark.parametrize("softcap", [2.0, None])

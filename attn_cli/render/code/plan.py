@@ -112,8 +112,11 @@ def plan_script(trace: Trace) -> ScriptPlan:
 
 
 def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
-    """Raise UsageError for several heads with masks, or given position scores, of their own."""
-    given = [head for head in heads if head.position_vectors is None]
+    """Raise UsageError for several heads with masks, or given position scores, of their own.
+
+    Position scores that the script makes of vectors, learned or turned, may differ.
+    """
+    given = [head for head in heads if head.position_vectors is None and head.turned is None]
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
     if len(heads) > 1 and not (alike and all(head.mask is None for head in heads)):
         raise UsageError(

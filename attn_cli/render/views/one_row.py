@@ -288,7 +288,8 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
     if head.turned is not None:
         parts.append(f"distance = {turned_term(trace)} (q', k': turned by their places)")
     elif row.position is not None and head.position_vectors is None and trace.of_model:
-        parts.append("distance: learned, for each range of distances")
+        by = f", and divided by {trace.temperature:.12g}" if trace.temperature != 1 else ""
+        parts.append(f"distance: learned, for each range of distances{by}")
     if row.capped is not None:
         score = "sum" if row.is_turned else "content" if _divisor(trace) else score_named(trace.score).symbol
         parts.append(f"capped = {cap_term(trace, score)}")

@@ -89,7 +89,11 @@ def _position(trace: Trace, head: Head) -> str:
         return f"{turned_term(trace, 'scaled')}, where q' and k' are q and k turned by their places"
     if head.position_vectors is not None:
         return f"{position_term(trace)}, with one r and one b for each distance"
-    return "one number for each range of distances" if trace.of_model else "as given"
+    return (
+        f"one number for each range of distances{temperature_divisor(trace)}"
+        if trace.of_model
+        else "as given"
+    )
 
 
 def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:

@@ -95,8 +95,7 @@ def formula(trace: Trace) -> str:
         if head.turned is None:  # what was given is added to what the cap leaves
             return f"weights = softmax({cap} tanh({scores} / {cap}){heat}{distance})"
         return f"weights = softmax({cap} tanh(({scores}{distance}) / {cap}){heat})"
-    # What was learned, or comes of turning, is divided by the temperature too.
-    if (head.position_vectors is not None or head.turned is not None) and heat:
+    if trace.tempers_distance and heat:
         return f"weights = softmax(({scores}{distance}){heat})"
     return f"weights = softmax({scores}{heat}{distance})"
 
