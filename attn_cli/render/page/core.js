@@ -138,8 +138,8 @@ function mapped(M, change) {
 
 /**
  * Compute one head's attention and keep every step. `head` has q, k, v; R and b where it learned distances (or
- * `distance` (n_q, n_k), which is q.r + b made ready); `bias` (n_q, n_k) where one was given. `settings` has score, scale (null for the score's own), temperature, softcap, and
- * `allowed`, which is null where there is no mask. `edited` holds scores typed by hand, by i n_k + j.
+ * `distance` (n_q, n_k), which is q.r + b made ready); `bias` (n_q, n_k) where one was given. `settings` has score, scale (null for the score's own), temperature, softcap,
+ * `biasTimes`, which the bias is multiplied by, and `allowed`, which is null where there is no mask. `edited` holds scores typed by hand, by i n_k + j.
  */
 export function attention(head, settings, edited = new Map()) {
   const { q, k, v } = head;
@@ -150,7 +150,7 @@ export function attention(head, settings, edited = new Map()) {
   for (const [at, value] of edited) scores.data[at] = value;
   const factor = scale / settings.temperature;
   const scaled = mapped(scores, (s) => s * factor);
-  let position = head.bias || null;
+  let position = head.bias ? mapped(head.bias, (s) => s * (settings.biasTimes ?? 1)) : null;
   const beside = (score.isPositionScaled ? 1 / Math.sqrt(q.columns) : 1) / settings.temperature;
   if (head.R) position = positionTerm(q, head.R, head.b, beside, k.rows);
   if (head.distance) position = mapped(head.distance, (s) => s * beside);

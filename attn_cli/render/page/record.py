@@ -75,6 +75,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "scored": trace.is_scored and trace.score in SCORES,
         "score": trace.score if trace.score in SCORES else "scaled",
         "temperature": trace.temperature,
+        "tempers_distance": trace.tempers_distance,
         **_mask(trace, numbers),
         "padding": [padding.start, padding.stop],
         "off": off,

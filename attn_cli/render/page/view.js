@@ -79,7 +79,8 @@ function computed(head, at) {
   const parts = ready(head, at);
   const may = allowed(at, head);
   const scale = state.score === record.score ? head.scale ?? null : null;
-  const settings = { score: state.score, scale, temperature: state.temperature, allowed: may };
+  const biasTimes = record.tempers_distance ? record.temperature / state.temperature : 1; // the model's own, divided already
+  const settings = { score: state.score, scale, temperature: state.temperature, biasTimes, allowed: may };
   const edits = state.edits.get(editKey(head.name, at));
   return { ...parts, ...attention(parts, settings, edits?.scores), allowed: may };
 }

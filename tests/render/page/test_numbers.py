@@ -11,6 +11,8 @@ from attn_cli.settings.settings import Settings
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import open_table
+from tests.models.checkpoints.by_hand import word_pieces
+from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.shell import attn
 from tests.thorough import often
 
@@ -122,3 +124,21 @@ def test_a_sentence_typed_into_the_page_has_the_numbers_of_attn(opened, fox):
         opened.page.evaluate("document.getElementById('save-json').click()")
         check(json.loads(opened.page.evaluate("window.saved")), trace)
         compared += 1
+
+
+@pytest.mark.parametrize("made_at", ["1", "4"])
+def test_a_temperature_divides_the_distances_of_a_model_s_own(opened, made_at, transformers, tmp_path):
+    made(transformers, PAIRS["t5"], 0, tmp_path)
+    word_pieces(tmp_path)
+    command = ("the cat walks", "-m", str(tmp_path), "--head", "1")
+    assert attn("page", *command, "-t", made_at, "-o", str(tmp_path / "page.html")).code == 0
+    opened.go(tmp_path / "page.html")
+    opened.page.evaluate(
+        "() => { URL.createObjectURL = (blob) => { window.saved = blob.text(); return 'data:,'; }; }"
+    )
+    for temperature in ("2", "0.5"):
+        opened.page.fill("#temperature-number", temperature)
+        opened.page.dispatch_event("#temperature-number", "change")
+        opened.page.evaluate("document.getElementById('save-json').click()")
+        expected = json.loads(attn("self", *command, "-t", temperature, "-f", "json").out)
+        assert close(json.loads(opened.page.evaluate("window.saved"))["weights"], expected["weights"])
