@@ -89,6 +89,20 @@ def test_an_encoder_s_mask_is_tried_in_every_command(tokenizers, tmp_path):
     np.testing.assert_array_equal(np.array(json.loads(ran.out)["records"][1]["weights"], float), expected)
 
 
+def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
+    from attn_cli.models.checkpoints import head_weights
+
+    left_out = "W_o, which joins the outputs of all heads, is too large to be kept"
+    assert left_out not in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
+    monkeypatch.setattr(head_weights, "MOST_JOINING", 63)  # it is 8 x 8
+    assert left_out in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
+
+
+def test_the_story_goes_on_with_what_the_model_has(folder):
+    said = " ".join(attn("explain", TEXT, "-m", folder).out.split())
+    assert "attn heads TEXT -m DIR (all layers and heads)." in said and "attn cross" not in said
+
+
 @pytest.mark.parametrize(
     ("args", "code", "word"),
     [

@@ -175,6 +175,8 @@ def _output(trace: Trace, head: Head) -> Iterator[Block]:
     if head.output is None:
         return
     yield _wide("output", trace.query_tokens, head.output)
+    if trace.of_model and trace.x_query is not None and trace.W_o is None:
+        yield Say("W_o, which joins the outputs of all heads, is too large to be kept: the walk ends here.")
     if trace.output_words is None:
         return
     yield Say(

@@ -185,9 +185,12 @@ def _meaning(of: Walked) -> Iterator[Block]:
 
 def _next(trace: Trace) -> Iterator[Block]:
     """Yield where to go on, and what else is to be said."""
+    another = "attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)"
+    if trace.of_model:  # which may read one text alone
+        another = "attn heads TEXT -m DIR (all layers and heads)"
     yield Say(
         "Next: attn explain TEXT --versus WORD (why not it?), attn explain TEXT --steps (every matrix), "
-        "attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)."
+        f"{another}."
     )
     for mark in dropped(trace):
         yield Say(mark, quiet=True)
