@@ -172,7 +172,8 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
     )
     found += [] if row.is_turned else capped
     if row.position is not None:
-        learned = position_term(trace) if head.position_vectors is not None else "as given"
+        alone = "learned" if trace.of_model else "as given"  # T5's, or a file's
+        learned = position_term(trace) if head.position_vectors is not None else alone
         term = turned_term(trace) if row.is_turned else learned
         formula = f"+ {term}"
         found.append(column("distance", formula, row.position, may_hide=False))
