@@ -143,7 +143,12 @@ def test_textual_is_imported_with_three_modules_and_by_a_check_whether_it_is_the
 
 def test_what_is_imported_is_a_stated_dependency():
     known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz", "threadpoolctl"}
-    assert set().union(*map(foreign, TREES.values())) == known | {"torch", "tokenizers", "matplotlib", "textual"}
+    assert set().union(*map(foreign, TREES.values())) == known | {
+        "torch",
+        "tokenizers",
+        "matplotlib",
+        "textual",
+    }
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]
     assert named(project["dependencies"]) == known
