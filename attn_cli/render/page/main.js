@@ -14,6 +14,7 @@ import { startWalk } from "./walk.js";
 const starts = [startControls, startMatrix, startCell, startLinks, startGrid, startWalk, startTyping, startSaving];
 for (const start of starts) start();
 listen(() => { $("text").textContent = queries().slice(0, 60).map(visible).join(" "); }, () => {});
-addEventListener("hashchange", () => change(chosenBy(location.hash)));
+// The event has the link that was followed: the address bar may hold an older choice by now.
+addEventListener("hashchange", (event) => change(chosenBy(new URL(event.newURL).hash)));
 change(chosenBy(location.hash));
 document.body.dataset.ready = "yes";
