@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.from_text import trace_cross as trace_cross
     from attn_cli.pipeline.from_text import trace_masked as trace_masked
     from attn_cli.pipeline.from_text import trace_self as trace_self
+    from attn_cli.pipeline.from_arrays import show as show
     from attn_cli.render.figures import figure as figure
+    from attn_cli.render.notebook import notebook_html as notebook_html
     from attn_cli.settings.settings import Settings as Settings
     from attn_cli.trace.trace import Trace as Trace
 
@@ -28,6 +30,8 @@ _WHERE = {
     "figure": "render.figures",
     "Settings": "settings.settings",
     "Trace": "trace.trace",
+    "notebook_html": "render.notebook",
+    "show": "pipeline.from_arrays",
     "strongest_links": "core.attend",
     "trace_cross": "pipeline.from_text",
     "trace_masked": "pipeline.from_text",

@@ -36,6 +36,7 @@ MOST_TEXT = 1 << 28
 Typed = tuple[tuple[str, ...] | None, tuple[str, ...] | None]  # tokens of queries and of keys
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
 NAMES = ("weights", "attention", "attentions")
+TYPED = tuple(f"{name} holds" for name in ("--tokens", "--context-tokens", "tokens", "context_tokens"))
 LABELS = (("query_tokens", "tokens"), ("key_tokens", "context_tokens"))
 _RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
 
@@ -186,7 +187,7 @@ def labelled(
         if given is not None and len(given) != n:
             raise InputError(
                 f"{whose} {count(len(given), 'token', 'tokens')}; {saved.name} has {count(n, one, many)}.",
-                _advice(len(given) < n, None if whose.startswith("--") else option),
+                _advice(len(given) < n, None if whose in TYPED else option),
             )
     return saved._replace(
         query_tokens=saved.query_tokens if tokens is None else tokens,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's defau
 
 
 LARGE = 1_000_000
-MOST_LINKS = 40
 FIRST_TOKENS = 6
 
 
@@ -334,17 +333,7 @@ class Trace(Frozen):
         return as_json(self, steps, walked, keys)
 
     def _repr_html_(self) -> str:
-        """Return the weights as an HTML table: what a notebook shows."""
-        from attn_cli.trace.notebook import html_table  # only notebooks ask for it
+        """Return what a notebook shows: the package hands over what draws it, as a trace knows no renderer."""
+        from attn_cli import notebook_html  # only notebooks ask for it
 
-        if not self.whole:
-            links = self.links()[:MOST_LINKS]
-            names = [f"{self.query_tokens[i]} → {self.key_tokens[j]}" for i, j, _ in links]
-            return html_table(names, ["weight"], [[weight] for _, _, weight in links])
-        cells: list[list[float | None]] = []
-        for i in self.listed:
-            at = self.held(i)
-            allowed = [True] * len(self.key_tokens) if self.mask is None else self.mask[at].tolist()
-            weights = self.shown.weights[at].tolist()
-            cells.append([w if may else None for w, may in zip(weights, allowed, strict=True)])
-        return html_table([self.query_tokens[i] for i in self.listed], self.key_tokens, cells)
+        return notebook_html(self)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def page(of: Page) -> str:
-    """Return the page as HTML: one file, which loads nothing and sends nothing."""
+def page(of: Page, look: str = "") -> str:
+    """Return the page as HTML: one file, which loads nothing and sends nothing; `look` is CSS of its surroundings."""
     numbers = Numbers()
     trace, made = record(of, numbers)
     data = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    style, code = read("page.css"), script()
+    style, code = read("page.css") + look, script()
     body = read("page.html")
     for name, text in {
         "title": escape(visible(title(trace))),

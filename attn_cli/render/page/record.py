@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.pipeline.for_page import Page
 
-MOST_EXACT = 2_000_000  # numbers of heads in a page whose every head is exact
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
 MOST_TYPED = 60  # words of a sentence that is typed in
 SMALL_MAP = 16
@@ -155,7 +154,7 @@ def _ramps() -> dict[str, str]:
 def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, object]:
     """Return a layer: its input, its mask and its heads."""
     size = sum(sum(M.size for M in _full_numbers(head)) for head in trace.heads)
-    is_small = size * page.n_layers <= MOST_EXACT
+    is_small = size * page.n_layers <= page.most_exact
     number = trace.projection.layer or 0
     made = []
     for head in trace.heads:

@@ -123,6 +123,7 @@ let timer = 0;
 
 /** Put the choice into the address bar, once it rests: browsers refuse too many changes a second. */
 function remember() {
+  if (location.protocol === "about:") return; // within another page, as in a notebook: there is no address bar
   clearTimeout(timer);
   timer = setTimeout(() => history.replaceState(null, "", `#${hash()}`), 200);
 }

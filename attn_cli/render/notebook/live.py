@@ -1,0 +1,67 @@
+"""The interactive page of a trace, in a frame of its own, where nothing of the notebook reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from html import escape
+from typing import TYPE_CHECKING
+
+from attn_cli.io.escape import visible
+from attn_cli.render.page import page
+from attn_cli.render.views.wording import title
+
+if TYPE_CHECKING:
+    from attn_cli.trace.trace import Trace
+
+MOST_EXACT = 30_000  # numbers of heads that are held in full: 240 KB
+MOST_NUMBERS = 600_000  # of all heads, as 8-bit weights: 800 KB
+MOST_SHOWN = 90_000  # of the shown head, which is held in full: 720 KB
+ROW, AROUND, LOWEST, HIGHEST = 34, 300, 480, 720  # pixels
+# In a frame of some hundred pixels the matrix comes first, and what belongs to a file of one's own is left out.
+LOOK = """
+body { padding: .2rem; }
+h1 { font-size: 1.1rem; }
+#text, #copy-link { display: none; }
+#controls, #type-part { order: 1; }
+.column, #heads-part { order: 0; }
+#story { order: 1; }
+#save-part, #notes { order: 2; }
+"""
+
+
+def live(trace: Trace) -> str:
+    """Return the frame with the page; nothing where the trace has no whole matrix, or one too large for a notebook."""
+    size = trace.weights.size
+    if not trace.whole or size > MOST_SHOWN or size * len(trace.heads) > MOST_NUMBERS:
+        return ""
+    # Only for those who look at a page.
+    from attn_cli.pipeline.for_page import Page
+
+    layers = [*_layers(trace)]
+    shown = next(n for n, layer in enumerate(layers) if layer.projection.layer == _shown_layer(trace))
+    found = page(Page(layers, len(layers), shown, most_exact=MOST_EXACT), LOOK)
+    height = min(HIGHEST, max(LOWEST, AROUND + ROW * len(trace.query_tokens)))
+    # A srcdoc in single quotes: the page has hardly any, and a thousand double ones.
+    source = found.replace("&", "&amp;").replace("'", "&#39;")
+    return (
+        '<iframe class="attn-live" sandbox="allow-scripts allow-downloads" allow="clipboard-write" '
+        f'title="{escape(visible(title(trace)))}" style="height: {height}px" srcdoc=\'{source}\'></iframe>'
+    )
+
+
+def _shown_layer(trace: Trace) -> int | None:
+    return trace.shown.layer if trace.has_layers else trace.projection.layer
+
+
+def _layers(trace: Trace) -> Iterator[Trace]:
+    """Yield the trace of each layer, where there are several; else the trace itself."""
+    if not trace.has_layers:
+        yield trace
+        return
+    for number in dict.fromkeys(head.layer for head in trace.heads):
+        heads = tuple(replace(head, layer=None) for head in trace.heads if head.layer == number)
+        shown = next((head for head in heads if head.name == trace.shown.name), heads[0])
+        mask = trace.mask_of(heads[0])
+        about = trace.projection._replace(layer=number)
+        yield replace(trace, heads=heads, shown=shown, mask=mask, projection=about)
