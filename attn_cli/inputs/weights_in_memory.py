@@ -1,4 +1,4 @@
-"""Attention weights as Python programs hold them: arrays, lists, and tensors of libraries that are not imported here."""
+"""Attention weights as Python programs hold them: arrays, lists, and the tensors of any library."""
 
 from __future__ import annotations
 

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 MOST_EXACT = 30_000  # numbers of heads that are held in full: 240 KB
 MOST_NUMBERS = 600_000  # of all heads, as 8-bit weights: 800 KB
 MOST_SHOWN = 90_000  # of the shown head, which is held in full: 720 KB
-ROW, AROUND, LOWEST, HIGHEST = 34, 300, 480, 720  # pixels
-# In a frame of some hundred pixels the matrix comes first, and what belongs to a file of one's own is left out.
+ROW, AROUND, PICTURES, LOWEST, HIGHEST = 34, 300, 200, 480, 800  # pixels
+# In a frame of some hundred pixels the heads and the matrix come first. What belongs to a file of its own is left out.
 LOOK = """
 body { padding: .2rem; }
 h1 { font-size: 1.1rem; }
 #text, #copy-link { display: none; }
 #controls, #type-part { order: 1; }
-.column, #heads-part { order: 0; }
+#heads-part { order: -1; }
+#grid { max-height: 11rem; }
 #story { order: 1; }
 #save-part, #notes { order: 2; }
 """
@@ -41,7 +42,8 @@ def live(trace: Trace) -> str:
     layers = [*_layers(trace)]
     shown = next(n for n, layer in enumerate(layers) if layer.projection.layer == _shown_layer(trace))
     found = page(Page(layers, len(layers), shown, most_exact=MOST_EXACT), LOOK)
-    height = min(HIGHEST, max(LOWEST, AROUND + ROW * len(trace.query_tokens)))
+    fitting = AROUND + ROW * len(trace.query_tokens) + (PICTURES if len(trace.heads) > 1 else 0)
+    height = min(HIGHEST, max(LOWEST, fitting))
     # A srcdoc in single quotes: the page has hardly any, and a thousand double ones.
     source = found.replace("&", "&amp;").replace("'", "&#39;")
     return (

@@ -96,7 +96,8 @@ def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_on
         cells = [_cell(form(w), place) for w, place in zip(numbers, places, strict=True)]
         lines.append(_row(f"<th>{_name(trace.query_tokens[i])}</th>{''.join(cells)}"))
     heads = "".join(f"<th>{_name(trace.key_tokens[j])}</th>" for j in columns)
-    return _table(_caption(trace, head), _row(f"<th>query\\key</th>{heads}"), "".join(lines))
+    size = "11px" if is_one_of_many else "13px"  # so that two and more stand beside each other
+    return _table(_caption(trace, head), _row(f"<th>query\\key</th>{heads}"), "".join(lines), size)
 
 
 def _caption(trace: Trace, head: Head) -> str:
@@ -129,8 +130,9 @@ def _row(cells: str) -> str:
     return f'<tr style="{ON_CARD}">{cells}</tr>'
 
 
-def _table(caption: str, head: str, rows: str) -> str:
+def _table(caption: str, head: str, rows: str, size: str = "13px") -> str:
     return (
-        f'<table style="{ON_CARD};{TABLE}"><caption style="{ON_CARD};text-align:left">{_text(caption)}</caption>'
+        f'<table style="{ON_CARD};{TABLE};font-size:{size}">'
+        f'<caption style="{ON_CARD};text-align:left">{_text(caption)}</caption>'
         f"<thead>{head}</thead><tbody>{rows}</tbody></table>"
     )

@@ -1,0 +1,261 @@
+"""A trace in a notebook: executed, exported, and opened in Chromium in both themes."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, notebook_html, show, trace_cross, trace_masked, trace_self
+from tests.browser import Opened, chromium
+from tests.shell import surroundings
+
+FOX = "The quick brown fox jumped over the lazy dog"
+HOSTILE = ["<script>document.title='ran'</script>", "</iframe></style>'\"", "<img src=x onerror=alert(1)>"]
+CELLS = (
+    "from attn_cli import Settings, show, trace_self",
+    f"trace_self({FOX!r})",
+    f"trace_self({FOX!r}, Settings(head='all'))",
+    f"trace_self({FOX!r}, Settings(top=1))",
+    f"show([[0.5, 0.3, 0.2]] * 3, {HOSTILE!r})",
+)
+
+
+def weights(*shape):
+    """Random weights whose rows sum to one."""
+    found = np.exp(np.random.default_rng(0).normal(size=shape))
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+def still(html):
+    """The part that is left where frames and styles are taken out."""
+    return re.sub(r"(?s)<(style|noscript|iframe)\b.*?</\1>", "", html)
+
+
+class Tables(HTMLParser):
+    """The captions, and the texts of the cells row by row, of all tables."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.captions, self.rows, self.into = [], [], None
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("caption", "th", "td"):
+            self.into = self.captions if tag == "caption" else self.rows[-1]
+            self.into.append("")
+
+    def handle_endtag(self, tag):
+        if tag in ("caption", "th", "td"):
+            self.into = None
+
+    def handle_data(self, data):
+        if self.into is not None:
+            self.into[-1] += data
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """A notebook that nbconvert has executed."""
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("nbconvert")
+    pytest.importorskip("ipykernel")
+    path = tmp_path_factory.mktemp("notebook") / "given.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS]), path)
+    command = [
+        sys.executable,
+        "-m",
+        "nbconvert",
+        "--execute",
+        "--to",
+        "notebook",
+        "--output",
+        "done",
+        str(path),
+    ]
+    ran = subprocess.run(command, env=surroundings(), capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    return nbformat.read(path.with_name("done.ipynb"), as_version=4)
+
+
+def open_exported(page, notebook, theme, folder):
+    """Export a notebook as HTML, and open it without what nbconvert itself takes from the network."""
+    from nbconvert import HTMLExporter
+
+    html, _ = HTMLExporter(template_name="lab", theme=theme).from_notebook_node(notebook)
+    path = folder / f"{theme}.html"
+    path.write_text(html, encoding="utf-8")
+    page.route("https://cdnjs.cloudflare.com/**", lambda route: route.fulfill(body=""))
+    page.goto(f"file://{path}", wait_until="domcontentloaded")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_each_output_of_an_exported_notebook_is_a_page_that_works(executed, theme, browser, tmp_path):
+    page = browser.new_page(color_scheme=theme)
+    opened = Opened(page)
+    open_exported(page, executed, theme, tmp_path)
+    frames = page.locator("iframe.attn-live")
+    assert frames.count() == 3
+    for n in range(3):
+        frames.nth(n).scroll_into_view_if_needed()
+        inner = frames.nth(n).element_handle().content_frame()
+        inner.wait_for_selector("body[data-ready]")
+        assert inner.locator("#matrix td[role=gridcell]").count() == (81, 81, 9)[n]
+        inner.select_option("#show", "weights")
+        box = frames.nth(n).bounding_box()
+        cell = inner.locator("#matrix table").bounding_box()
+        assert cell["y"] + cell["height"] <= box["y"] + box["height"], "the matrix is seen without scrolling"
+    assert page.title() != "ran"
+    assert page.locator(".attn-still:visible").count() == 0
+    assert page.get_by_text("Each row's strongest links").is_visible()
+    assert [one for one in opened.complaints if "cdnjs" not in one] == []
+    page.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_without_scripts_an_exported_notebook_shows_tables_with_colours_of_their_own(
+    executed, theme, browser, tmp_path
+):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    open_exported(page, executed, theme, tmp_path)
+    assert page.locator("iframe.attn-live:visible").count() == 0
+    tables = page.locator(".attn-still table:visible")
+    assert tables.count() == 1 + 11 + 1
+    assert all(contrast(*colours) >= 4.5 for colours in colours_of(page.locator(".attn-still").first))
+    context.close()
+
+
+def colours_of(part):
+    """The ink and the background of each cell and caption as they are drawn."""
+    return part.locator("th, td, caption").evaluate_all(
+        """cells => cells.map(cell => {
+          let behind = cell;
+          while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+          return [getComputedStyle(cell).color, getComputedStyle(behind).backgroundColor];
+        })"""
+    )
+
+
+def contrast(ink, back):
+    """The contrast of two colours as WCAG 2 defines it."""
+    lights = []
+    for colour in (ink, back):
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        lights.append(sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) + 0.05)
+    return max(lights) / min(lights)
+
+
+def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):
+    # As JupyterLab does, which sets innerHTML; and under the policy of VS Code's notebooks.
+    policy = (
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; child-src https: data:"
+    )
+    page = browser.new_page()
+    opened = Opened(page)
+    page.set_content(
+        f'<head><meta http-equiv="Content-Security-Policy" content="{policy}"></head><p></p><p></p>'
+    )
+    page.evaluate(
+        "html => { for (const one of document.querySelectorAll('p')) one.innerHTML = html }",
+        notebook_html(trace_self("she likes coffee")),
+    )
+    first, second = page.locator("iframe").all()
+    for frame in (first, second):
+        frame.element_handle().content_frame().wait_for_selector("body[data-ready]")
+    inner = first.element_handle().content_frame()
+    inner.fill("#temperature-number", "9")
+    inner.press("#temperature-number", "Enter")
+    texts = [frame.element_handle().content_frame().inner_text("#matrix") for frame in (first, second)]
+    assert texts[0] != texts[1]
+    page.wait_for_timeout(400)  # as long as a change of the address bar would wait
+    assert opened.complaints == []
+    page.close()
+
+
+def test_nine_words_stay_below_200_kilobytes_also_with_all_heads():
+    assert len(notebook_html(trace_self(FOX)).encode()) < 125_000
+    assert len(notebook_html(trace_self(FOX, Settings(head="all"))).encode()) < 205_000
+
+
+def test_nothing_is_loaded_from_elsewhere_and_no_id_is_given():
+    html = notebook_html(trace_self(FOX, Settings(head="all")))
+    outside = html.replace(re.search(r"(?s)srcdoc='.*?'", html)[0], "")
+    assert " id=" not in outside and "http" not in outside
+    assert 'sandbox="allow-scripts allow-downloads"' in outside and "<script" not in outside
+
+
+def test_the_table_has_the_weights_a_caption_and_what_they_were_made_with():
+    trace = trace_masked("she likes coffee")
+    html = still(notebook_html(trace))
+    tables = Tables(html)
+    assert "Masked self-attention: 3 queries (rows) x 3 keys (columns)" in html and "mask causal" in html
+    assert tables.captions == ['Head "relations": rows are queries, columns are keys']
+    assert tables.rows[0] == ["query\\key", "she", "likes", "coffee"]
+    for i, (name, *cells) in enumerate(tables.rows[1:]):
+        assert name == trace.query_tokens[i]
+        assert cells[i + 1 :] == ["–"] * (2 - i)
+        for j, cell in enumerate(cells[: i + 1]):
+            assert float(cell) == pytest.approx(trace.weights[i, j], abs=6e-4)
+
+
+def test_all_heads_are_a_table_each_and_a_mean_is_one():
+    every, mean = (trace_self("she likes coffee", Settings(head=head)) for head in ("all", "mean"))
+    captions = Tables(still(notebook_html(every))).captions
+    assert [caption.split('"')[1] for caption in captions] == list(every.head_names)
+    tables = Tables(still(notebook_html(mean)))
+    assert len(tables.captions) == 1
+    assert float(tables.rows[1][1]) == pytest.approx(mean.weights[0, 0], abs=6e-4)
+
+
+def test_layers_and_heads_have_tables_of_their_own():
+    given = weights(2, 3, 4, 4)
+    tables = Tables(still(notebook_html(show(given, "a b c d"))))
+    assert tables.captions[4] == "Layer 1, head 1: rows are queries, columns are keys"
+    assert float(tables.rows[4 * 5 + 1][1]) == pytest.approx(given[1, 1, 0, 0], abs=6e-3)
+
+
+def test_only_the_rows_that_were_asked_for_stand_in_the_table():
+    trace = trace_cross("she likes", "coffee and tea", Settings(query="likes"))
+    assert [row[0] for row in Tables(still(notebook_html(trace))).rows] == ["query\\key", "likes"]
+
+
+def test_what_is_too_large_for_a_notebook_is_a_table_that_says_what_it_leaves_out():
+    html = notebook_html(show(weights(400, 400)))
+    assert "<iframe" not in html and len(html) < 60_000
+    assert "The first 30 rows and 30 columns of 400 x 400." in html
+    many = still(notebook_html(show(weights(12, 12, 9, 9))))
+    assert "One of 144 heads." in many and len(many) < 20_000
+
+
+def test_the_strongest_links_are_a_table_of_links():
+    trace = trace_self(FOX, Settings(top=2))
+    rows = Tables(notebook_html(trace)).rows
+    assert rows[0] == ["query", "key", "weight"] and len(rows) == 1 + 18
+    assert rows[1][:2] == ["The", "quick"] and float(rows[1][2]) == pytest.approx(
+        trace.weights[0, 1], abs=6e-4
+    )
+
+
+def test_hostile_tokens_are_text_in_the_table_and_do_not_end_the_frame():
+    html = notebook_html(show(weights(3, 3), HOSTILE))
+    assert html.count("<iframe") == html.count("</iframe>") == 1
+    assert "<script" not in still(html) and "<img" not in still(html)
+    hidden = notebook_html(show(weights(2, 2), ["a\u202eb", "שלום"]))
+    assert "\u202e" not in still(hidden) and "<bdi>שלום</bdi>" in still(hidden)
+
+
+def test_a_trace_is_drawn_by_what_the_package_hands_over():
+    trace = trace_self("she likes coffee")
+    assert trace._repr_html_() == notebook_html(trace)
