@@ -2,7 +2,7 @@
 
 `python -m tests.docs` says what is out of date and exits with 1; with `--write` it writes it anew. Pages can
 be named; otherwise all are meant. A machine writes docs/reference.md, what follows each `$ command` in a
-block marked `console`, and the list of modules.
+block marked `console`, the list of modules, and the pictures (tests/pictures.py).
 """
 
 import ast
@@ -26,6 +26,7 @@ import typer.main
 
 from attn_cli import errors
 from attn_cli.cli import app as cli
+from tests import pictures
 from tests.shell import attn, surroundings
 
 ROOT = Path(__file__).parent.parent
@@ -337,7 +338,8 @@ def broken_links(page: Path) -> list[str]:
     """Return the relative links of a page that lead to no file, or to no heading of one."""
     broken = []
     text = _prose(page)
-    for link in re.findall(r"\]\(\s*<?([^)\s>]+)", text) + re.findall(r"^\[[^\]]+\]:\s*(\S+)", text, re.M):
+    links = re.findall(r"\]\(\s*<?([^)\s>]+)", text) + re.findall(r"^\[[^\]]+\]:\s*(\S+)", text, re.M)
+    for link in links + re.findall(r'\bsrc(?:set)?="([^"]*)"', text):
         if re.match(r"[a-z][a-z0-9+.-]*:", link, re.I):
             continue
         name, _, anchor = unquote(link).partition("#")
@@ -414,6 +416,9 @@ def main(args: list[str]) -> int:
             left = left or int(not write)
         if name != "docs/reference.md" and no_jq(known[name].read_text(encoding="utf-8")):
             print(f"{name}: jq is not installed, so its commands were not run.")
+    for line in () if set(args) - {"--write"} else pictures.stale(write):
+        print(line)
+        left = left or int(not write)
     broken = [line for page in linked_pages() for line in broken_links(page)]
     for line in broken:
         print(line)

@@ -1,0 +1,73 @@
+"""The pictures of the documentation: docs/pictures/commands.txt says which command draws each.
+
+`python -m tests.docs` checks them, and with `--write` draws anew those that are out of date. A figure needs Matplotlib
+and a page Chromium; where these are missing, its picture is left as it is.
+"""
+
+import importlib.util
+import shlex
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser import chromium
+from tests.shell import ROOT, attn
+
+FOLDER = Path(ROOT) / "docs" / "pictures"
+COMMANDS = FOLDER / "commands.txt"
+Seen = tuple[list[int], list[str]]
+
+
+def commands() -> dict[str, str]:
+    """Return the command of each picture by the name of its file."""
+    lines = [line for line in COMMANDS.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    return {Path(line.split()[-1]).with_suffix(".svg").name: line for line in lines}
+
+
+def draw(command: str, folder: Path) -> bytes | None:
+    """Run a command in a folder, and return its picture; None where this machine cannot draw it."""
+    _, *args = shlex.split(command)
+    is_figure, path = "--figure" in args, folder / args[-1]
+    if is_figure and importlib.util.find_spec("matplotlib") is None:
+        return None
+    ran = attn(*args, cwd=folder)
+    if ran.code:
+        raise AssertionError(f"{command}: {ran.err}")
+    return path.read_bytes() if path.suffix == ".svg" else _saved_by(path)
+
+
+def _saved_by(path: Path) -> bytes | None:
+    """Return the picture that a page saves, opened on a light screen; None without Chromium."""
+    try:
+        with chromium() as browser:
+            page = browser.new_page(color_scheme="light")  # type: ignore[attr-defined]
+            page.goto(f"file://{path}")
+            page.wait_for_selector("body[data-ready]")
+            with page.expect_download() as waiting:
+                page.click("#save-svg")
+            return Path(waiting.value.path()).read_bytes()
+    except pytest.skip.Exception:
+        return None
+
+
+def seen(svg: bytes) -> Seen:
+    """Return the size of a picture and its texts: what does not depend on fonts and on who draws a line."""
+    root = ET.fromstring(svg)
+    size = [round(float(root.get(side, "0").removesuffix("pt"))) for side in ("width", "height")]
+    return size, [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def stale(write: bool = False) -> Iterator[str]:
+    """Yield what is wrong with the pictures, in a sentence each; with `write`, draw them anew."""
+    for name, command in commands().items():
+        kept = FOLDER / name
+        with tempfile.TemporaryDirectory() as folder:
+            new = draw(command, Path(folder))
+        if new is None or (kept.exists() and seen(new) == seen(kept.read_bytes())):
+            continue
+        if write:
+            kept.write_bytes(new)
+        yield f"docs/pictures/{name} {'was drawn anew' if write else 'is out of date: run it with --write'}."

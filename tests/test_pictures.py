@@ -1,0 +1,55 @@
+"""The pictures of the documentation are what their commands draw, and each stands where a reader sees it."""
+
+import re
+
+import pytest
+
+from tests import docs, pictures
+
+COMMANDS = pictures.commands()
+PAGES = {page: page.read_text(encoding="utf-8") for page in docs.linked_pages()}
+USED = [name for text in PAGES.values() for name in re.findall(r"pictures/([\w-]+\.svg)", text)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_picture_is_what_its_command_draws(name, tmp_path):
+    new = pictures.draw(COMMANDS[name], tmp_path)
+    if new is None:
+        pytest.skip("this machine cannot draw it")
+    kept = (pictures.FOLDER / name).read_bytes()
+    assert pictures.seen(new) == pictures.seen(kept), "Run: python -m tests.docs --write"
+    assert len(pictures.seen(kept)[1]) > 5 and len(kept) < 60_000
+
+
+def test_every_picture_is_shown_and_none_is_left_over():
+    files = {path.name for path in pictures.FOLDER.iterdir()} - {pictures.COMMANDS.name}
+    assert files == set(COMMANDS) == set(USED)
+
+
+def test_a_dark_picture_stands_beside_a_light_one_with_the_same_texts():
+    found = 0
+    for text in PAGES.values():
+        for dark, light in re.findall(r'dark\)" srcset="([^"]+)">\s*<img\s[^>]*src="([^"]+)"', text):
+            one, other = ((pictures.FOLDER / path.rpartition("/")[2]).read_bytes() for path in (dark, light))
+            assert pictures.seen(one) == pictures.seen(other)
+            assert one != other
+            found += 1
+    assert found == sum("-dark" in name for name in COMMANDS)
+
+
+def test_the_commands_that_pages_show_are_those_that_drew_their_pictures():
+    text = PAGES[docs.ROOT / "docs" / "figures.md"]
+    for name in ("heatmap.svg", "links.svg", "steps.svg"):
+        assert f"\n$ {COMMANDS[name]}\n" in text
+
+
+def test_a_picture_that_is_out_of_date_is_said_and_then_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "FOLDER", tmp_path)
+    monkeypatch.setattr(pictures, "COMMANDS", tmp_path / "commands.txt")
+    (tmp_path / "commands.txt").write_text("# Words\nattn self 'a b' -o one.svg\n")
+    assert list(pictures.stale()) == ["docs/pictures/one.svg is out of date: run it with --write."]
+    assert list(pictures.stale(write=True)) == ["docs/pictures/one.svg was drawn anew."]
+    assert list(pictures.stale()) == []
+    svg = (tmp_path / "one.svg").read_text()
+    (tmp_path / "one.svg").write_text(svg.replace(">b<", ">c<"))
+    assert len(list(pictures.stale())) == 1
