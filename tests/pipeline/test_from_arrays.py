@@ -1,12 +1,13 @@
 """`attn_cli.show`: weights from Python, by the path of `attn show`."""
 
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from attn_cli import AttnError, Settings, show
-from tests.shell import attn, shell
+from tests.shell import attn, surroundings
 
 WORDS = "the cat sat down"
 
@@ -122,5 +123,6 @@ def test_what_are_no_weights_is_refused_in_one_line(given, tokens, context, says
 
 
 def test_the_import_of_the_package_loads_neither_numpy_nor_torch():
-    ran = shell('python3 -c \'import attn_cli, sys; print({"numpy", "torch", "rich"} & set(sys.modules))\'')
-    assert ran.out == "set()\n"
+    code = "import attn_cli, sys; print({'numpy', 'torch', 'rich'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], env=surroundings(), capture_output=True, text=True)
+    assert ran.stdout == "set()\n"

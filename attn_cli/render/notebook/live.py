@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html import escape
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import visible
 from attn_cli.render.page import page
+from attn_cli.render.page.script import read
 from attn_cli.render.views.wording import title
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ h1 { font-size: 1.1rem; }
 #story { order: 1; }
 #save-part, #notes { order: 2; }
 """
+# What the frame tells its page once that is there: the scheme that the style of the output gave to the frame.
+TELL = "this.contentWindow.postMessage({attnScheme: getComputedStyle(this).colorScheme}, '*')"
+
+
+def _look() -> str:
+    """Return the style of a page in a notebook: `LOOK`, and the page's own colours for the scheme that it is told."""
+    colours = re.findall(r"--back:[^\n}]*", read("page.css"))  # light, dark, and those for paper
+    schemes = zip(("light", "dark"), colours[:2], strict=True)
+    return LOOK + "".join(
+        f':root[data-scheme="{name}"] {{ color-scheme: {name}; {line} }}\n' for name, line in schemes
+    )
 
 
 def live(trace: Trace) -> str:
@@ -41,14 +54,15 @@ def live(trace: Trace) -> str:
 
     layers = [*_layers(trace)]
     shown = next(n for n, layer in enumerate(layers) if layer.projection.layer == _shown_layer(trace))
-    found = page(Page(layers, len(layers), shown, most_exact=MOST_EXACT), LOOK)
+    found = page(Page(layers, len(layers), shown, most_exact=MOST_EXACT), _look())
     fitting = AROUND + ROW * len(trace.query_tokens) + (PICTURES if len(trace.heads) > 1 else 0)
     height = min(HIGHEST, max(LOWEST, fitting))
     # A srcdoc in single quotes: the page has hardly any, and a thousand double ones.
     source = found.replace("&", "&amp;").replace("'", "&#39;")
     return (
         '<iframe class="attn-live" sandbox="allow-scripts allow-downloads" allow="clipboard-write" '
-        f'title="{escape(visible(title(trace)))}" style="height: {height}px" srcdoc=\'{source}\'></iframe>'
+        f'onload="{TELL}" title="{escape(visible(title(trace)))}" style="height: {height}px" '
+        f"srcdoc='{source}'></iframe>"
     )
 
 

@@ -4,8 +4,9 @@ import { record } from "./state.js";
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 let isPrinted = false;
+let around = null; // whether a notebook around the page is dark; null where nobody said so
 
-export const isDark = () => DARK.matches && !isPrinted;
+export const isDark = () => (around ?? DARK.matches) && !isPrinted;
 
 /** Be told when the page goes between dark and light, and before and after it is printed. */
 export function onTheme(tell) {
@@ -13,6 +14,12 @@ export function onTheme(tell) {
   for (const [event, printed] of [["beforeprint", true], ["afterprint", false]]) {
     addEventListener(event, () => { isPrinted = printed; tell(); });
   }
+  addEventListener("message", ({ data }) => {
+    if (!["dark", "light"].includes(data?.attnScheme)) return;
+    around = data.attnScheme === "dark";
+    document.documentElement.dataset.scheme = data.attnScheme;
+    tell();
+  });
 }
 
 const ramps = Object.fromEntries(Object.entries(record.ramps).map(([name, codes]) => [name, codes.match(/.{6}/g).map(colour)]));

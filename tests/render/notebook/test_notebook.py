@@ -101,7 +101,7 @@ def open_exported(page, notebook, theme, folder):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_each_output_of_an_exported_notebook_is_a_page_that_works(executed, theme, browser, tmp_path):
-    page = browser.new_page(color_scheme=theme)
+    page = browser.new_page(color_scheme={"light": "dark", "dark": "light"}[theme])  # the system's is another
     opened = Opened(page)
     open_exported(page, executed, theme, tmp_path)
     frames = page.locator("iframe.attn-live")
@@ -112,6 +112,9 @@ def test_each_output_of_an_exported_notebook_is_a_page_that_works(executed, them
         inner.wait_for_selector("body[data-ready]")
         assert inner.locator("#matrix td[role=gridcell]").count() == (81, 81, 9)[n]
         inner.select_option("#show", "weights")
+        inner.wait_for_selector(f"html[data-scheme={theme}]")
+        back = inner.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert back == {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 20, 24)"}[theme]
         box = frames.nth(n).bounding_box()
         cell = inner.locator("#matrix table").bounding_box()
         assert cell["y"] + cell["height"] <= box["y"] + box["height"], "the matrix is seen without scrolling"
