@@ -43,9 +43,15 @@ class Opened:
             return file.read()
 
 
+_started: list[object] = []  # Playwright starts once in a process: whoever comes second gets the same browser
+
+
 @contextmanager
 def chromium() -> Iterator[object]:
     """Start headless Chromium; the test is skipped where there is none, unless ATTN_REQUIRE_CHROMIUM is set."""
+    if _started:
+        yield _started[0]
+        return
     path = next(filter(None, map(shutil.which, NAMES)), None)
     try:
         from playwright.sync_api import sync_playwright
@@ -57,5 +63,9 @@ def chromium() -> Iterator[object]:
         pytest.skip("playwright or Chromium is not installed")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+        _started.append(browser)
+        try:
+            yield browser
+        finally:
+            _started.clear()
+            browser.close()

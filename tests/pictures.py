@@ -50,7 +50,9 @@ def _saved_by(path: Path) -> bytes | None:
             page.wait_for_selector("body[data-ready]")
             with page.expect_download() as waiting:
                 page.click("#save-svg")
-            return Path(waiting.value.path()).read_bytes()
+            saved = Path(waiting.value.path()).read_bytes()
+            page.close()
+            return saved
     except pytest.skip.Exception:
         return None
 
