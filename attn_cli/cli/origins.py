@@ -103,7 +103,7 @@ class Command(TyperCommand):
 
 
 def _settle_model(ctx: Any) -> None:
-    """Let --model beat a standing embedding, projection and tokenizer, and any of these, typed, a standing model."""
+    """Let --model beat what a model makes void where that stands; typed, any of it beats a standing model."""
     if not ctx.params.get("model") or not set(OF_MODEL) <= ctx.params.keys():  # learn score has its own model
         return
     typed = [name for name in OF_MODEL if origin(ctx, name) == TYPED]

@@ -14,11 +14,14 @@ HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
     *("coordination", "previous", "next", "mean", "all"),
 )
-# They choose rows, links, speed and what is refused, and change no number.
-OF_MODEL = ("embedding", "projection", "tokenizer")  # a pretrained model has its own
+# Whose place a pretrained model takes, and what changes nothing beside it.
+REPLACED = ("embedding", "projection", "tokenizer", "keep_punctuation")
+IDLE = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "pad_side")
+OF_MODEL = (*REPLACED, *IDLE)
 ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
 PIECES = ("join_pieces", "hide_special", "renormalize")
 WITH_MODEL = (*PIECES, "next")  # where a text is read, they need a pretrained model
+# They choose rows, links, speed and what is refused, and change no number.
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "threads", "max_text", "max_word")
 
 

@@ -8,7 +8,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import ALL, MEAN, OF_MODEL, WITH_MODEL, Settings
+from attn_cli.settings.settings import ALL, IDLE, MEAN, REPLACED, WITH_MODEL, Settings
 
 # Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
 NEEDED = {
@@ -16,6 +16,18 @@ NEEDED = {
     "hide_special": "a model that adds special tokens",
     "renormalize": "a model whose special tokens are hidden",
     "next": "a model that says what comes next",
+}
+# Why these change nothing beside a pretrained model.
+WHY_IDLE = {
+    "dim": "it has vectors of its own",
+    "seed": "nothing in it is random",
+    "oov": "its tokenizer has an answer for every word",
+    "heads": "it has heads of its own",
+    "layout": "its files say how its weights are laid out",
+    "positions": "it tells places in its own way",
+    "round": "it is computed with the numbers in its files",
+    "pad": "one text is read, without padding",
+    "pad_side": "one text is read, without padding",
 }
 PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace", "--without": "switch off"}
 
@@ -48,7 +60,7 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
 def check_model(settings: Settings) -> None:
     """Raise UsageError if a setting was made whose place a pretrained model takes."""
     usual = Settings()
-    for name in OF_MODEL:
+    for name in (*IDLE, *REPLACED):  # positions come with a projection of their own
         if getattr(settings, name) != getattr(usual, name):
             raise beside_model(name)
 
@@ -86,7 +98,11 @@ def check_shaping(settings: Settings) -> None:
 
 def beside_model(name: str) -> UsageError:
     """Return the error of a setting beside --model."""
-    return UsageError(f"--model takes the place of --{name}.", f"Leave out --{name}, or --model.", "--model")
+    option = "--" + name.replace("_", "-")
+    told = f"--model takes the place of {option}."
+    if name in IDLE:
+        told = f"{option} changes nothing in a model on disk: {WHY_IDLE[name]}."
+    return UsageError(told, f"Leave out {option}, or --model.", "--model")
 
 
 def unused(settings: Settings, words: bool = True, learned: bool = False, has_x: bool = True) -> list[str]:

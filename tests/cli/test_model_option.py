@@ -1,6 +1,7 @@
 """--model: a pretrained model's folder takes the place of vectors, projection and tokenizer, in every command."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
+from attn_cli.settings.settings import OF_MODEL, REPLACED
 from tests.shell import attn, here
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -41,17 +43,34 @@ def test_a_variable_names_it_too_and_the_library_takes_it(folder):
     np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected)
 
 
-@pytest.mark.parametrize(
-    "other", [("-e", "random"), ("-p", "identity"), ("--tokenizer", "characters")], ids=lambda o: o[0]
-)
-def test_what_it_takes_the_place_of_is_wrong_usage_beside_it(other, folder):
-    ran = here("self", TEXT, "-m", folder, *other)
-    assert ran.code == 2 and ran.err.count("\n") == 1 and "--model takes the place of" in ran.err
+BESIDE = {
+    "embedding": "random", "projection": "identity", "tokenizer": "characters", "keep_punctuation": "yes",
+    "dim": "8", "seed": "3", "oov": "zero", "heads": "2", "layout": "out-in", "positions": "sinusoidal",
+    "round": "1", "pad": "2", "pad_side": "left",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_MODEL)
+def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name, folder):
+    option = "--" + name.replace("_", "-")
+    typed = [option] if name == "keep_punctuation" else [option, BESIDE[name]]
+    for command in ("self", "explain", "batch", "page"):
+        ran = here(command, TEXT, "-m", folder, *typed)
+        assert ran.code == 2 and ran.err.count("\n") == 1, (command, ran)
+        assert re.search(f"--model takes the place of {option}|{option} changes nothing in a model", ran.err)
+    assert (name in REPLACED) == ("takes the place" in ran.err)
+
+
+@pytest.mark.parametrize("name", OF_MODEL)
+def test_it_is_not_compared_in_a_model_that_has_its_own(name, folder):
+    value = BESIDE[name]
+    ran = here("compare", TEXT, "-m", folder, "--vary", f"{name.replace('_', '-')}=default,{value}")
+    assert ran.code == 2 and ran.err.count("\n") == 1 and name.replace("_", "-") in ran.err
 
 
 def test_what_is_typed_beats_what_stands_in_the_environment(folder):
     expected = weights("self", TEXT, "-m", folder)
-    standing = {"ATTN_EMBEDDING": "random", "ATTN_PROJECTION": "identity", "ATTN_TOKENIZER": "characters"}
+    standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
     np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected)
     record = json.loads(attn("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder}).out)
     assert record["embedding"]["source"] == "random"
