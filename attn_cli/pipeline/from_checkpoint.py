@@ -250,7 +250,8 @@ def _trace(
     inputs = Inputs(query_side, key_side, True, embedding, notes=tuple(notes), apart=steps.kind == "cross")
     projected = Projected("given", name, None, None, steps.layer)
     layer = Layer(names, shown, heads, Projection(projected, ()))
-    return build_trace(steps.kind, inputs, layer, replace(settings, score=score), mask, None)
+    trace = build_trace(steps.kind, inputs, layer, replace(settings, score=score), mask, None)
+    return replace(trace, query_input_ids=query.ids, key_input_ids=key.ids)
 
 
 def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) -> Head:

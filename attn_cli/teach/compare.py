@@ -12,7 +12,8 @@ from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.settings.declare import declared
-from attn_cli.settings.settings import ALL, SHOWN_ONLY, Settings
+from attn_cli.settings.settings import ALL, OF_MODEL, SHOWN_ONLY, Settings
+from attn_cli.settings.validate import beside_model
 from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
 
@@ -107,6 +108,8 @@ def compare(
     """
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
+    if settings.model is not None and option in OF_MODEL:
+        raise beside_model(option)
     if settings.head == "all" or (option == "head" and "all" in values):
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
     if settings.layer == ALL or (option == "layer" and ALL in values):

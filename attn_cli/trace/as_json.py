@@ -174,6 +174,14 @@ KEYS: dict[str, Callable[[Shown], object]] = {
         None if shown.trace.query_ids is None else [shown.trace.query_ids[i] for i in shown.listed]
     ),
     "key_ids": lambda shown: None if shown.trace.key_ids is None else list(shown.trace.key_ids),
+    "query_input_ids": lambda shown: (
+        None
+        if shown.trace.query_input_ids is None
+        else [shown.trace.query_input_ids[i] for i in shown.listed]
+    ),
+    "key_input_ids": lambda shown: (
+        None if shown.trace.key_input_ids is None else list(shown.trace.key_input_ids)
+    ),
     "query_rows": lambda shown: shown.listed if shown.trace.asked else None,
     "unknown": lambda shown: list(shown.trace.unknown),
     "replaced": lambda shown: dict(shown.trace.replaced),

@@ -38,7 +38,7 @@ STEPS = (
         "Tokens and ids",
         "text -> tokens -> ids",
         r"t_0, t_1, \ldots, t_{n-1}",
-        "The text has {tokens}, {distinct} distinct; ids number the distinct ones from 0.",
+        "The text has {tokens}, {distinct} distinct; {numbering}.",
     ),
     Step(
         "x_query",

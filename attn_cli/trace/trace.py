@@ -185,6 +185,8 @@ class Trace(Frozen):
     pad_keys: range = range(0)
     long_view: LongView | None = None  # of the shown head, where the trace is condensed
     next_words: NextWords | None = None  # what a pretrained model says
+    query_input_ids: tuple[int, ...] | None = None  # of a pretrained model's tokens, in its vocabulary
+    key_input_ids: tuple[int, ...] | None = None
     derived: str = "weights as given"  # what the weights are, where no scores made them
     source: Source | None = None  # what gives weights that are too many to hold
 

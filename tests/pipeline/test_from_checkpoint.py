@@ -1,6 +1,7 @@
 """A text and a pretrained model's folder become a trace: its tokens, its mask, its heads."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +15,7 @@ from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import gpt2, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
+from tests.shell import here
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -46,6 +48,24 @@ def test_every_layer_and_head_of_a_gpt2_is_a_trace(gpt2_folder):
     close([head.weights for head in every.heads], layers[1])
     mean = trace_checkpoint("self", "dabca", None, Settings(head="mean"), gpt2_folder)
     close(mean.weights, layers[1].mean(axis=0))
+
+
+def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):
+    settings = Settings(query="a", model=gpt2_folder)
+    trace = trace_checkpoint("self", "dabca", None, settings, gpt2_folder)
+    assert trace.query_input_ids == trace.key_input_ids == (3, 0, 1, 2, 0)
+    record = trace.to_dict()
+    assert record["query_input_ids"] == [0, 0] and record["key_input_ids"] == [3, 0, 1, 2, 0]
+    assert record["query_ids"] == [1, 1]  # by first appearance, as everywhere
+    walked = here("explain", "dabca", "-m", gpt2_folder, "--only", "tokens").out
+    assert re.findall(r"^([abcd]) +(\d)$", walked, re.M) == [
+        ("d", "3"), ("a", "0"), ("b", "1"), ("c", "2"), ("a", "0")
+    ]  # fmt: skip
+    assert "ids are those of the model's vocabulary" in walked
+    told = here("explain", "dabca", "-m", gpt2_folder).out
+    assert "Tokens and ids: d 3, a 0, b 1, c 2." in told
+    joined = trace_checkpoint("self", "dabca", None, Settings(hide_special=True), gpt2_folder)
+    assert joined.query_input_ids is None
 
 
 def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):

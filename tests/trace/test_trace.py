@@ -334,6 +334,8 @@ KEYS = {
         "key_tokens",
         "query_ids",
         "key_ids",
+        "query_input_ids",
+        "key_input_ids",
         "unknown",
         "replaced",
         "dropped",

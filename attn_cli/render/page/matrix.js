@@ -24,7 +24,12 @@ const PARTS = {
   output: () => shown().output,
 };
 
-/** Return the ids of the queries: each distinct token's number, by first appearance. */
+/** Return the ids of the queries as they are shown: in a pretrained model's vocabulary, else by first appearance. */
+function shownIds() {
+  return record.ids ?? ids();
+}
+
+/** Return each query's number among the distinct tokens, by first appearance. */
 export function ids() {
   const distinct = [...new Set([...queries(), ...keys()])];
   return queries().map((token) => distinct.indexOf(token));
@@ -32,7 +37,7 @@ export function ids() {
 
 /** Return the matrix of a step: its numbers, labels and which cells are masked; null where there is none. */
 export function stepMatrix(name) {
-  if (name === "tokens") return { M: matrixOf(queries().length, 1, Float64Array.from(ids())), rows: queries(), columns: ["id"], isSquare: false };
+  if (name === "tokens") return { M: matrixOf(queries().length, 1, Float64Array.from(shownIds())), rows: queries(), columns: ["id"], isSquare: false };
   const M = PARTS[name]?.();
   if (!M) return null;
   if (SQUARE.includes(name)) return { M, rows: queries(), columns: keys(), isSquare: true };

@@ -31,7 +31,7 @@ MOST_TYPED = 60  # words of a sentence that is typed in
 SMALL_MAP = 16
 DARK_PAPER = "viridis"
 STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
-SENT_FACTS = ("projection", "position", "weights", "apply_q", "apply_k", "apply_v")
+SENT_FACTS = ("numbering", "projection", "position", "weights", "apply_q", "apply_k", "apply_v")
 
 
 def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
@@ -68,6 +68,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "kind": trace.kind,
         "queries": trace.query_tokens,
         "keys": trace.key_tokens,
+        "ids": trace.query_input_ids,
         "apart": trace.apart,
         "unknown": trace.unknown,
         "dropped": trace.dropped,

@@ -30,6 +30,7 @@ export function dataRecord() {
   const heads = layer().heads.filter((head) => isExact(head) || !record.scored).map((head) => headRecord(head.name));
   return {
     schema: "attn/1", kind: record.kind, query_tokens: queries(), key_tokens: keys(), query_ids: record.apart ? null : ids(), key_ids: record.apart ? null : ids(),
+    query_input_ids: record.ids, key_input_ids: record.apart ? null : record.ids,
     query_rows: null, unknown: typed() ? typed().unknown : record.unknown, dropped: typed() ? typed().dropped : record.dropped,
     projection: { source: "given", name: null, layout: "in-out", seed: null, layer: layer().number },
     score: record.scored ? state.score : null, scale: result.scale ?? (record.scored ? headScale() : null), temperature: record.scored ? state.temperature : null,

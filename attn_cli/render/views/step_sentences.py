@@ -50,6 +50,9 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         **applied,
         "tokens": count(len(trace.query_tokens), "token", "tokens"),
         "distinct": len(set(trace.query_tokens)),
+        "numbering": "ids number the distinct ones from 0"
+        if trace.query_input_ids is None
+        else "ids are those of the model's vocabulary",
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
         "compare": score_named(trace.score).matrix
         + ("" if trace.score == GIVEN else ", every query with every key"),
@@ -62,6 +65,15 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "unmasked": unmasked,
         "before": unmasked if trace.mask is None else "masked",
     }
+
+
+def shown_ids(trace: Trace) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the ids of queries and keys: in the vocabulary of a pretrained model, else by first appearance."""
+    if trace.query_input_ids is not None and trace.key_input_ids is not None:
+        return trace.query_input_ids, trace.key_input_ids
+    if trace.query_ids is None or trace.key_ids is None:
+        return None
+    return trace.query_ids, trace.key_ids
 
 
 def _normed(made: str, head: Head, name: str) -> str:

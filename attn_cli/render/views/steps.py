@@ -11,7 +11,14 @@ from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
-from attn_cli.render.views.step_sentences import keeps_values, ranking, repeats_x, step_facts, walk_facts
+from attn_cli.render.views.step_sentences import (
+    keeps_values,
+    ranking,
+    repeats_x,
+    shown_ids,
+    step_facts,
+    walk_facts,
+)
 from attn_cli.render.views.whys import walked, why
 from attn_cli.render.views.wording import head_of_layer, quoted, short
 from attn_cli.trace.head import Head
@@ -124,11 +131,11 @@ def _numbers(trace: Trace, head: Head, name: str) -> Iterator[Block]:
 
 
 def _tokens(trace: Trace) -> Iterator[Block]:
-    if trace.query_ids is None or trace.key_ids is None:
+    if (ids := shown_ids(trace)) is None:
         return
-    pairs = list(zip(trace.query_tokens, trace.query_ids, strict=True))
+    pairs = list(zip(trace.query_tokens, ids[0], strict=True))
     if trace.apart:
-        pairs += zip(trace.key_tokens, trace.key_ids, strict=True)
+        pairs += zip(trace.key_tokens, ids[1], strict=True)
     rows = [[short(token), str(number)] for token, number in pairs[: 2 * MOST_ROWS]]
     if len(pairs) > len(rows):
         rows.append([f"{len(pairs) - len(rows):,} more", "…"])

@@ -11,6 +11,7 @@ from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.one_row import hand_work, query_vectors, row_and_reasons
 from attn_cli.render.views.overview import MOST_FOCUS, all_weights
+from attn_cli.render.views.step_sentences import shown_ids
 from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
 from attn_cli.render.views.wording import (
     closing,
@@ -165,11 +166,12 @@ def _numbers(of: Walked, every_key: bool, several: bool) -> Iterator[Block]:
 
 def _numbered(trace: Trace) -> str:
     """Return the tokens with their ids."""
-    sides = [(trace.query_tokens, trace.query_ids), (trace.key_tokens, trace.key_ids)]
+    ids = shown_ids(trace) or ((), ())
+    sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])]
     pairs = dict.fromkeys(
         (token, number)
-        for tokens, ids in (sides if trace.apart else sides[:1])
-        for token, number in zip(tokens, ids or (), strict=True)
+        for tokens, numbers in (sides if trace.apart else sides[:1])
+        for token, number in zip(tokens, numbers, strict=True)
     )
     return listed([f"{short(token)} {number}" for token, number in pairs], MOST_TOKENS)
 
