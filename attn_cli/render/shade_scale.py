@@ -15,6 +15,7 @@ from attn_cli.settings.output import View
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
 
+UP = 0.51  # from here on to the next shade: not one half, where rounding errors would choose the shade
 FULL = ShadeRange(0.0, 1.0, is_full=True)
 FULL_DIFFERENCE = ShadeRange(-1.0, 1.0, is_full=True)  # of two weights
 
@@ -47,10 +48,13 @@ def _full(block: Matrix) -> Matrix:
 
 
 def shading(values: Array, scale: ShadeRange) -> Ints:
-    """Return each value's shade, 0 to SHADES - 1 from the least to the most of the range; -1 where masked."""
+    """Return each value's shade, 0 to SHADES - 1 from the least to the most of the range; -1 where masked.
+
+    Values that differ by rounding errors alone have one shade, also half way between two, where uniform attention is.
+    """
     width = scale.most - scale.least or 1.0
     with np.errstate(invalid="ignore", over="ignore"):
-        places = np.rint((values - scale.least) / width * (SHADES - 1)).clip(0, SHADES - 1)
+        places = np.floor((values - scale.least) / width * (SHADES - 1) + UP).clip(0, SHADES - 1)
     shades: Ints = np.where(np.isnan(values), -1, np.nan_to_num(places)).astype(np.intp)
     return shades
 

@@ -188,3 +188,23 @@ def test_a_model_that_reads_one_text_has_one_kind(tokenizers, tmp_path):
     for args, says in ((("--kind", "cross"), "reads one text"), (("--context", "ab"), "reads one text")):
         ran = here("heads", "dab", "-m", folder, *args)
         assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err
+
+
+def maps_of(out):
+    """The maps of a screen: the lines of shades above their legend."""
+    lines = out.splitlines()
+    end = next(n for n, line in enumerate(lines) if line.startswith("shades: "))
+    return [line[2:] for line in lines[:end] if line.strip() and set(line) <= set(" ▁▂▃▄▅▆▇█–")]
+
+
+@pytest.mark.parametrize(("width", "whole"), [("200", True), ("80", True), ("24", False)])
+def test_the_maps_of_one_layer_have_a_cell_for_each_weight_where_there_is_room(width, whole, file):
+    out = here("heads", "--weights", file, "--layer", "1", "--width", width).out
+    rows = maps_of(out)
+    assert (len(rows) == N and {len(part) for row in rows for part in row.split()} == {N}) == whole
+    assert ("A cell is the mean weight of" in " ".join(out.split())) != whole
+
+
+def test_no_line_of_the_screen_ends_in_spaces(file):
+    out = here("heads", "--weights", file, "--layer", "0", "--width", "100").out
+    assert "if even" in out and not [line for line in out.splitlines() if line != line.rstrip()]

@@ -46,6 +46,14 @@ def legend(text):
     return [re.sub(" [▁-█v^.]{2,} ", " ", line) for line in found]
 
 
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 100])
+def test_weights_that_differ_by_rounding_errors_alone_have_one_shade(n):
+    """Uniform attention is half way between light and dark: where one shade ends, and the next begins."""
+    noise = np.random.default_rng(n).uniform(-3e-8, 3e-8, (n, n))
+    matrix = weights(*(1 / n + noise))
+    assert len(np.unique(shading(matrix.values, shade_range(matrix)))) == 1
+
+
 @pytest.mark.parametrize("n", [2, 3, 10, 100])
 def test_weights_that_are_nearly_alike_have_nearly_the_same_shade(n):
     even = 1 / n

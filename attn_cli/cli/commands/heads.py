@@ -90,7 +90,8 @@ def heads(
         kind = kind or ("self" if second is None else "cross")
         found = checkpoint_layers(kind, text, second, settings, str(settings.model))
     with Progress("Attending"):
-        measured = measure_heads(found, map_size(view) if view.figure is None else whole_maps, layer, rollout)
+        size = whole_maps if view.figure is not None else map_size(view, layer is not None)
+        measured = measure_heads(found, size, layer, rollout)
     if view.figure is not None:
         from attn_cli.cli.figures import deliver_drawing  # only those who ask for a figure need it
         from attn_cli.render.figures.subjects import every_head

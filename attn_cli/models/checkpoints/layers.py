@@ -137,6 +137,7 @@ class Layers:
         if words.project and words.project_first:
             x = self.reader.linear(words.project, x, stack.d)
         if words.positions:
+            self._check_places(words.positions, x.shape[-1])
             places = np.maximum(self.places + words.offset, 0)
             x = x + weights.rows(words.positions, places, x.shape[-1], "place")
         if words.sinusoids:
@@ -149,6 +150,16 @@ class Layers:
         if words.project and not words.project_first:
             x = self.reader.linear(words.project, x, stack.d)
         return x
+
+    def _check_places(self, table: str, width: int) -> None:
+        """Raise InputError if a text has more tokens than the table has places."""
+        most = self.reader.weights.stored(table, None, width).entry.shape[0] - self.stack.words.offset
+        n = int(self.places.max()) + 1
+        if n > most:
+            raise InputError(
+                f"The text has {n:,} tokens; {visible(self.reader.weights.folder)} reads at most {most:,}.",
+                "Give a part of it.",
+            )
 
     def _relative(self) -> Array | None:
         """Return what is added to the scores for the distance, (1, h, n, n)."""

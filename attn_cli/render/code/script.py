@@ -78,6 +78,10 @@ def _formula(trace: Trace) -> str:
     scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
     is_apart = trace.heads[0].position_scores is not None and trace.heads[0].turned is None
     scores += " + position" if is_apart else ""
+    if trace.shown.name == "mean" and len(trace.head_names) > 1:
+        return (
+            f"in each head weights = softmax({scores}) and output = weights V, and then the mean of the heads"
+        )
     return f"weights = softmax({scores}) and output = weights V"
 
 

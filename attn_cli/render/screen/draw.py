@@ -116,7 +116,7 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
         yield [Segment(padded(cut(header[0], edge), edge) + head)]
         for name, row in zip(names, rows, strict=True):
             text = "".join("  " + padded_left(row[c], widths[c]) for c in span)
-            yield [Segment(padded(name, edge), BOLD), Segment(text)]
+            yield [Segment(padded(name, edge), BOLD), Segment(text.rstrip())]
         start = stop
 
 

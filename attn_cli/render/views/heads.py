@@ -33,16 +33,19 @@ WORDS = {
     MIXED: ("mixed", "", "none of these clearly"),
 }
 WIDTH, EDGE, APART = 80, 4, 1  # of a screen whose width nobody knows; of layers' numbers; between maps
-NARROW, WIDE, HIGH = 5, 16, 8  # columns and rows of a small map
-LARGEST = 64  # rows and columns of a small map in a figure
+NARROW, HIGH = 5, 16  # the fewest columns of a small map; the most rows of one among several layers'
+LARGEST = 64  # rows and columns of a small map in a figure, or of one layer
 LISTED = 12
 MOST_ROLLED = 64  # tokens of a rollout that a screen shows
 KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "Cross-attention"}
 
 
-def map_size(view: View) -> MapSize:
-    """Return the function that says how many blocks down and across a small map has, so that a layer is one line."""
-    return partial(_map_size, view.width or WIDTH)
+def map_size(view: View, one_layer: bool = False) -> MapSize:
+    """Return the function that says how many blocks down and across a small map has, so that a layer is one line.
+
+    There is a cell for each weight where the width has room for it; the maps of several layers are less high.
+    """
+    return partial(_map_size, view.width or WIDTH, LARGEST if one_layer else HIGH)
 
 
 def whole_maps(heads: int, n_q: int, n_k: int) -> tuple[int, int]:
@@ -55,9 +58,9 @@ def _room(width: int, heads: int) -> int:
     return max(NARROW, (width - EDGE) // heads - APART)
 
 
-def _map_size(width: int, heads: int, n_q: int, n_k: int) -> tuple[int, int]:
-    across = min(n_k, WIDE, _room(width, heads))
-    return min(n_q, HIGH, across), across
+def _map_size(width: int, high: int, heads: int, n_q: int, n_k: int) -> tuple[int, int]:
+    across = min(n_k, LARGEST, _room(width, heads))
+    return min(n_q, high, n_q if across == n_k else across), across
 
 
 def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:

@@ -86,6 +86,14 @@ def kind_of(trace: Trace) -> str:
 
 def formula(trace: Trace) -> str:
     """Return the formula of the weights, with this trace's own numbers in it."""
+    found = _of_each_head(trace)
+    if trace.is_scored and trace.shown.name == "mean" and len(trace.head_names) > 1:
+        return found.replace("weights = ", "weights = the mean of the heads' ", 1)
+    return found
+
+
+def _of_each_head(trace: Trace) -> str:
+    """Return the formula of a head's weights."""
     if not trace.is_scored:
         return trace.derived
     head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)

@@ -343,6 +343,15 @@ def test_a_word_without_a_vector_does_not_speak_for_all():
     assert 'as for "zzqx", word2vec has no vector' in said_of("zzqx fox", "-p", "identity", "-q", "zzqx")
 
 
+@pytest.mark.parametrize("command", ["self", "explain", "compare"])
+def test_the_mean_of_heads_has_the_formula_of_a_mean(command):
+    more = {"compare": ["--vary", "temperature=1,2"], "explain": ["--steps"]}.get(command, [])
+    args = ("a b c", "-e", "random", "-p", "random", "--heads", "2", "--head")
+    said = " ".join(here(command, *args, "mean", *more).out.split())
+    assert "weights = the mean of the heads' softmax(q·k / √2" in said
+    assert "mean of the heads" not in here(command, *args, "1", *more).out
+
+
 def test_the_mean_of_heads_is_not_given_the_output_of_one_of_them():
     assert "The output of" not in said_of(FOX, "--head", "mean")
 
