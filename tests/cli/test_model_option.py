@@ -54,7 +54,7 @@ BESIDE = {
 def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name, folder):
     option = "--" + name.replace("_", "-")
     typed = [option] if name == "keep_punctuation" else [option, BESIDE[name]]
-    for command in ("self", "explain", "batch", "page"):
+    for command in ("self", "explain", "batch", "page", "live"):
         ran = here(command, TEXT, "-m", folder, *typed)
         assert ran.code == 2 and ran.err.count("\n") == 1, (command, ran)
         assert re.search(f"--model takes the place of {option}|{option} changes nothing in a model", ran.err)
