@@ -184,6 +184,15 @@ def _numbers(given: ArrayLike, name: str) -> Array:
         M = np.asarray(given)
     except ValueError:
         raise InputError(f"{name} must be a matrix of numbers: its rows differ in length.") from None
+    except (
+        TypeError,
+        RuntimeError,
+    ) as error:  # a tensor that has a gradient, is in bfloat16 or on another device
+        why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"{name} cannot be read as an array: {why}.",
+            f"Of a tensor of PyTorch, give {name}.detach().float().cpu().",
+        ) from None
     if M.dtype.kind not in "fiub" and not _is_bfloat16(M.dtype):
         raise InputError(f"{name} must be a matrix of numbers; it holds {M.dtype}.")
     if M.ndim < 2 or 0 in M.shape:

@@ -105,10 +105,17 @@ def read_bias(bias: ArrayLike, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     try:
         with np.errstate(over="ignore"):  # what overflows float32 is an infinity: -1e300 masks
             array = np.asarray(bias, dtype=dtype)
-    except (TypeError, ValueError):
-        raise InputError("The bias must be a matrix of numbers.") from None
+    except (TypeError, ValueError, RuntimeError):
+        hint = "Of a tensor of PyTorch, give bias.detach().float().cpu()."
+        raise InputError(
+            "The bias must be a matrix of numbers.", hint if hasattr(bias, "detach") else ""
+        ) from None
     if not stretches(array.shape, shape):
-        raise InputError(f"The bias has shape {array.shape}, but there are {n_q} queries and {n_k} keys.")
+        raise InputError(
+            f"The bias has shape {array.shape}, but there are {n_q} queries and {n_k} keys.",
+            f"Its last axes are ({n_q}, {n_k}), (1, {n_k}) for keys or ({n_q}, 1) for queries; leading axes are "
+            "those of Q, or 1.",
+        )
     return np.broadcast_to(array, shape)
 
 

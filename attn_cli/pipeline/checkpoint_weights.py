@@ -13,7 +13,7 @@ from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.models.checkpoints.describe import Stack
+    from attn_cli.models.checkpoints.describe import Stack, Words
     from attn_cli.models.checkpoints.head_weights import LayerWeights
     from attn_cli.models.checkpoints.layers import LayerSteps
     from attn_cli.trace.head import Head
@@ -42,6 +42,7 @@ def with_weights(trace: Trace, read: Read, layer_output: Array | None) -> Trace:
         trace,
         heads=heads,
         shown=next((head for head in heads if head.name == trace.shown.name), trace.shown),
+        x_parts=_parts_of_x(stack.words),
         x_query=X,
         x_key=X if steps.context is steps.projected else context,
         embedding=trace.embedding._replace(dim=X.shape[1]),
@@ -50,6 +51,12 @@ def with_weights(trace: Trace, read: Read, layer_output: Array | None) -> Trace:
         b_o=kept.b_o,
         layer_output=layer_output,
     )
+
+
+def _parts_of_x(words: Words) -> tuple[str, ...]:
+    """Return what the input of the first layer is the sum of."""
+    parts = {"its token": True, "its place": words.positions or words.sinusoids, "its segment": words.types}
+    return tuple(part for part, is_there in parts.items() if is_there)
 
 
 def _with_own(head: Head, kept: LayerWeights) -> Head:

@@ -23,6 +23,7 @@ from attn_cli.pipeline.attend_heads import Work
 from attn_cli.pipeline.build_trace import build_trace
 from attn_cli.pipeline.embed import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask, without_keys
+from attn_cli.pipeline.model_tokens import Tokens, about_move, piece_help, shifted, tokens_of, unknown_words
 from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
 from attn_cli.pipeline.ready_weights import is_shaping
 from attn_cli.pipeline.weights_alone import (
@@ -35,7 +36,6 @@ from attn_cli.pipeline.weights_alone import (
     unasked,
 )
 from attn_cli.settings.settings import ALL, ROLLOUT, Settings
-from attn_cli.settings.validate import check_length, check_words
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Embedding, Projected, Trace
 
@@ -54,14 +54,6 @@ class OpenModel(NamedTuple):
     name: str  # as notes show it
     checkpoint: Checkpoint
     encoder: TextEncoder
-
-
-class Tokens(NamedTuple):
-    """A text's tokens: their ids, and how they are spelled."""
-
-    ids: tuple[int, ...]
-    spelled: tuple[str, ...]
-    special: tuple[bool, ...]  # which of them frame the text
 
 
 @contextmanager
@@ -95,6 +87,16 @@ def trace_opened(
 ) -> Trace:
     """Return the same trace of a model that is open already."""
     reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
+    try:
+        return _trace_read(reading, settings, model)
+    except UsageError as error:
+        if more := piece_help(error, settings, reading.query, model.encoder):
+            raise UsageError(error.message, more, error.option) from None
+        raise
+
+
+def _trace_read(reading: Reading, settings: Settings, model: OpenModel) -> Trace:
+    """Return the trace of what a model reads, and what it says where that is asked for."""
     run, side, target = reading.run, reading.side, reading.query
     with closing(run):
         stack = run.model.stacks[side]
@@ -124,6 +126,7 @@ class Reading(NamedTuple):
     key: Tokens
     name: str  # the model's
     keep_weights: bool = False  # whether a trace holds X, W and W_o, too
+    notes: tuple[str, ...] = ()  # on how the model reads the text
 
     def traces(self, settings: Settings, number: int | None) -> Iterator[Trace]:
         """Yield the trace of layer `number`, or of each; its word pieces are joined if `settings` say so."""
@@ -169,7 +172,9 @@ class Reading(NamedTuple):
         return self.run.model.stacks[self.side].layers[steps.layer].window
 
     def _trace(self, steps: LayerSteps, settings: Settings) -> Trace:
-        return _trace(steps, self.query, self.key, self._window(steps), settings, self.name)
+        trace = _trace(steps, self.query, self.key, self._window(steps), settings, self.name)
+        layers = len(self.run.model.stacks[self.side].layers)
+        return replace(trace, stack_layers=layers, notes=tuple(dict.fromkeys((*self.notes, *trace.notes))))
 
     def own(self, steps: LayerSteps) -> tuple[Array, Bools | None]:
         """Return the weights that the model itself computes, (h, n, n), and their mask."""
@@ -182,17 +187,21 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     """Let the model read a text, and a `context` where it has an encoder and a decoder; nothing is computed yet."""
     checkpoint, encoder = model.checkpoint, model.encoder
     side, asked = _side_of(checkpoint, kind, context)
-    source = target = _tokens_of(encoder, text, settings)
+    source = target = read = tokens_of(encoder, text, settings)
     if side == "decoder" and checkpoint.model.encoder is not None:
         assert context is not None  # _side_of has seen to it
         source, target = (
-            _tokens_of(encoder, context, settings),
-            _shifted(encoder, target, checkpoint.model.start),
+            tokens_of(encoder, context, settings),
+            shifted(encoder, target, checkpoint.model.start),
         )
         run = checkpoint.run(texts([source.ids]), texts([target.ids]))
     else:
         run = checkpoint.run(texts([source.ids]))
-    return Reading(run, side, asked, target, source if asked == "cross" else target, model.name)
+    notes = unknown_words((read, source) if source is not read else (read,), model.name)
+    if target is not read:
+        notes.append(about_move(target))
+    key = source if asked == "cross" else target
+    return Reading(run, side, asked, target, key, model.name, notes=tuple(notes))
 
 
 def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
@@ -201,28 +210,23 @@ def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[st
     side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
     if side not in stacks:
         raise UsageError(
-            f"A model of the type {family} is an encoder: its words look at all others.", "Ask for attn self."
+            f"A model of the type {family} is an encoder: its words look at all others.",
+            "Ask for attn self, or try --mask causal with it.",
         )
     if asked == "cross" and len(stacks) < 2:
-        raise UsageError(f"A model of the type {family} reads one text.", "Ask for attn self.")
+        raise UsageError(
+            f"A model of the type {family} reads one text.",
+            "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR.",
+        )
     if (context is not None) != (side == "decoder" and len(stacks) == 2):
         wanted = "a second text, which its encoder reads" if context is None else "one text"
-        raise UsageError(f"For {kind} attention, a model of the type {family} takes {wanted}.")
+        raise UsageError(
+            f"For {kind} attention, a model of the type {family} takes {wanted}.",
+            f"Try: attn heads TEXT --context CONTEXT --kind {kind}, or attn cross TEXT CONTEXT."
+            if context is None
+            else "Leave out the second text.",
+        )
     return side, asked
-
-
-def _tokens_of(encoder: TextEncoder, text: str, settings: Settings) -> Tokens:
-    """Return a text's tokens; raise InputError if it, or one of them, is longer than the settings allow."""
-    check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
-    found = encoder.encode(text)
-    check_words(found.tokens, settings)
-    return Tokens(found.ids, found.tokens, found.special)
-
-
-def _shifted(encoder: TextEncoder, target: Tokens, start: int) -> Tokens:
-    """Return what a decoder reads to make a text: its start token, then all tokens but the last."""
-    spelled = (encoder.token(start), *target.spelled[:-1])
-    return Tokens((start, *target.ids[:-1]), spelled, (True, *target.special[:-1]))
 
 
 def _trace(
@@ -241,7 +245,7 @@ def _trace(
         notes.append("The mask holds in the layer that is shown; in those below it, the model's own did.")
     mask = without_keys(mask, settings, query.spelled, key.spelled)
     names = tuple(map(str, range(about.q.shape[1])))
-    shown = shown_head(settings.head, names)
+    shown = shown_head(settings.head, names, has_layers=True)
     wanted = names if settings.every_head or settings.head in ("all", "mean") else (shown,)
     heads = tuple(_head(steps, int(name), scale, settings.temperature) for name in wanted)
     query_side = Side(query.spelled)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
 
+MOST_HEADS = 12  # named in a hint
+
 
 GOVERNOR = "head"
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
@@ -120,8 +122,11 @@ def wanted_layer(settings: Settings, layers: int, name: str) -> int:
     return settings.layer if isinstance(settings.layer, int) else last
 
 
-def shown_head(head: str | None, names: tuple[str, ...]) -> str:
-    """Return the name of the head to show: by its name, or its number, or mean; the first if not said."""
+def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = False) -> str:
+    """Return the name of the head to show: by its name, or its number, or mean; the first if not said.
+
+    `has_layers` says whether there is a rollout to offer, too.
+    """
     if head in (None, "all"):
         return names[0]
     if head == "mean" or head in names:
@@ -134,8 +139,12 @@ def shown_head(head: str | None, names: tuple[str, ...]) -> str:
             "Give one with --model, or a file of several layers to attn show.",
             "--head",
         )
-    known = [*map(visible, names), "mean", "all"]
-    hint = f"{did_you_mean(str(head), known)}Heads are {', '.join(known[:-2][:12])}, mean and all."
+    known = [*map(visible, names), "mean", "all", *([ROLLOUT] if has_layers else [])]
+    are_numbers = len(names) > 1 and names == tuple(map(str, range(len(names))))
+    first = f"0 to {len(names) - 1}" if are_numbers else ", ".join(known[: len(names)][:MOST_HEADS])
+    first += ", ..." if len(names) > MOST_HEADS and not are_numbers else ""
+    joined = f"mean, all and {ROLLOUT}" if has_layers else "mean and all"
+    hint = f"{did_you_mean(str(head), known)}Heads are {first}, {joined}."
     raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")
 
 

@@ -126,4 +126,8 @@ def recorded(trace: Trace, found: SelectedWeights, settings: Settings, derived: 
     inputs = Inputs(query, key, True, trace.embedding, notes=found.notes, apart=trace.apart)
     layer = Layer(found.head_names, found.head, (), Projection(trace.projection, ()))
     work = ReadyWeights(found.kept, found.weights, found.mask)
-    return replace(record_trace(trace.kind, inputs, layer, settings, work, None), derived=derived)
+    return replace(
+        record_trace(trace.kind, inputs, layer, settings, work, None),
+        derived=derived,
+        stack_layers=trace.stack_layers,
+    )

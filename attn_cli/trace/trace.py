@@ -187,6 +187,8 @@ class Trace(Frozen):
     next_words: NextWords | None = None  # what a pretrained model says
     query_input_ids: tuple[int, ...] | None = None  # of a pretrained model's tokens, in its vocabulary
     key_input_ids: tuple[int, ...] | None = None
+    stack_layers: int | None = None  # of a pretrained model: how many layers the shown one is among
+    x_parts: tuple[str, ...] = ()  # of a pretrained model: what X of its first layer is made of
     derived: str = "weights as given"  # what the weights are, where no scores made them
     source: Source | None = None  # what gives weights that are too many to hold
 

@@ -22,6 +22,11 @@ def find_folder(model: str) -> str:
     if os.path.isdir(model):
         return model
     shown = visible(model)[:200]
+    if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
+        raise FileError(
+            f"{shown!r} is a file of a model.",
+            f"Give its folder: {visible(os.path.dirname(model) or '.')[:200]}.",
+        )
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
         raise FileError(
             f"{shown!r} is no folder, and no name of a model.",

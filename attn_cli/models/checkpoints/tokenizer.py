@@ -20,6 +20,7 @@ MOST_GROWTH = 64  # of a text by a normalizer; sound ones replace a space by a l
 OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm")
 MASKS = ("[MASK]", "<mask>")
+UNKNOWN = ("[UNK]", "<unk>")
 FRAMED = ("roberta", "xlm-roberta", "camembert", "bart")  # <s> text </s>
 
 
@@ -30,6 +31,7 @@ class Encoded(NamedTuple):
     tokens: tuple[str, ...]
     special: tuple[bool, ...]  # which of them frame the text
     types: tuple[int, ...]  # 0 for the first text, 1 for the second
+    unknown: tuple[tuple[str, str], ...] = ()  # what the vocabulary lacks, and the token in its place
 
 
 class TextEncoder:
@@ -48,7 +50,14 @@ class TextEncoder:
         if not found.ids:
             raise InputError("There are no tokens to attend to.", "Give at least one token.")
         special = tuple(bool(one) for one in found.special_tokens_mask)
-        return Encoded(tuple(found.ids), tuple(found.tokens), special, tuple(found.type_ids))
+        unknown = {
+            text[start:stop]: token
+            for token, (start, stop) in zip(found.tokens, found.offsets, strict=True)
+            if token in UNKNOWN and second is None and text[start:stop] != token
+        }
+        return Encoded(
+            tuple(found.ids), tuple(found.tokens), special, tuple(found.type_ids), tuple(unknown.items())
+        )
 
     def token(self, id_: int) -> str:
         """Return how the vocabulary spells a token."""

@@ -19,6 +19,7 @@ from attn_cli.render.views.wording import (
     no_arithmetic,
     quoted,
     short,
+    shown_part,
     title,
 )
 from attn_cli.settings.output import View
@@ -36,7 +37,9 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     yield Formula(formula(trace))
     if not trace.is_scored:
         yield Say(" ".join(no_arithmetic(trace)))
-    elif parts.by_hand:
+    elif trace.of_model:
+        yield Say(shown_part(trace), quiet=True)
+    if trace.is_scored and parts.by_hand:
         yield from map(Say, learned(trace))
         for i in trace.focus[:MOST_FOCUS]:
             yield from one_row(trace, i, view.by_hand == "all")

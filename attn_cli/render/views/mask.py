@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
 MOST_ROWS, MOST_COLUMNS = 24, 40
+RECENT = "causal, "  # a causal mask with a window, as models have it
 MOST_EMPTY = 4  # fully masked rows that are named
 BEFORE = 3  # rows that see nothing, above the first that sees something
 FEW = 8  # rows and columns at a corner
@@ -125,6 +126,8 @@ def _rules(trace: Trace) -> list[str]:
     if found is not None:
         if rule != "none" or trace.mask_name == "none":
             rules.append(found[0].words(trace.is_self, *found[1]))
+    elif rule.startswith(RECENT):
+        rules.append(f"Each word looks only back, at {rule.removeprefix(RECENT)}, its own among them.")
     else:
         meaning = f" True in it means {trace.settings.mask_true}." if trace.settings.mask_true else ""
         rules.append(f"The mask comes from {rule}.{meaning}")

@@ -65,6 +65,8 @@ def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterato
     if every_key:
         yield from _sums(of, _keys(of.trace, of.row, True), None, True)
     else:
+        if distances is not None and of.head.turned is not None:
+            distances += 1  # a turn is that of one key alone: the runner-up's can be checked, too
         yield from _sums(of, _worked_keys(of), distances, False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -202,7 +203,11 @@ def source(trace: Trace, i: int) -> str:
     """Return where the vector of query i comes from, in words."""
     about = trace.embedding
     if trace.of_model:
-        made = "it comes out of the layers below" if trace.projection.layer else "it is made of its token"
+        made = (
+            "it comes out of the layers below"
+            if trace.projection.layer
+            else f"it is made of {_joined(trace.x_parts)}"
+        )
         made = "it comes out of the layer's self-attention" if trace.apart else made
         return f"{made}, and went through the layer's norm" if trace.projection.x_is_normed else made
     if i in trace.pad_queries and not trace.projection.layer:
@@ -223,6 +228,12 @@ def source(trace: Trace, i: int) -> str:
         "file": f"they come from {about.name}",
         "given": "they were given",
     }[about.source]
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Return `its token`, `its token and its place`, or all three."""
+    *first, last = parts or ("its token",)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def repeats_x(trace: Trace, head: Head, name: str) -> bool:

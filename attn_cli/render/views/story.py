@@ -22,6 +22,7 @@ from attn_cli.render.views.wording import (
     no_arithmetic,
     shared_with,
     short,
+    shown_part,
 )
 from attn_cli.settings.output import View
 from attn_cli.trace.because import stepped_head
@@ -51,6 +52,8 @@ def story(trace: Trace, view: View) -> Iterator[Block]:
 
 def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
     yield Heading(_title(trace), 1)
+    if trace.of_model:
+        yield Say(shown_part(trace), quiet=True)
     yield Say(_what(trace))
     rows = trace.focus[:MOST_FOCUS]
     for i in rows:

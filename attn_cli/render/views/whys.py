@@ -217,9 +217,10 @@ def _softmax(of: Walked) -> str:
     if not LEAST_SPREAD <= lead < LARGEST_LEAD:
         return f"Why exp? It is positive, and turns leads into ratios. {total}"
     times = row.weights[order[0]] / row.weights[order[1]]
+    after = " after the cap" if row.capped is not None else ""
     return (
         f"Why exp? It is positive, and turns leads into ratios: {plain(lead)} ahead of "
-        f"{named(trace, row, order[1])} is e^{plain(lead)} = {plain(times, 2)} times its weight. {total}"
+        f"{named(trace, row, order[1])}{after} is e^{plain(lead)} = {plain(times, 2)} times its weight. {total}"
     )
 
 

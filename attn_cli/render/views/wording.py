@@ -186,9 +186,9 @@ def setting_parts(trace: Trace) -> list[str]:
     if trace.has_layers:
         parts.append(f"layers 0 to {trace.projection.layer}")
     elif trace.projection.source == "given" and trace.projection.layer is not None:
-        parts.append(f"layer {trace.projection.layer}")
+        parts.append(f"layer {trace.projection.layer}" + _of_layers(trace.stack_layers))
     elif trace.learned is not None and trace.learned.layers > 1:
-        parts.append(f"layer {trace.projection.layer} of 0 to {trace.learned.layers - 1}")
+        parts.append(f"layer {trace.projection.layer}" + _of_layers(trace.learned.layers))
     if len(trace.head_names) > 1:
         n = len(trace.head_names)
         shown = {
@@ -202,6 +202,22 @@ def setting_parts(trace: Trace) -> list[str]:
     elif trace.kind == "show" and trace.shown.name not in ("0", "mean"):
         parts.append(head_named(trace.shown.name))
     return parts
+
+
+def _of_layers(layers: int | None) -> str:
+    """Return ` of 0 to 11`, where a layer is one of several."""
+    return f" of 0 to {layers - 1}" if layers and layers > 1 else ""
+
+
+def shown_part(trace: Trace) -> str:
+    """Return which layer and head of a pretrained model a screen shows, in a sentence."""
+    whose = "Layers" if trace.has_layers else "Layer"
+    layer = f"{whose} {'0 to ' if trace.has_layers else ''}{trace.projection.layer}"
+    layer += "" if trace.has_layers else _of_layers(trace.stack_layers)
+    n = len(trace.head_names)
+    head = {"all": f"all {n} heads", "mean": f"the mean of {n} heads"}.get(trace.settings.head or "")
+    head = head or f"{head_named(trace.shown.name)} of 0 to {n - 1}"
+    return f"{layer}, {head}, of {trace.embedding.name}; --layer and --head show others."
 
 
 def _origin(trace: Trace) -> str:
