@@ -9,8 +9,8 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
-from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from attn_cli.settings.settings import OF_MODEL, REPLACED
+from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.shell import attn, here
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -135,6 +135,48 @@ def test_what_cannot_be_done_is_said_in_one_line(args, code, word, folder):
     args = args if "-m" in args else (*args, "-m", folder)
     ran = here(*args)
     assert ran.code == code and word in ran.err and ran.err.count("\n") == 1
+
+
+def test_the_story_and_the_walk_say_which_layer_and_head_they_show(folder):
+    shown = "Layer 0 of 0 to 1, head 1 of 0 to 1, of"
+    for more in ((), ("--steps",), ("-q", "b")):
+        told = " ".join(here("explain", TEXT, "-m", folder, "--layer", "0", "--head", "1", *more).out.split())
+        assert shown in told[:400]
+    assert "layer 0 of 0 to 1; head 0 (one of 2)" in here("self", TEXT, "-m", folder, "--layer", "0").out
+
+
+def test_the_first_layer_s_x_is_made_of_what_the_model_adds_up(folder, tmp_path):
+    told = " ".join(here("explain", TEXT, "-m", folder, "--layer", "0").out.split())
+    assert "it is made of its token and its place" in told
+    bert = small_bert(tmp_path / "bert")
+    told = " ".join(here("explain", "the cat", "-m", bert, "--layer", "0").out.split())
+    assert "it is made of its token, its place and its segment" in told
+
+
+def test_a_word_that_the_vocabulary_lacks_is_named(tmp_path):
+    bert = small_bert(tmp_path / "bert")
+    said = " ".join(here("self", "the wombat", "-m", bert).out.split())
+    assert f'"wombat" is not in the vocabulary of {bert}: [UNK].' in said
+    assert "vocabulary" not in here("self", "the cat", "-m", bert).out
+
+
+def test_a_word_of_several_pieces_is_not_found_alone_and_the_error_says_how(tmp_path):
+    bert = small_bert(tmp_path / "bert")
+    ran = here("self", "the cats", "-m", bert, "-q", "cats")
+    assert ran.code == 2 and "cats is the pieces cat, ##s: --join-pieces joins them." in ran.err
+    assert here("self", "the cats", "-m", bert, "-q", "cats", "--join-pieces").code == 0
+    ran = here("self", "the cat", "-m", bert, "-q", "x")
+    assert ran.code == 2 and "The tokens are [CLS], the, cat, [SEP]" in ran.err
+
+
+def test_a_file_in_a_model_s_folder_is_refused_with_the_folder(folder):
+    ran = here("self", TEXT, "-m", f"{folder}/model.safetensors")
+    assert ran.code == 66 and f"Give its folder: {folder}." in ran.err and ran.err.count("\n") == 1
+
+
+def test_hints_lead_somewhere(folder, tmp_path):
+    assert "attn heads TEXT -m DIR" in here("heads", TEXT, "-m", folder, "--context", "ab").err
+    assert "Heads are 0 to 1, mean, all and rollout." in here("self", TEXT, "-m", folder, "--head", "x").err
 
 
 def test_other_commands_do_not_offer_it(folder):
