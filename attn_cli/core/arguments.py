@@ -188,7 +188,7 @@ def _numbers(given: ArrayLike, name: str) -> Array:
         TypeError,
         RuntimeError,
     ) as error:  # a tensor that has a gradient, is in bfloat16 or on another device
-        why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+        why = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0].rstrip(".")
         raise InputError(
             f"{name} cannot be read as an array: {why}.",
             f"Of a tensor of PyTorch, give {name}.detach().float().cpu().",

@@ -123,7 +123,10 @@ def _take_x(given: Given) -> Inputs:
     context = given.get("context")
     x_key = X if context is None else context
     if x_key.shape[1] != X.shape[1]:
-        raise InputError(f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.")
+        raise InputError(
+            f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.",
+            "Where W_q, W_k and W_v fit each, give Q = X W_q, K = context W_k and V = context W_v instead.",
+        )
     query = Side(labels(given.tokens, len(X), "q", given.name), X)
     key = query
     if context is not None:

@@ -759,3 +759,35 @@ def test_rows_in_any_order_are_computed_with_their_own_mask():
     whole = head.steps(range(4))
     rows = [3, 1, 1, 0]
     np.testing.assert_array_equal(head.steps(rows).masked_scores, whole.masked_scores[rows])
+
+
+class Tensor:
+    """What NumPy cannot read of itself, as a tensor that has a gradient, or is in bfloat16."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def detach(self):
+        return self
+
+    def __array__(self, *args, **more):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("it requires grad. Use it so."), TypeError("BFloat16")])
+@pytest.mark.parametrize("more", [{}, {"steps": True}])
+def test_a_tensor_that_numpy_cannot_read_is_one_clear_error(error, more):
+    Q, odd = np.ones((2, 3)), Tensor(error)
+    with pytest.raises(AttnError, match="Q cannot be read as an array: ") as caught:
+        attend(odd, Q, Q, **more)
+    assert "Q.detach().float()" in str(caught.value.hint) and "Use it so" not in str(caught.value)
+    with pytest.raises(AttnError, match="bias") as caught:
+        attend(Q, Q, Q, bias=odd, **more)
+    assert "bias.detach().float()" in str(caught.value.hint)
+
+
+def test_a_bias_that_does_not_fit_says_which_shape_does():
+    Q = np.ones((2, 3))
+    with pytest.raises(AttnError, match="bias has shape") as caught:
+        attend(Q, Q, Q, bias=np.ones((3, 2)))
+    assert "(2, 2), (1, 2) for keys or (2, 1) for queries" in caught.value.hint

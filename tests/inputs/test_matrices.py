@@ -13,6 +13,7 @@ from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.pipeline.mask import read_mask
+from tests.shell import here
 
 X, W = [[1.0, 2.0], [3.0, 4.5]], [[0.5, -1.0, 0.25], [2.0, 0.125, 1.0]]
 
@@ -352,3 +353,9 @@ def test_a_file_that_is_missing_or_no_file_is_a_file_error(read, tmp_path):
     for path in (tmp_path / "missing.json", tmp_path, "https://example.org/m.json"):
         with pytest.raises(FileError):
             read(path)
+
+
+def test_a_context_of_another_width_is_refused_with_the_way_out(tmp_path):
+    (tmp_path / "m.json").write_text(json.dumps({"X": [[1, 2]], "context": [[1, 2, 3]]}))
+    ran = here("compute", str(tmp_path / "m.json"))
+    assert ran.code == 65 and "K = context W_k" in ran.err and ran.err.count("\n") == 1

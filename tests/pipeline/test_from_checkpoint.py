@@ -441,3 +441,18 @@ def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
         assert repeated["heads"][0][key] == record["heads"][0][key]
     given = given_from(json.loads(text), "made.json")
     assert given.get("W_o") is None  # it joins all heads, and one is here
+
+
+def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign_closes(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    made(transformers, PAIRS["t5"], 0, tmp_path)
+    word_pieces(tmp_path)
+    trace = trace_checkpoint("cross", "the cat", "a b", Settings(next=1), str(tmp_path))
+    assert trace.notes and "moved on by one" in trace.notes[0]
+    closed = trace.query_tokens[1:]
+    assert closed[-1] not in ("[SEP]", "</s>") and "cat" in closed
+    assert trace.next_words.token == "cat"
+    said = " ".join(here("cross", "the cat", "a b", "-m", str(tmp_path), "--next", "1").out.split())
+    assert 'Likeliest to come after "cat"' in said
+    ran = here("masked", "the cat", "-m", str(tmp_path))
+    assert ran.code == 2 and "--kind masked" in ran.err

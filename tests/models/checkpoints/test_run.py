@@ -198,7 +198,7 @@ def test_what_cannot_be_run_is_refused(tmp_path):
     with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
         with pytest.raises(InputError, match="no token 6"):
             checkpoint.run(texts([[6]])).layer(0)
-        with pytest.raises(InputError, match="11 tokens; .* at most 10"):
+        with pytest.raises(InputError, match=r"11 tokens; .* at most 10"):
             checkpoint.run(texts([[1] * 11])).layer(0)
         with pytest.raises(UsageError, match="no attention in a layer 2"):
             checkpoint.run(texts([IDS])).layer(2)
