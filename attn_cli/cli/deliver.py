@@ -283,6 +283,20 @@ def writer(view: View) -> Iterator[Callable[[str], object]]:
         yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))
 
 
+@contextmanager
+def byte_writer(view: View) -> Iterator[Callable[[bytes], object]]:
+    """Give the function that writes bytes, as `writer` does for text."""
+    if to_standard_output(view):
+        from attn_cli.io.console import put_bytes
+
+        yield lambda data: put_bytes([data])
+        return
+    from attn_cli.io.atomic import written
+
+    with written(str(view.output)) as stream:
+        yield stream.write
+
+
 def deliver_json(record: dict[str, object], view: View) -> None:
     """Write a record, or what --fields chooses of it, as JSON, in ASCII where the terminal has nothing else."""
     from attn_cli.render import keys_in

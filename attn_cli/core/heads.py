@@ -48,9 +48,7 @@ class HeadInput(NamedTuple):
         bias = None if self.bias is None else self.bias[rows]
         if self.by_distance is None:
             return bias
-        reach = self.by_distance.shape[1] // 2
-        distance = np.clip(np.arange(len(self.K)) - rows[:, np.newaxis], -reach, reach)
-        term = np.take_along_axis(self.by_distance[rows], distance + reach, axis=1)
+        term = spread(self.by_distance[rows], rows, len(self.K))
         return term if bias is None else term + bias
 
     def steps(self, rows: Sequence[int] | Ints) -> Steps:
@@ -82,6 +80,14 @@ class HeadInput(NamedTuple):
         from attn_cli.core.tiles import Tiles
 
         return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap)
+
+
+def spread(by_distance: Array, rows: Ints, n_k: int) -> Array:
+    """Return what depends on the clipped distance, (..., rows, 2 reach + 1), for each of n_k keys: (..., rows, n_k)."""
+    reach = by_distance.shape[-1] // 2
+    distance = np.clip(np.arange(n_k) - rows[:, np.newaxis], -reach, reach)
+    term: Array = by_distance[..., np.arange(len(rows))[:, np.newaxis], distance + reach]
+    return term
 
 
 def blocks_of_rows(head: HeadInput, cells: int | None = None) -> Iterator[range]:

@@ -30,6 +30,10 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     n_q, n_k = weights.shape
     k = min(k, n_k)
     kept = np.where(mask, weights, -1) if mask is not None else weights
+    if k == 1:  # the first of those that tie with the largest
+        least = kept.max(axis=-1, keepdims=True) * (1 - _tie(kept.dtype))
+        keys = (kept >= least).argmax(axis=-1)[:, np.newaxis]
+        return _links(kept, keys, weights.dtype)
     if n_k > SHORT and k < n_k // 4:
         # The k-th largest weight bounds the candidates; sorting those alone is quicker.
         bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
@@ -41,8 +45,13 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
             keys[i] = candidates[_in_order(row[candidates])[:k]]
     else:
         keys = _in_order(kept)[:, :k]
+    return _links(kept, keys, weights.dtype)
+
+
+def _links(kept: Array, keys: Ints, dtype: np.dtype[Any]) -> Links:
+    """Return the links to these keys, (n_q, k); a weight below 0 is that of a masked key."""
     found = np.take_along_axis(kept, keys, axis=-1)
-    return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(weights.dtype))
+    return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(dtype))
 
 
 def _in_order(weights: Array) -> Ints:

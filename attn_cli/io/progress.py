@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from time import monotonic
 from typing import NamedTuple
 
 BAR = 30  # cells of a progress bar
 STEP = 50  # a count is shown after so many
+INTERVAL = 0.1  # seconds between two lines that show a rate
 
 
 class Stage(NamedTuple):
@@ -33,6 +35,8 @@ class Progress:
         self.watched = is_seen and sys.stderr is not None and sys.stderr.isatty()
         self.line = ""
         self.said = -1
+        self.began = monotonic()
+        self.shown_at = -INTERVAL
         self.at_a_signal = ExitStack()
 
     def __enter__(self) -> Progress:
@@ -62,6 +66,20 @@ class Progress:
         if self.watched and done % STEP == 0:
             self._show(f"{self.label} {done:,} {what}")
 
+    def rate(self, done: int, what: str, share: float | None) -> None:
+        """Show how many are done, how many a second and, where the share that is done is known, the time left."""
+        now = monotonic()
+        if not self.watched or now - self.shown_at < INTERVAL:
+            return
+        self.shown_at = now
+        seconds = max(now - self.began, 1e-9)
+        speed = f"{done:,} {what}, {done / seconds:,.0f} a second"
+        if share is None:
+            self._show(f"{self.label} {speed}")
+        else:
+            left = clock(seconds * (1 - share) / share) if share else "?"
+            self._show(f"{self.label} {self._bar(share)} {int(100 * share):3d} %  {speed}, {left} left")
+
     def _show(self, line: str) -> None:
         width, self.line = len(self.line), line or self.line
         try:
@@ -75,3 +93,14 @@ class Progress:
         full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."
         cells = int(BAR * min(1.0, done))
         return full * cells + empty * (BAR - cells)
+
+
+def clock(seconds: float) -> str:
+    """Return a time as a clock shows it.
+
+    >>> clock(75), clock(3700)
+    ('1:15', '1:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -23,6 +23,7 @@ from attn_cli.trace.trace import LARGE, Placed, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
+    from attn_cli.pipeline.attend_group import HeadsOfText
 
 LINKS = 5
 NAMED_WORDS = 3
@@ -84,7 +85,7 @@ def record_trace(
     inputs: Inputs,
     layer: Layer,
     settings: Settings,
-    work: Work | ReadyWeights,
+    work: Work | ReadyWeights | HeadsOfText,
     report: Report | None,
 ) -> Trace:
     """Let the heads work, by blocks of rows where the matrix is large, and keep the record."""

@@ -111,22 +111,10 @@ def trace_text(
     check_without_model(settings)
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
-    stack, table, weights, _ = shared
+    stack, weights = shared.stack, shared.weights
     if settings.layer == ALL:
         return _every_layer(kind, text, context, settings, report, shared)
-    query = _tokens(text, "text", settings)
-    key = query if context is None else _tokens(context, "context", settings)
-    inputs = embed_tokens(
-        query.tokens, None if context is None else key.tokens, settings, stack, report, table
-    )
-    dropped = query.dropped if context is None else query.dropped + key.dropped
-    is_odd = any("\ufffd" in token for found in (query, key) for tokens in found for token in tokens)
-    notes = [NOT_UTF8] if is_odd else []
-    notes += _about_language(query, None if context is None else key, inputs, settings)
-    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
-    inputs = prepare_inputs(
-        inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None
-    )
+    inputs = _inputs_of(text, context, before, settings, shared, report)
     mask = wanted_mask(settings, None, inputs)
     if stack is None:
         layer, more = project_inputs(inputs, settings, None, weights)
@@ -141,6 +129,35 @@ def trace_text(
     inputs = inputs._replace(notes=(*inputs.notes, *more))
     trace = build_trace(kind, inputs, layer, settings, mask, report)
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+
+
+def read_inputs(text: str, context: str | None, settings: Settings, shared: Shared) -> Inputs:
+    """Return both sides of attention before projection, as `trace_text` has them, with its notes up to there."""
+    return _inputs_of(text, context, settings, settings_for_positions(settings), shared, None)
+
+
+def _inputs_of(
+    text: Text,
+    context: Text | None,
+    before: Settings,
+    settings: Settings,
+    shared: Shared,
+    report: Report | None,
+) -> Inputs:
+    """Cut, look up and prepare both sides; `before` are the settings as they were given."""
+    stack, table = shared.stack, shared.table
+    query = _tokens(text, "text", settings)
+    key = query if context is None else _tokens(context, "context", settings)
+    inputs = embed_tokens(
+        query.tokens, None if context is None else key.tokens, settings, stack, report, table
+    )
+    dropped = query.dropped if context is None else query.dropped + key.dropped
+    is_odd = any("\ufffd" in token for found in (query, key) for tokens in found for token in tokens)
+    notes = [NOT_UTF8] if is_odd else []
+    notes += _about_language(query, None if context is None else key, inputs, settings)
+    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
+    inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
+    return prepare_inputs(inputs, settings, stack is None)
 
 
 def _every_layer(

@@ -41,13 +41,18 @@ def entropy(weights: Array) -> Array:
     return bits
 
 
-def is_nearly_uniform(weights: Array) -> bool:
-    """Tell whether no key gets more than 1.25 times what another one gets; there must be two at least.
+def are_nearly_uniform(weights: Array, allowed: Bools) -> Bools:
+    """Tell of each row whether no allowed key gets more than 1.25 times what another one gets; two must be allowed.
 
-    >>> is_nearly_uniform(np.array([0.336, 0.3, 0.364])), is_nearly_uniform(np.array([0.6, 0.4]))
-    (True, False)
+    >>> are_nearly_uniform(np.array([[0.336, 0.3, 0.364], [0.5, 0.4, 0.1]]), np.ones((2, 3), bool)).tolist()
+    [True, False]
     """
-    return len(weights) > 1 and bool(weights.max() <= ALMOST * weights.min())
+    most, least = (
+        np.where(allowed, weights, -np.inf).max(axis=-1),
+        np.where(allowed, weights, np.inf).min(axis=-1),
+    )
+    flat: Bools = (allowed.sum(axis=-1) > 1) & (most <= ALMOST * least)
+    return flat
 
 
 def temperatures(scores: Array, temperature: float, share: float = SURE) -> list[float | None]:
@@ -60,27 +65,44 @@ def temperatures(scores: Array, temperature: float, share: float = SURE) -> list
     >>> round(found[0], 12), found[1]
     (1.0, None)
     """
-    found: list[float | None] = []
+    found: list[float | None] = [None] * len(scores)
+    if scores.shape[1] < 2:
+        return found
+    ordered = np.sort(np.where(np.isfinite(scores), scores, -np.inf), axis=-1)[:, ::-1]
+    largest = ordered[:, :1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        gaps = np.minimum(largest - ordered[:, 1:], LARGEST_GAP)
+    is_there = np.isfinite(ordered[:, 1:])
+    gaps = np.where(is_there, gaps, 0.0)
+    rows = np.flatnonzero(is_there[:, 0] & (gaps[:, 0] > ALIKE * np.maximum(1.0, np.abs(largest[:, 0]))))
+    if len(rows):
+        for row, x in zip(rows.tolist(), _sharpness(gaps[rows], is_there[rows], share).tolist(), strict=True):
+            found[row] = temperature / x if x > 0 else None
+    return found
+
+
+def _sharpness(gaps: Array, is_there: Bools, share: float) -> Array:
+    """Return what each row's scores must be multiplied by, (rows,), for the largest to get this share.
+
+    `gaps` (rows, n) lie between the largest score and the others; those that are not there do not count.
+    log(sum of exp(-gap x)) falls and is convex in x, so Newton's steps from 0 never pass the root.
+    """
     target = math.log(1 / share - 1)  # of the others' exps together, when the largest's is 1
-    for row in scores:
-        row = np.sort(row[np.isfinite(row)])[::-1]
-        with np.errstate(over="ignore"):
-            gaps = np.minimum(row[:1] - row[1:], LARGEST_GAP)
-        if not gaps.size or gaps[0] <= ALIKE * max(1.0, abs(float(row[0]))):
-            found.append(None)
-            continue
-        least, beyond = float(gaps[0]), gaps - gaps[0]
-        # log(sum of exp(-gap x)) falls and is convex in x, so Newton's steps from 0 never pass the root.
-        x = 0.0
-        for _ in range(STEPS):
-            exps = np.exp(-beyond * x)
-            total = float(exps.sum())
-            error = math.log(total) - least * x - target
-            step = error * total / float((gaps * exps).sum())
-            x += step
-            if abs(step) <= 1e-15 * x:
-                break
-        found.append(temperature / x if x > 0 else None)
+    least, beyond = gaps[:, 0], gaps - gaps[:, :1]
+    found, left = np.zeros(len(gaps)), np.arange(len(gaps))
+    for _ in range(STEPS):
+        with np.errstate(under="ignore", over="ignore"):
+            x = found[left]
+            exps = np.where(is_there, np.exp(-beyond * x[:, np.newaxis]), 0.0)
+            total = exps.sum(axis=-1)
+            error = np.log(total) - least * x - target
+            step = error * total / (gaps * exps).sum(axis=-1)
+        found[left] = x + step
+        goes_on = np.abs(step) > 1e-15 * found[left]
+        if not goes_on.any():
+            break
+        left, gaps, beyond = left[goes_on], gaps[goes_on], beyond[goes_on]
+        least, is_there = least[goes_on], is_there[goes_on]
     return found
 
 
@@ -118,11 +140,11 @@ def diagnose(
     the keys K, None where more than they decided.
     """
     may = np.ones(weights.shape, dtype=np.bool_) if allowed is None else allowed
-    counts = [int(n) for n in may.sum(axis=-1)]
+    counts = may.sum(axis=-1).tolist()
     hot = [None] * len(weights) if masked_scores is None else temperatures(masked_scores, temperature)
     longer = [None] * len(weights) if dots is None or K is None else decided_by_length(dots, K, may)
     found = []
-    flat = [is_nearly_uniform(row[open_]) for row, open_ in zip(weights, may, strict=True)]
+    flat = are_nearly_uniform(weights, may).tolist()
     for bits, n, even, at, pair in zip(entropy(weights).tolist(), counts, flat, hot, longer, strict=True):
         if not n:
             found.append(Diagnosis(None, None, False, None, None, None))

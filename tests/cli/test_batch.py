@@ -19,10 +19,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli import Settings
-from attn_cli.cli.commands import batch
+from attn_cli.batch.job import Job
+from attn_cli.batch.lines import LONGEST_LINE, open_lines
+from attn_cli.batch.run import written_chunks
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.from_text import trace_text
-from attn_cli.settings.output import View
 from attn_cli.vectors.store import vectors as remembered
 from attn_cli.vectors.store.table import bundled
 from attn_cli.vectors.store.vectors import VectorMemo
@@ -39,12 +40,18 @@ LINES = [
     "one",
 ]
 RANDOM = ("-e", "random")
+ALL = ("--fields", "all")
 
 
 def write(lines: list[str] | bytes, name: str = "lines.txt") -> str:
     data = lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode()
     Path(name).write_bytes(data)
     return name
+
+
+def parsed(text: str) -> list[list[tuple[str, object]]]:
+    """Return the keys and values of each line's object, in their order."""
+    return [json.loads(line, object_pairs_hook=list) for line in text.splitlines()]
 
 
 def error_of(text: str) -> dict[str, object]:
@@ -73,27 +80,32 @@ def error_of(text: str) -> dict[str, object]:
     ],
     ids=" ".join,
 )
-def test_a_record_is_byte_for_byte_what_the_command_prints_for_the_line(options, at):
+def test_a_record_is_to_the_last_bit_what_the_command_prints_for_the_line(options, at):
     Path("v.txt").write_text("she 1 2 3\nlikes 4 5 6\nthe 7 8 9\n")
     lines = LINES[:4] if "characters" in options else LINES
-    got = here("batch", write(lines), *options)
+    got = here("batch", write(lines), *options, *ALL)
     assert (got.code, got.err) == (0, "")
-    assert got.out == "".join(here("self", line, "-f", "jsonl", *options).out for line in lines)
+    assert parsed(got.out) == parsed(
+        "".join(here("self", line, "-f", "jsonl", *options).out for line in lines)
+    )
+    assert "\x1b" not in got.out and "\u202e" not in got.out
 
 
-def test_masked_and_cross_are_byte_for_byte_theirs_too(at):
-    got = here("batch", write(LINES), "--kind", "masked", *RANDOM)
-    assert got.out == "".join(here("masked", line, "-f", "jsonl", *RANDOM).out for line in LINES)
+def test_masked_and_cross_are_to_the_last_bit_theirs_too(at):
+    got = here("batch", write(LINES), "--kind", "masked", *RANDOM, *ALL)
+    assert parsed(got.out) == parsed(
+        "".join(here("masked", line, "-f", "jsonl", *RANDOM).out for line in LINES)
+    )
     pairs = [(LINES[n], LINES[n - 1]) for n in range(len(LINES))]
-    got = here("batch", write(["\t".join(pair) for pair in pairs]), "--kind", "cross")
-    assert got.out == "".join(here("cross", *pair, "-f", "jsonl").out for pair in pairs)
+    got = here("batch", write(["\t".join(pair) for pair in pairs]), "--kind", "cross", *ALL)
+    assert parsed(got.out) == parsed("".join(here("cross", *pair, "-f", "jsonl").out for pair in pairs))
 
 
 def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
     ascii_only = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
-    got = attn("batch", write(LINES), *RANDOM, env=ascii_only).out
+    got = attn("batch", write(LINES), *RANDOM, *ALL, env=ascii_only).out
     assert got.isascii()
-    plain = here("batch", "lines.txt", *RANDOM).out
+    plain = here("batch", "lines.txt", *RANDOM, *ALL).out
     assert [json.loads(line) for line in got.splitlines()] == [
         json.loads(line) for line in plain.splitlines()
     ]
@@ -107,6 +119,30 @@ def test_texts_that_share_what_is_opened_get_the_numbers_of_a_text_alone():
             assert together.to_dict(steps=True) == trace_text("self", line, None, settings).to_dict(
                 steps=True
             )
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ((), ["query_tokens", "key_tokens", "weights", "summary"]),
+        (("--top", "2"), ["query_tokens", "key_tokens", "summary", "links"]),
+        (("--fields", "unknown,summary"), ["unknown", "summary"]),
+    ],
+    ids=str,
+)
+def test_a_record_has_the_fields_that_are_asked_for_or_the_usual_ones(options, keys, at):
+    got = here("batch", write(["she likes coffee"]), *options)
+    record = json.loads(got.out)
+    assert list(record) == ["schema", "kind", *keys]
+    whole = json.loads(here("self", "she likes coffee", "-f", "jsonl", *options).out)
+    assert record == {key: whole[key] for key in record}
+
+
+def test_steps_are_a_wish_for_all_fields_and_a_field_that_is_unknown_is_told(at):
+    whole = json.loads(here("batch", write(["she likes coffee"]), "--steps").out)
+    assert whole == json.loads(here("self", "she likes coffee", "-f", "jsonl", "--steps").out)
+    got = here("batch", "lines.txt", "--fields", "wights")
+    assert got.code == 2 and "weights" in str(error_of(got.err)["hint"])
 
 
 # The lines
@@ -132,7 +168,7 @@ def test_however_a_file_is_written_its_lines_are_the_same(data, at):
 
 
 def test_bytes_that_are_no_utf8_are_noted_in_their_record_alone_and_nul_is_a_token(at):
-    got = here("batch", write(b"a \xff b\na \x00 b\na b\n"), *RANDOM, "--tokenizer", "whitespace")
+    got = here("batch", write(b"a \xff b\na \x00 b\na b\n"), *RANDOM, "--tokenizer", "whitespace", *ALL)
     records = [json.loads(line) for line in got.out.splitlines()]
     notes = ["Bytes that are not UTF-8 were read as U+FFFD."]
     assert [record["notes"] for record in records] == [notes, [], []]
@@ -204,7 +240,7 @@ def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
         (65, ("--kind", "cross"), "a\tb\tc"),
         (65, ("--kind", "cross"), "a\t"),
         (65, ("--mask", "m.txt", "--mask-true", "allowed"), "two words"),
-        (65, (), "a" * (batch.LONGEST_LINE + 1)),
+        (65, (), "a" * (LONGEST_LINE + 1)),
     ],
     ids=str,
 )
@@ -293,7 +329,7 @@ def test_what_is_packed_in_a_pipe_and_what_is_no_file_is_told():
 
 
 def test_the_line_after_one_that_is_too_long_is_read_whole(at):
-    long = b"a " * batch.LONGEST_LINE
+    long = b"a " * LONGEST_LINE
     got = here("batch", write(long + b"\n" + b"c d\n" + long), *RANDOM, "--keep-going")
     first, second, third = map(json.loads, got.out.splitlines())
     assert second["query_tokens"] == ["c", "d"]
@@ -324,7 +360,7 @@ def test_the_file_that_is_read_is_not_replaced(at):
 
 def test_a_standing_wish_for_another_format_is_none_for_a_batch(at):
     Path("attn.toml").write_text('format = "table"\ncolor = "always"\nembedding = "random"\n[batch]\ndim = 3')
-    got = here("batch", write(["a b"]), env={"ATTN_FORMAT": "csv"})
+    got = here("batch", write(["a b"]), *ALL, env={"ATTN_FORMAT": "csv"})
     assert json.loads(got.out)["embedding"]["dim"] == 3
     assert got.err == "attn: settings from attn.toml: embedding, dim.\n"
 
@@ -375,7 +411,7 @@ def all_of(ours: int) -> str:
 
 def test_progress_is_shown_to_who_watches_and_taken_away(at):
     write(["she likes coffee"] * 60)
-    for line, wanted in (("lines.txt", "%"), ("- < lines.txt", "50 lines")):
+    for line, wanted in (("lines.txt", "%"), ("- < lines.txt", " lines, ")):
         ours, its = pty.openpty()
         script = f"{sys.executable} -m attn_cli batch -e random {line} > out.jsonl"
         done = subprocess.run(
@@ -401,31 +437,33 @@ def test_a_person_with_nothing_to_read_gets_help(at):
 
 
 def test_memory_does_not_grow_with_the_lines(at):
-    """The highest use over 20 and over 200 lines, after a run that fills what is kept; a record has 3,000 bytes.
-
-    Python itself keeps some hundred bytes a line, up to a limit, for tuples to come.
-    """
-    settings, view = Settings(embedding="random"), View(format="jsonl")
+    """The highest use over 2,000 and over 8,000 lines, after a run that fills what is kept."""
+    keys = ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary")
+    job = Job("self", Settings(embedding="random"), keys, False, False, "jsonl")
 
     def highest(lines: int) -> tuple[int, int]:
         write(["she likes coffee and the quick brown fox"] * lines)
-        with batch._opened("lines.txt") as source:
+        with open_lines("lines.txt") as source:
             gc.collect()
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
-            for text, is_refused in batch._answers(source, "self", settings, view, False):
-                assert not is_refused and len(text) > 3000
+            done = 0
+            for chunk in written_chunks(job, source):
+                assert chunk.refused == 0 and len(chunk.data) > 1000 * chunk.lines
+                done += chunk.lines
             peak = tracemalloc.get_traced_memory()[1] - before
+        assert done == lines
+        del chunk
         gc.collect()
         return peak, tracemalloc.get_traced_memory()[0] - before
 
     tracemalloc.start()
     try:
-        highest(20)
-        (few, _), (many, kept) = highest(20), highest(200)
+        highest(2000)
+        (few, _), (many, kept) = highest(2000), highest(8000)
     finally:
         tracemalloc.stop()
-    assert many < few + 180 * 2000 and kept < 20_000
+    assert many < few * 1.05 + 100_000 and kept < 100_000
 
 
 def test_the_model_and_the_vectors_are_opened_once(at):

@@ -1,0 +1,274 @@
+"""A chunk of lines to their records: texts of one shape in groups, all others one by one, with the same numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.batch.job import Job
+from attn_cli.batch.lines import LONGEST_LINE, Line
+from attn_cli.batch.records import QUICK, Record, full_record, group_diagnostics, quick_records
+from attn_cli.batch.words import WordTable
+from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.io.files import looks_like_file
+from attn_cli.pipeline.attend_group import Group, attend_group, ready_heads
+from attn_cli.pipeline.build_trace import record_trace
+from attn_cli.pipeline.embed import Inputs, Shared, open_shared
+from attn_cli.pipeline.from_text import read_inputs, settings_for_masked, trace_text
+from attn_cli.pipeline.mask import stated_mask
+from attn_cli.pipeline.project import Layer, project_inputs, project_with_model
+from attn_cli.settings.settings import ALL
+from attn_cli.settings.validate import text_limit
+from attn_cli.text.tokenize import tokenize
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+    from attn_cli.trace.trace import Trace
+
+MOST_TOKENS = 5_000  # of a line: its weights are the square
+LARGEST = 1 << 14  # weights of a text that is computed in a group
+CELLS = 1 << 15  # weights of a group: what is worked on stays near the processor
+OF_A_LINE = ("--query", "--without")  # they name a token, which some lines may have
+PROBE = "x"  # a text that fails where every text would
+
+Row = Record | AttnError  # what becomes of a line
+
+
+class Text(NamedTuple):
+    """A line whose words are looked up: its place in the chunk, both sides' tokens, and their rows or inputs."""
+
+    at: int
+    query: Sequence[str]
+    key: Sequence[str]
+    rows: tuple[Sequence[int], Sequence[int]] | None
+    inputs: Inputs | None
+
+    def vectors(self, side: int) -> Array:
+        """Return the vectors of the queries (0) or of the keys (1), where there are inputs."""
+        assert self.inputs is not None
+        X = (self.inputs.query, self.inputs.key)[side].X
+        assert X is not None  # there is a text
+        return X
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many queries and keys there are."""
+        return len(self.query), len(self.key)
+
+
+class Computer:
+    """Computes the records of lines; what lines share is opened once. Use it in a `with` statement.
+
+    Raises at once what would be wrong with every line.
+    """
+
+    def __init__(self, job: Job) -> None:
+        settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
+        self.job, self.settings = job, settings
+        self.opened = ExitStack()
+        self.layer: Layer | None = None  # where lines are computed in groups
+        if settings.model is not None:
+            from attn_cli.pipeline.from_checkpoint import open_model  # only for a model on disk
+
+            self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
+            return
+        self.shared = open_shared(settings)
+        self._try_probe()
+        self.is_quick = QUICK.issuperset(job.keys)
+        if self._are_grouped():
+            self._prepare_groups()
+
+    def __enter__(self) -> Computer:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.opened.close()
+
+    # What all lines share
+
+    def _try_probe(self) -> None:
+        settings, kind = self.settings, self.job.kind
+        of_each = settings.mask is not None and looks_like_file(
+            settings.mask
+        )  # its shape fits only some lines
+        oov = "zero" if settings.oov in ("error", "skip") else settings.oov
+        usual = replace(settings, query=None, without=(), oov=oov, mask=None if of_each else settings.mask)
+        trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=self.shared)
+
+    def _are_grouped(self) -> bool:
+        """Tell whether texts can be computed in groups with these settings."""
+        settings = self.settings
+        is_plain = not any(one is not None for one in (settings.query, settings.round, settings.pad))
+        is_plain = is_plain and not settings.without and not settings.every_head
+        is_plain = is_plain and settings.positions in (None, "none") and settings.layer != ALL
+        has_own_mask = settings.mask is not None and looks_like_file(settings.mask)
+        from_file = (
+            self.shared.weights is not None and not self.is_quick
+        )  # whose notes are about each text's shape
+        return is_plain and not has_own_mask and not from_file
+
+    def _prepare_groups(self) -> None:
+        """Make what groups share: the heads, and the table of words."""
+        settings, is_self = self.settings, self.job.kind != "cross"
+        oov = "zero" if settings.oov in ("error", "skip") else settings.oov
+        probe = replace(settings, oov=oov)
+        inputs = read_inputs(PROBE, None if is_self else PROBE, probe, self.shared)
+        assert inputs.query.X is not None
+        self.words = WordTable(settings, self.shared, inputs.query.X.shape[1])
+        stack = self.shared.stack
+        if stack is None:
+            layer, self.more_notes = project_inputs(inputs, probe, None, self.shared.weights)
+        else:
+            mask = stated_mask(probe, None, 1, 1, "")
+            _, layer, self.more_notes = project_with_model(inputs, stack, probe, mask, None)
+        self.layer = layer._replace(governor=None)  # the word that a sentence turns on is in no record
+        heads = [head.W for head in layer.heads if head.W is not None]
+        if self.is_quick and layer.shown != "mean":
+            heads = [head for head in heads if head.name == layer.shown]
+        self.heads = ready_heads(heads, settings, is_self)
+        self.number = layer.projection.about.layer or 0
+        self.has_values = not self.is_quick
+        self.most_bytes = text_limit(settings)
+
+    # A chunk
+
+    def rows(self, lines: Sequence[Line]) -> Iterator[Row]:
+        """Yield what becomes of each line: its record, or the error that refuses it."""
+        done: dict[int, Record] = {}
+        if self.layer is not None:
+            self.words.make_room()
+            groups: dict[tuple[int, int], list[Text]] = defaultdict(list)
+            for at, line in enumerate(lines):
+                if (text := self._read(at, line)) is not None:
+                    groups[text.shape].append(text)
+            for (n_q, n_k), texts in groups.items():
+                size = max(1, CELLS // (n_q * n_k))
+                for start in range(0, len(texts), size):
+                    done |= self._of_group(texts[start : start + size])
+        for at, line in enumerate(lines):
+            yield done.pop(at) if at in done else self._one(line)
+
+    def _read(self, at: int, line: Line) -> Text | None:
+        """Return a line's text, ready for a group; None where it is to be computed by itself, or refused."""
+        if line is None or len(line) > LARGEST or 3 * len(line) > self.most_bytes:
+            return None
+        text, tab, context = self._sides(line)
+        if self.job.kind == "cross" and (not tab or "\t" in context):
+            return None
+        if self.is_quick:
+            return self._quickly_read(at, text, context if tab else None)
+        try:
+            inputs = read_inputs(text, context if tab else None, self.settings, self.shared)
+        except AttnError:  # said when its turn comes
+            return None
+        found = Text(at, inputs.query.tokens, inputs.key.tokens, None, inputs)
+        return found if found.shape[0] * found.shape[1] <= LARGEST else None
+
+    def _sides(self, line: bytes) -> tuple[str, str, str]:
+        """Return a line's text, the tab after it and the context, which only `cross` has."""
+        text = line.decode("utf-8", "replace")
+        return text.partition("\t") if self.job.kind == "cross" else (text, "", "")
+
+    def _quickly_read(self, at: int, text: str, context: str | None) -> Text | None:
+        settings, words = self.settings, self.words
+        sides = []
+        for side in (text,) if context is None else (text, context):
+            tokens = tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens
+            rows = words.rows(tokens) if tokens else None
+            if rows is None:
+                return None
+            sides.append((tokens, rows))
+        (query, own), (key, other) = sides[0], sides[-1]
+        return Text(at, query, key, (own, other), None) if len(query) * len(key) <= LARGEST else None
+
+    def _of_group(self, texts: Sequence[Text]) -> dict[int, Record]:
+        """Return the records of texts of one shape, by their places; none where one of them may be refused."""
+        assert self.layer is not None
+        n_q, n_k = texts[0].shape
+        mask = stated_mask(self.settings, None, n_q, n_k, "")
+        try:
+            X, context = self._vectors(texts)
+            layout = self.layer.projection.about.layout or "in-out"
+            group = attend_group(self.heads, X, context, self.settings, mask, layout, self.has_values)
+        except InputError:
+            return {}
+        places = [text.at for text in texts]
+        if self.is_quick:
+            settings, pairs = self.settings, [(text.query, text.key) for text in texts]
+            made = quick_records(group, self.job.keys, self.job.kind, self.layer.shown, settings.top, pairs)
+            return dict(zip(places, made, strict=True))
+        return dict(zip(places, self._with_traces(group, texts), strict=True))
+
+    def _vectors(self, texts: Sequence[Text]) -> tuple[Array, Array]:
+        """Return X (texts, n_q, d) and the context (texts, n_k, d), one array where they are the same."""
+        is_self = self.job.kind != "cross"
+        sides = []
+        for side in (0,) if is_self else (0, 1):
+            if self.is_quick:
+                X = self.words.vectors([text.rows[side] for text in texts if text.rows is not None])
+            else:
+                X = np.stack([text.vectors(side) for text in texts])
+            sides.append(self._raised(X, is_self))
+        return sides[0], sides[-1]
+
+    def _raised(self, X: Array, is_self: bool) -> Array:
+        """Return the input of the layer that is shown: what the layers below make of the words' vectors."""
+        stack = self.shared.stack
+        if stack is None or (stack.W_in is None and not self.number):
+            return X
+        n = X.shape[1]
+        mask = stated_mask(self.settings, None, n, n, "") if is_self else None
+        return np.stack([stack.input(one, self.number, mask, None, self.settings.threads) for one in X])
+
+    def _with_traces(self, group: Group, texts: Sequence[Text]) -> Iterator[Record]:
+        layer, job = self.layer, self.job
+        assert layer is not None
+        told = None
+        if "diagnostics" in job.keys and layer.shown != "mean":
+            told = group_diagnostics(group, [text.query for text in texts], self.settings.temperature)
+        for at, text in enumerate(texts):
+            assert text.inputs is not None
+            inputs = text.inputs._replace(notes=(*text.inputs.notes, *self.more_notes))
+            work = group.text(at)
+            trace = record_trace(job.kind, inputs, layer, self.settings, work, None)
+            yield full_record(trace, job.keys, job.steps, None if told is None else told[at])
+
+    # A line by itself
+
+    def _one(self, line: Line) -> Row:
+        try:
+            trace = self.trace(line)
+        except (InputError, UsageError) as error:
+            if isinstance(error, UsageError) and error.option not in OF_A_LINE:
+                raise  # it would be wrong for every line
+            return error
+        return full_record(trace, self.job.keys, self.job.steps, None)
+
+    def trace(self, line: Line) -> Trace:
+        """Return the trace of a line by itself; raise InputError, or UsageError about a token, if it is refused."""
+        hint = "Break it into sentences, one a line."
+        if line is None:
+            raise InputError(f"This line is longer than {LONGEST_LINE:,} bytes.", hint)
+        settings, kind, keep = self.settings, self.job.kind, self._keeps_weights()
+        text, tab, context = self._sides(line)
+        whole = line.decode("utf-8", "replace")
+        if len(whole) > MOST_TOKENS and len(tokenize(whole, settings.tokenizer, True).tokens) > MOST_TOKENS:
+            raise InputError(f"This line has more than {MOST_TOKENS:,} tokens.", hint)
+        if kind != "cross":
+            return trace_text(kind, text, None, settings, shared=self.shared, keep_weights=keep)
+        if not tab or "\t" in context:
+            raise InputError(
+                f"{'No tab' if not tab else 'More than one tab'} in this line.",
+                "Give TEXT, one tab, CONTEXT.",
+            )
+        return trace_text(kind, text, context, settings, shared=self.shared, keep_weights=keep)
+
+    def _keeps_weights(self) -> bool:
+        from attn_cli.trace.as_json import OF_STEPS, OF_WEIGHTS
+
+        return self.job.steps or not {*self.job.keys}.isdisjoint((*OF_STEPS, *OF_WEIGHTS))

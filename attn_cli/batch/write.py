@@ -1,0 +1,48 @@
+"""A chunk of lines to the bytes that are written for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from attn_cli.errors import AttnError
+from attn_cli.io.json_line import json_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attn_cli.batch.compute import Computer
+    from attn_cli.batch.lines import Line
+
+
+class Chunk(NamedTuple):
+    """Some lines of the input: which of its chunks they are, the number of the first line (from 1), the lines."""
+
+    number: int
+    first: int
+    lines: Sequence[Line]
+
+
+class Written(NamedTuple):
+    """What a chunk became: its bytes, how many lines are in them, how many of those were refused.
+
+    Where the run ends at a bad line, `error` is its error, and the bytes are those of the lines before it.
+    """
+
+    data: bytes
+    lines: int
+    refused: int
+    error: AttnError | None = None
+
+
+def write_chunk(computer: Computer, chunk: Chunk) -> Written:
+    """Compute the lines of a chunk, and write them as JSON Lines."""
+    job, refused = computer.job, 0
+    parts: list[bytes] = []
+    for number, row in enumerate(computer.rows(chunk.lines), chunk.first):
+        if isinstance(row, AttnError):
+            row.line = number
+            if not job.keep_going:
+                return Written(b"".join(parts), len(parts), refused, row)
+            row, refused = row.as_record(), refused + 1
+        parts.append(json_line(row, job.ascii_only))
+    return Written(b"".join(parts), len(parts), refused)

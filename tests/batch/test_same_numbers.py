@@ -1,0 +1,157 @@
+"""Lines computed together: each field is, to the last bit, that of the line by itself."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies
+
+from attn_cli import Settings
+from attn_cli.batch import compute
+from attn_cli.batch.compute import Computer, Row
+from attn_cli.batch.job import Job
+from attn_cli.errors import AttnError
+from attn_cli.io.json_line import json_line
+from attn_cli.pipeline.from_text import settings_for_masked, trace_text
+from attn_cli.trace.as_json import KEYS, OF_STEPS
+
+WORDS = tuple(  # noqa: SIM905
+    "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't I café 日本 , . ! 😀".split(" ")
+)
+ALL = tuple(key for key in KEYS if key not in OF_STEPS)
+USUAL = ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary")
+LINKS = ("schema", "kind", "head", "condensed", "links", "summary", "weights")
+
+
+def lines_of(seed: int, n: int, longest: int = 30) -> list[bytes]:
+    draw = np.random.default_rng(seed)
+    return [" ".join(draw.choice(WORDS, size)).encode() for size in draw.integers(0, longest, n)]
+
+
+def same(job: Job, lines: list[bytes]) -> None:
+    """Assert that each line's record, or error, is that of the line by itself."""
+    own = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
+    with Computer(job) as computer:
+        rows = list(computer.rows(lines))
+    assert len(rows) == len(lines)
+    for line, row in zip(lines, rows, strict=True):
+        text, _, context = line.decode().partition("\t")
+        try:
+            trace = trace_text(job.kind, text, context or None, own, keep_weights=job.steps)
+        except AttnError as error:
+            assert isinstance(row, AttnError) and row.as_record() == error.as_record()
+            continue
+        assert not isinstance(row, AttnError), row
+        wanted = trace.to_dict(job.steps, False, job.keys)
+        got = json.loads(json_line(row))
+        assert list(got) == list(wanted)
+        if own.dtype == "float32":
+            assert_reads_back(got, wanted)
+        else:
+            assert got == json.loads(json.dumps(wanted))
+
+
+def assert_reads_back(got: object, wanted: object) -> None:
+    """Assert that numbers are the same float32, and all else equal."""
+    if isinstance(wanted, dict):
+        assert isinstance(got, dict) and got.keys() == wanted.keys()
+        for key in wanted:
+            assert_reads_back(got[key], wanted[key])
+    elif isinstance(wanted, list):
+        assert isinstance(got, list) and len(got) == len(wanted)
+        for one, other in zip(got, wanted, strict=True):
+            assert_reads_back(one, other)
+    elif isinstance(wanted, float) and not isinstance(wanted, bool):
+        assert np.float32(got) == np.float32(wanted)
+    else:
+        assert got == wanted
+
+
+@pytest.mark.parametrize("keys", [ALL, USUAL, LINKS], ids=["all", "usual", "links"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(),
+        Settings(top=3),
+        Settings(top=40, mask="causal"),
+        Settings(head="mean"),
+        Settings(head="all", score="dot", temperature=0.3),
+        Settings(head="subject", mask="window:1:2", oov="random"),
+        Settings(dtype="float32"),
+        Settings(projection="identity", oov="zero", score="cosine"),
+        Settings(projection="identity", heads=4, head="mean", keep_punctuation=True),
+        Settings(projection="roles-deep", layer=3),
+        Settings(projection="roles-deep", oov="zero", mask="causal"),
+        Settings(embedding="random", dim=6, heads=2, head="1", seed=4),
+        Settings(embedding="random", projection="w.json", dim=3),
+        Settings(embedding="v.txt", oov="nearest"),
+        Settings(oov="skip"),
+        Settings(oov="error", tokenizer="whitespace"),
+        Settings(tokenizer="characters", projection="identity"),
+        Settings(positions="sinusoidal"),
+        Settings(pad=2, round=2),
+        Settings(query="the"),
+        Settings(layer="all", projection="roles-deep"),
+        Settings(max_text="40", max_word="12"),
+    ],
+    ids=lambda one: " ".join(f"{k}={v}" for k, v in vars(one).items() if v != vars(Settings())[k]) or "usual",
+)
+def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(settings, keys, at):
+    draw = np.random.default_rng(1)
+    Path("v.txt").write_text("the 1 2 3\nfox 4 5 6\nquick 7 8 9\n")
+    W = {name: draw.normal(size=(3, 3)).tolist() for name in ("W_q", "W_k", "W_v", "W_o")}
+    Path("w.json").write_text(json.dumps(W))
+    same(Job("self", settings, keys, False, True, "jsonl"), lines_of(2, 24))
+
+
+@pytest.mark.parametrize("keys", [ALL, USUAL], ids=["all", "usual"])
+@pytest.mark.parametrize("kind", ["masked", "cross"])
+@pytest.mark.parametrize("settings", [Settings(), Settings(dtype="float32", embedding="random", head="mean")])
+def test_so_it_is_in_masked_and_cross(settings, kind, keys):
+    lines = [b"a " + line for line in lines_of(3, 24)]
+    if kind == "cross":
+        lines = [line + b"\tb " + other for line, other in zip(lines, lines_of(4, 24), strict=True)]
+    same(Job(kind, settings, keys, False, True, "jsonl"), lines)
+
+
+def test_so_it_is_with_steps_and_in_groups_of_any_size(monkeypatch):
+    job = Job("self", Settings(), tuple(KEYS), True, True, "jsonl")
+    same(job, lines_of(5, 12))
+    monkeypatch.setattr(compute, "CELLS", 100)
+    same(job, lines_of(5, 12))
+    same(replace(job, keys=USUAL, steps=False), lines_of(5, 12))
+    monkeypatch.setattr(compute, "LARGEST", 60)
+    same(replace(job, keys=USUAL, steps=False), lines_of(5, 12))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    strategies.lists(strategies.lists(strategies.sampled_from(WORDS), max_size=70).map(" ".join), max_size=9)
+)
+def test_so_it_is_whatever_the_lines(lines):
+    same(Job("self", Settings(), ALL, False, True, "jsonl"), [line.encode() for line in lines])
+    same(
+        Job("self", Settings(embedding="random", dim=5), USUAL, False, True, "jsonl"),
+        [line.encode() for line in lines],
+    )
+
+
+def test_a_table_of_words_that_is_full_is_emptied_and_nothing_changes(monkeypatch):
+    from attn_cli.batch import words
+
+    monkeypatch.setattr(words, "FIRST_ROWS", 4)
+    monkeypatch.setattr(words, "MOST_BYTES", 800)
+    job = Job("self", Settings(), USUAL, False, True, "jsonl")
+    lines = lines_of(6, 40, 6)
+    with Computer(job) as computer:
+        parts = [list(computer.rows(lines[start : start + 4])) for start in range(0, 40, 4)]
+        assert len(computer.words.places) < 24
+    with Computer(job) as computer:
+        whole = list(computer.rows(lines))
+    assert [told(row) for rows in parts for row in rows] == list(map(told, whole))
+
+
+def told(row: Row) -> bytes:
+    return json_line(row.as_record() if isinstance(row, AttnError) else row)
