@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import IO, NamedTuple
 
 from attn_cli.errors import FileError, InputError
@@ -14,9 +15,12 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 
 LONGEST_LINE = 1 << 20  # bytes
+LINES = 512  # of a chunk
 PIECE = 1 << 16
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UTF_8 = b"\xef\xbb\xbf"
+BYTES = 4  # of a word, or fewer than most have
+MOST_WEIGHTS = 1 << 22  # of the lines that are read at a time
 LONGEST_START = 6  # bytes that tell how a file is packed
 
 Line = bytes | None  # without its end; None for one that is longer than LONGEST_LINE
@@ -81,15 +85,19 @@ class LineReader:
     def read(self, most: int) -> list[Line]:
         """Return up to `most` lines: those that are there, and one at least; none at the end.
 
-        Of a pipe, only the first is waited for.
+        Of a pipe, only the first is waited for. Long lines, whose weights are the square, are fewer at a time.
         """
-        while len(self.lines) < most and not self.has_ended and (not self.lines or self._is_ready()):
+        while len(self.lines) < most and not self.has_ended and (not self.lines or self.is_ready()):
             self._fill()
-        found, self.lines = self.lines[:most], self.lines[most:]
+        weights = accumulate((len(line or b"") // BYTES) ** 2 for line in self.lines[:most])
+        count = max(1, sum(sum_ <= MOST_WEIGHTS for sum_ in weights))
+        found, self.lines = self.lines[:count], self.lines[count:]
         return found
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Tell whether more can be read without waiting."""
+        if self.lines or self.has_ended:
+            return True
         if self.source.size:
             return True
         try:
@@ -130,3 +138,31 @@ class LineReader:
         is_long = self.is_long or size > LONGEST_LINE
         self.lines.append(None if is_long else line.removesuffix(b"\r"))
         self.is_long = False
+
+
+class Chunk(NamedTuple):
+    """Some lines of an input: which of its chunks they are, from 0, the number of the first line, from 1, the lines."""
+
+    number: int
+    first: int
+    lines: Sequence[Line]
+
+
+class Chunks(Iterator[Chunk]):
+    """The chunks of an input."""
+
+    def __init__(self, source: Source, lines: int = LINES, first: int = 1) -> None:
+        self.reader, self.most = LineReader(source), lines
+        self.number, self.first = 0, first
+
+    def __next__(self) -> Chunk:
+        found = self.reader.read(self.most)
+        if not found:
+            raise StopIteration
+        chunk = Chunk(self.number, self.first, found)
+        self.number, self.first = self.number + 1, self.first + len(found)
+        return chunk
+
+    def is_ready(self) -> bool:
+        """Tell whether the next can be read without waiting."""
+        return self.reader.is_ready()

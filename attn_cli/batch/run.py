@@ -1,4 +1,4 @@
-"""A run over an input: its chunks, computed here or by other processes, in order."""
+"""A run over an input: its chunks, computed here or by several processes, in order."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from attn_cli.batch.compute import Computer
-from attn_cli.batch.lines import LineReader
-from attn_cli.batch.write import Chunk, Written, write_chunk
+from attn_cli.batch.write import Written, write_chunk
 
 if TYPE_CHECKING:
     from attn_cli.batch.job import Job
-    from attn_cli.batch.lines import Source
-
-LINES = 512  # of a chunk
+    from attn_cli.batch.lines import Chunks
 
 
-def written_chunks(job: Job, source: Source) -> Iterator[Written]:
-    """Yield what each chunk of the input's lines becomes, up to one with an error."""
+def written_chunks(job: Job, chunks: Chunks, workers: int = 1) -> Iterator[Written]:
+    """Yield what each chunk of an input becomes, in order, up to one with an error.
+
+    Other processes are started once there is more than one chunk to do: lines that come one by one, or are few, are
+    computed here.
+    """
     with Computer(job) as computer:
-        for chunk in chunks(source):
+        for chunk in chunks:
+            if workers > 1 and len(chunk.lines) == chunks.most:
+                break
             found = write_chunk(computer, chunk)
             yield found
             if found.error is not None:
                 return
+        else:
+            return
+    from attn_cli.batch.workers import Workers  # only for many lines
 
-
-def chunks(source: Source, lines: int = LINES) -> Iterator[Chunk]:
-    """Yield the lines of an input, some at a time."""
-    reader, index, first = LineReader(source), 0, 1
-    while found := reader.read(lines):
-        yield Chunk(index, first, found)
-        index, first = index + 1, first + len(found)
+    with Workers(job, workers) as processes:
+        for found in processes.written(chunk, chunks):
+            yield found
+            if found.error is not None:
+                return

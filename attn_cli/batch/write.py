@@ -8,18 +8,8 @@ from attn_cli.errors import AttnError
 from attn_cli.io.json_line import json_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from attn_cli.batch.compute import Computer
-    from attn_cli.batch.lines import Line
-
-
-class Chunk(NamedTuple):
-    """Some lines of the input: which of its chunks they are, the number of the first line (from 1), the lines."""
-
-    number: int
-    first: int
-    lines: Sequence[Line]
+    from attn_cli.batch.lines import Chunk
 
 
 class Written(NamedTuple):

@@ -17,9 +17,8 @@ from attn_cli.io.json_line import json_line
 from attn_cli.pipeline.from_text import settings_for_masked, trace_text
 from attn_cli.trace.as_json import KEYS, OF_STEPS
 
-WORDS = tuple(  # noqa: SIM905
-    "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't I café 日本 , . ! 😀".split(" ")
-)
+TEXT = "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't I café 日本 , . ! 😀"
+WORDS = TEXT.split()
 ALL = tuple(key for key in KEYS if key not in OF_STEPS)
 USUAL = ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary")
 LINKS = ("schema", "kind", "head", "condensed", "links", "summary", "weights")

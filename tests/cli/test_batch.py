@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 
 from attn_cli import Settings
 from attn_cli.batch.job import Job
-from attn_cli.batch.lines import LONGEST_LINE, open_lines
+from attn_cli.batch.lines import LONGEST_LINE, Chunks, open_lines
 from attn_cli.batch.run import written_chunks
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.from_text import trace_text
@@ -448,7 +448,7 @@ def test_memory_does_not_grow_with_the_lines(at):
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
             done = 0
-            for chunk in written_chunks(job, source):
+            for chunk in written_chunks(job, Chunks(source)):
                 assert chunk.refused == 0 and len(chunk.data) > 1000 * chunk.lines
                 done += chunk.lines
             peak = tracemalloc.get_traced_memory()[1] - before

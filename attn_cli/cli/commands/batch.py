@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from attn_cli.batch.lines import Source
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
+MOST_WORKERS = 256
 FIELDS_HELP = (
     f"Only these keys of the JSON, or all.  [default: {DEFAULT_FIELDS}; with --top links, not weights]"
 )
@@ -55,6 +56,18 @@ def batch(
     written_as: Annotated[
         str | None, own("jsonl", "JSON Lines, the one format.", "--format", "-f", group=OUTPUT)
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            max=MOST_WORKERS,
+            help="Processes that compute; the output does not depend on it.  [default: one per processor]",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     fields: Annotated[str | None, option(SETTINGS["fields"], FIELDS_HELP)] = None,
     *,
     settings: Settings,
@@ -72,12 +85,14 @@ def batch(
     is_seen = not to_standard_output(view) or sys.stdout is None or not sys.stdout.isatty()
     with _opened(file) as source:
         prepare_index(settings.embedding, "random, ")
-        from attn_cli.batch.run import written_chunks  # NumPy is loaded once there is something to compute
+        from attn_cli.batch.lines import Chunks  # NumPy is loaded once there is something to compute
+        from attn_cli.batch.run import written_chunks
+        from attn_cli.batch.workers import default_workers
 
         job = _job(kind, settings, view, keep_going)
         total = refused = 0
         with Progress("Attending", is_seen) as progress, byte_writer(view) as write:
-            for chunk in written_chunks(job, source):
+            for chunk in written_chunks(job, Chunks(source), workers or default_workers()):
                 if chunk.data:
                     write(chunk.data)
                 total, refused = total + chunk.lines, refused + chunk.refused

@@ -1,0 +1,98 @@
+"""Several processes: the same bytes for any number of them, and none is left behind."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.shell import COMMAND, attn, surroundings
+
+WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
+
+
+def write(n: int, at: int | None = None) -> None:
+    """Write n lines of one to nine words; line `at` is a bad one."""
+    lines = [" ".join(WORDS[: 1 + i * 7 % 9]) for i in range(n)]
+    if at is not None:
+        lines[at] = "..."
+    Path("lines.txt").write_text("".join(f"{line}\n" for line in lines))
+
+
+def running(marker: str) -> list[int]:
+    """Return the processes that have this argument."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and marker in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def none_left(marker: str) -> bool:
+    end = time.monotonic() + 10
+    while running(marker) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not running(marker)
+
+
+@pytest.mark.parametrize("options", [(), ("--fields", "all", "-e", "random")], ids=["usual", "all"])
+def test_any_number_of_processes_writes_the_same_bytes(options, at):
+    write(2200)
+    one = attn("batch", "lines.txt", "--workers", "1", *options)
+    assert one.code == 0 and one.out.count("\n") == 2200
+    for n in ("2", "5"):
+        assert attn("batch", "lines.txt", "--workers", n, *options) == one
+        assert attn("batch", "--workers", n, *options, input=Path("lines.txt").read_text()) == one
+
+
+def test_a_bad_line_is_told_by_its_number_whoever_finds_it(at):
+    write(2200, 1700)
+    one = attn("batch", "lines.txt", "--workers", "1")
+    assert one.code == 65 and one.out.count("\n") == 1700 and '"line": 1701' in one.err
+    assert attn("batch", "lines.txt", "--workers", "3") == one
+    one = attn("batch", "lines.txt", "--workers", "1", "--keep-going")
+    assert one.code == 65 and one.out.count("\n") == 2200 and "1 of 2,200 lines" in one.err
+    assert attn("batch", "lines.txt", "--workers", "3", "--keep-going") == one
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+def test_no_process_is_left_after_a_signal(number, at):
+    write(60_000)
+    marker = f"left-{os.getpid()}-{number}.jsonl"
+    command = [*COMMAND, "batch", "lines.txt", "--workers", "2", "-o", marker]
+    with subprocess.Popen(
+        command, env=surroundings(), stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        end = time.monotonic() + 20
+        while len(running(marker)) < 3 and time.monotonic() < end:
+            time.sleep(0.02)
+        assert len(running(marker)) == 3
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            process.send_signal(number)
+        said = process.stderr.read()
+        code = process.wait(timeout=10)
+    assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
+    assert none_left(marker) and not Path(marker).exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+def test_a_process_that_is_killed_ends_the_run_with_an_error(at):
+    write(60_000)
+    marker = f"killed-{os.getpid()}.jsonl"
+    command = [*COMMAND, "batch", "lines.txt", "--workers", "2", "-o", marker]
+    with subprocess.Popen(command, env=surroundings(), stderr=subprocess.PIPE) as process:
+        end = time.monotonic() + 20
+        while len(running(marker)) < 3 and time.monotonic() < end:
+            time.sleep(0.02)
+        os.kill(next(one for one in running(marker) if one != process.pid), signal.SIGKILL)
+        said = process.stderr.read().decode()
+        assert process.wait(timeout=10) == 71 and "not enough memory" in said
+    assert none_left(marker) and not Path(marker).exists()
