@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.batch.job import Job
 from attn_cli.batch.lines import LONGEST_LINE, Line
-from attn_cli.batch.records import QUICK, Record, full_record, group_diagnostics, quick_records
+from attn_cli.batch.records import QUICK, Record, full_record, quick_records, ready_fields
 from attn_cli.batch.words import WordTable
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.files import looks_like_file
@@ -143,8 +143,8 @@ class Computer:
         if self.layer is not None:
             self.words.make_room()
             groups: dict[tuple[int, int], list[Text]] = defaultdict(list)
-            for at, line in enumerate(lines):
-                if (text := self._read(at, line)) is not None:
+            for text in self._quick_texts(lines) if self.is_quick else self._full_texts(lines):
+                if text.shape[0] * text.shape[1] <= LARGEST:
                     groups[text.shape].append(text)
             for (n_q, n_k), texts in groups.items():
                 size = max(1, CELLS // (n_q * n_k))
@@ -153,38 +153,41 @@ class Computer:
         for at, line in enumerate(lines):
             yield done.pop(at) if at in done else self._one(line)
 
-    def _read(self, at: int, line: Line) -> Text | None:
-        """Return a line's text, ready for a group; None where it is to be computed by itself, or refused."""
-        if line is None or len(line) > LARGEST or 3 * len(line) > self.most_bytes:
-            return None
-        text, tab, context = self._sides(line)
-        if self.job.kind == "cross" and (not tab or "\t" in context):
-            return None
-        if self.is_quick:
-            return self._quickly_read(at, text, context if tab else None)
-        try:
-            inputs = read_inputs(text, context if tab else None, self.settings, self.shared)
-        except AttnError:  # said when its turn comes
-            return None
-        found = Text(at, inputs.query.tokens, inputs.key.tokens, None, inputs)
-        return found if found.shape[0] * found.shape[1] <= LARGEST else None
-
     def _sides(self, line: bytes) -> tuple[str, str, str]:
         """Return a line's text, the tab after it and the context, which only `cross` has."""
         text = line.decode("utf-8", "replace")
         return text.partition("\t") if self.job.kind == "cross" else (text, "", "")
 
-    def _quickly_read(self, at: int, text: str, context: str | None) -> Text | None:
-        settings, words = self.settings, self.words
-        sides = []
-        for side in (text,) if context is None else (text, context):
-            tokens = tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens
-            rows = words.rows(tokens) if tokens else None
-            if rows is None:
-                return None
-            sides.append((tokens, rows))
-        (query, own), (key, other) = sides[0], sides[-1]
-        return Text(at, query, key, (own, other), None) if len(query) * len(key) <= LARGEST else None
+    def _plain(self, lines: Sequence[Line]) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield the place and the sides of each line that may be computed in a group."""
+        for at, line in enumerate(lines):
+            if line is None or len(line) > LARGEST or 3 * len(line) > self.most_bytes:
+                continue
+            text, tab, context = self._sides(line)
+            if self.job.kind != "cross":
+                yield at, (text,)
+            elif tab and "\t" not in context:
+                yield at, (text, context)
+
+    def _full_texts(self, lines: Sequence[Line]) -> Iterator[Text]:
+        """Yield the texts with all that a trace says of them."""
+        for at, (text, *context) in self._plain(lines):
+            with suppress(AttnError):  # said when its turn comes
+                inputs = read_inputs(text, context[0] if context else None, self.settings, self.shared)
+                yield Text(at, inputs.query.tokens, inputs.key.tokens, None, inputs)
+
+    def _quick_texts(self, lines: Sequence[Line]) -> Iterator[Text]:
+        """Yield the texts with the rows of their words alone."""
+        name, keep = self.settings.tokenizer, self.settings.keep_punctuation
+        cut = [
+            (at, [tokenize(side, name, keep).tokens for side in sides]) for at, sides in self._plain(lines)
+        ]
+        self.words.add([tokens for _, sides in cut for tokens in sides])
+        for at, sides in cut:
+            rows = [self.words.rows(tokens) for tokens in sides]
+            first, last = rows[0], rows[-1]
+            if first and last:
+                yield Text(at, sides[0], sides[-1], (first, last), None)
 
     def _of_group(self, texts: Sequence[Text]) -> dict[int, Record]:
         """Return the records of texts of one shape, by their places; none where one of them may be refused."""
@@ -228,15 +231,13 @@ class Computer:
     def _with_traces(self, group: Group, texts: Sequence[Text]) -> Iterator[Record]:
         layer, job = self.layer, self.job
         assert layer is not None
-        told = None
-        if "diagnostics" in job.keys and layer.shown != "mean":
-            told = group_diagnostics(group, [text.query for text in texts], self.settings.temperature)
-        for at, text in enumerate(texts):
+        pairs = [(text.query, text.key) for text in texts]
+        ready = ready_fields(group, job.keys, layer.shown, self.settings, pairs)
+        for text, work, fields in zip(texts, group.texts(self.settings.top), ready, strict=True):
             assert text.inputs is not None
             inputs = text.inputs._replace(notes=(*text.inputs.notes, *self.more_notes))
-            work = group.text(at)
             trace = record_trace(job.kind, inputs, layer, self.settings, work, None)
-            yield full_record(trace, job.keys, job.steps, None if told is None else told[at])
+            yield full_record(trace, job.keys, job.steps, fields)
 
     # A line by itself
 
@@ -247,7 +248,7 @@ class Computer:
             if isinstance(error, UsageError) and error.option not in OF_A_LINE:
                 raise  # it would be wrong for every line
             return error
-        return full_record(trace, self.job.keys, self.job.steps, None)
+        return full_record(trace, self.job.keys, self.job.steps)
 
     def trace(self, line: Line) -> Trace:
         """Return the trace of a line by itself; raise InputError, or UsageError about a token, if it is refused."""

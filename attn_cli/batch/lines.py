@@ -87,7 +87,7 @@ class LineReader:
 
         Of a pipe, only the first is waited for. Long lines, whose weights are the square, are fewer at a time.
         """
-        while len(self.lines) < most and not self.has_ended and (not self.lines or self.is_ready()):
+        while len(self.lines) < most and not self.has_ended and (not self.lines or self._is_filled()):
             self._fill()
         weights = accumulate((len(line or b"") // BYTES) ** 2 for line in self.lines[:most])
         count = max(1, sum(sum_ <= MOST_WEIGHTS for sum_ in weights))
@@ -96,8 +96,10 @@ class LineReader:
 
     def is_ready(self) -> bool:
         """Tell whether more can be read without waiting."""
-        if self.lines or self.has_ended:
-            return True
+        return bool(self.lines) or self.has_ended or self._is_filled()
+
+    def _is_filled(self) -> bool:
+        """Tell whether the input has more to give at once."""
         if self.source.size:
             return True
         try:
@@ -162,6 +164,12 @@ class Chunks(Iterator[Chunk]):
         chunk = Chunk(self.number, self.first, found)
         self.number, self.first = self.number + 1, self.first + len(found)
         return chunk
+
+    def skip(self, lines: int) -> None:
+        """Leave out so many lines."""
+        end = self.first + lines
+        while self.first < end and (found := self.reader.read(min(self.most, end - self.first))):
+            self.first += len(found)
 
     def is_ready(self) -> bool:
         """Tell whether the next can be read without waiting."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING
 
 from attn_cli.batch.compute import Computer
+from attn_cli.batch.forms import FORMS
+from attn_cli.batch.lines import Chunks
 from attn_cli.batch.write import Written, write_chunk
 
 if TYPE_CHECKING:
     from attn_cli.batch.job import Job
-    from attn_cli.batch.lines import Chunks
+    from attn_cli.batch.lines import Source
+    from attn_cli.batch.parts import Folder, Manifest
 
 
 def written_chunks(job: Job, chunks: Chunks, workers: int = 1) -> Iterator[Written]:
@@ -36,3 +39,39 @@ def written_chunks(job: Job, chunks: Chunks, workers: int = 1) -> Iterator[Writt
             yield found
             if found.error is not None:
                 return
+
+
+class Run:
+    """A job over an input; `lines` and `refused` count what is written."""
+
+    def __init__(self, job: Job, source: Source, workers: int) -> None:
+        self.job, self.source, self.workers = job, source, workers
+        self.lines = self.refused = 0
+
+    def write(self, stream: IO[bytes], report: Callable[[int], None]) -> None:
+        """Write all records to a stream; raise the error of a bad line after those before it."""
+        sink = FORMS[self.job.form].sink(stream, self.job)
+        for chunk in written_chunks(self.job, Chunks(self.source), self.workers):
+            if chunk.data:
+                sink.write(chunk.data)
+            self._count(chunk, report)
+            if chunk.error is not None:
+                raise chunk.error
+        sink.close()
+
+    def write_parts(self, folder: Folder, manifest: Manifest, report: Callable[[int], None]) -> None:
+        """Write the parts of a folder that are missing; lines that are in the others are left out."""
+        chunks = Chunks(self.source)
+        chunks.skip(manifest.lines)
+        self.lines, self.refused = manifest.lines, manifest.refused
+        found = written_chunks(self.job, chunks, self.workers)
+        folder.write(self.job, manifest, self._counted(found, report))
+
+    def _counted(self, chunks: Iterator[Written], report: Callable[[int], None]) -> Iterator[Written]:
+        for chunk in chunks:
+            yield chunk
+            self._count(chunk, report)
+
+    def _count(self, chunk: Written, report: Callable[[int], None]) -> None:
+        self.lines, self.refused = self.lines + chunk.lines, self.refused + chunk.refused
+        report(self.lines)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.errors import AttnError
 from attn_cli.settings.declare import size_of
 from attn_cli.vectors.lookup import embed, random_vectors
 
@@ -30,11 +32,23 @@ class WordTable:
         self.most = max(FIRST_ROWS, MOST_BYTES // (8 * dim))
         self.matrix: Array = np.empty((FIRST_ROWS, dim))
         self.places: dict[str, int] = {}
+        self.used = 0  # rows of `matrix`
 
     def make_room(self) -> None:
         """Forget all words if there are too many; what was returned before no longer holds."""
         if len(self.places) > self.most:
             self.places.clear()
+            self.used = 0
+
+    def add(self, texts: Iterable[Sequence[str]]) -> None:
+        """Look up the words that are new, all at once; where one of them is refused, each text by itself."""
+        new = {token for tokens in texts for token in tokens if token not in self.places}
+        try:
+            self._add(sorted(new))
+        except AttnError:
+            for tokens in texts:
+                with suppress(AttnError):  # said when the text is computed by itself
+                    self._add([token for token in dict.fromkeys(tokens) if token not in self.places])
 
     def rows(self, tokens: Sequence[str]) -> list[int] | None:
         """Return each token's row in `matrix`; None where the text must be computed by itself.
@@ -45,9 +59,7 @@ class WordTable:
         try:
             found = [places[token] for token in tokens]
         except KeyError:
-            if not self._add(tokens):
-                return None
-            found = [places[token] for token in tokens]
+            return None
         return None if -1 in found else found
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Array:
@@ -55,21 +67,21 @@ class WordTable:
         at: Ints = np.array(rows, dtype=np.intp)
         return self.matrix[at]
 
-    def _add(self, tokens: Sequence[str]) -> bool:
-        """Look up the words that are new; return whether the text's words can be held."""
-        new = [token for token in dict.fromkeys(tokens) if token not in self.places]
-        if any(len(token) > self.longest for token in new):
-            return False
+    def _add(self, words: Sequence[str]) -> None:
+        """Look up words, and hold them unless they are long."""
+        new = [word for word in words if len(word) <= self.longest]
+        if not new:
+            return
         X, unknown = self._embedded(new)
         if self.oov in ("error", "skip"):
             self.places |= dict.fromkeys(unknown, -1)
             new = [token for token in new if token not in unknown]
-        start = len(self.places)
+        start = self.used
         while start + len(new) > len(self.matrix):
             self.matrix = np.concatenate([self.matrix, np.empty_like(self.matrix)])
         self.matrix[start : start + len(new)] = X
         self.places |= {token: start + n for n, token in enumerate(new)}
-        return True
+        self.used += len(new)
 
     def _embedded(self, words: list[str]) -> tuple[Array, tuple[str, ...]]:
         """Return the vectors of words, those that are left out excepted, and the words without one."""

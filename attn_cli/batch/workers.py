@@ -146,7 +146,7 @@ def _send(connection: Any, chunk: Chunk) -> None:
 
 
 def _work(job: Job, connection: Any, others: list[Any]) -> None:
-    """Compute chunks until there are no more: what a process does. A signal to all of them is the first one's affair."""
+    """Compute chunks until there are no more: what a process does. Signals are the first process's affair."""
     import signal
 
     for other in others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from attn_cli.batch.forms import FORMS
 from attn_cli.errors import AttnError
 from attn_cli.io.json_line import json_line
 
@@ -25,7 +26,17 @@ class Written(NamedTuple):
 
 
 def write_chunk(computer: Computer, chunk: Chunk) -> Written:
-    """Compute the lines of a chunk, and write them as JSON Lines."""
+    """Compute the lines of a chunk, and write them in the form of the job."""
+    pack = FORMS[computer.job.form].pack
+    if pack is not None:
+        found = _json_lines(computer, chunk)
+        return found._replace(data=pack(found.data))
+    from attn_cli.batch.tables import write_rows  # only those who ask for columns need pyarrow
+
+    return write_rows(computer, chunk)
+
+
+def _json_lines(computer: Computer, chunk: Chunk) -> Written:
     job, refused = computer.job, 0
     parts: list[bytes] = []
     for number, row in enumerate(computer.rows(chunk.lines), chunk.first):

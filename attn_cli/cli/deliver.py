@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.console import put_plain, put_screen
@@ -283,18 +284,36 @@ def writer(view: View) -> Iterator[Callable[[str], object]]:
         yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))
 
 
-@contextmanager
-def byte_writer(view: View) -> Iterator[Callable[[bytes], object]]:
-    """Give the function that writes bytes, as `writer` does for text."""
-    if to_standard_output(view):
+class _StandardOutput(io.RawIOBase):
+    """Standard output as a stream of bytes, each write of which is complete when it returns."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.done
+
+    def write(self, data: Any, /) -> int:
         from attn_cli.io.console import put_bytes
 
-        yield lambda data: put_bytes([data])
+        put_bytes([data])
+        self.done += len(data)
+        return len(data)
+
+
+@contextmanager
+def byte_stream(view: View) -> Iterator[IO[bytes]]:
+    """Give a stream of bytes, as `writer` does for text."""
+    if to_standard_output(view):
+        yield cast("IO[bytes]", _StandardOutput())
         return
     from attn_cli.io.atomic import written
 
     with written(str(view.output)) as stream:
-        yield stream.write
+        yield stream
 
 
 def deliver_json(record: dict[str, object], view: View) -> None:

@@ -6,7 +6,6 @@ last bit.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from attn_cli.core.scores import position_scale_of, scale_of
 from attn_cli.core.top_links import Links, strongest
 from attn_cli.errors import InputError
 from attn_cli.models.projection import HeadWeights, Position
+from attn_cli.pipeline.attend_heads import LINKS
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
@@ -44,16 +44,35 @@ class GroupSteps(NamedTuple):
 class HeadsOfText(NamedTuple):
     """The heads of one text of a group, which have attended: what `record_trace` works with."""
 
-    heads: tuple[Head, ...]
-    mask: Mask | None
-    score: str
-    scale: float
+    group: Group
+    at: int
+    links: tuple[Links, ...]  # of all texts, for each head
+
+    @property
+    def mask(self) -> Mask | None:
+        """The mask of each text."""
+        return self.group.mask
+
+    @property
+    def score(self) -> str:
+        """The score's name."""
+        return self.group.score
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by, before the temperature."""
+        return self.group.scale
 
     def attended(
         self, rows: Ints, allowed: Bools | None, k: int, summaries: Mapping[str, HeadSummary]
     ) -> list[Head]:
-        """Return the heads with their k strongest links."""
-        return [replace(head, top=strongest(head.weights, k, allowed)) for head in self.heads]
+        """Return the heads with their strongest links."""
+        at, made = self.at, []
+        for (W, q, k_, v, steps), links in zip(self.group.heads, self.links, strict=True):
+            own, parts = _steps_of(steps, at), (q[at], k_[at], v[at], None, W.position, self.group.layout)
+            top = Links(links.keys[at], links.weights[at])
+            made.append(Head(W.name, W, *parts, steps=own, output=own.output, top=top))
+        return made
 
     def summaries(self, k: int, with_mean: bool, report: object) -> dict[str, HeadSummary]:
         """Return nothing: a text that is too long to be held whole is in no group."""
@@ -61,8 +80,7 @@ class HeadsOfText(NamedTuple):
 
     def blocks(self, name: str) -> Iterator[Array]:
         """Yield the weights (n_q, n_k) of a head, or of their mean."""
-        found = [head.weights for head in self.heads if name in (head.name, "mean")]
-        yield np.mean(found, axis=0)
+        yield self.group.weights(name)[self.at]
 
 
 class Group(NamedTuple):
@@ -89,14 +107,12 @@ class Group(NamedTuple):
         """Return the mask (n_q, n_k) of each text."""
         return None if self.mask is None else self.mask.rows(range(n_q))
 
-    def text(self, at: int) -> HeadsOfText:
-        """Return the heads of one text."""
-        made = []
-        for W, q, k, v, steps in self.heads:
-            own = _steps_of(steps, at)
-            parts = (q[at], k[at], v[at], None, W.position, self.layout)
-            made.append(Head(W.name, W, *parts, steps=own, output=own.output))
-        return HeadsOfText(tuple(made), self.mask, self.score, self.scale)
+    def texts(self, top: int | None) -> Iterator[HeadsOfText]:
+        """Yield the heads of each text, with at least `top` links of each row."""
+        wanted = max(LINKS, top or 0)
+        links = tuple(self.links(head.steps.weights, wanted) for head in self.heads)
+        for at in range(len(self.heads[0].q)):
+            yield HeadsOfText(self, at, links)
 
 
 def _steps_of(steps: Steps, at: int) -> Steps:

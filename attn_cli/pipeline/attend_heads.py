@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
 
 
+LINKS = 5  # of each row, that a trace holds at least
 ROUNDING = 16  # times the precision of a product of lengths: what is less comes of rounding alone
 
 

@@ -13,7 +13,7 @@ from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import fixed
 from attn_cli.models.projection import Turned
-from attn_cli.pipeline.attend_heads import ReadyWeights, Work, mean_head
+from attn_cli.pipeline.attend_heads import LINKS, ReadyWeights, Work, mean_head
 from attn_cli.pipeline.embed import Inputs
 from attn_cli.pipeline.project import Layer, ungoverned
 from attn_cli.settings.settings import Settings
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.pipeline.attend_group import HeadsOfText
 
-LINKS = 5
 NAMED_WORDS = 3
 COMMONEST = 10_000
 MOST_NAMED = 200

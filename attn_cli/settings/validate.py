@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
@@ -32,6 +33,12 @@ WHY_IDLE = {
 PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace", "--without": "switch off"}
 
 
+@cache
+def usual_settings() -> Settings:
+    """Return the settings of whoever sets nothing."""
+    return Settings()
+
+
 def text_limit(settings: Settings) -> int:
     """Return how many bytes a text may have."""
     return size_of(settings.max_text) or 0
@@ -59,7 +66,7 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
 
 def check_model(settings: Settings) -> None:
     """Raise UsageError if a setting was made whose place a pretrained model takes."""
-    usual = Settings()
+    usual = usual_settings()
     for name in (*IDLE, *REPLACED):  # positions come with a projection of their own
         if getattr(settings, name) != getattr(usual, name):
             raise beside_model(name)
@@ -67,7 +74,7 @@ def check_model(settings: Settings) -> None:
 
 def check_without_model(settings: Settings) -> None:
     """Raise UsageError if something was asked for that only a pretrained model has."""
-    usual = Settings()
+    usual = usual_settings()
     for name in WITH_MODEL:
         if getattr(settings, name) not in (getattr(usual, name), 0):
             option = "--" + name.replace("_", "-")
@@ -115,7 +122,7 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     from_file = settings.projection not in (None, "identity", "random") and not learned
     by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
-    usual = Settings()
+    usual = usual_settings()
     idle = {
         "--dim counts only with random vectors.": settings.dim is not None and not drawn,
         "--layout counts only with weights from a file.": words and settings.layout and not from_file,

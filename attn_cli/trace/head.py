@@ -31,7 +31,12 @@ class Frozen:
                 object.__setattr__(self, name, owned)
 
 
+_PLAIN = (type(None), str, int, float, bool, dict, range)
+
+
 def _owned(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if hasattr(value, "setflags"):
         array = value.copy() if value.flags.writeable or value.base is not None else value
         array.setflags(write=False)

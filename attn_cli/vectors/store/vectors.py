@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from attn_cli.vectors.store.table import OnProgress, no_progress
+import numpy as np
+
+from attn_cli.vectors.store.table import OnProgress, Table, as_bytes, as_float64, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.formats.on_disk import FileVectors
-    from attn_cli.vectors.store.table import Table
 
 OpenVectors: TypeAlias = "Table | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
 Vectors: TypeAlias = "Table | FileVectors | VectorMemo"
 
 MOST_BYTES = 1 << 24
 LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
+SINGLY = 200  # words up to which each is searched for by itself
+MOST_WORDS = 1 << 23  # bytes of all words together, up to which an index of them is made
 LONGEST = 64  # letters; longer words are rarely repeated
 
 
@@ -27,6 +30,8 @@ class VectorMemo:
         self.table = table
         self.most = MOST_BYTES // max(LEAST_BYTES, 8 * table.dim)
         self.known: dict[str, Array | None] = {}
+        self.searched = 0
+        self.places: dict[bytes, int] = {}  # of all words, once many have been looked up
         self.source, self.name, self.dim, self.length = table.source, table.name, table.dim, table.length
         self.rows, self.word_blocks, self.fingerprint = table.rows, table.word_blocks, table.fingerprint
 
@@ -41,10 +46,21 @@ class VectorMemo:
         found = {word: self.known[word] for word in wanted if word in self.known}
         missing = [word for word in wanted if word not in found]
         if missing:
-            fresh = self.table.find(missing, report)
+            fresh = self._fresh(missing, report)
             found |= fresh
             if len(self.known) + len(missing) > self.most:
                 self.known.clear()
             kept = [word for word in missing if len(word) <= LONGEST]
             self.known |= {word: fresh.get(word) for word in kept[: self.most]}
         return {word: vector for word, vector in found.items() if vector is not None}
+
+    def _fresh(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+        """Return the vectors of words that are not in the cache."""
+        self.searched += len(words)
+        if isinstance(self.table, Table) and self.searched > SINGLY and not self.places:
+            self.places = self.table.word_rows() if len(self.table.block) <= MOST_WORDS else {}
+        if not self.places or not isinstance(self.table, Table):
+            return self.table.find(words, report)
+        rows = {word: self.places[name] for word in words if (name := as_bytes(word)) in self.places}
+        vectors = as_float64(self.table.matrix[np.array(list(rows.values()), dtype=np.intp)])
+        return dict(zip(rows, vectors, strict=True))

@@ -1,0 +1,157 @@
+"""A folder of parts: continued after a kill with nothing lost and nothing twice; another run is refused."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from attn_cli.batch import parts
+from tests.shell import COMMAND, attn, here, surroundings
+
+WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
+
+
+def write(n: int, name: str = "lines.txt") -> str:
+    """Write n lines of one to nine words."""
+    Path(name).write_text("".join(" ".join(WORDS[: 1 + i * 7 % 9]) + "\n" for i in range(n)))
+    return name
+
+
+def manifest() -> dict[str, object]:
+    found: dict[str, object] = json.loads(Path("out/manifest.json").read_text())
+    return found
+
+
+def records() -> str:
+    """Return what the parts hold together; all of them are in the manifest as they are."""
+    found = ""
+    at = 1
+    for part in manifest()["parts"]:
+        path = f"out/{part['file']}"
+        assert parts.fingerprint(path) == {"bytes": part["bytes"], "blake2b": part["blake2b"]}
+        text = Path(path).read_text()
+        assert (part["first"], part["lines"]) == (at, text.count("\n"))
+        at += part["lines"]
+        found += text
+    assert {path.name for path in Path("out").iterdir()} == {
+        "manifest.json",
+        *(part["file"] for part in manifest()["parts"]),
+    }
+    return found
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(parts, "LINES", 512)
+
+
+def test_parts_hold_together_what_one_file_holds_and_a_complete_run_says_so(at, small):
+    write(1300)
+    whole = here("batch", "lines.txt", "--top", "1").out
+    assert here("batch", "lines.txt", "--top", "1", "-o", "out/") == (0, "", "")
+    assert records() == whole
+    assert [part["lines"] for part in manifest()["parts"]] == [512, 512, 276]
+    assert (manifest()["complete"], manifest()["lines"], manifest()["refused"]) == (True, 1300, 0)
+    before = {path: path.stat().st_mtime_ns for path in Path("out").iterdir()}
+    again = here("batch", "lines.txt", "--top", "1", "-o", "out/")
+    assert (again.code, again.out) == (0, "")
+    assert again.err == "attn: out/ is complete: 1,300 lines in 3 parts. --force writes it anew.\n"
+    assert before == {path: path.stat().st_mtime_ns for path in Path("out").iterdir()}
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed", "cut", "no manifest entry"])
+def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
+    write(1300)
+    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    whole, part = records(), Path("out/part-00001.jsonl")
+    if damage == "missing":
+        part.unlink()
+    elif damage == "changed":
+        part.write_bytes(part.read_bytes().replace(b"quick", b"quack", 1))
+    elif damage == "cut":
+        part.write_bytes(part.read_bytes()[:-1])
+    else:
+        about = manifest()
+        about["parts"], about["complete"] = about["parts"][:1], False
+        Path("out/manifest.json").write_text(json.dumps(about))
+    got = here("batch", "lines.txt", "-o", "out/")
+    assert got == (0, "", "attn: out/ has 512 lines in 1 part: going on.\n")
+    assert records() == whole and manifest()["complete"]
+
+
+def test_other_settings_another_input_and_other_files_are_refused_unless_forced(at, small):
+    write(600)
+    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    before = records()
+    for options, said in (
+        (("-t", "0.5"), "temperature"),
+        (("--fields", "summary"), "fields"),
+        (("--kind", "masked"), "kind"),
+        (("-f", "jsonl.gz"), "format"),
+    ):
+        got = here("batch", "lines.txt", "-o", "out/", *options)
+        assert got.code == 65 and said in got.err and "--force" in got.err
+    write(601)
+    got = here("batch", "lines.txt", "-o", "out/")
+    assert got.code == 65 and "input was another" in got.err and records() == before
+    assert here("batch", "lines.txt", "-o", "out/", "-f", "jsonl.gz", "--force").code == 0
+    assert {path.name for path in Path("out").iterdir()} == {
+        "manifest.json",
+        "part-00000.jsonl.gz",
+        "part-00001.jsonl.gz",
+    }
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("keep me")
+    assert here("batch", "lines.txt", "-o", "mine/").code == 65
+    assert here("batch", "lines.txt", "-o", "mine/", "--force").code == 0
+    assert Path("mine/notes.txt").read_text() == "keep me"
+    Path("out/manifest.json").write_text("{")
+    assert here("batch", "lines.txt", "-o", "out/").code == 65
+
+
+def test_what_changes_no_byte_may_change_between_two_runs(at, small):
+    write(1300)
+    Path("bad.txt").write_text(Path("lines.txt").read_text() + "...\na b\n")
+    got = here("batch", "bad.txt", "-o", "out/", "--workers", "1")
+    assert got.code == 65 and '"line": 1301' in got.err
+    assert not manifest()["complete"] and manifest()["lines"] == 1024
+    got = here("batch", "bad.txt", "-o", "out/", "--workers", "2", "--threads", "1", "--keep-going")
+    assert got.code == 65 and "1 of 1,302 lines was refused" in got.err
+    assert records() == here("batch", "bad.txt", "--keep-going").out
+    again = here("batch", "bad.txt", "-o", "out/")
+    assert again.code == 0 and "1,302 lines in 3 parts, 1 of them refused" in again.err
+
+
+def test_a_folder_needs_a_file_and_force_needs_a_folder(at):
+    write(3)
+    assert attn("batch", "-o", "out/", input="a b\n").code == 2
+    assert here("batch", "lines.txt", "--force").code == 2
+    assert here("batch", "lines.txt", "-o", "out.jsonl", "--force").code == 2
+    assert here("batch", "lines.txt", "-o", "lines.txt/").code == 73
+    assert here("batch", "lines.txt", "-f", "npz", "-o", "x.npz").code == 2
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_run_that_is_killed_again_and_again_ends_with_every_line_once(workers, at):
+    write(70_000)
+    command = [*COMMAND, "batch", "lines.txt", "--top", "1", "-o", "out/", "--workers", workers]
+    for seconds in (0.7, 1.5):
+        with subprocess.Popen(command, env=surroundings(), stderr=subprocess.DEVNULL) as process:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGKILL)
+    assert attn(*command[len(COMMAND) :]).code == 0
+    whole = attn("batch", "lines.txt", "--top", "1", "-o", "whole.jsonl")
+    assert whole.code == 0 and records() == Path("whole.jsonl").read_text()
+
+
+def test_two_runs_do_not_write_into_one_folder(at, monkeypatch):
+    monkeypatch.setattr(parts, "PATIENCE", 0.1)
+    write(3)
+    Path("out").mkdir()
+    with parts.Folder("out").locked():
+        got = here("batch", "lines.txt", "-o", "out/")
+    assert got.code == 73 and "Another run is writing into out/" in got.err
+    assert here("batch", "lines.txt", "-o", "out/").code == 0
