@@ -143,11 +143,13 @@ def test_textual_is_imported_with_three_modules_and_by_a_check_whether_it_is_the
 
 def test_what_is_imported_is_a_stated_dependency():
     known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz", "threadpoolctl"}
+    known |= {"orjson"}
     assert set().union(*map(foreign, TREES.values())) == known | {
         "torch",
         "tokenizers",
         "matplotlib",
         "textual",
+        "pyarrow",
     }
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]
@@ -156,6 +158,7 @@ def test_what_is_imported_is_a_stated_dependency():
     assert named(project["optional-dependencies"]["models"]) == {"tokenizers"}
     assert named(project["optional-dependencies"]["figures"]) == {"matplotlib"}
     assert named(project["optional-dependencies"]["live"]) == {"textual"}
+    assert named(project["optional-dependencies"]["batch"]) == {"pyarrow"}
 
 
 def named(requirements):

@@ -20,3 +20,7 @@ class Job:
     keep_going: bool
     form: str  # one of FORMS
     ascii_only: bool = False
+    keep_weights: bool = False  # whether traces of a pretrained model hold what its layer projects with
+    is_whole: bool = (
+        True  # whether chunks are the same at each run: not those of a pipe, which come as they come
+    )

@@ -184,6 +184,18 @@ def _lines(folder: Path) -> None:
     (folder / "lines.txt").write_text("the cat sat\n" * 20)
 
 
+def _parts(folder: Path) -> State:
+    """Return the parts that are there: nothing where the manifest does not say that they are all."""
+    manifest = folder / "parts" / "manifest.json"
+    if not manifest.exists() or not json.loads(manifest.read_text())["complete"]:
+        return {}
+    found = {}
+    for part in json.loads(manifest.read_text())["parts"]:
+        found[part["file"]] = (folder / "parts" / part["file"]).read_bytes()
+        assert hashlib.blake2b(found[part["file"]], digest_size=16).hexdigest() == part["blake2b"]
+    return found
+
+
 # They need the extra models; where it is not installed there is nothing to spoil.
 MODELS = () if find_spec("tokenizers") is None else (
     Command("heads, old", ("heads", "dabca", "-m", "gpt2", "-o", "x.html"), _both(_model, _old("x.html")), files),
@@ -213,6 +225,7 @@ COMMANDS = (
     Command("neighbours, old", ("vectors", "nearest", "cat", "-o", "x.json"), _old("x.json"), files),
     Command("dictionary", ("example", "dictionary", "-o", "x.md"), _nothing, files),
     Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), _both(_lines, _old("x.jsonl")), files),
+    Command("batch into a folder", ("batch", "lines.txt", "-e", "random", "-o", "parts/"), _lines, _parts),
     Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
     Command("table", ("explain", WORDS), _nothing, files),
     Command("batch to a pipe", ("batch", "lines.txt", "-e", "random"), _lines, files),

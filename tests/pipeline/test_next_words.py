@@ -87,7 +87,7 @@ def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tm
     for args in (("self", "dab"), ("explain", "dab"), ("explain", "dab", "--mask", "causal")):
         assert record_of(*args, "-m", folder)["next_words"] is None
     (tmp_path / "lines").write_text("dab\n")
-    line = attn("batch", str(tmp_path / "lines"), "--kind", "masked", "-m", folder).out
+    line = attn("batch", str(tmp_path / "lines"), "--kind", "masked", "-m", folder, "--fields", "all").out
     assert json.loads(line) == record_of("masked", "dab", "-m", folder)
 
 

@@ -114,7 +114,8 @@ def test_settings_are_compared_and_lines_of_a_file_shaped(folder, at):
     assert [one["query_tokens"] for one in found["records"]] == [list(TOKENS), list(WORDS)]
     found = record("compare", TEXT, "-m", folder, "--hide-special", "--vary", "renormalize=no,yes")
     assert found["difference"] is not None
-    ran = attn("batch", "-m", folder, "--join-pieces", "--hide-special", input=f"{TEXT}\n")
+    shape = ("--join-pieces", "--hide-special", "--fields", "all")
+    ran = attn("batch", "-m", folder, *shape, input=f"{TEXT}\n")
     assert json.loads(ran.out) == record("self", TEXT, "-m", folder, "--join-pieces", "--hide-special")
 
 

@@ -110,7 +110,8 @@ def batch(
         from attn_cli.batch.run import Run  # NumPy is loaded once there is something to compute
         from attn_cli.batch.workers import default_workers
 
-        run = Run(_job(kind, settings, view, keep_going, form), source, workers or default_workers())
+        job = _job(kind, settings, view, keep_going, form, bool(source.size))
+        run = Run(job, source, workers or default_workers())
         with Progress("Attending", is_seen) as progress:
             report = partial(_report, progress, source)
             if is_folder:
@@ -220,11 +221,11 @@ def _opened(file: str | None) -> Iterator[Source]:
         yield source
 
 
-def _job(kind: str, settings: Settings, view: View, keep_going: bool, form: str) -> Job:
+def _job(kind: str, settings: Settings, view: View, keep_going: bool, form: str, is_whole: bool) -> Job:
     """Return what is to be done with every line."""
     from attn_cli.batch.forms import FORMS
     from attn_cli.batch.job import Job
-    from attn_cli.render import keys_in
+    from attn_cli.render import keys_in, needs_weights
     from attn_cli.trace.as_json import KEYS, OF_STEPS
 
     keys = keys_in(view, kind) or tuple(key for key in KEYS if view.steps or key not in OF_STEPS)
@@ -234,4 +235,6 @@ def _job(kind: str, settings: Settings, view: View, keep_going: bool, form: str)
         if FORMS[form].pack is None:
             keys = columns_of(keys, keys_in(view, kind) is None)
     ascii_only = not terminal_for(view).unicode
-    return Job(kind, settings, keys, view.steps, keep_going, form, ascii_only)
+    return Job(
+        kind, settings, keys, view.steps, keep_going, form, ascii_only, needs_weights(view, kind), is_whole
+    )

@@ -70,6 +70,27 @@ class Run:
         self._made: dict[str, Array] = {}  # each side's output
         self._steps = self._all_steps()
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many tokens each side reads."""
+        return tuple(one.ids.shape[1] for one in self._given.values())
+
+    def beside(self, others: Sequence[Run]) -> Run:
+        """Return a run over the texts of this one and of others of the same model and lengths."""
+        given = []
+        for side in self._given:
+            own = [run._given[side] for run in (self, *others)]
+            real = [one.ids >= 0 if one.real is None else one.real for one in own]
+            given.append(Texts(np.concatenate([one.ids for one in own]), np.concatenate(real)))
+        return Run(self.model, self._weights, given[0], given[1] if len(given) > 1 else None)
+
+    def with_step(self, found: LayerSteps) -> Run:
+        """Return the run as one that has computed this attention, and computes no other."""
+        first, *rest = self._given.values()
+        made = Run(self.model, self._weights, first, rest[0] if rest else None)
+        made._steps = (one for one in (found,))
+        return made
+
     def steps(self) -> Iterator[LayerSteps]:
         """Yield each attention, in the order in which they happen. What is not taken is not computed."""
         return self._steps

@@ -1,0 +1,28 @@
+"""The page's recipes for pandas, polars and DuckDB, run where these are installed."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.docs import ROOT
+from tests.shell import here
+
+pytest.importorskip("pyarrow")
+RECIPES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "batch.md").read_text(encoding="utf-8"), re.S)
+LINES = ["She likes coffee", "The cat sat on the mat", "A dog barked"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_a_recipe_finds_the_words_that_are_looked_at_most(library, at):
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    Path("lines.txt").write_text("".join(f"{line}\n" for line in LINES))
+    assert here("batch", "lines.txt", "-o", "lines.parquet").code == 0
+    (recipe,) = (one for one in RECIPES if f"import {library}\n" in one)
+    done = subprocess.run([sys.executable, "-c", recipe], capture_output=True, text=True, cwd=at)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("mat", "likes", "dog"))
