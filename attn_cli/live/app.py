@@ -156,13 +156,14 @@ class LiveApp(App[int]):
         if session.is_behind and session.state.question != self._last_asked:
             self._last_asked = session.state.question
             self.asked = self.worker.ask(session.state.question)
-            self.set_timer(SOON, self._draw_late)
+            number = self.asked
+            self.set_timer(SOON, lambda: self._draw_late(number))
         elif not session.is_behind:
             self.draw()
 
-    def _draw_late(self) -> None:
-        """Show that an answer is awaited, if it still is."""
-        if self.session.is_behind:
+    def _draw_late(self, number: int) -> None:
+        """Show that this answer is awaited, if it still is."""
+        if self.session.is_behind and number == self.asked:
             self.draw()
 
     _last_asked: object = None

@@ -1,7 +1,9 @@
 """How long attn live takes from a key to the new screen: `python -m tests.live.latency [--keys N]`.
 
 It runs on a terminal of its own, as people run it. The time is that from the byte of a key to the last byte of the
-screen that answers it, when the view says what is expected: the slowest of all ways to measure it.
+screen that answers it, when the view says what is expected: the slowest of all ways to measure it. Beside it stand
+the processor time that attn takes for a key, in all its threads, and the machine's load: on a busy machine the wall
+says more about the others.
 """
 
 import argparse
@@ -74,6 +76,12 @@ class Screen:
         last = self.read(1.0, QUIET)
         return None if last is None else 1000 * (last - began)
 
+    def processor(self) -> float:
+        """Return the milliseconds of processor time that the program has taken until now."""
+        with open(f"/proc/{self.pid}/stat", encoding="utf-8") as stat:
+            user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+        return 1000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
@@ -81,18 +89,20 @@ class Screen:
         os.close(self.terminal)
 
 
-def measured(name: str, count: int) -> list[float]:
-    """Return the times of so many keys, the shortest first."""
+def measured(name: str, count: int) -> tuple[list[float], float]:
+    """Return the times of so many keys, the shortest first, and the mean processor time of one."""
     words, before, keys, _ = CASES[name]
     screen = Screen(" ".join(islice(cycle(WORDS), words)), 120, 40)
     try:
         for key in keys_of(before):
             screen.timed(key)
             screen.read(2.0, 0.5)
+        before_all = screen.processor()
         times = [screen.timed(key) for key in islice(cycle(keys_of(keys)), count)]
+        taken = screen.processor() - before_all
     finally:
         screen.close()
-    return sorted(time for time in times if time is not None)
+    return sorted(time for time in times if time is not None), taken / count
 
 
 def main() -> int:
@@ -101,14 +111,17 @@ def main() -> int:
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
     slow = 0
-    print(f"{'':<24}{'keys':>6}{'median':>9}{'95 %':>9}{'worst':>9}{'allowed':>9}  milliseconds")
+    print(
+        f"{'':<24}{'keys':>6}{'median':>9}{'95 %':>9}{'worst':>9}{'allowed':>9}{'CPU':>9}{'load':>7}  milliseconds"
+    )
     for name, (_, _, _, allowed) in CASES.items():
         if asked.only not in name:
             continue
-        times = measured(name, asked.keys)
+        times, taken = measured(name, asked.keys)
         at = times[int(len(times) * 0.95)]
         slow += at > allowed
         numbers = f"{len(times):>6}{times[len(times) // 2]:>9.1f}{at:>9.1f}{times[-1]:>9.1f}{allowed:>9}"
+        numbers += f"{taken:>9.1f}{os.getloadavg()[0]:>7.2f}"
         print(f"{name:<24}{numbers}{'  SLOW' if at > allowed else ''}", flush=True)
     return 1 if slow else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -34,6 +34,9 @@ from attn_cli.render.width_ladder import (
     drawn,
     rungs,
 )
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Ints
 
 LABEL = 12
 SUM = "sum"
@@ -121,6 +124,8 @@ class Grid(NamedTuple):
         """
         shade = shading(self.block.values, shade_range(self.block))
         ways = self.ways or rungs(self.block)
+        if self._can_number:  # else the last rung with room for words is looked for below
+            ways = (*(rung for rung in ways[:-1] if self._may_fit(rung, shade, terminal)), ways[-1])
         made: list[Drawn] = []
         for numbered in (False, True) if self._can_number else (False,):
             for place, rung in enumerate(ways):
@@ -133,6 +138,11 @@ class Grid(NamedTuple):
             made = [one for one in made if self._has_room(one)] or made
         numbered = self._can_number and (bool(self.block.marks) or not self._has_room(made[-1]))
         return made[-1], self._pages(made[-1], terminal, numbered)
+
+    def _may_fit(self, rung: Rung, shade: Ints, terminal: Terminal) -> bool:
+        """Tell whether the columns can stand beside each other as far as the first row tells; no rung needs less."""
+        least = drawn(rung, self.block.values[:1], shade[:1], terminal).width + rung.gap
+        return len(self.block.columns) * least < (terminal.width or UNLIMITED)
 
     @property
     def _can_number(self) -> bool:

@@ -21,6 +21,9 @@ def words(parts: Sequence[tuple[str, str]], terminal: Terminal) -> Line:
 
 def fitted(line: Line, width: int) -> Line:
     """Return a line cut, or padded with spaces, to exactly `width` cells."""
+    used = cells("".join([segment.text for segment in line]))  # measured once: most lines fit
+    if used <= width:
+        return [*line, Segment(" " * (width - used))] if used < width else list(line)
     kept: Line = []
     room = width
     for segment in line:
