@@ -10,12 +10,14 @@ from attn_cli.core.mask_rules import mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.live.state import BEFORE, COMMAND, DIFFERENCE, HELP, MATRICES, OFF, ROW, STEPS, WEIGHTS, State
 from attn_cli.render.numbers import plain
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT
 
 if TYPE_CHECKING:
     from attn_cli.live.sources import Source
     from attn_cli.trace.trace import Trace
 
 HEATS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
+TOGETHER = (MEAN, ALL, ROLLOUT)  # of all heads; the last of all layers, too
 PAGE = 10  # lines, rows or columns that a page key moves by
 
 
@@ -45,8 +47,9 @@ def _heads(by: int) -> Action:
         if len(names) < 2:
             raise Refused("There is one head.")
         asked = state.question.settings.head
-        now = asked if asked in ("mean", "all") else seen.trace.shown.name
-        return state.setting(head=_next([*names, "mean", "all"], now, by))
+        now = asked if asked in TOGETHER else seen.trace.shown.name
+        together = TOGETHER if seen.source.has_rollout(seen.trace) else TOGETHER[:2]
+        return state.setting(head=_next([*names, *together], now, by))
 
     return act
 

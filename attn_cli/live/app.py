@@ -15,11 +15,13 @@ from attn_cli.errors import AttnError
 from attn_cli.io.escape import visible
 from attn_cli.live.board import Board
 from attn_cli.live.keys import ACTIONS
-from attn_cli.live.panes import Paper
-from attn_cli.live.prompt import Prompt, prompt_for
+from attn_cli.live.paper import Paper
+from attn_cli.live.prompt import prompt_for
 from attn_cli.live.record import Event, Recorder
 from attn_cli.live.replay import Replay
-from attn_cli.live.scene import Hit, compose
+from attn_cli.live.scene import Hit, Remark, compose
+from attn_cli.live.tape import Tape
+from attn_cli.live.text_line import TextLine
 from attn_cli.live.worker import Answer, Worker
 
 if TYPE_CHECKING:
@@ -29,14 +31,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 SOON = 0.1  # seconds after which an awaited answer shows as awaited
-
-
-class TextLine(Input):
-    """The line that is typed in; nothing that is typed or pasted into it is obeyed by the terminal."""
-
-    def validate_value(self, value: str) -> str:
-        """Spell out what a terminal would obey or hide."""
-        return visible(value)
 
 
 class Answered(Message):
@@ -77,14 +71,13 @@ class LiveApp(App[int]):
         super().__init__(driver_class=driver_class, ansi_color=True)
         self.session = session
         self.view, self.terminal = view, terminal
-        self.recorder, self.replay = recorder, replay or Replay()
+        self.tape = Tape(recorder, replay, session.say)
         self.board = Board()
-        self.line = TextLine(select_on_focus=False)
-        self.prompt: Prompt | None = None  # what the line asks for, if not for the text
+        self.line = TextLine()
         self.worker = Worker(session.source.compute, lambda answer: self.post_message(Answered(answer)))
-        self.asked = 0
+        self.asked = 0  # the number of the latest question
+        self._last_asked: object = None  # which is not answered yet
         self.failure: BaseException | None = None
-        self.fed: set[int] = set()  # events that the replay has made, and that are on their way
         self.commands: list[str] = []  # that were asked for
 
     # Life
@@ -97,14 +90,14 @@ class LiveApp(App[int]):
     def on_mount(self) -> None:
         """Start to compute."""
         self.line.cursor_blink = False
-        self.line.value = self._line()
+        self.line.rest(self.session)
         self.board.focus()
         self.worker.start()
         self.app_resume_signal.subscribe(self, lambda _: self.repaint())
         if self.session.source.has_text and self.session.state.question.text != self.line.value:
             self.session.say("What a terminal would obey or hide is spelled out in the line.")
-        if self.replay.is_on:
-            self.run_worker(self.replay.run(self.feed, lambda: self.session.is_behind), exclusive=False)
+        if self.tape.replay.is_on:
+            self.run_worker(self.tape.replay.run(self.feed, lambda: self.session.is_behind), exclusive=False)
 
     def on_board_resized(self) -> None:
         """Draw for the new size."""
@@ -136,11 +129,10 @@ class LiveApp(App[int]):
             return
         paper = Paper(size.width, size.height, self.terminal, self.view).sized(size.width, size.height)
         session = self.session
-        is_typing = self.line.has_focus and self.prompt is None
         remark = session.remark
-        if self.prompt is not None and not remark.text:
-            remark = remark._replace(text=self.prompt.hint)
-        scene = compose(session.state, session.seen, paper, remark, is_typing, session.is_behind)
+        if self.line.prompt is not None and not remark.text:
+            remark = remark._replace(text=self.line.prompt.hint)
+        scene = compose(session.state, session.seen, paper, remark, self.line.is_text, session.is_behind)
         if scene.scrolled != session.state.scrolled:
             session.state = replace(session.state, scrolled=scene.scrolled)
         self.board.show(scene)
@@ -166,8 +158,6 @@ class LiveApp(App[int]):
         if self.session.is_behind and number == self.asked:
             self.draw()
 
-    _last_asked: object = None
-
     def on_answered(self, message: Answered) -> None:
         """Take an answer, unless a later question has been asked."""
         answer = message.answer
@@ -183,44 +173,21 @@ class LiveApp(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         """Record keys and pastes, and stop a replay at a person's key, before they are obeyed."""
-        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            if id(event) in self.fed:
-                self.fed.discard(id(event))
-            elif self.replay.is_on and isinstance(event, events.Key):
-                if self.replay.pressed(event.key):
-                    return
-                self.session.say("The replay has stopped; the keys are yours.")
-            if self.recorder is not None:
-                self._record(event)
+        if (
+            isinstance(event, events.Key | events.Paste)
+            and not event.is_forwarded
+            and self.tape.is_kept(event)
+        ):
+            return
         await super().on_event(event)
 
     def feed(self, event: Event) -> None:
         """Do what was recorded."""
-        if event.kind == "do":
-            self._click(Hit(event.value, tuple(map(int, event.numbers))), int(event.character or 1))
-            return
-        is_key = event.kind == "key"
-        sent = events.Key(event.value, event.character) if is_key else events.Paste(event.value)
-        self.fed.add(id(sent))
-        self.post_message(sent)
-
-    def _record(self, event: events.Key | events.Paste) -> None:
-        if isinstance(event, events.Key):
-            self._add("key", event.key, event.character)
+        again = self.tape.made(event)
+        if isinstance(again, tuple):
+            self._click(*again)
         else:
-            self._add("paste", event.text)
-
-    def _add(
-        self, kind: str, value: str, character: str | None = None, numbers: tuple[int, ...] = ()
-    ) -> None:
-        """Record an event; a full disk ends the recording, not the lecture."""
-        if self.recorder is None:
-            return
-        try:
-            self.recorder.add(kind, value, character, tuple(map(float, numbers)))
-        except OSError as error:
-            self.recorder = None
-            self.session.say(f"The recording has ended: {error.strerror or error}.")
+            self.post_message(again)
 
     def on_key(self, event: events.Key) -> None:
         """Obey a key, where the line is not being typed in."""
@@ -243,18 +210,19 @@ class LiveApp(App[int]):
         if action == "redraw":
             self.repaint()
             return
+        session.remark = Remark()
         if action == "text" and not session.source.has_text:
             session.say("There is no text here: the input is a file.")
         elif prompt := prompt_for(action, session):
-            self._open_line(prompt)
+            self.line.ask(prompt, session)
         elif action == "text":
-            self._open_line(None)
+            self.line.ask(None, session)
         else:
             session.press(action)
             if action == "command" and session.remark.command:
                 self._copy(session.remark.command)
             if action == "undo":
-                self.line.value = self._line()
+                self.line.rest(session)
         self.settle()
 
     def on_board_clicked(self, message: Board.Clicked) -> None:
@@ -262,8 +230,7 @@ class LiveApp(App[int]):
         hit = message.hit
         if self.line.has_focus:
             self._leave_line()
-        if self.recorder is not None:
-            self._add("do", hit.action, str(message.times), hit.numbers)
+        self.tape.clicked(hit, message.times)
         self._click(hit, message.times)
 
     def _click(self, hit: Hit, times: int) -> None:
@@ -283,40 +250,28 @@ class LiveApp(App[int]):
 
     # The line
 
-    def _open_line(self, prompt: Prompt | None) -> None:
-        self.prompt = prompt
-        self.line.value = visible(prompt.start if prompt else self.session.state.question.text)
-        self.line.cursor_position = len(self.line.value)
-        self.line.focus()
-
-    def _line(self) -> str:
-        """Return what stands in the line while nothing is typed: the text, or the name of the file."""
-        source = self.session.source
-        return visible(self.session.state.question.text if source.has_text else source.start[-1])
-
     def _leave_line(self) -> None:
         """Come back to the keys."""
-        self.prompt = None
         self.session.stop_typing()
-        self.line.value = self._line()
+        self.line.rest(self.session)
         self.board.focus()
         self.settle()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Compute the text as it is typed."""
-        if self.line.has_focus and self.prompt is None:
+        if self.line.is_text:
             if event.value != visible(self.session.state.question.text):
                 self.session.type_text(event.value)
             self.settle()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take what was typed."""
-        if self.prompt is None:
+        prompt = self.line.prompt
+        if prompt is None:
             self._leave_line()
             return
-        prompt = self.prompt
         try:
-            again = prompt.take(event.value, self.replay.is_on)
+            again = prompt.take(event.value, self.tape.replay.is_on)
         except (AttnError, OSError) as error:
             self.session.say(str(error))
             self.draw()

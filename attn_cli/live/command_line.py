@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import visible
-from attn_cli.live.state import ROW, STEPS, Question, State
+from attn_cli.live.state import ROW, STEPS, WEIGHTS, Question, State
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import NAMES
@@ -22,7 +22,9 @@ def command_line(state: State, seen: Seen) -> str:
     """Return the line to type in a shell for the state's pane."""
     question = state.question
     start, options = list(seen.source.start), _options(question)
-    varied = _varied(question, seen.before) if state.compared and not start else None
+    varied = (
+        _varied(question, seen.before) if state.compared and state.pane == WEIGHTS and not start else None
+    )
     if not start:
         start = ["explain" if state.pane in (ROW, STEPS) else "compare" if varied else "self"]
     if varied:
@@ -80,11 +82,11 @@ def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
     return None if None in written else (names[0], f"{names[0].replace('_', '-')}={written[0]},{written[1]}")
 
 
-def unsaid(question: Question) -> str:
-    """Return what no option says of the view; nothing where the command line says all."""
+def unsaid(question: Question, layers: int) -> str:
+    """Return what no option says of the view, or which one says more; nothing where the line says all."""
     if question.edits:
         return "The numbers that were typed are not in that file: w writes a .json, which attn compute reads."
-    return ""
+    return "All layers at once: --layer all in place of one." if layers > 1 else ""
 
 
 def _row(tokens: tuple[str, ...], row: int) -> str:

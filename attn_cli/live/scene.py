@@ -7,25 +7,19 @@ from typing import NamedTuple
 from attn_cli.io.terminal import Line
 from attn_cli.live.actions import Seen
 from attn_cli.live.keys import KEYS, TYPING, footer
-from attn_cli.live.panes import (
-    Pane,
-    Paper,
-    by_hand_pane,
-    command_pane,
-    given_pane,
-    help_pane,
-    row_pane,
-    steps_pane,
-    weights_pane,
-)
+from attn_cli.live.matrix_panes import given_pane, weights_pane
+from attn_cli.live.panes import command_pane, help_pane, steps_pane
+from attn_cli.live.paper import Pane, Paper
+from attn_cli.live.row_panes import by_hand_pane, row_pane
 from attn_cli.live.state import COMMAND, HELP, MATRICES, ROW, STEPS, State
 from attn_cli.live.status import Part, status
-from attn_cli.render.blocks import Block, Say
+from attn_cli.render.blocks import Say
 from attn_cli.render.screen.panes import abreast, filled, fitted, words
 
 WIDE = 120  # columns from which panes stand side by side
 SMALL_WIDTH, SMALL_HEIGHT = 50, 14  # below these one pane is shown at a time
 TALL = 20  # lines from which the footer may have two
+LEAST_SHARE = 4  # of the screen: what a remark may take is one part of so many
 LEAST_ROW = 10  # lines of the row's pane that the matrix leaves
 SCROLLED = (HELP, COMMAND, STEPS, ROW)
 RULE = 3  # cells between two panes
@@ -78,6 +72,8 @@ class Scene(NamedTuple):
 def compose(state: State, seen: Seen, paper: Paper, remark: Remark, is_typing: bool, is_busy: bool) -> Scene:
     """Return the screen of a state on paper of the whole size below the text line."""
     left_out = frozenset({"edit"} if not seen.source.matrices(state.question) else {"text"})
+    if seen.source.layers(seen.trace) < 2:
+        left_out |= {"layer"}
     foot, labels = _foot(paper, remark.text or (TYPING if is_typing else ""), left_out)
     height = max(1, paper.height - len(foot) - 1)
     lines, pane, corner, scrolled = _panes(state, seen, paper.sized(paper.width, height), remark)
@@ -94,8 +90,8 @@ def _foot(paper: Paper, said: str, left_out: frozenset[str]) -> tuple[list[Line]
     labels = footer(paper.width, most, left_out)
     count = labels[-1].line + 1
     if said:
-        blocks: list[Block] = [Say(said)]
-        return filled(paper.draw(blocks, count), paper.width, count), []
+        told = paper.draw([Say(said)], max(count, paper.height // LEAST_SHARE))
+        return filled(told, paper.width, max(count, len(told))), []
     rows: list[list[tuple[str, str]]] = [[] for _ in range(count)]
     for label in labels:
         row = rows[label.line]
@@ -111,9 +107,11 @@ def _panes(
     """Return the lines of all panes, the one with the matrix and its corner, and how far it is scrolled."""
     if state.pane in SCROLLED:
         pane = _scrolled_pane(state, seen, paper, remark)
-        most = max(0, len(pane.lines) - paper.height)
-        start = min(state.scrolled, most)
-        return filled(pane.lines[start:], paper.width, paper.height), Pane([]), (0, 0), start
+        room = max(1, paper.height - 1)
+        start = min(state.scrolled, max(0, len(pane.lines) - room))
+        lines = filled(pane.lines[start:], paper.width, room)
+        place = words([(_place(len(pane.lines), start, room, paper.width), "dim")], paper.terminal)
+        return [*lines, fitted(place, paper.width)], Pane([]), (0, 0), start
     upper = given_pane if state.pane == MATRICES else weights_pane
     lower = weights_pane if state.pane == MATRICES else row_pane
     is_all = state.question.settings.head == "all" and state.pane != MATRICES
@@ -132,6 +130,19 @@ def _panes(
     other = lower(state, seen, paper.sized(paper.width, rest))
     lines = pane.lines + filled(other.lines, paper.width, rest)
     return filled(lines, paper.width, paper.height), pane, (0, 0), 0
+
+
+def _place(count: int, start: int, room: int, width: int) -> str:
+    """Return the way out of a pane, and which of its lines are seen if these are not all."""
+    if count <= room:
+        return "Esc: back."
+    seen = f"{start + 1}-{min(count, start + room)} of {count}"
+    texts = (
+        f"Esc: back. Arrows, PgDn: more (lines {seen}).",
+        f"Esc: back. Arrows: more ({seen})",
+        "Esc: back.",
+    )
+    return next((text for text in texts if len(text) <= width), texts[-1])
 
 
 def _scrolled_pane(state: State, seen: Seen, paper: Paper, remark: Remark) -> Pane:

@@ -35,6 +35,10 @@ class Source(Protocol):
         """Return how many layers there are to choose from."""
         ...
 
+    def has_rollout(self, trace: Trace) -> bool:
+        """Tell whether there is a rollout through the layers."""
+        ...
+
     def matrices(self, question: Question) -> dict[str, Array]:
         """Return the given matrices that can be edited, as they are now."""
         ...
@@ -57,6 +61,10 @@ class TextSource:
 
         return trace_text("self", question.text, None, question.settings, shared=self.shared)
 
+    def has_rollout(self, trace: Trace) -> bool:
+        """Tell whether there is a rollout through the layers."""
+        return False
+
     def layers(self, trace: Trace) -> int:
         """Return how many layers the learned model has."""
         return trace.learned.layers if trace.learned is not None else 1
@@ -75,6 +83,10 @@ class ModelSource(TextSource):
 
         self.opened = ExitStack()
         self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))
+
+    def has_rollout(self, trace: Trace) -> bool:
+        """Tell whether there is a rollout through the layers."""
+        return self.layers(trace) > 1
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers the side of the model has that reads the text."""
@@ -98,6 +110,10 @@ class MatricesSource:
 
         given = self.given._replace(arrays=self.given.arrays | self.matrices(question))
         return trace_matrices("compute", given, question.settings)
+
+    def has_rollout(self, trace: Trace) -> bool:
+        """Tell whether there is a rollout through the layers."""
+        return False
 
     def layers(self, trace: Trace) -> int:
         """Return 1: matrices are of one layer."""
@@ -138,6 +154,10 @@ class WeightsSource:
         if plain != question.settings:
             raise UsageError("These weights came ready: only mask, layer and head can be chosen.")
         return trace_weights(self.saved, question.settings)
+
+    def has_rollout(self, trace: Trace) -> bool:
+        """Tell whether there is a rollout through the layers."""
+        return self.layers(trace) > 1 and len(trace.query_tokens) == len(trace.key_tokens)
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers the file holds."""

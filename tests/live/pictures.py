@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from attn_cli.io.terminal import TRUECOLOR, Terminal
-from attn_cli.live.panes import Paper
+from attn_cli.live.paper import Paper
 from attn_cli.live.run import EXAMPLE, begin
 from attn_cli.live.scene import compose
 from attn_cli.live.session import Session

@@ -1,6 +1,7 @@
 """The real program on a terminal: it is given back on every way out, and nothing hostile is obeyed."""
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -227,6 +228,28 @@ def test_a_locale_without_utf_8_has_ascii_and_says_so():
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
+
+
+def test_a_terminal_that_vanishes_under_nohup_ends_it():
+    import time
+
+    pid, terminal_end = pty.fork()
+    if not pid:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+        os.execve(sys.executable, [sys.executable, "-m", "attn_cli", "live", FOX], surroundings())
+    shown, end = b"", time.monotonic() + 30
+    while b"quit" not in shown and time.monotonic() < end:
+        shown += os.read(terminal_end, 1 << 16)
+    os.close(terminal_end)
+    ended = (0, 0)
+    while not ended[0] and time.monotonic() < end:
+        time.sleep(0.05)
+        ended = os.waitpid(pid, os.WNOHANG)
+    if not ended[0]:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert ended[0], "no thread is left that reads a terminal that has gone"
+    assert os.waitstatus_to_exitcode(ended[1]) in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 def test_other_commands_load_no_textual():

@@ -123,6 +123,30 @@ def test_saved_weights_are_shown_head_by_head(tmp_path):
     play(act, made("", source=source), size=(200, 24))
 
 
+def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(tmp_path):
+    from attn_cli.inputs.saved_weights import read_saved
+    from attn_cli.pipeline.from_weights import trace_weights
+
+    weights = np.random.default_rng(0).random((2, 3, 4, 4))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    path = tmp_path / "weights.npy"
+    np.save(path, weights)
+    saved = read_saved(path.read_bytes(), "weights.npy", None, None)
+
+    async def act(stage):
+        await stage.press("h", "h", "h", "h", "h")
+        assert np.allclose(stage.trace.weights, trace_weights(saved, Settings(head="rollout")).weights)
+        assert "head rollout" in stage.text()
+        await stage.press("h")
+        assert np.allclose(stage.trace.weights, weights[1, 0])
+        await stage.press("H", "H")
+        assert stage.state.question.settings.head == "all"
+        await stage.press("c")
+        assert "--layer all" in stage.text()
+
+    play(act, made("", source=WeightsSource(saved, str(path))), size=(200, 24))
+
+
 def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
     pytest.importorskip("tokenizers")
     from attn_cli.pipeline.from_checkpoint import trace_checkpoint

@@ -10,7 +10,8 @@ pytest.importorskip("textual")
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.actions import Seen
-from attn_cli.live.panes import Paper, steps_of
+from attn_cli.live.panes import steps_of
+from attn_cli.live.paper import Paper
 from attn_cli.live.scene import Remark, compose
 from attn_cli.live.sources import TextSource
 from attn_cli.live.state import Question, State
@@ -109,6 +110,10 @@ def test_a_wide_matrix_shows_the_part_around_the_cell():
         assert line[1 + j - part.columns.start].style.reverse
         x = sum(segment.cell_length for segment in line[: 2 + j - part.columns.start]) - 1
         assert part.cell_at(part.top + i - part.rows.start, x) == (i, j)
+        heads = part.lines[part.top - 1]
+        marked = [n for n, one in enumerate(heads) if one.style and one.style.reverse]
+        assert len(marked) == 1, "the head of its column is marked as well"
+        assert sum(one.cell_length for one in heads[: marked[0] + 1]) == x + 1
 
 
 def test_a_long_text_has_the_long_view():

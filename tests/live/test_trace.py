@@ -147,7 +147,7 @@ def test_a_recording_is_replayed_to_the_same_end(tmp_path, pace):
     async def act(stage):
         import asyncio
 
-        while stage.app.replay.is_on:
+        while stage.app.tape.replay.is_on:
             await asyncio.sleep(0.02)
         await stage.settled()
 
@@ -164,11 +164,11 @@ def test_a_persons_key_takes_over_and_space_pauses(tmp_path):
 
     async def act(stage):
         await stage.press("space")
-        assert stage.app.replay.is_paused and stage.app.replay.is_on
+        assert stage.app.tape.replay.is_paused and stage.app.replay.is_on
         await stage.press("space")
-        assert not stage.app.replay.is_paused
+        assert not stage.app.tape.replay.is_paused
         await stage.press("s")
-        assert not stage.app.replay.is_on
+        assert not stage.app.tape.replay.is_on
         np.testing.assert_allclose(stage.trace.weights, traced(score="dot").weights)
         assert "keys are yours" in stage.text() or stage.trace.score == "dot"
 
@@ -187,7 +187,7 @@ def test_a_replay_overwrites_nothing(at):
     async def act(stage):
         import asyncio
 
-        while stage.app.replay.is_on:
+        while stage.app.tape.replay.is_on:
             await asyncio.sleep(0.02)
         await stage.settled()
 

@@ -103,7 +103,7 @@ def _window(n: int, most: int, around: int) -> range:
 
 
 def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
-    """Return the lines with the chosen cell and the label of its row reversed."""
+    """Return the lines with the chosen cell and the labels of its row and its column reversed."""
     lines = list(part.lines)
     if row in part.rows and column in part.columns:
         at = part.top + row - part.rows.start
@@ -111,4 +111,17 @@ def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
         for place in (0, 1 + column - part.columns.start):
             line[place] = Segment(line[place].text, MARKED)
         lines[at] = line
+        start = sum(cells(segment.text) for segment in line[: 1 + column - part.columns.start])
+        width = cells(line[1 + column - part.columns.start].text)
+        lines[part.top - 1] = _marked_head(lines[part.top - 1], start, width)
     return lines
+
+
+def _marked_head(line: Line, start: int, width: int) -> Line:
+    """Return a line of heads with the one at a place reversed, but not the gap before it."""
+    edge, heads, *rest = line
+    before, after = heads.split_cells(start - cells(edge.text))
+    head, after = after.split_cells(width)
+    name = head.text.lstrip()
+    gap = Segment(head.text[: len(head.text) - len(name)], head.style)
+    return [edge, before, gap, Segment(name, MARKED), after, *rest]
