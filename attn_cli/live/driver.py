@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import termios
@@ -15,7 +16,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from attn_cli.io.signals import cleaned_up
 
-PATIENCE = 0.5  # seconds that a signal waits for a write to end
+PATIENCE = 0.5  # seconds that a signal waits for a write to end, and between two looks at the terminal
 # Mouse, paste, focus and keyboard reports off, line wrap on, the first screen, the cursor.
 GIVE_BACK = (
     "".join(f"\x1b[?{mode}l" for mode in (1000, 1002, 1003, 1015, 1006, 1016, 2004, 2048, 1004, 2026))
@@ -133,11 +134,24 @@ class GuestDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read keys; where the terminal has gone, end the process."""
+        threading.Thread(target=self._watch, name="attn-terminal", daemon=True).start()
         with contextlib.suppress(OSError):
             super().run_input_thread()
         if not self.exit_event.is_set():
-            is_heard = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
-            os.kill(os.getpid(), signal.SIGHUP if is_heard else signal.SIGTERM)
+            self._end()
+
+    def _watch(self) -> None:
+        """Wait for the terminal to go: Textual's thread takes its end for a pause, and reads it without end."""
+        hung_up = select.poll()
+        hung_up.register(self.fileno, 0)  # no event but that it has gone
+        while not self.exit_event.is_set():
+            if hung_up.poll(1000 * PATIENCE):
+                self._end()
+                return
+
+    def _end(self) -> None:
+        is_heard = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        os.kill(os.getpid(), signal.SIGHUP if is_heard else signal.SIGTERM)
 
     def _sigcont_application(self, *_: Any) -> None:
         """Take the terminal again, also after a stop that gave no time to give it back."""
