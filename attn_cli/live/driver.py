@@ -153,7 +153,15 @@ class GuestDriver(LinuxDriver):
         is_heard = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
         os.kill(os.getpid(), signal.SIGHUP if is_heard else signal.SIGTERM)
 
+    def _sigtstp_application(self, *_: Any) -> None:
+        """Stop between two callbacks: a handler that writes may wait for a lock that the code below it holds."""
+        self._loop.call_soon_threadsafe(super()._sigtstp_application)
+
     def _sigcont_application(self, *_: Any) -> None:
+        """Take the terminal again between two callbacks; a vanishing terminal sends this signal, too."""
+        self._loop.call_soon_threadsafe(self._take_again)
+
+    def _take_again(self) -> None:
         """Take the terminal again, also after a stop that gave no time to give it back."""
         if self._auto_restart:
             if self.guest.has_screen:

@@ -252,6 +252,19 @@ def test_a_terminal_that_vanishes_under_nohup_ends_it():
     assert os.waitstatus_to_exitcode(ended[1]) in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
+def test_it_goes_on_after_signals_to_continue_in_the_middle_of_drawing():
+    with Stage("live", FOX) as stage:
+        stage.wait_for(ready)
+        for _ in range(25):
+            stage.press("m", "+")
+            os.kill(stage.run.pid, signal.SIGCONT)
+            stage.read(0.02)
+        stage.press("?")
+        stage.wait_for(lambda stage: "Keys" in "\n".join(stage.screen()))
+        stage.press("q")
+        assert stage.code() == 0
+
+
 def test_other_commands_load_no_textual():
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "attn_cli", "--help"],
