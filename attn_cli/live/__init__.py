@@ -1,1 +1,1 @@
-"""attn live: a full screen that answers while you type. Textual is known to `app`, `board` and `driver` alone."""
+"""attn live: a full screen that answers while you type. Textual is known to `app`, `board`, `driver`, `tape`, `text_line` alone."""

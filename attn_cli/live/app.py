@@ -254,7 +254,7 @@ class LiveApp(App[int]):
         """Come back to the keys."""
         self.session.stop_typing()
         self.line.rest(self.session)
-        self.board.focus()
+        self.screen.set_focus(self.board)
         self.settle()
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -34,7 +34,7 @@ class TextLine(Input):
         self.prompt = prompt
         self.value = visible(prompt.start if prompt else session.state.question.text)
         self.cursor_position = len(self.value)
-        self.focus()
+        self.screen.set_focus(self)  # at once: the next key may be here already
 
     def rest(self, session: Session) -> None:
         """Show what stands in the line while nothing is typed: the text, or the name of the file."""

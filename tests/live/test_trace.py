@@ -164,7 +164,7 @@ def test_a_persons_key_takes_over_and_space_pauses(tmp_path):
 
     async def act(stage):
         await stage.press("space")
-        assert stage.app.tape.replay.is_paused and stage.app.replay.is_on
+        assert stage.app.tape.replay.is_paused and stage.app.tape.replay.is_on
         await stage.press("space")
         assert not stage.app.tape.replay.is_paused
         await stage.press("s")
