@@ -30,6 +30,7 @@ from attn_cli.pipeline.weights_alone import (
     Rolled,
     between_words,
     check_one_text,
+    check_rollout,
     recorded,
     rollout_formula,
     selected,
@@ -86,6 +87,7 @@ def trace_opened(
     keep_weights: bool = False,
 ) -> Trace:
     """Return the same trace of a model that is open already."""
+    check_rollout(settings)
     reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
     try:
         return _trace_read(reading, settings, model)

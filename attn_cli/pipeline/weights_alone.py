@@ -53,6 +53,16 @@ class Rolled(NamedTuple):
         return shaped(found, settings) if is_shaping(settings) else found
 
 
+def check_rollout(settings: Settings) -> None:
+    """Raise UsageError for --without beside --head rollout, which is made of the model's own weights."""
+    if settings.head == ROLLOUT and settings.without:
+        raise UsageError(
+            "--without does not go with --head rollout, which follows the weights as they are.",
+            "Leave one of them out.",
+            "--without",
+        )
+
+
 def rollout_formula(layer: int) -> str:
     """Return what the rollout up to a layer is.
 

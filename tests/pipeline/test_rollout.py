@@ -72,6 +72,12 @@ def test_it_is_that_of_attn_heads(folder):
     assert found["head"] == "rollout" and found["score"] is None and found["heads"] == []
 
 
+def test_a_word_cannot_be_switched_off_in_it(folder):
+    ran = attn("self", TEXT, "-m", folder, "--head", "rollout", "--without", "1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--without does not go with --head rollout" in ran.err
+
+
 @pytest.mark.parametrize("name", ["bert", "modernbert", "gpt_neo"])
 def test_it_reaches_further_than_a_layer_s_window(name, tokenizers, transformers, tmp_path):
     import torch

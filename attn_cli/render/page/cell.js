@@ -17,7 +17,8 @@ function draw() {
     refill($("cell"), make("p", {}, why(result)));
     return;
   }
-  refill($("cell"), arithmetic(result, row, column, masked), bars(result, row, column), products(result, row, column));
+  const said = masked ? [" may not look at ", word(keys()[column]), "."] : [` gives ${plain(100 * result.weights.data[at], 1)} % of its attention to `, word(keys()[column]), "."];
+  refill($("cell"), make("p", {}, word(queries()[row]), ...said), arithmetic(result, row, column, masked), bars(result, row, column), products(result, row, column));
 }
 
 /** Say why a weight has no arithmetic here. */

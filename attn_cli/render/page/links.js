@@ -96,9 +96,9 @@ function choice(name) {
   box.checked = n >= 0;
   box.disabled = name === state.head;
   box.addEventListener("change", () => change({ linked: box.checked ? [...state.linked, name] : state.linked.filter((one) => one !== name) }));
-  const patch = make("span", { class: "patch" });
-  if (n >= 0) patch.style.backgroundColor = colourOf(n);
-  return make("label", {}, box, patch, visible(name));
+  const patch = n < 0 ? null : make("span", { class: "patch" });
+  if (patch) patch.style.backgroundColor = colourOf(n);
+  return make("label", {}, box, ...(patch ? [patch] : []), visible(name));
 }
 
 export function startLinks() {

@@ -64,6 +64,7 @@ function draw() {
   drawn.colour = shader(drawn.scale);
   const isTable = columns.length <= MOST_COLUMNS && M.data.length <= MOST_CELLS;
   const title = record.steps.find((step) => step.name === drawn.name)?.title ?? "Weights";
+  $("reading").hidden = drawn.name !== "weights";
   $("matrix-title").textContent = drawn.name === "weights" ? "Who looks at whom" : title;
   refill($("matrix"), isTable ? table(rows, columns) : picture());
   fill($("legend"), legend());
@@ -72,7 +73,7 @@ function draw() {
 
 function table(rows, columns) {
   const turned = columns.length > 8 && drawn.isSquare;
-  const head = make("tr", {}, make("td", {}), ...columns.map((name) => make("th", { scope: "col", class: turned ? "turned" : null }, word(name))));
+  const head = make("tr", {}, make("td", { class: "corner" }, drawn.isSquare ? "looks ↓  at →" : ""), ...columns.map((name) => make("th", { scope: "col", class: turned ? "turned" : null }, word(name))));
   const body = rows.map((name, i) => make("tr", {}, make("th", { scope: "row" }, word(name, 12)), ...columns.map((_, j) => cell(i, j))));
   const grid = make("table", { role: "grid", "aria-labelledby": "matrix-title", class: columns.length > 12 ? "dense" : null },
     make("thead", {}, head), make("tbody", {}, ...body));
@@ -143,7 +144,7 @@ function picture() {
   canvas.addEventListener("pointermove", look);
   canvas.addEventListener("pointerdown", look);
   canvas.addEventListener("keydown", walkByKeys);
-  return make("div", { class: "picture" }, canvas, make("div", { class: "cross" }), make("div", { id: "row-table", class: "scroll", tabindex: 0, role: "region", "aria-label": "The row" }));
+  return make("div", {}, make("div", { class: "picture" }, canvas, make("div", { class: "cross" })), make("div", { id: "row-table", class: "scroll", tabindex: 0, role: "region", "aria-label": "The row" }));
 }
 
 /** Write the strongest keys of the row that is looked at: the table behind the canvas. */

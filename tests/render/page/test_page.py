@@ -54,6 +54,8 @@ def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
     expected = record("self", FOX)
     (head,) = expected["heads"]
     assert opened.page.inner_text("#cell-title") == f"jumped → fox: {expected['weights'][4][3]:.3f}"
+    percent = float(opened.page.inner_text("#cell p").removeprefix("jumped gives ").partition(" ")[0])
+    assert percent == pytest.approx(100 * expected["weights"][4][3], abs=0.05)
     shown = {name: float(opened.page.inner_text(f"#{name}")) for name in ("scaled", "distance")}
     assert shown["scaled"] == pytest.approx(head["scaled_scores"][4][3], abs=5e-5)
     assert shown["distance"] == pytest.approx(head["position_scores"][4][3], abs=5e-5)
