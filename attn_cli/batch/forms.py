@@ -20,6 +20,10 @@ class Sink(Protocol):
         """Write what comes last."""
         ...
 
+    def drop(self) -> object:
+        """Let go of a file that is not finished: nothing more is written."""
+        ...
+
 
 class Plain:
     """A sink of bytes that stand one after the other."""
@@ -33,6 +37,8 @@ class Plain:
 
     def close(self) -> None:
         """Do nothing: nothing comes last."""
+
+    drop = close
 
 
 def _columns(kind: str) -> Callable[[IO[bytes], Job], Sink]:

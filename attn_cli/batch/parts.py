@@ -226,13 +226,17 @@ class Folder:
             with written(path) as stream:
                 sink = FORMS[job.form].sink(stream, job)
                 chunk: Written | None = first
-                while chunk is not None:
-                    if chunk.error is not None:
-                        raise chunk.error
-                    sink.write(chunk.data)
-                    lines, refused = lines + chunk.lines, refused + chunk.refused
-                    chunk = next(chunks, None) if lines < LINES else None
-                sink.close()
+                try:
+                    while chunk is not None:
+                        if chunk.error is not None:
+                            raise chunk.error
+                        sink.write(chunk.data)
+                        lines, refused = lines + chunk.lines, refused + chunk.refused
+                        chunk = next(chunks, None) if lines < LINES else None
+                    sink.close()
+                except BaseException:
+                    sink.drop()
+                    raise
             about = fingerprint(path)
             part = Part(name, manifest.lines + 1, lines, refused, about["bytes"], about["blake2b"])
             manifest.parts.append(part)

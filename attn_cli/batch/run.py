@@ -51,13 +51,17 @@ class Run:
     def write(self, stream: IO[bytes], report: Callable[[int], None]) -> None:
         """Write all records to a stream; raise the error of a bad line after those before it."""
         sink = FORMS[self.job.form].sink(stream, self.job)
-        for chunk in written_chunks(self.job, Chunks(self.source), self.workers):
-            if chunk.data:
-                sink.write(chunk.data)
-            self._count(chunk, report)
-            if chunk.error is not None:
-                raise chunk.error
-        sink.close()
+        try:
+            for chunk in written_chunks(self.job, Chunks(self.source), self.workers):
+                if chunk.data:
+                    sink.write(chunk.data)
+                self._count(chunk, report)
+                if chunk.error is not None:
+                    raise chunk.error
+            sink.close()
+        except BaseException:
+            sink.drop()
+            raise
 
     def write_parts(self, folder: Folder, manifest: Manifest, report: Callable[[int], None]) -> None:
         """Write the parts of a folder that are missing; lines that are in the others are left out."""

@@ -158,6 +158,11 @@ class _Table:
         """Write what comes last."""
         self.writer.close()
 
+    def drop(self) -> None:
+        """Let go of a table that is not finished: nothing more is written, and its stream may be closed."""
+        if hasattr(self.writer, "is_open"):
+            self.writer.is_open = False
+
 
 def _parquet(stream: IO[bytes], job: Job) -> _Table:
     from pyarrow import parquet  # another library to load
@@ -179,6 +184,10 @@ class _Npz:
     def write(self, data: bytes) -> None:
         """Keep what a chunk became."""
         self.batches += list(pa.ipc.open_stream(data))
+
+    def drop(self) -> None:
+        """Let go of a part that is not finished."""
+        self.batches.clear()
 
     def close(self) -> None:
         """Write the part."""

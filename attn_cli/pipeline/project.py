@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 MOST_HEADS = 12  # named in a hint
+LISTED = 4  # heads by number; more are told as a range
 
 
 GOVERNOR = "head"
@@ -140,7 +141,7 @@ def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = Fals
             "--head",
         )
     known = [*map(visible, names), "mean", "all", *([ROLLOUT] if has_layers else [])]
-    are_numbers = len(names) > 1 and names == tuple(map(str, range(len(names))))
+    are_numbers = len(names) > LISTED and names == tuple(map(str, range(len(names))))
     first = f"0 to {len(names) - 1}" if are_numbers else ", ".join(known[: len(names)][:MOST_HEADS])
     first += ", ..." if len(names) > MOST_HEADS and not are_numbers else ""
     joined = f"mean, all and {ROLLOUT}" if has_layers else "mean and all"
