@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_EXACT = 30_000  # numbers of heads that are held in full: 240 KB
 MOST_NUMBERS = 600_000  # of all heads, as 8-bit weights: 800 KB
 MOST_SHOWN = 90_000  # of the shown head, which is held in full: 720 KB
-ROW, AROUND, PICTURES, LOWEST, HIGHEST = 34, 300, 200, 480, 800  # pixels
+ROW, AROUND, PICTURES, LOWEST, HIGHEST = 40, 350, 200, 480, 960  # pixels
 # In a frame of some hundred pixels the heads and the matrix come first. What belongs to a file of its own is left out.
 LOOK = """
 body { padding: .2rem; }
