@@ -176,7 +176,7 @@ def test_a_file_in_a_model_s_folder_is_refused_with_the_folder(folder):
 
 def test_hints_lead_somewhere(folder, tmp_path):
     assert "attn heads TEXT -m DIR" in here("heads", TEXT, "-m", folder, "--context", "ab").err
-    assert "Heads are 0 to 1, mean, all and rollout." in here("self", TEXT, "-m", folder, "--head", "x").err
+    assert "Heads are 0, 1, mean, all and rollout." in here("self", TEXT, "-m", folder, "--head", "x").err
 
 
 def test_other_commands_do_not_offer_it(folder):
