@@ -11,7 +11,7 @@ from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.render.figures.library import drawing
 from attn_cli.render.figures.pen import missing_note, pen_for
-from attn_cli.render.figures.sheet import Area, Drawing, Sheet
+from attn_cli.render.figures.sheet import Area, Drawing, Sheet, draw_title
 from attn_cli.render.figures.subjects import other_rows, subject
 from attn_cli.settings.declare import area_of
 from attn_cli.settings.output import View
@@ -73,18 +73,20 @@ def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False)
     pen = pen_for(view, [*tokens, shown.title], keeps_all)
     if ax is None:
         area = Area(*(area_of(view.size) or ())) if view.size else Area()
-        width, height = shown.size(pen, area)
+        plan = shown.plan(pen, area)
+        width, height = area.width or plan.width, area.height or plan.height
         made = Figure(figsize=(width, height), facecolor=pen.paper)
         ax = made.add_axes((0, 0, 1, 1))
     else:
         made = ax.figure.get_figure(root=True)
         box = ax.get_window_extent()
         width, height = box.width / made.dpi, box.height / made.dpi
-        area = Area(width, height)
+        plan = shown.plan(pen, Area(width, height))
     ax.set_axis_off()
     ax.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
-    sheet = Sheet(ax, pen, [])
-    shown.draw(sheet, area)
+    sheet = Sheet(ax, pen, [], width, height)
+    draw_title(sheet, plan.title)
+    shown.draw(sheet, plan)
     ax.set(xlim=(0, width), ylim=(height, 0))
     return made, [*sheet.notes, *missing_note(pen, tokens)]
 

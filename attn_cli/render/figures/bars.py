@@ -13,7 +13,6 @@ from attn_cli.render.figures.sheet import (
     GAP,
     Area,
     Sheet,
-    draw_title,
     note_step,
     title_height,
     title_lines,
@@ -39,17 +38,14 @@ class Rowed(NamedTuple):
         """Return the keys."""
         return [token for token, _ in self.bars.items]
 
-    def size(self, pen: Pen, area: Area) -> tuple[float, float]:
-        """Return the inches of the figure: those of the area, where it says so."""
-        plan = _plan(self, pen, area)
-        return area.width or plan.width, area.height or plan.height
+    def plan(self, pen: Pen, area: Area) -> _Plan:
+        """Return where everything stands."""
+        return _plan(self, pen, area)
 
-    def draw(self, sheet: Sheet, area: Area) -> None:
+    def draw(self, sheet: Sheet, plan: _Plan) -> None:
         """Draw the keys, the bars and their numbers; a masked key is said to be."""
         from matplotlib.patches import Rectangle
 
-        plan = _plan(self, sheet.pen, area)
-        draw_title(sheet, plan.title)
         draw_rows(sheet, plan.keys, plan.left - GAP, plan.top)
         colors, pitch = sheet.pen.strong(), plan.keys.pitch
         for n, ((_, value), number) in enumerate(zip(self.bars.items, plan.numbers, strict=True)):

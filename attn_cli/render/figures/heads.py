@@ -20,7 +20,6 @@ from attn_cli.render.figures.sheet import (
     Area,
     Box,
     Sheet,
-    draw_title,
     font_of,
     title_height,
     title_lines,
@@ -49,16 +48,13 @@ class Multiples(NamedTuple):
         """Return the tokens at the edges."""
         return [*self.maps.rows, *self.maps.columns] if self.has_tokens else []
 
-    def size(self, pen: Pen, area: Area) -> tuple[float, float]:
-        """Return the inches of the figure: those of the area, where it says so."""
-        plan = _plan(self, pen, area)
-        return area.width or plan.width, area.height or plan.height
+    def plan(self, pen: Pen, area: Area) -> _Plan:
+        """Return where everything stands."""
+        return _plan(self, pen, area)
 
-    def draw(self, sheet: Sheet, area: Area) -> None:
+    def draw(self, sheet: Sheet, plan: _Plan) -> None:
         """Draw the maps, their names and what explains the shades."""
-        plan = _plan(self, sheet.pen, area)
-        draw_title(sheet, plan.title)
-        spare = max(0.0, (area.width or plan.width) - plan.width) / 2
+        spare = max(0.0, sheet.width - plan.width) / 2
         for n, (name, values) in enumerate(zip(self.maps.names, self.maps.values, strict=True)):
             down, across = divmod(n, self.across)
             box = Box(
@@ -76,7 +72,7 @@ class Multiples(NamedTuple):
             if n + self.across >= len(self.maps.names) and plan.columns is not None:
                 _draw_foot(sheet, plan.columns, box)
         top = plan.top + NAME
-        room = (area.height or plan.height) - EDGE - top
+        room = sheet.height - EDGE - top
         draw_key(sheet, plan.key, spare + plan.right, top, max(plan.box.height, min(plan.key.height(), room)))
 
 

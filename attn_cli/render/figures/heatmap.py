@@ -16,7 +16,6 @@ from attn_cli.render.figures.sheet import (
     Area,
     Box,
     Sheet,
-    draw_title,
     note_step,
     title_height,
     title_lines,
@@ -46,16 +45,13 @@ class Heat(NamedTuple):
         """Return the tokens at the edges."""
         return [token for part in self.parts for token in (*part.rows, *part.columns)]
 
-    def size(self, pen: Pen, area: Area) -> tuple[float, float]:
-        """Return the inches of the figure: those of the area, where it says so."""
-        plan = _plan(self, pen, area)
-        return area.width or plan.width, area.height or plan.height
+    def plan(self, pen: Pen, area: Area) -> _Plan:
+        """Return where everything stands."""
+        return _plan(self, pen, area)
 
-    def draw(self, sheet: Sheet, area: Area) -> None:
+    def draw(self, sheet: Sheet, plan: _Plan) -> None:
         """Draw the matrices, their labels and what explains the shades."""
-        plan = _plan(self, sheet.pen, area)
-        draw_title(sheet, plan.title)
-        spare = max(0.0, (area.width or plan.width) - plan.width) / 2
+        spare = max(0.0, sheet.width - plan.width) / 2
         x, bottom, right = spare + plan.left, plan.top, spare + plan.right
         for n, (part, labels) in enumerate(zip(self.parts, plan.columns, strict=True)):
             box = Box(x, plan.top, plan.cell * len(part.columns), plan.cell * len(part.rows))
@@ -71,7 +67,7 @@ class Heat(NamedTuple):
         draw_rows(sheet, plan.rows, spare + plan.left - GAP, plan.top)
         middle = (plan.top + bottom) / 2
         sheet.text(spare + EDGE + NAME / 2, middle, self.axes[0], SMALL, "center", 90, sheet.pen.faint)
-        room = (area.height or plan.height) - EDGE - plan.top
+        room = sheet.height - EDGE - plan.top
         for key in plan.keys:
             draw_key(sheet, key, right, plan.top, max(bottom - plan.top, min(key.height(), room)))
             right += key.width(sheet.pen) + BETWEEN

@@ -15,7 +15,6 @@ from attn_cli.render.figures.sheet import (
     SMALL,
     Area,
     Sheet,
-    draw_title,
     note_step,
     title_height,
     title_lines,
@@ -51,15 +50,12 @@ class Linked(NamedTuple):
         """Return the tokens of both columns."""
         return [*self.queries, *self.keys]
 
-    def size(self, pen: Pen, area: Area) -> tuple[float, float]:
-        """Return the inches of the figure: those of the area, where it says so."""
-        plan = _plan(self, pen, area)
-        return area.width or plan.width, area.height or plan.height
+    def plan(self, pen: Pen, area: Area) -> _Plan:
+        """Return where everything stands."""
+        return _plan(self, pen, area)
 
-    def draw(self, sheet: Sheet, area: Area) -> None:
+    def draw(self, sheet: Sheet, plan: _Plan) -> None:
         """Draw both columns, the lines between them, and what their widths mean."""
-        plan = _plan(self, sheet.pen, area)
-        draw_title(sheet, plan.title)
         left, right = plan.left, plan.left + plan.span
         for x, name, align in ((left, "query", "right"), (right, "key", "left")):
             sheet.text(x, plan.top - ROW / 2 - GAP, name, SMALL, align, color=sheet.pen.faint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from attn_cli.errors import UsageError
 from attn_cli.render.figures.pen import INCH, LINE, Pen
@@ -27,8 +27,27 @@ class Area(NamedTuple):
     height: float | None = None
 
 
+class Plan(Protocol):
+    """Where everything stands in a figure: what every kind has of it."""
+
+    @property
+    def title(self) -> Sequence[str]:
+        """The title's lines."""
+        ...
+
+    @property
+    def width(self) -> float:
+        """The inches that it takes across."""
+        ...
+
+    @property
+    def height(self) -> float:
+        """The inches that it takes from top to bottom."""
+        ...
+
+
 class Drawing(Protocol):
-    """What one kind of figure shows: it knows its size, and how it is drawn."""
+    """What one kind of figure shows: it knows where everything stands, and how it is drawn."""
 
     @property
     def title(self) -> str:
@@ -43,12 +62,12 @@ class Drawing(Protocol):
         """Return the tokens that are written."""
         ...
 
-    def size(self, pen: Pen, area: Area) -> tuple[float, float]:
-        """Return the inches of the figure: those of the area, where it says so."""
+    def plan(self, pen: Pen, area: Area) -> Plan:
+        """Return where everything stands, or raise UsageError where the area has no room for it."""
         ...
 
-    def draw(self, sheet: Sheet, area: Area) -> None:
-        """Draw it on a sheet of that area."""
+    def draw(self, sheet: Sheet, plan: Any) -> None:
+        """Draw it on a sheet as its own plan says; the title stands there already."""
         ...
 
 
@@ -62,11 +81,13 @@ class Box(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """Axes in inches, the pen, and what has to be said of the figure."""
+    """Axes of so many inches, the pen, and what has to be said of the figure."""
 
     axes: Axes
     pen: Pen
     notes: list[str]
+    width: float
+    height: float
 
     def text(
         self,
@@ -116,10 +137,15 @@ def label_font(pitch: float) -> float:
 
 def title_lines(pen: Pen, title: str, width: float) -> list[str]:
     """Return the title in lines that fit between the edges."""
+    return folded(pen, pen.drawable(title), width, HEADLINE, "bold") if title else []
+
+
+def folded(pen: Pen, text: str, width: float, size: float, weight: str = "normal") -> list[str]:
+    """Return a text in lines that fit between the edges, broken between words."""
     lines: list[str] = []
-    for word in pen.drawable(title).split(" ") if title else ():
+    for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and pen.width(longer, HEADLINE, "bold") <= width - 2 * EDGE:
+        if lines and pen.width(longer, size, weight) <= width - 2 * EDGE:
             lines[-1] = longer
         else:
             lines.append(word)

@@ -17,7 +17,7 @@ from attn_cli.render.figures.sheet import (
     Area,
     Box,
     Sheet,
-    draw_title,
+    folded,
     note_step,
     title_height,
     title_lines,
@@ -64,15 +64,12 @@ class Stepped(NamedTuple):
         """Return the keys."""
         return self.keys
 
-    def size(self, pen: Pen, area: Area) -> tuple[float, float]:
-        """Return the inches of the figure: those of the area, where it says so."""
-        plan = _plan(self, pen, area)
-        return area.width or plan.width, area.height or plan.height
+    def plan(self, pen: Pen, area: Area) -> _Plan:
+        """Return where everything stands."""
+        return _plan(self, pen, area)
 
-    def draw(self, sheet: Sheet, area: Area) -> None:
+    def draw(self, sheet: Sheet, plan: _Plan) -> None:
         """Draw the columns, each with its formula above it."""
-        plan = _plan(self, sheet.pen, area)
-        draw_title(sheet, plan.title)
         x = EDGE
         for step in self.before:
             x = _draw_step(sheet, step, x, plan, plan.high) + BETWEEN
@@ -114,7 +111,7 @@ def _plan(of: Stepped, pen: Pen, area: Area) -> _Plan:
         width = area.width or fixed + column * len(steps)
         column = (width - fixed) / len(steps)
         title = title_lines(pen, of.title, width)
-        remarks = [line for text in of.remarks for line in _folded(pen, text, width)]
+        remarks = [line for text in of.remarks for line in folded(pen, text, width, SMALL)]
         top = EDGE + title_height(title) + 2 * HEAD + GAP
         foot = HEAD * (1.6 + len(remarks)) + EDGE
         if area.height is not None:
@@ -127,17 +124,6 @@ def _plan(of: Stepped, pen: Pen, area: Area) -> _Plan:
     if font < LEAST_FONT:
         raise too_small(area)
     return _Plan(keys, column, font, top, high, title, remarks, width, top + high + foot)
-
-
-def _folded(pen: Pen, text: str, width: float) -> list[str]:
-    lines: list[str] = []
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}" if lines else word
-        if lines and pen.width(longer, SMALL) <= width - 2 * EDGE:
-            lines[-1] = longer
-        else:
-            lines.append(word)
-    return lines
 
 
 def _draw_step(sheet: Sheet, step: Step, x: float, plan: _Plan, height: float) -> float:
