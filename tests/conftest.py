@@ -9,12 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.thorough import thinned
+
 # A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
 with contextlib.suppress(ValueError):  # not in the main thread
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave cases out of a run of all tests, so that it stays short; with THOROUGH set, none."""
+    stay = {*thinned([item.nodeid for item in items])}
+    if left := [item for item in items if item.nodeid not in stay]:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item.nodeid in stay]
 
 
 @pytest.fixture(scope="session", autouse=True)
