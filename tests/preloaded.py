@@ -26,6 +26,7 @@ from typing import NamedTuple, NoReturn
 
 PACKAGE = Path(__file__).parents[1] / "attn_cli"
 MissingTextual = () if importlib.util.find_spec("textual") else ImportError
+MATPLOTLIB = ("figure", "collections", "backends.backend_agg", "backends.backend_pdf", "backends.backend_svg")
 SIZE = struct.Struct("!I")
 CODE = struct.Struct("!i")
 _ONE_AT_A_TIME = threading.Lock()
@@ -163,6 +164,9 @@ def _load() -> None:
         if parts[-1] not in ("__init__", "__main__"):
             with contextlib.suppress(MissingTextual):
                 importlib.import_module(".".join(parts))
+    with contextlib.suppress(ModuleNotFoundError):
+        for name in MATPLOTLIB:
+            importlib.import_module(f"matplotlib.{name}")
     _make_commands()
     importlib.import_module("gc").freeze()
 

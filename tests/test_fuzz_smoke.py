@@ -9,6 +9,7 @@ import pytest
 from tests.fuzz import kill
 from tests.fuzz.campaign import NAMES, apart
 from tests.fuzz.seeds import READERS
+from tests.thorough import takes_long
 
 CASES = 3000
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and forks")
@@ -27,6 +28,7 @@ def test_cases_are_the_same_for_the_same_seed():
     assert one == other
 
 
+@takes_long
 def test_a_killed_import_leaves_a_sound_index_or_none():
     with kill.stage(4 * kill.LINES // 5) as on:
         told = kill.killed(on, 6, signal.SIGKILL, seed=3, taken=0.4)

@@ -1,15 +1,19 @@
-"""How much a test tries: a third by default, so that a run stays short; all of it where THOROUGH is set."""
+"""How much a test tries: a part by default, so that a run stays short; all of it where THOROUGH is set."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 IS_THOROUGH = bool(os.environ.get("THOROUGH"))
 ALL_TESTS = 3000  # a run of at least so many is one of everything, not of what somebody works on
-FEW_CASES = 6
+FEW_CASES = 3
+
+takes_long = pytest.mark.skipif(not IS_THOROUGH, reason="takes long: THOROUGH=1 runs it")
 
 
 def often(count: int) -> int:

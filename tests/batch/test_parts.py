@@ -10,6 +10,7 @@ import pytest
 
 from attn_cli.batch import parts
 from tests.shell import COMMAND, attn, here, surroundings
+from tests.thorough import takes_long
 
 WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
 
@@ -134,6 +135,7 @@ def test_a_folder_needs_a_file_and_force_needs_a_folder(at):
     assert here("batch", "lines.txt", "-f", "npz", "-o", "x.npz").code == 2
 
 
+@takes_long
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_run_that_is_killed_again_and_again_ends_with_every_line_once(workers, at):
     write(70_000)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell import COMMAND, attn, surroundings
+from tests.thorough import takes_long
 
 WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
 
@@ -40,6 +41,7 @@ def none_left(marker: str) -> bool:
     return not running(marker)
 
 
+@takes_long
 @pytest.mark.parametrize("options", [(), ("--fields", "all", "-e", "random")], ids=["usual", "all"])
 def test_any_number_of_processes_writes_the_same_bytes(options, at):
     write(2200)

@@ -29,6 +29,7 @@ from attn_cli.vectors.store.table import bundled
 from attn_cli.vectors.store.vectors import VectorMemo
 from tests.docs import ROOT
 from tests.shell import COMMAND, attn, here, shell, surroundings
+from tests.thorough import takes_long
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
 LINES = [
@@ -436,6 +437,7 @@ def test_a_person_with_nothing_to_read_gets_help(at):
 # What it costs
 
 
+@takes_long
 def test_memory_does_not_grow_with_the_lines(at):
     """The highest use over 2,000 and over 8,000 lines, after a run that fills what is kept."""
     keys = ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary")

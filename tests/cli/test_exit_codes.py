@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.shell import Ran, attn, here, shell, surroundings, terminal
-from tests.thorough import often
+from tests.thorough import often, takes_long
 
 ERROR = {
     "type": "object",
@@ -409,6 +409,7 @@ def test_a_bad_projection_file_is_65(name, at):
     refused_as_json(here("self", "a b", "-e", "random", "-p", name, "-f", "json", "--steps"), 65)
 
 
+@takes_long
 def test_no_value_of_any_key_of_a_projection_file_is_a_bug(at):
     keys = [
         "Q",
@@ -803,6 +804,7 @@ TEXTS = [
 ]
 
 
+@takes_long
 def test_any_mix_of_options_ends_with_a_result_or_with_one_line(at):
     Path("v.txt").write_text("the 1 2 3 4\ncat 0 0 0 0\na 4 3 2 1\n")
     Path("m.txt").write_text("1 0\n1 1\n")

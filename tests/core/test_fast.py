@@ -42,7 +42,7 @@ from tests.problems import (
     made,
     tiled,
 )
-from tests.thorough import often
+from tests.thorough import often, takes_long
 
 laws = settings(max_examples=often(80), deadline=None, derandomize=True)
 few = settings(max_examples=often(25), deadline=None, derandomize=True)
@@ -515,6 +515,7 @@ def test_a_learned_position_term_is_the_matrix_that_it_stands_for(shape):
 # Memory
 
 
+@takes_long
 @pytest.mark.parametrize("mask", [None, "causal", "window:9"])
 @pytest.mark.parametrize("by_distance", [False, True])
 def test_output_and_survey_never_hold_an_array_of_queries_by_keys(mask, by_distance):

@@ -7,11 +7,12 @@ import sys
 import pytest
 
 from tests.shell import ROOT, surroundings
-from tests.thorough import often
+from tests.thorough import often, takes_long
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")
 
 
+@takes_long
 def test_after_a_fault_there_is_the_old_or_the_new_and_the_right_exit_code():
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults", "--sample", str(often(5)), "--seed", "14"],

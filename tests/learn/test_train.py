@@ -18,6 +18,7 @@ from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.nearest import nearest
 from attn_cli.vectors.train import finish, fit, train_file
 from tests.shell import COMMAND, attn, surroundings
+from tests.thorough import takes_long
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # whatever others' packages warn of is not ours to judge
@@ -208,6 +209,7 @@ def test_the_command_trains_and_says_what_it_wrote(tmp_path):
     assert used.code == 0 and json.loads(used.out)["unknown"] == []
 
 
+@takes_long
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize("phase", ["vocabulary", "epoch 2"])
 def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):

@@ -14,6 +14,7 @@ pytest.importorskip("textual")
 from tests.live.stage import FOX, made, play
 from tests.shell import attn, surroundings, terminal
 from tests.stage import Stage
+from tests.thorough import takes_long
 
 ESC = "\x1b"
 HOSTILE = [
@@ -61,6 +62,7 @@ def test_the_terminal_is_as_before_on_every_way_out(how, code, keys):
         assert state[25] and state.get(7, True) and not state[1049]
 
 
+@takes_long
 def test_a_size_that_changes_is_drawn_and_columns_is_not_believed():
     with Stage("live", FOX, env={"COLUMNS": "200", "LINES": "70"}) as stage:
         stage.wait_for(ready)

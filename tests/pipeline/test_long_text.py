@@ -33,6 +33,7 @@ from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import LARGE
 from tests.cli.test_hostile import TOKENS
 from tests.shell import COMMAND, here, surroundings
+from tests.thorough import takes_long
 
 N = 1010
 CHANCE = np.random.default_rng(5)
@@ -625,6 +626,7 @@ def test_a_bar_moves_and_is_taken_away():
     assert re.search(r"\r +\r$", said)
 
 
+@takes_long
 @pytest.mark.parametrize(
     ("options", "stop_at"), [(("--threads", "2"), 5), (("--threads", "1", "--head", "mean"), 40)]
 )

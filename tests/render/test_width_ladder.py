@@ -23,7 +23,7 @@ from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from tests.shell import COMMAND, surroundings
-from tests.thorough import some
+from tests.thorough import some, takes_long
 
 WIDTHS = (20, 40, 80, 120, 200, None)
 SIZES = (1, 2, 6, 12, 20, 40, 100, 300)
@@ -554,6 +554,7 @@ def test_heat_blocks_and_pages_name_the_columns_that_they_show():
 # A long text
 
 
+@takes_long
 def test_five_thousand_words_are_condensed_quickly_in_little_memory_and_little_ink():
     text = " ".join(f"word{i}" for i in range(5000))
     script = (

@@ -12,6 +12,7 @@ from attn_cli.text.tokenize import tokenize
 from attn_cli.vectors.lookup import forms
 from attn_cli.vectors.store.table import bundled
 from tests.shell import here
+from tests.thorough import takes_long
 
 ROOT = Path(__file__).parents[2]
 KNOWN = set(bundled().words())
@@ -106,6 +107,7 @@ def test_no_text_of_the_pages_or_the_examples_is_taken_for_another_language():
     assert [text for text in texts if found(text)] == []
 
 
+@takes_long
 def test_no_text_in_the_program_or_its_tests_is_taken_for_another_language():
     lists = (Path(__file__).name, "languages.py")
     pages = [

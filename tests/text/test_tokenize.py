@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from attn_cli.text.tokenize import tokenize
 from tests.shell import surroundings
-from tests.thorough import IS_THOROUGH, often
+from tests.thorough import IS_THOROUGH, often, takes_long
 
 laws = settings(max_examples=often(200), deadline=None, derandomize=True)
 any_text = st.text(
@@ -217,6 +217,7 @@ SLOW = [
 ]
 
 
+@takes_long
 @pytest.mark.parametrize("tokenizer", ["words", "characters"])
 def test_a_megabyte_meant_to_be_slow_is_cut_in_a_moment(tokenizer):
     lines = ["from attn_cli.text.tokenize import tokenize", f"N = {10**6 if IS_THOROUGH else 2 * 10**5}"]

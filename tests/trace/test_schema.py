@@ -22,7 +22,7 @@ from attn_cli.render.data.json import dumps
 from attn_cli.settings.declare import declared
 from tests import small_models as models
 from tests.shell import attn
-from tests.thorough import often
+from tests.thorough import often, takes_long
 
 Record = dict[str, Any]
 
@@ -539,6 +539,7 @@ def test_above_a_million_weights_links_stand_in_for_matrices(
         assert any("mask is causal" in note for note in record["notes"])
 
 
+@takes_long
 def test_full_keeps_the_whole_matrix_above_a_million_weights(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

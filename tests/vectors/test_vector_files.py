@@ -29,7 +29,7 @@ from attn_cli.vectors.store.source_file import SourceFile
 from attn_cli.vectors.store.table import as_bytes
 from attn_cli.vectors.store.word_index import PAGE, build, hash_words, index_in_memory, word_hash
 from tests.shell import here
-from tests.thorough import often
+from tests.thorough import often, takes_long
 
 WORDS = ["the", "fox", "naïve", "👍🏽", "jumped", "New", "newer", "a"]
 MATRIX = np.random.default_rng(7).standard_normal((len(WORDS), 5)).astype(np.float32)
@@ -338,6 +338,7 @@ def test_an_index_of_another_file_or_another_time_is_not_used(data, file, own):
     assert open_table(path).index is None  # another size
 
 
+@takes_long
 def test_every_damaged_byte_of_an_index_is_noticed_or_harmless(file, own):
     path = file(LARGE_TEXT)
     vectors = open_table(path)
@@ -565,6 +566,7 @@ def test_a_packed_binary_is_refused_with_the_way_round_and_imported(file, own):
     check_all(open_table("b"))
 
 
+@takes_long
 def test_bombs_are_stopped_before_they_cost_memory(file, own):
     import tracemalloc
 

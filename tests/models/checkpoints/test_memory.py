@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.shell import ROOT
+from tests.thorough import takes_long
 
 D, LAYERS, VOCABULARY = 1024, 3, 100_000
 MIB = 1 << 20
@@ -83,6 +84,7 @@ def peak(code, *args):
     return int(ran.stdout) * 1024
 
 
+@takes_long
 @pytest.mark.parametrize("asked", ["next", "layer"])
 @pytest.mark.parametrize(
     ("dtype", "sharded", "tied"),

@@ -16,6 +16,7 @@ from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
 from tests.models.checkpoints.by_hand import GPT2, as_bfloat16, gpt2, safetensors, saved
 from tests.shell import ROOT
+from tests.thorough import takes_long
 
 IDS = [1, 5, 2, 2]
 
@@ -103,6 +104,7 @@ def test_layers_above_the_one_asked_for_are_not_read(tmp_path, monkeypatch):
             checkpoint.run(texts([IDS])).layer(1)
 
 
+@takes_long
 def test_memory_is_that_of_one_matrix_whatever_the_number_of_layers(tmp_path):
     d = 256
     config = GPT2 | {"n_embd": d, "n_layer": 6, "n_head": 4}

@@ -21,6 +21,7 @@ from attn_cli.teach.grading.replay import (
 )
 from attn_cli.teach.grading.submission import submission_from
 from tests.fuzz import answers
+from tests.thorough import takes_long
 
 
 def numbers(seed, *shape):
@@ -81,6 +82,7 @@ def test_a_causal_mask_has_another_corner_where_keys_and_queries_differ_in_numbe
     assert other_corner(None) is None
 
 
+@takes_long
 def test_answers_of_many_shapes_are_named_rightly_and_right_ones_pass():
     faults = []
     counts = answers.campaign(30, 11, lambda *fault: faults.append(fault[:4]), least=3)

@@ -21,7 +21,7 @@ from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.gensim_pickle import read_gensim as read_source
 from attn_cli.vectors.store.source_file import FileRows, SourceFile
 from tests.shell import surroundings
-from tests.thorough import IS_THOROUGH, some
+from tests.thorough import IS_THOROUGH, some, takes_long
 
 SENTENCES = [
     ["cat", "sat", "mat"],
@@ -587,6 +587,7 @@ for path in sorted(os.listdir()):
 """
 
 
+@takes_long
 def test_no_attack_takes_more_memory_or_time_than_its_size_is_worth(at):
     tried = dict(some(HUGE.items()))
     for name, body in tried.items():
@@ -633,6 +634,7 @@ def test_no_flipped_bit_gives_any_other_error(models, vectors, at, protocol):
     assert set(os.listdir(at)) == before
 
 
+@takes_long
 def test_random_opcodes_give_no_other_error(at):
     rng = np.random.default_rng(7)
     pool = [opcode.code.encode("latin1") for opcode in pickletools.opcodes]
