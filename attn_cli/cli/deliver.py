@@ -176,8 +176,13 @@ def with_width(view: View) -> View:
     return replace(view, width=terminal_for(view).width)
 
 
-def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False) -> None:
-    """Render a trace and write it out, waiting for a key before each part if wanted; remarks go to standard error."""
+def show(
+    trace: Trace, view: View, walk: Walk | None = None, pause: bool = False, texts: Sequence[str] = ()
+) -> None:
+    """Render a trace and write it out, waiting for a key before each part if wanted; remarks go to standard error.
+
+    A page names the command that makes it from `texts`, the text and its context as they were typed.
+    """
     from attn_cli.io.console import say
     from attn_cli.render import render
     from attn_cli.render.views.wording import talk
@@ -200,6 +205,11 @@ def show(trace: Trace, view: View, walk: Walk | None = None, pause: bool = False
         return
     if view.format == "npy":
         _deliver_npy(trace, view)
+        return
+    if view.format == "page" and texts:
+        from attn_cli.pipeline.for_page import Page
+
+        show_page(Page([trace], text=texts[0], context=texts[1] if len(texts) > 1 else None), view)
         return
     terminal = terminal_for(view)
     deliver(render(trace, replace(view, width=terminal.width), terminal, walk), view)

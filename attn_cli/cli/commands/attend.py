@@ -143,7 +143,7 @@ def explain(
     )  # nothing else takes as long
     with attending(settings.embedding) as progress:
         trace = trace_text(kind, text, second, settings, progress, name_outputs, keep_weights=True)
-    show(trace, view, parts, pause)
+    show(trace, view, parts, pause, [text] if second is None else [text, second])
 
 
 def _swap(
@@ -209,7 +209,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         compute = getattr(from_text, f"trace_{kind}")
         trace: Trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
     if part is None:
-        show(trace, view)
+        show(trace, view, texts=read)
         return
     from attn_cli.render.views.mask import mask_lab, mask_views
 

@@ -7,6 +7,7 @@ import { headNamed, inputs, keys, mayLook, place, queries, shown } from "./view.
 
 const MOST_COLUMNS = 24;
 const MOST_CELLS = 1200;
+const MOST_NAMES = 32; // along an edge of a picture
 const SQUARE = ["scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores", "weights"];
 
 const PARTS = {
@@ -144,7 +145,19 @@ function picture() {
   canvas.addEventListener("pointermove", look);
   canvas.addEventListener("pointerdown", look);
   canvas.addEventListener("keydown", walkByKeys);
-  return make("div", {}, make("div", { class: "picture" }, canvas, make("div", { class: "cross" })), make("div", { id: "row-table", class: "scroll", tabindex: 0, role: "region", "aria-label": "The row" }));
+  const edges = [edge("rows", rows, "top"), edge("columns", columns, "left")];
+  return make("div", {}, make("div", { class: "picture" }, canvas, ...edges, make("div", { class: "cross" })), make("div", { id: "row-table", class: "scroll", tabindex: 0, role: "region", "aria-label": "The row" }));
+}
+
+/** Name every so many-th row or column at the edge of a picture; the table below it names those that matter. */
+function edge(of, tokens, side) {
+  const step = Math.ceil(tokens.length / MOST_NAMES);
+  const named = tokens.map((token, n) => [token, n]).filter(([, n]) => n % step === 0);
+  return make("div", { class: `edge ${of}`, "aria-hidden": "true" }, ...named.map(([token, n]) => {
+    const name = make("span", {}, word(token, 10));
+    name.style[side] = `${((n + 0.5) / tokens.length) * 100}%`;
+    return name;
+  }));
 }
 
 /** Write the strongest keys of the row that is looked at: the table behind the canvas. */

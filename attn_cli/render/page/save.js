@@ -157,7 +157,7 @@ function matrixPicture(dark) {
 export function viewPicture(dark) {
   const { picture, width, height } = matrixPicture(dark);
   const ink = dark ? "#eceff1" : "#111";
-  const links = linksPicture(ink);
+  const links = linksPicture(ink, dark);
   const [, , linksWidth, linksHeight] = links.getAttribute("viewBox").split(" ").map(Number);
   for (const [name, value] of Object.entries({ x: width, y: 60, width: linksWidth, height: linksHeight, "font-family": "sans-serif" })) links.setAttribute(name, value);
   const [whole, high] = [width + linksWidth + 10, Math.max(height, linksHeight + 60) + 40];

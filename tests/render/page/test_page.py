@@ -207,6 +207,23 @@ def test_the_view_is_saved_as_svg_and_png(opened, fox):
         assert file.read(8) == b"\x89PNG\r\n\x1a\n"
 
 
+def test_a_saved_picture_has_the_colours_of_a_light_page_whatever_the_page_s(opened, fox):
+    pictures = []
+    for scheme in ("light", "dark"):
+        opened.page.emulate_media(color_scheme=scheme)
+        opened.go(fox)
+        pictures.append(opened.saved("save-svg"))
+    assert pictures[0] == pictures[1]
+
+
+def test_a_picture_of_many_words_names_them_at_its_edges(opened, tmp_path):
+    words = [f"w{n}" for n in range(70)]
+    opened.go(made(tmp_path, "self", " ".join(words), "-e", "random", "-f", "page"))
+    for edge in ("rows", "columns"):
+        names = opened.page.locator(f".edge.{edge} span").all_inner_texts()
+        assert names == words[::3]
+
+
 def test_several_heads_are_drawn_together(opened, fox):
     opened.go(fox)
     before = opened.page.locator("svg.links path").count()
@@ -236,6 +253,9 @@ def test_several_heads_are_drawn_together(opened, fox):
 def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, args):
     opened.go(made(tmp_path, *args, "-f", "page"))
     assert same(json.loads(opened.saved("save-json")), record(*args))
+    program, command, *rest = shlex.split(opened.page.inner_text("#command"))
+    assert (program, command) == ("attn", "self" if args[0] == "explain" else args[0])
+    assert same(record(command, *(word for word in rest if word != "--")), record(*args))
 
 
 def test_a_mask_that_is_changed_above_other_layers_is_computed_from_saved_numbers(opened, tmp_path):
