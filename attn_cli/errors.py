@@ -15,7 +15,9 @@ INPUT = 65  # InputError, NotFinite: the input was refused
 NO_FILE = 66  # FileError: a file is missing or unreadable
 NO_EXTRA = 69  # MissingExtra: an optional part is not installed
 BUG = 70  # AttnError itself, and any exception that is not one of these
-NO_MEMORY = 71  # NoMemory: the machine refused memory
+NO_MEMORY = (
+    71  # NoMemory, MachineError: the machine refused memory, or the machines of a cluster are not there
+)
 CANNOT_CREATE = 73  # CreateError: an output file cannot be created
 CANNOT_WRITE = 74  # WriteError: writing failed
 CONFIG = 78  # ConfigError: a bad ATTN_* variable or configuration file
@@ -119,6 +121,12 @@ class NoMemory(AttnError, MemoryError):
     def __init__(self) -> None:
         hint = "Try a shorter text or fewer numbers a word (--full takes the most), or raise the limit (ulimit -v)."
         super().__init__("There is not enough memory for this.", hint)
+
+
+class MachineError(AttnError):
+    """Machines of a cluster are not there: a scheduler that cannot be reached or was lost, workers that died."""
+
+    code = NO_MEMORY
 
 
 class ConfigError(AttnError, ValueError):

@@ -45,7 +45,7 @@ MEANINGS = {
     "CANNOT_CREATE": "The output file cannot be created.",
     "CANNOT_WRITE": "Writing failed: the disk is full, or standard output is closed.",
     "CONFIG": "A bad value in an `ATTN_*` variable, or a mistake in a file of settings.",
-    "NO_MEMORY": "There is not enough memory.",
+    "NO_MEMORY": "There is not enough memory, or the machines of a cluster cannot be reached or were lost.",
     "INTERRUPTED": "Interrupted with Ctrl-C; 129 at SIGHUP, 143 at SIGTERM. Nothing half done is left.",
 }
 

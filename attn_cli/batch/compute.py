@@ -23,18 +23,15 @@ from attn_cli.pipeline.from_text import read_inputs, settings_for_masked, trace_
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer, project_inputs, project_with_model
 from attn_cli.settings.settings import ALL
-from attn_cli.settings.validate import check_model, check_shaping, text_limit
+from attn_cli.settings.validate import text_limit
 from attn_cli.text.tokenize import tokenize
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.pipeline.from_checkpoint import Reading
-    from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 
 MOST_TOKENS = 5_000  # of a line: its weights are the square
 LARGEST = 1 << 14  # weights of a text that is computed in a group
-TOKENS = 512  # of a group that goes through a pretrained model
 CELLS = 1 << 15  # weights of a group: what is worked on stays near the processor
 OF_A_LINE = ("--query", "--without")  # they name a token, which some lines may have
 PROBE = "x"  # a text that fails where every text would
@@ -77,10 +74,11 @@ class Computer:
         self.most_bytes = text_limit(settings)
         self.layer: Layer | None = None  # where lines are computed in groups
         if settings.model is not None:
-            from attn_cli.pipeline.from_checkpoint import open_model  # only for a model on disk
+            from attn_cli.batch.model_lines import settings_of_lines  # only for a model on disk
+            from attn_cli.pipeline.from_checkpoint import open_model
 
             self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
-            self.settings = self._without_next(settings)
+            self.settings = settings_of_lines(job, settings)
             return
         self.shared = open_shared(settings)
         self._try_probe()
@@ -155,7 +153,9 @@ class Computer:
                 for start in range(0, len(texts), size):
                     done |= self._of_group(texts[start : start + size])
         elif self.shared.model is not None and self.job.is_whole:
-            done |= self._of_model(lines)
+            from attn_cli.batch.model_lines import records_of_model
+
+            done |= records_of_model(self.job, self.settings, self.shared.model, self._plain(lines))
         for at, line in enumerate(lines):
             yield done.pop(at) if at in done else self._one(line)
 
@@ -244,40 +244,6 @@ class Computer:
             inputs = text.inputs._replace(notes=(*text.inputs.notes, *self.more_notes))
             trace = record_trace(job.kind, inputs, layer, self.settings, work, None)
             yield full_record(trace, job.keys, job.steps, fields)
-
-    # Lines for a pretrained model
-
-    def _without_next(self, settings: Settings) -> Settings:
-        """Return the settings without the words that come next, where no field tells of them."""
-        is_told = not {"next_words", "notes"}.isdisjoint(self.job.keys)
-        return settings if is_told or not settings.next else replace(settings, next=0)
-
-    def _of_model(self, lines: Sequence[Line]) -> dict[int, Record]:
-        """Return the records of the lines that can go through the model together, by their places."""
-        from attn_cli.pipeline.checkpoint_group import can_be_grouped, traces_of_group
-        from attn_cli.pipeline.from_checkpoint import read_texts
-
-        settings, model = self.settings, self.shared.model
-        if model is None or not can_be_grouped(settings, self.job.keep_weights):
-            return {}
-        groups: dict[tuple[int, ...], list[tuple[int, Reading]]] = defaultdict(list)
-        for at, (text, *context) in self._plain(lines):
-            with suppress(AttnError):  # said when its turn comes
-                check_model(settings)
-                check_shaping(settings)
-                second = context[0] if context else None
-                reading = read_texts(self.job.kind, text, second, settings, model)
-                groups[reading.run.lengths].append((at, reading))
-        done: dict[int, Record] = {}
-        for lengths, found in groups.items():
-            size = max(1, TOKENS // max(lengths))
-            for start in range(0, len(found), size):
-                places, readings = zip(*found[start : start + size], strict=True)
-                with suppress(AttnError):  # then each by itself
-                    traces = traces_of_group(readings, settings)
-                    for at, trace in zip(places, traces, strict=True):
-                        done[at] = full_record(trace, self.job.keys, self.job.steps)
-        return done
 
     # A line by itself
 

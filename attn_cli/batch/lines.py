@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import IO, NamedTuple
 
+from attn_cli.batch.inputs import Input
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.compressed import packing, pieces
-from attn_cli.io.escape import visible
-from attn_cli.io.files import regular
 
 LONGEST_LINE = 1 << 20  # bytes
 LINES = 512  # of a chunk
@@ -27,17 +25,36 @@ Line = bytes | None  # without its end; None for one that is longer than LONGEST
 
 
 class Source(NamedTuple):
-    """An open input: its lines, the file as it lies on the disk, and that file's bytes (0 for a pipe)."""
+    """An open input: its lines, the file as it lies on the disk, and its name."""
 
     stream: IO[bytes]
     raw: IO[bytes]
-    size: int
     name: str
+    is_inside: bool = False  # whether it is read from a place behind its start
+
+
+class Feed:
+    """The inputs of a run, opened one after the other; each is a source, or lines that were read already."""
+
+    def __init__(self, sources: Iterable[Source | Sequence[Line]], size: int = 0) -> None:
+        self._sources = iter(sources)
+        self.size = size  # bytes of all of them; 0 for a pipe
+        self._passed = 0
+        self.source = next(self._sources, None)
 
     @property
     def done(self) -> float | None:
-        """The share of the file that is read; None for a pipe."""
-        return min(1.0, self.raw.tell() / self.size) if self.size else None
+        """The share of the bytes that is read; None for a pipe."""
+        if not self.size:
+            return None
+        now = self.source.raw.tell() if isinstance(self.source, Source) else 0
+        return min(1.0, (self._passed + now) / self.size)
+
+    def move(self) -> None:
+        """Close the source, and open the next; after the last, `source` is None."""
+        if isinstance(self.source, Source) and self.size:
+            self._passed += self.source.raw.tell()
+        self.source = next(self._sources, None)
 
 
 class _Unpacked(io.RawIOBase):
@@ -60,27 +77,43 @@ class _Unpacked(io.RawIOBase):
 
 
 @contextmanager
-def open_lines(path: str) -> Iterator[Source]:
-    """Open a regular file of lines, packed or not."""
-    name = visible(path)
-    with regular(path).open("rb") as raw:
+def open_lines(file: Input, start: int = 0) -> Iterator[Source]:
+    """Open a file of lines, packed or not; a plain one may be read from a place behind its start."""
+    with file.open() as raw:
         try:
-            packed = packing(raw.read(LONGEST_START))
-            raw.seek(0)
+            packed = "" if start else packing(raw.read(LONGEST_START))
+            raw.seek(start)
         except OSError as error:
-            raise FileError(f"Cannot read {name}: {error.strerror or error}.") from None
-        stream: IO[bytes] = io.BufferedReader(_Unpacked(pieces(raw, packed, name))) if packed else raw
-        yield Source(stream, raw, os.path.getsize(path), name)
+            raise FileError(f"Cannot read {file.name}: {error.strerror or error}.") from None
+        stream: IO[bytes] = io.BufferedReader(_Unpacked(pieces(raw, packed, file.name))) if packed else raw
+        yield Source(stream, raw, file.name, start > 0)
+
+
+@contextmanager
+def open_feed(files: Sequence[Input]) -> Iterator[Feed]:
+    """Open files, each when its turn comes and the first at once."""
+    sources = _opened(files)
+    try:
+        yield Feed(sources, sum(file.size for file in files))
+    finally:
+        sources.close()
+
+
+def _opened(files: Sequence[Input]) -> Generator[Source]:
+    for file in files:
+        with open_lines(file) as source:
+            yield source
 
 
 class LineReader:
     """Reads lines in chunks. A byte-order mark and line ends are dropped; what is no text is refused."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
         self.lines: list[Line] = []
         self.rest = b""
-        self.is_long = self.is_started = self.has_ended = False
+        self.is_long = self.is_started = False
+        self.has_ended = feed.source is None
 
     def read(self, most: int) -> list[Line]:
         """Return up to `most` lines: those that are there, and one at least; none at the end.
@@ -100,40 +133,55 @@ class LineReader:
 
     def _is_filled(self) -> bool:
         """Tell whether the input has more to give at once."""
-        if self.source.size:
+        source = self.feed.source
+        if self.feed.size or not isinstance(source, Source):
             return True
         try:
             import select  # only for a pipe
 
-            return bool(select.select([self.source.raw], [], [], 0)[0])
+            return bool(select.select([source.raw], [], [], 0)[0])
         except (OSError, ValueError):  # no descriptor of a system's own
             return True
 
     def _fill(self) -> None:
         """Read another piece, and take the lines that are whole out of it."""
+        source = self.feed.source
+        if not isinstance(source, Source):
+            self.lines += source or ()
+            self._move()
+            return
         try:
-            piece = self.source.stream.read1(PIECE)  # type: ignore[attr-defined]
+            piece = source.stream.read1(PIECE)  # type: ignore[attr-defined]
         except OSError as error:
-            raise FileError(f"Cannot read {self.source.name}: {error.strerror or error}.") from None
+            raise FileError(f"Cannot read {source.name}: {error.strerror or error}.") from None
         data = self.rest + piece
-        self.has_ended = not piece
-        if not self.is_started and (len(data) >= LONGEST_START or self.has_ended):
-            data = self._start(data)
+        if not self.is_started and (len(data) >= LONGEST_START or not piece):
+            data = self._start(data, source)
         *whole, self.rest = data.split(b"\n")
         for line in whole:
             self._take(line, len(line) + 1)
         if len(self.rest) > LONGEST_LINE:
             self.is_long, self.rest = True, b""
-        if self.has_ended and (self.rest or self.is_long):
-            self._take(self.rest, len(self.rest))
+        if not piece:
+            if self.rest or self.is_long:
+                self._take(self.rest, len(self.rest))
+            self._move()
 
-    def _start(self, data: bytes) -> bytes:
+    def _move(self) -> None:
+        """Go on to the next source: lines do not run from one into another."""
+        self.feed.move()
+        self.rest, self.is_long, self.is_started = b"", False, False
+        self.has_ended = self.feed.source is None
+
+    def _start(self, data: bytes, source: Source) -> bytes:
         """Check the first bytes, and return them without a byte-order mark."""
         self.is_started = True
+        if source.is_inside:
+            return data
         if data[:2] in UTF_16:
-            raise InputError(f"{self.source.name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
+            raise InputError(f"{source.name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
         if packed := packing(data[:LONGEST_START]):
-            raise InputError(f"{self.source.name} is packed.", f"Unpack it: {packed} -dc FILE | attn batch")
+            raise InputError(f"{source.name} is packed.", f"Unpack it: {packed} -dc FILE | attn batch")
         return data.removeprefix(UTF_8)
 
     def _take(self, line: bytes, size: int) -> None:
@@ -151,25 +199,39 @@ class Chunk(NamedTuple):
 
 
 class Chunks(Iterator[Chunk]):
-    """The chunks of an input."""
+    """The chunks of an input.
 
-    def __init__(self, source: Source, lines: int = LINES, first: int = 1) -> None:
-        self.reader, self.most = LineReader(source), lines
-        self.number, self.first = 0, first
+    With `part`, none reaches over a multiple of so many lines, and parts that are `done`, by their numbers, are left
+    out.
+    """
+
+    def __init__(
+        self, feed: Feed, first: int = 1, part: int | None = None, done: Collection[int] = frozenset()
+    ) -> None:
+        self.reader, self.most = LineReader(feed), LINES
+        self.number, self.first, self.part, self.done = 0, first, part, done
 
     def __next__(self) -> Chunk:
-        found = self.reader.read(self.most)
+        most = self.most
+        if self.part is not None:
+            inside = (self.first - 1) % self.part
+            while not inside and (self.first - 1) // self.part in self.done and self.skip(self.part):
+                pass
+            most = min(most, self.part - inside)
+        found = self.reader.read(most)
         if not found:
             raise StopIteration
         chunk = Chunk(self.number, self.first, found)
         self.number, self.first = self.number + 1, self.first + len(found)
         return chunk
 
-    def skip(self, lines: int) -> None:
-        """Leave out so many lines."""
-        end = self.first + lines
+    def skip(self, lines: int) -> int:
+        """Leave out so many lines, or all that there are; return how many."""
+        start = self.first
+        end = start + lines
         while self.first < end and (found := self.reader.read(min(self.most, end - self.first))):
             self.first += len(found)
+        return self.first - start
 
     def is_ready(self) -> bool:
         """Tell whether the next can be read without waiting."""

@@ -93,7 +93,7 @@ def write_rows(computer: Computer, chunk: Chunk) -> Written:
     with pa.ipc.new_stream(stream, schema) as writer:
         writer.write_batch(pa.record_batch(columns, schema=schema))
     refused = sum(isinstance(row, AttnError) for row in rows)
-    return Written(stream.getvalue().to_pybytes(), len(rows), refused, found)
+    return Written(stream.getvalue().to_pybytes(), len(rows), refused, chunk.first, found)
 
 
 def _column(field: Any, rows: Rows, first: int) -> Any:

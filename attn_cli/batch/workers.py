@@ -126,8 +126,8 @@ class Workers:
             ) from None
         if isinstance(rest, Failure):
             raise rest.exception()
-        lines, refused, failure = rest
-        return Written(data, lines, refused, failure and failure.exception())
+        lines, refused, first, failure = rest
+        return Written(data, lines, refused, first, failure and failure.exception())
 
 
 WAITING = Chunk(sys.maxsize, 0, ())  # in the place of a chunk that cannot be read yet
@@ -169,7 +169,7 @@ def _work(job: Job, connection: Any, others: list[Any]) -> None:
 
 def _answer(connection: Any, found: Written) -> None:
     connection.send_bytes(found.data)
-    connection.send((found.lines, found.refused, found.error and Failure.of(found.error)))
+    connection.send((found.lines, found.refused, found.first, found.error and Failure.of(found.error)))
 
 
 def _tell(connection: Any, error: BaseException) -> None:

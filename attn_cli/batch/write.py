@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Written(NamedTuple):
-    """What a chunk became: its bytes, how many lines are in them, how many of those were refused.
+    """What a chunk became: its bytes, how many lines are in them, how many were refused, the first one's number.
 
     Where the run ends at a bad line, `error` is its error, and the bytes are those of the lines before it.
     """
@@ -22,6 +22,7 @@ class Written(NamedTuple):
     data: bytes
     lines: int
     refused: int
+    first: int
     error: AttnError | None = None
 
 
@@ -43,7 +44,7 @@ def _json_lines(computer: Computer, chunk: Chunk) -> Written:
         if isinstance(row, AttnError):
             row.line = number
             if not job.keep_going:
-                return Written(b"".join(parts), len(parts), refused, row)
+                return Written(b"".join(parts), len(parts), refused, chunk.first, row)
             row, refused = row.as_record(), refused + 1
         parts.append(json_line(row, job.ascii_only))
-    return Written(b"".join(parts), len(parts), refused)
+    return Written(b"".join(parts), len(parts), refused, chunk.first)
