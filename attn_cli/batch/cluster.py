@@ -28,6 +28,8 @@ QUIET = dict.fromkeys(("distributed", "distributed.client", "distributed.worker"
 SETTINGS = {
     "distributed.scheduler.allowed-failures": TRIES,
     "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.http.routes": [],  # no pages that others could read
+    "distributed.worker.http.routes": [],
     "logging": QUIET,
 }
 # What Python would say of a run that is ended by a signal; it cleans up all the same.
@@ -49,9 +51,9 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         try:
-            import dask
+            from dask import config
 
-            dask.config.set({"logging": QUIET})
+            config.set({"logging": QUIET})
             import distributed
         except ImportError:
             raise MissingExtra("--engine dask needs Dask.", "pip install 'attn-cli[dask]'") from None
@@ -209,19 +211,20 @@ def _local_cluster(workers: int) -> Iterator[Any]:
     import shutil
     from tempfile import mkdtemp
 
-    import dask
     import distributed
+    from dask import config
 
     folder = mkdtemp(prefix="attn-dask-")
     sys.warnoptions.append(NO_WARNING)
     try:
-        with cleaned_up(lambda: shutil.rmtree(folder, ignore_errors=True)), dask.config.set(SETTINGS):
+        with cleaned_up(lambda: shutil.rmtree(folder, ignore_errors=True)), config.set(SETTINGS):
             try:
                 cluster = distributed.LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": False},
                     memory_limit=None,
                     local_directory=folder,
                     security=True,  # the keys of this run: nobody else on this machine can send it work

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -93,10 +94,37 @@ def _said(error: Exception) -> str:
     return visible(text[:300]).rstrip(".")
 
 
+class _Remote(io.RawIOBase):
+    """An open file of a store, whatever fails in it a FileError."""
+
+    def __init__(self, stream: IO[bytes], url: str) -> None:
+        self.stream, self.url = stream, url
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        with reached(self.url):
+            return self.stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        with reached(self.url):
+            found = self.stream.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+
 @contextmanager
 def open_url(url: str) -> Iterator[IO[bytes]]:
     """Open a file by its URL; what fails while it is read is a FileError, too."""
     with reached(url):
         system, path = file_system(url)
-        with system.open(path, "rb") as stream:
-            yield stream
+        stream = system.open(path, "rb")
+    with stream:
+        yield io.BufferedReader(_Remote(stream, url), BLOCK)

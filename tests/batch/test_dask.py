@@ -1,0 +1,240 @@
+"""A Dask cluster: the same bytes as one machine, whoever dies; runs go on from one engine to the other."""
+
+import gzip
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from attn_cli.batch import cluster
+from attn_cli.batch import manifest as manifests
+from tests.batch.test_parts import manifest, records
+from tests.batch.test_parts import write as write_lines
+from tests.batch.test_workers import none_left
+from tests.shell import COMMAND, Ran, here, surroundings
+
+HAS_DASK = importlib.util.find_spec("distributed") is not None
+pytestmark = [
+    pytest.mark.skipif(
+        not HAS_DASK and not os.environ.get("ATTN_REQUIRE_DASK"), reason="needs the extra dask"
+    ),
+    pytest.mark.filterwarnings("ignore"),  # of Dask's own parts
+]
+ON_DASK = ("--engine", "dask", "--workers", "2")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(manifests, "LINES", 512)
+
+
+class Machines:
+    """A scheduler and two workers of its own, each a process."""
+
+    def __init__(self) -> None:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        bare = ["--no-dashboard"]
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port), *bare)
+        self.workers = [self._start("worker", self.address, "--nthreads", "1", *bare) for _ in range(2)]
+
+    def _start(self, what: str, *args: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *args]
+        return subprocess.Popen(
+            command, env=surroundings(), stderr=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def end(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    found = Machines()
+    yield found
+    found.end()
+
+
+def on(machines: Machines, *args: str) -> Ran:
+    return here("batch", *args, "--engine", "dask", "--scheduler", machines.address)
+
+
+def content(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+@contextmanager
+def once_there(path: str, act) -> Iterator[None]:
+    """Do something when a file is there, while the block runs."""
+
+    def watch() -> None:
+        while not Path(path).exists() and not over.is_set():
+            time.sleep(0.005)
+        if not over.is_set():
+            act()
+
+    over = threading.Event()
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def children() -> list[int]:
+    """Return the workers of a local cluster of this process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            is_child = entry.name.isdigit() and f"PPid:\t{os.getpid()}\n" in (entry / "status").read_text()
+            if is_child and "spawn_main" in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def inputs() -> list[str]:
+    """Write files of several kinds, with bad lines among good ones; return their names."""
+    write_lines(700, "a.txt")
+    Path("b.txt").write_bytes(b"\xef\xbb\xbfshe likes coffee\r\n...\r\n" + b"a b\r\n" * 900 + b"the last one")
+    Path("c.txt.gz").write_bytes(gzip.compress(b"the cat sat\n" * 600 + b"\n" + b"on the mat\n" * 300))
+    Path("d.txt").write_bytes(b"x" * 1_100_000 + b"\nshe likes tea\n")
+    return ["a.txt", "[bc].txt*", "d.txt"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "parquet", "npz"])
+def test_a_cluster_writes_the_same_bytes_as_one_machine(form, at, machines):
+    options = (*inputs(), "-f", form, "--keep-going")
+    one = here("batch", *options, "-o", "one/", "--workers", "1")
+    many = on(machines, *options, "-o", "many/")
+    assert one.code == 65 and "3 of 2,506 lines were refused" in one.err
+    assert many == one
+    assert content("one") == content("many")
+    assert [part["lines"] for part in json.loads(Path("many/manifest.json").read_text())["parts"]] == [
+        512
+    ] * 4 + [458]
+    again = on(machines, *options, "-o", "many/")
+    assert (again.code, again.out) == (0, "") and "many/ is complete: 2,506 lines in 5 parts" in again.err
+
+
+def test_a_run_goes_on_from_one_engine_to_the_other(at, machines):
+    write_lines(3000)
+    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    whole = content("out")
+    for is_here in (False, True):
+        about = manifest()
+        about["parts"], about["complete"] = about["parts"][1:4], False
+        Path("out/manifest.json").write_text(json.dumps(about))
+        Path("out/part-00002.jsonl").write_text("spoilt")
+        options = ("lines.txt", "-o", "out/")
+        got = here("batch", *options) if is_here else on(machines, *options)
+        assert got == (0, "", "attn: out/ has 1,024 lines in 2 parts: going on.\n")
+        assert content("out") == whole
+
+
+def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
+    write_lines(4000)
+    lines = Path("lines.txt").read_text().splitlines()
+    lines[1500] = lines[3300] = "..."
+    Path("lines.txt").write_text("\n".join(lines))
+    got = on(machines, "lines.txt", "-o", "out/")
+    assert got.code == 65 and '"line": 1501' in got.err and got.err.count("\n") == 1
+    assert not manifest()["complete"] and manifest()["parts"][0]["first"] == 1
+    got = here("batch", "lines.txt", "-o", "out/", "--keep-going")
+    assert got.code == 65 and "2 of 4,000 lines were refused" in got.err
+    assert records() == here("batch", "lines.txt", "--keep-going").out
+
+
+def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, machines, monkeypatch):
+    write_lines(3)
+    Path("v.txt").write_text("she 1 0\ncat 0 1\n")
+    for code, options in (
+        (65, ("-o", "out/", "-e", "random", "-p", "roles")),
+        (2, ("-o", "out.jsonl")),
+        (2, ()),
+        (2, ("-o", "out/", "-e", "v.txt")),
+        (2, ("-o", "out/", "--workers", "2")),
+    ):
+        got = on(machines, "lines.txt", *options)
+        assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got
+    assert here("batch", "lines.txt", "-o", "out/", "--scheduler", machines.address).code == 2
+    assert here("batch", "-", "-o", "out/", *ON_DASK).code == 2
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    got = here("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", "tcp://127.0.0.1:1")
+    assert got.code == 71 and "Cannot reach the scheduler at tcp://127.0.0.1:1" in got.err
+
+
+def test_workers_that_are_killed_lose_nothing(at):
+    write_lines(8000)
+    assert here("batch", "lines.txt", "-o", "one/").code == 0
+
+    def kill() -> None:
+        for pid in children():
+            os.kill(pid, signal.SIGKILL)
+
+    with once_there("out/part-00001.jsonl", kill):
+        got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
+    assert got == (0, "", "")
+    assert content("out") == content("one")
+    assert not children()
+
+
+def test_a_scheduler_that_is_killed_is_one_line_and_the_same_command_goes_on(at):
+    write_lines(9_000)
+    own = Machines()
+    try:
+        with once_there("out/manifest.json", own.scheduler.kill):
+            got = on(own, "lines.txt", "-o", "out/")
+    finally:
+        own.end()
+    assert got.code == 71 and got.err.count("\n") == 1, got
+    assert f"The scheduler at {own.address} was lost." in got.err and "goes on where this run was" in got.err
+    assert not manifest()["complete"] and manifest()["parts"]
+    assert here("batch", "lines.txt", "-o", "out/", *ON_DASK).code == 0
+    assert records() == here("batch", "lines.txt").out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda one: one.name)
+def test_no_process_is_left_after_a_signal(number, at):
+    write_lines(100_000)
+    marker = f"left-{os.getpid()}-{number}/"
+    command = [*COMMAND, "batch", "lines.txt", "-o", marker, *ON_DASK]
+    env = surroundings({"TMPDIR": str(Path.cwd())})
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True) as process:
+        end = time.monotonic() + 60
+        while not list(Path().glob(f"{marker}part-*")) and time.monotonic() < end:
+            time.sleep(0.02)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            process.send_signal(number)
+        code = process.wait(timeout=10)
+        said = process.stderr.read()  # ends when the last worker has
+    assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
+    assert none_left(marker)
+    if number == signal.SIGINT:
+        assert not list(Path().glob("attn-dask-*"))
+
+
+def test_without_dask_the_line_that_installs_it_is_said(at, monkeypatch):
+    write_lines(3)
+    monkeypatch.setitem(sys.modules, "dask", None)
+    got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
+    assert got.code == 69 and "pip install 'attn-cli[dask]'" in got.err

@@ -1,0 +1,114 @@
+"""Inputs and parts in an object store: an S3 server of this machine, read and written by both engines."""
+
+import gzip
+import importlib.util
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attn_cli.batch import manifest as manifests
+from tests.batch.test_dask import content, here
+from tests.batch.test_parts import write as write_lines
+
+NEEDED = ("moto", "s3fs", "distributed")
+pytestmark = [
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, NEEDED)) and not os.environ.get("ATTN_REQUIRE_DASK"),
+        reason="needs moto[server], s3fs and the extra dask",
+    ),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture
+def store(at, monkeypatch) -> Iterator[dict[str, str]]:
+    """Start an S3 server with a bucket; yield the environment of those who use it."""
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    _, port = server.get_host_and_port()
+    env = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+    }
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(manifests, "LINES", 512)
+    s3fs.S3FileSystem.clear_instance_cache()
+    system = s3fs.S3FileSystem()
+    system.mkdir("texts")
+    yield env
+    system.rm("texts", recursive=True)
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+def fetched(folder: str) -> dict[str, bytes]:
+    """Return what lies in a folder of the store."""
+    import s3fs
+
+    system = s3fs.S3FileSystem()
+    system.invalidate_cache()
+    return {path.rpartition("/")[2]: system.cat_file(path) for path in system.ls(folder, detail=False)}
+
+
+def put(name: str, data: bytes) -> None:
+    import s3fs
+
+    s3fs.S3FileSystem().pipe_file(name, data)
+
+
+def test_a_store_is_read_and_written_by_both_engines_with_the_same_bytes(store):
+    write_lines(1300, "a.txt")
+    Path("b.txt.gz").write_bytes(gzip.compress(b"she likes coffee\n" * 400))
+    for name in ("a.txt", "b.txt.gz"):
+        put(f"texts/in/{name}", Path(name).read_bytes())
+    assert here("batch", "a.txt", "b.txt.gz", "-o", "one/").code == 0
+    for n, options in enumerate((("--workers", "1"), ("--engine", "dask", "--workers", "1"))):
+        got = here("batch", "s3://texts/in/*", "-o", f"s3://texts/out{n}/", *options, env=store)
+        assert got == (0, "", ""), got
+        assert fetched(f"texts/out{n}") == content("one")
+        again = here("batch", "s3://texts/in/*", "-o", f"s3://texts/out{n}/", *options, env=store)
+        assert again.code == 0 and "is complete: 1,700 lines in 4 parts" in again.err
+    here("batch", "s3://texts/in/a.txt", "-o", "a.jsonl", env=store)
+    assert Path("a.jsonl").read_text() == here("batch", "a.txt").out
+
+
+def test_what_no_manifest_names_does_not_count(store):
+    write_lines(1300)
+    assert here("batch", "lines.txt", "-o", "s3://texts/out/", env=store).code == 0
+    whole = fetched("texts/out")
+    about = json.loads(whole["manifest.json"])
+    about["parts"], about["complete"] = about["parts"][:2], False
+    put("texts/out/manifest.json", json.dumps(about).encode())
+    put("texts/out/part-00001.jsonl", b"cut off")
+    put("texts/out/part-00002.jsonl", b"half")
+    got = here("batch", "lines.txt", "-o", "s3://texts/out/", env=store)
+    assert got == (0, "", "attn: s3://texts/out/ has 512 lines in 1 part: going on.\n")
+    assert fetched("texts/out") == whole
+    got = here("batch", "lines.txt", "-o", "s3://texts/out/", "-t", "2", env=store)
+    assert got.code == 65 and "temperature" in got.err
+    assert here("batch", "lines.txt", "-o", "s3://texts/out/", "-t", "2", "--force", env=store).code == 0
+    put("texts/mine/notes.txt", b"keep me")
+    assert here("batch", "lines.txt", "-o", "s3://texts/mine/", env=store).code == 65
+    assert fetched("texts/mine") == {"notes.txt": b"keep me"}
+
+
+def test_what_cannot_be_reached_is_one_line(store):
+    write_lines(3)
+    for code, args in (
+        (66, ("s3://texts/none.txt",)),
+        (66, ("s3://texts/q*",)),
+        (66, ("s3://nowhere/a.txt",)),
+        (74, ("lines.txt", "-o", "s3://nowhere/out/")),
+        (2, ("lines.txt", "-o", "s3://texts/out.jsonl")),
+    ):
+        got = here("batch", *args, env=store)
+        assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got

@@ -1,0 +1,62 @@
+"""Paths with a protocol: files of this machine by file://, whose parts are put beside their place and renamed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from attn_cli.batch import manifest as manifests
+from tests.batch.test_parts import write
+from tests.shell import here
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    pytest.importorskip("fsspec")
+    monkeypatch.setattr(manifests, "LINES", 512)
+
+
+def content(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at):
+    write(1300)
+    where = f"file://{Path.cwd()}"
+    assert here("batch", "lines.txt", "-o", "one/").code == 0
+    assert here("batch", f"{where}/li*.txt", "-o", f"{where}/many/").code == 0
+    assert content("one") == content("many")
+    about = json.loads(Path("many/manifest.json").read_text())
+    about["parts"], about["complete"] = about["parts"][1:], False
+    Path("many/manifest.json").unlink()
+    Path("many/manifest.json.new").write_text(json.dumps(about))  # ended between two renamings
+    got = here("batch", "lines.txt", "-o", f"{where}/many/")
+    assert got.code == 0 and "has 788 lines in 2 parts: going on." in got.err
+    assert content("one") == content("many")
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "said"),
+    [
+        (69, ("gs://texts/a.txt",), "gs:// needs gcsfs. pip install gcsfs"),
+        (69, ("lines.txt", "-o", "az://texts/out/"), "az:// needs adlfs. pip install adlfs"),
+        (2, ("memory://a.txt",), "memory of one process"),
+        (2, ("bogus://a.txt",), "bogus://a.txt cannot be used"),
+        (2, ("lines.txt", "-o", "file:///tmp/x.jsonl"), "Give a folder: a URL that ends in /"),
+        (66, ("file:///nowhere/a.txt",), "there is no such file"),
+    ],
+)
+def test_what_cannot_be_used_says_what_to_do(code, args, said, at, monkeypatch):
+    write(3)
+    for package in ("gcsfs", "adlfs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    got = here("batch", *args, "-f", "jsonl")
+    assert got.code == code and got.err.count("\n") == 1
+    assert said in " ".join(json.loads(got.err)["error"][key] for key in ("message", "hint"))
+
+
+def test_without_fsspec_the_line_that_installs_it_is_said(at, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    got = here("batch", "s3://texts/a.txt")
+    assert got.code == 69 and "pip install 'attn-cli[dask]'" in got.err
