@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from attn_cli.batch import manifest as manifests
 from tests.batch.test_parts import manifest, records
 from tests.batch.test_parts import write as write_lines
 from tests.batch.test_workers import none_left
+from tests.machines import Machines
 from tests.shell import COMMAND, Ran, here, surroundings
 
 HAS_DASK = importlib.util.find_spec("distributed") is not None
@@ -38,35 +38,10 @@ def small(monkeypatch):
     monkeypatch.setattr(manifests, "LINES", 512)
 
 
-class Machines:
-    """A scheduler and two workers of its own, each a process."""
-
-    def __init__(self) -> None:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{port}"
-        bare = ["--no-dashboard"]
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port), *bare)
-        self.workers = [self._start("worker", self.address, "--nthreads", "1", *bare) for _ in range(2)]
-
-    def _start(self, what: str, *args: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *args]
-        return subprocess.Popen(
-            command, env=surroundings(), stderr=subprocess.DEVNULL, start_new_session=True
-        )
-
-    def end(self) -> None:
-        for process in (*self.workers, self.scheduler):
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Machines]:
-    found = Machines()
-    yield found
-    found.end()
+    with Machines() as found:
+        yield found
 
 
 def on(machines: Machines, *args: str) -> Ran:
@@ -198,12 +173,8 @@ def test_workers_that_are_killed_lose_nothing(at):
 
 def test_a_scheduler_that_is_killed_is_one_line_and_the_same_command_goes_on(at):
     write_lines(9_000)
-    own = Machines()
-    try:
-        with once_there("out/manifest.json", own.scheduler.kill):
-            got = on(own, "lines.txt", "-o", "out/")
-    finally:
-        own.end()
+    with Machines() as own, once_there("out/manifest.json", own.scheduler.kill):
+        got = on(own, "lines.txt", "-o", "out/")
     assert got.code == 71 and got.err.count("\n") == 1, got
     assert f"The scheduler at {own.address} was lost." in got.err and "goes on where this run was" in got.err
     assert not manifest()["complete"] and manifest()["parts"]

@@ -4,6 +4,8 @@ Each row is a pair of commands that are run in turns; the ratio is that of their
 (user and system, with the processes that they start) and of seconds by the clock.
 
     python -m tests.bench.batch [--old ATTN] [--lines 20000] [--rounds 3]
+    python -m tests.bench.batch --dask 1000000 [--rounds 1]    beside a cluster that is started
+    python -m tests.bench.batch --costs                        lines a second, and bytes a line
 """
 
 from __future__ import annotations
@@ -122,6 +124,52 @@ def memory(command: list[str]) -> int:
     return int(done.stdout)
 
 
+def on_dask(folder: str, lines: int, rounds: int) -> None:
+    """Print how long two workers of a started cluster take, beside two processes; the bytes must be the same."""
+    from tests.machines import Machines
+
+    path = write(folder, lines)
+    out = [f"{folder}/one/", f"{folder}/many/"]
+    attn = [sys.executable, "-m", "attn_cli", "batch", path, "--fields", "summary", "--force"]
+    with Machines(2) as machines:
+        dask = [*attn, "--engine", "dask", "--scheduler", machines.address, "-o", out[1]]
+        name = f"two processes / Dask, two workers, {lines:,} lines"
+        row = Row(name, [*attn, "--workers", "2", "-o", out[0]], dask, 0.8, True)
+        print(compare(row, rounds), flush=True)
+    names = sorted(os.listdir(out[0]))
+    same = names == sorted(os.listdir(out[1])) and all(
+        Path(out[0], name).read_bytes() == Path(out[1], name).read_bytes() for name in names
+    )
+    print(f"{len(names)} files: {'the same bytes' if same else 'OTHER BYTES'}")
+
+
+def costs(folder: str, lines: int) -> None:
+    """Print how many lines a second one process writes, and the bytes of a line, with several fields and forms."""
+    path = write(folder, lines)
+    attn = [sys.executable, "-m", "attn_cli", "batch", path, "--workers", "1"]
+    print(f"{'fields':<28}{'form':<12}{'lines a second':>16}{'bytes a line':>16}")
+    usual = "query_tokens,key_tokens,weights,summary"
+    for fields, form in (
+        *((usual, form) for form in ("jsonl", "jsonl.gz", "jsonl.zst", "parquet", "npz")),
+        *(("summary", form) for form in ("jsonl", "jsonl.gz", "parquet")),
+        *(("query_tokens,weights", form) for form in ("parquet",)),
+        *(("all", form) for form in ("jsonl", "jsonl.gz")),
+    ):
+        out = Path(folder, "out")
+        seconds = spent([*attn, "--fields", fields, "-f", form, "-o", f"{out}/", "--force"]).clock
+        size = sum(part.stat().st_size for part in out.glob("part-*"))
+        name = "as usual" if fields == usual else fields
+        print(f"{name:<28}{form:<12}{lines / seconds:>16,.0f}{size / lines:>16,.0f}", flush=True)
+
+
+def write(folder: str, lines: int) -> str:
+    """Write a file of so many sentences, and return its path."""
+    path = Path(folder, "lines.txt")
+    some = sentences(min(lines, 20_000))
+    path.write_text("".join(f"{some[n % len(some)]}\n" for n in range(lines)))
+    return str(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--old", help="an older attn to compare with")
@@ -129,7 +177,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--many", type=int, default=0, help="lines of the long run whose memory is measured")
     parser.add_argument("--floor", metavar="FILE", help="compute the floor of this file, and nothing else")
+    parser.add_argument(
+        "--dask", type=int, metavar="LINES", help="compare with a Dask cluster, and nothing else"
+    )
+    parser.add_argument("--costs", action="store_true", help="print costs, and nothing else")
     given = parser.parse_args()
+    if given.dask or given.costs:
+        with tempfile.TemporaryDirectory() as folder:
+            if given.dask:
+                on_dask(folder, given.dask, given.rounds)
+            if given.costs:
+                costs(folder, given.lines)
+        return
     if given.floor:
         floor(given.floor)
         return

@@ -196,6 +196,15 @@ def _parts(folder: Path) -> State:
     return found
 
 
+# They need the extra batch; where it is not installed there is nothing to spoil.
+BATCH_TABLES = () if find_spec("pyarrow") is None else (
+    Command("batch, parquet, new", ("batch", "lines.txt", "-e", "random", "-o", "x.parquet"), _lines, files),
+    Command("batch, parquet, old", ("batch", "lines.txt", "-e", "random", "-o", "x.parquet"),
+            _both(_lines, _old("x.parquet")), files),
+    Command("batch, parquet parts", ("batch", "lines.txt", "-e", "random", "-f", "parquet", "-o", "parts/"),
+            _lines, _parts),
+    Command("batch, npz parts", ("batch", "lines.txt", "-e", "random", "-f", "npz", "-o", "parts/"), _lines, _parts),
+)  # fmt: skip
 # They need the extra models; where it is not installed there is nothing to spoil.
 MODELS = () if find_spec("tokenizers") is None else (
     Command("heads, old", ("heads", "dabca", "-m", "gpt2", "-o", "x.html"), _both(_model, _old("x.html")), files),
@@ -226,6 +235,7 @@ COMMANDS = (
     Command("dictionary", ("example", "dictionary", "-o", "x.md"), _nothing, files),
     Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), _both(_lines, _old("x.jsonl")), files),
     Command("batch into a folder", ("batch", "lines.txt", "-e", "random", "-o", "parts/"), _lines, _parts),
+    *BATCH_TABLES,
     Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
     Command("table", ("explain", WORDS), _nothing, files),
     Command("batch to a pipe", ("batch", "lines.txt", "-e", "random"), _lines, files),

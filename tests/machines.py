@@ -1,0 +1,35 @@
+"""A Dask cluster as a user has one: a scheduler and workers, each a process of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+from tests.shell import surroundings
+
+
+class Machines:
+    """A scheduler and workers of one thread, which run until they are ended."""
+
+    def __init__(self, workers: int = 2) -> None:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port))
+        self.workers = [self._start("worker", self.address, "--nthreads", "1") for _ in range(workers)]
+
+    def _start(self, what: str, *args: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *args, "--no-dashboard"]
+        return subprocess.Popen(
+            command, env=surroundings(), stderr=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def __enter__(self) -> "Machines":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for process in (*self.workers, self.scheduler):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
