@@ -24,6 +24,7 @@ TICK = 0.5  # seconds between two looks whether the scheduler is there
 AHEAD = 3  # tasks a processor that are handed out
 LEAST_AHEAD = 16  # of them, so that a cluster that grows with its work sees some
 WAIT = 10.0  # seconds without a worker before that is said
+GONE = 5.0  # seconds without its process after which a worker of this machine is replaced
 QUIET = dict.fromkeys(("distributed", "distributed.client", "distributed.worker", "tornado"), "critical")
 SETTINGS = {
     "distributed.scheduler.allowed-failures": TRIES,
@@ -48,6 +49,8 @@ class Cluster:
         self.pending: dict[str, tuple[int, Any]] = {}  # tasks by their keys: their numbers and futures
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.seen = time.monotonic()  # when there was a worker
+        self.local: Any = None  # the cluster that was started here
+        self.gone: dict[Any, float] = {}  # since when workers of it have no process
 
     def __enter__(self) -> Cluster:
         try:
@@ -59,8 +62,9 @@ class Cluster:
             raise MissingExtra("--engine dask needs Dask.", "pip install 'attn-cli[dask]'") from None
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         with ExitStack() as opening:  # closed only if something fails
-            address: Any = self.scheduler or opening.enter_context(_local_cluster(self.workers))
-            self.client = opening.enter_context(_client(distributed.Client, address))
+            if self.scheduler is None:
+                self.local = opening.enter_context(_local_cluster(self.workers))
+            self.client = opening.enter_context(_client(distributed.Client, self.scheduler or self.local))
             self.opened = opening.pop_all()
         return self
 
@@ -127,10 +131,10 @@ class Cluster:
 
     def _next(self) -> Iterator[tuple[int, Any]]:
         """Wait for a moment, or until a task has ended, and yield what it returned."""
+        self._check()
         try:
             future = self.ended.get(timeout=TICK)
         except queue.Empty:
-            self._check()
             return
         if future.key not in self.pending:
             return
@@ -164,11 +168,24 @@ class Cluster:
         """Raise MachineError if the scheduler is lost; say so if nobody works."""
         if self.client.status != "running":
             raise self._lost()
-        if self.scheduler is None or self._threads():
+        if self.local is not None:
+            self._replace_workers()
+        elif self._threads():
             self.seen = time.monotonic()
         elif time.monotonic() - self.seen > WAIT:
             say(f"attn: {self.name} has no workers: waiting for one.")
             self.seen = float("inf")
+
+    def _replace_workers(self) -> None:
+        """Start others for workers whose process has gone: Dask starts none for one that died while it started."""
+        now = time.monotonic()
+        for name, worker in list(self.local.workers.items()):
+            if worker.is_alive():
+                self.gone.pop(name, None)
+            elif now - self.gone.setdefault(name, now) > GONE:
+                del self.gone[name]
+                self.local.worker_spec.pop(name, None)
+                self.local.scale(self.workers)
 
     def _lost(self) -> MachineError:
         return MachineError(
