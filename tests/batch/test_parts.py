@@ -1,15 +1,19 @@
 """A folder of parts: continued after a kill with nothing lost and nothing twice; another run is refused."""
 
 import json
+import os
 import signal
 import subprocess
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attn_cli.batch import folder
 from attn_cli.batch import manifest as manifests
+from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import COMMAND, attn, here, surroundings
 from tests.thorough import takes_long
 
@@ -159,3 +163,53 @@ def test_two_runs_do_not_write_into_one_folder(at, monkeypatch):
         got = here("batch", "lines.txt", "-o", "out/")
     assert got.code == 73 and "Another run is writing into out/" in got.err
     assert here("batch", "lines.txt", "-o", "out/").code == 0
+
+
+def test_vectors_and_models_that_were_changed_in_place_are_other_settings(at, small):
+    write(3)
+    Path("v.txt").write_text("she 1 0\nthe 0 1\n")
+    weights = {name: np.eye(2).tolist() for name in ("W_q", "W_k", "W_v")}
+    Path("w.json").write_text(json.dumps(weights))
+    options = ("lines.txt", "-e", "./v.txt", "-p", "w.json", "-o", "out/")
+    assert here("batch", *options).code == 0
+    os.utime("v.txt", (1, 1))  # the same file, copied anew
+    assert here("batch", *options).code == 0
+    for name in ("v.txt", "w.json"):
+        text = Path(name).read_text()
+        Path(name).write_text(text.replace("1", "2", 1))
+        got = here("batch", *options)
+        assert got.code == 65 and f"{name} was changed" in got.err
+        Path(name).write_text(text)
+
+
+@pytest.mark.skipif(find_spec("tokenizers") is None, reason="needs the extra models")
+def test_a_model_that_was_changed_in_place_is_another_setting(at, small):
+    made = Path(saved(Path("gpt2"), GPT2, gpt2()))
+    (made / "vocab.json").write_text(
+        json.dumps({word: n for n, word in enumerate(["a", "b", "c", "d", "Ġa", "Ġb"])})
+    )
+    (made / "merges.txt").write_text("#version: 0.2\n")
+    Path("lines.txt").write_text("dab\ncab\n")
+    options = ("lines.txt", "-m", "gpt2", "-o", "out/")
+    assert here("batch", *options) == (0, "", "")
+    assert here("batch", *options).code == 0
+    (made / "merges.txt").write_text("#version: 0.2\na b\n")
+    got = here("batch", *options)
+    assert got.code == 65 and "gpt2 was changed" in got.err
+
+
+def test_several_files_are_one_input(at, small):
+    whole = Path(write(1300)).read_text().splitlines(keepends=True)
+    for n, name in enumerate(("a1.txt", "a2.txt", "b.txt")):
+        Path(name).write_text("".join(whole[n::3]))
+    joined = "".join("".join(whole[n::3]) for n in range(3))
+    Path("lines.txt").write_text(joined)
+    one = here("batch", "lines.txt")
+    assert here("batch", "a*.txt", "b.txt") == one
+    assert here("batch", "a*.txt", "b.txt", "-o", "out/").code == 0
+    assert records() == one.out and manifest()["input"]["files"] == 3
+    assert here("batch", "b.txt", "a*.txt", "-o", "out/").code == 65
+    Path("b.txt").write_text("...\n")
+    got = here("batch", "a*.txt", "b.txt")
+    assert got.code == 65 and '"line": 868' in got.err
+    assert here("batch", "a1.txt", "-").code == 2

@@ -144,7 +144,7 @@ def on_dask(folder: str, lines: int, rounds: int) -> None:
 
 
 def costs(folder: str, lines: int) -> None:
-    """Print how many lines a second one process writes, and the bytes of a line, with several fields and forms."""
+    """Print how many lines a second of a processor takes, and the bytes of a line, with several fields and forms."""
     path = write(folder, lines)
     attn = [sys.executable, "-m", "attn_cli", "batch", path, "--workers", "1"]
     print(f"{'fields':<28}{'form':<12}{'lines a second':>16}{'bytes a line':>16}")
@@ -156,7 +156,7 @@ def costs(folder: str, lines: int) -> None:
         *(("all", form) for form in ("jsonl", "jsonl.gz")),
     ):
         out = Path(folder, "out")
-        seconds = spent([*attn, "--fields", fields, "-f", form, "-o", f"{out}/", "--force"]).clock
+        seconds = spent([*attn, "--fields", fields, "-f", form, "-o", f"{out}/", "--force"]).processor
         size = sum(part.stat().st_size for part in out.glob("part-*"))
         name = "as usual" if fields == usual else fields
         print(f"{name:<28}{form:<12}{lines / seconds:>16,.0f}{size / lines:>16,.0f}", flush=True)
