@@ -36,6 +36,7 @@ ON_DASK = ("--engine", "dask", "--workers", "2")
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(manifests, "LINES", 512)
+    monkeypatch.setattr(cluster, "WAIT", 300)  # on a busy machine, a worker takes its time to come
 
 
 @pytest.fixture(scope="module")
