@@ -29,9 +29,14 @@ def lines(path: str, held_back: bool = False) -> Iterator[tuple[str, ...]]:
 
     The file is plain, .gz or .xz; of a treebank (.conllu) each sentence counts as a line.
     """
+    yield from (tokens for tokens, is_held_back in marked_lines(path) if is_held_back == held_back)
+
+
+def marked_lines(path: str) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield the tokens of each line that has any, and whether the line is held back."""
     for number, tokens in enumerate(_tokens(path), 1):
-        if tokens and (number % HELD_BACK == 0) == held_back:
-            yield tokens
+        if tokens:
+            yield tokens, number % HELD_BACK == 0
 
 
 def _tokens(path: str) -> Iterator[tuple[str, ...]]:
