@@ -116,6 +116,11 @@ def test_pytorch_is_imported_in_one_function_of_learning_and_one_of_the_benchmar
     assert sorted(importers("torch")) == ["bench.machine", "learn.deep"]
 
 
+def test_dask_is_imported_in_one_module():
+    assert {*importers("distributed"), *importers("dask")} == {"batch.cluster"}
+    assert importers("fsspec") == ["batch.storage"]
+
+
 def test_tokenizers_is_imported_in_one_function():
     assert importers("tokenizers") == ["models.checkpoints.tokenizer"]
 
@@ -150,6 +155,9 @@ def test_what_is_imported_is_a_stated_dependency():
         "matplotlib",
         "textual",
         "pyarrow",
+        "dask",
+        "distributed",
+        "fsspec",
     }
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]
@@ -158,6 +166,8 @@ def test_what_is_imported_is_a_stated_dependency():
     assert named(project["optional-dependencies"]["models"]) == {"tokenizers"}
     assert named(project["optional-dependencies"]["figures"]) == {"matplotlib"}
     assert named(project["optional-dependencies"]["live"]) == {"textual"}
+    of_dask = {"dask", "distributed", "fsspec", "cryptography"}  # the last makes the keys of a local cluster
+    assert named(project["optional-dependencies"]["dask"]) == of_dask
     assert named(project["optional-dependencies"]["batch"]) == {"pyarrow"}
 
 
