@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
     "learn": (
         "Learned attention: train a model on a treebank, score it.\n\n"
         "Example: attn learn score roles en_ewt-ud-dev.conllu",
-        {"score": ("learn", "score"), "train": ("learn", "train")},
+        {"score": ("learn", "score"), "train": ("learn", "train"), "pretrain": ("learn", "pretrain")},
     ),
     "batch": ("batch", "batch"),
     "bench": ("bench", "bench"),

@@ -29,17 +29,20 @@ def lines(path: str, held_back: bool = False) -> Iterator[tuple[str, ...]]:
 
     The file is plain, .gz or .xz; of a treebank (.conllu) each sentence counts as a line.
     """
-    for number, tokens in enumerate(_tokens(path), 1):
-        if tokens and (number % HELD_BACK == 0) == held_back:
-            yield tokens
-
-
-def _tokens(path: str) -> Iterator[tuple[str, ...]]:
     if ".conllu" in path.lower():
-        yield from (sentence.words for sentence in read_treebank(path))
+        yield from (
+            sentence.words
+            for number, sentence in enumerate(read_treebank(path), 1)
+            if (number % HELD_BACK == 0) == held_back
+        )
     else:
-        for line in packed_lines(path):
-            yield tokenize(line.decode("utf-8", "replace"), keep_punctuation=True).tokens
+        for number, line in enumerate(packed_lines(path), 1):
+            if (number % HELD_BACK == 0) == held_back and (tokens := _tokens(line)):
+                yield tokens
+
+
+def _tokens(line: bytes) -> tuple[str, ...]:
+    return tokenize(line.decode("utf-8", "replace"), keep_punctuation=True).tokens
 
 
 class WordRows:
