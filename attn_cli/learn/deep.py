@@ -5,7 +5,7 @@ The same arithmetic as `attn_cli.models.encoder`, on padded batches, with gradie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from attn_cli.learn.batches import NONE, UNKNOWN, Batch, Vocabulary
 from attn_cli.learn.layers import Layers, LayerSizes, MovingMean, seeded
+from attn_cli.learn.lower import Lower
 from attn_cli.learn.one_layer import Learner, loss_and_gradient, set_distances
 from attn_cli.learn.relations import RELATIONS, balances, blends
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     Tensor = Any  # PyTorch is not there when types are checked
 
-    from attn_cli.io.array_types import Arrays
     from attn_cli.settings.training import ModelTraining
 
     Floats = NDArray[np.floating]
@@ -34,7 +34,7 @@ class Deep(Learner):
     """The parameters of a stack of layers, and how they learn; `lower` are those of layers that learned before."""
 
     def __init__(
-        self, words: Vocabulary, vectors: Floats, settings: ModelTraining, lower: Arrays | None = None
+        self, words: Vocabulary, vectors: Floats, settings: ModelTraining, lower: Lower | None = None
     ) -> None:
         self.torch = torch = seeded(settings.seed, settings.threads)
         self.settings = settings
@@ -47,8 +47,12 @@ class Deep(Learner):
         last = settings.layers - 1
         self.tensors |= self.below.attention(last, len(words.heads), settings.dim)
         set_distances(self.tensors, last, words.heads, settings.dim, settings.reach)
-        for name, value in (lower or {}).items():
-            self.tensors[name][...] = torch.from_numpy(value.copy())
+        if lower:
+            self._start_from(lower, words.heads)
+        # With the layers frozen, only heads that are new learn.
+        self.frozen = bool(lower and settings.freeze)
+        if self.frozen and lower:
+            self.to_learn = [h for h in self.to_learn if words.heads[h] not in lower.heads]
         # The same memory, as NumPy sees it.
         super().__init__({name: one.numpy() for name, one in self.tensors.items()}, settings.layers)
         linear = self.below.linear
@@ -60,8 +64,25 @@ class Deep(Learner):
         self.learned = [*self.tensors.values(), *self.auxiliary.values()]
         for parameter in self.learned:
             parameter.requires_grad_()
-        self.optimizer = torch.optim.AdamW(self.learned, betas=BETAS, weight_decay=WEIGHT_DECAY)
+        self.optimizer = torch.optim.AdamW(
+            self.learned, betas=BETAS, weight_decay=0 if self.frozen else WEIGHT_DECAY
+        )
         self.mean = MovingMean([*self.tensors.values()], settings.keep) if settings.keep else None
+
+    def _start_from(self, lower: Lower, heads: Sequence[str]) -> None:
+        """Give the layers, and of the last one the heads that are there already, what was learned before."""
+        last = self.settings.layers - 1
+        places = [list(heads).index(name) for name in lower.heads if name in heads]
+        kept = [h for h, name in enumerate(lower.heads) if name in heads]
+        for name, value in lower.arrays.items():
+            learned, ours = self.torch.from_numpy(value.copy()), self.tensors[name]
+            if not name.startswith(f"{last}."):
+                ours[...] = learned
+            elif name.endswith((".R", ".b")):
+                ours[places] = learned[kept]
+            else:
+                shape = (*value.shape[:-1], len(lower.heads), -1)
+                ours.unflatten(-1, (len(heads), -1))[..., places, :] = learned.reshape(shape)[..., kept, :]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -93,9 +114,12 @@ class Deep(Learner):
     def learn(self, batch: Batch, rate: float) -> float:
         """Take one gradient step, and return the loss before it."""
         torch = self.torch
-        X = self.below.hidden(batch, self.settings.dropout)
+        with torch.set_grad_enabled(not self.frozen):
+            X = self.below.hidden(batch, 0 if self.frozen else self.settings.dropout)
         # Distances are known from the start; and passages teach one head, treebanks the others.
         taught = [h for h in self.to_learn if batch.known[:, h].any()]
+        if not taught:
+            return 0.0
         part = batch._replace(
             targets=batch.targets[:, taught],
             has_link=batch.has_link[:, taught],
@@ -105,9 +129,9 @@ class Deep(Learner):
         scores = self.below.scores(X, self.layers - 1, torch.from_numpy(batch.is_word), taught)
         A = scores.detach().softmax(-1).numpy()
         loss, dz = loss_and_gradient(A, part, self.blend[taught], self.balance[taught])
-        helping = self._reconstruction_loss(X, batch)
+        helping = 0 if self.frozen else self._reconstruction_loss(X, batch)
         for name, wanted in (("tag", batch.tags), ("kind", batch.relations)):
-            if (wanted != NONE).any():
+            if not self.frozen and (wanted != NONE).any():
                 made = X @ self.auxiliary[f"{name}.W"] + self.auxiliary[f"{name}.b"]
                 right = torch.from_numpy(wanted).flatten()
                 found = torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
@@ -115,7 +139,10 @@ class Deep(Learner):
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
-        torch.autograd.backward([scores, AUXILIARY * helping], [torch.from_numpy(dz), None])
+        if self.frozen:
+            scores.backward(torch.from_numpy(dz))
+        else:
+            torch.autograd.backward([scores, AUXILIARY * helping], [torch.from_numpy(dz), None])
         torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)
         self.optimizer.step()
         if self.mean is not None:

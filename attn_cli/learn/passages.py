@@ -75,7 +75,7 @@ def _record(raw: bytes, where: str) -> tuple[tuple[str, ...], Antecedents]:
 
 
 def _spans(value: Any, n: int, what: str) -> tuple[tuple[int, int], ...]:
-    spans = value if isinstance(value, list) else [None]
+    spans: list[Any] = value if isinstance(value, list) else [None]
     for span in spans:
         is_pair = isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span)
         if not is_pair or not 0 <= span[0] < span[1] <= n:

@@ -74,6 +74,7 @@ class Trainer:
         self.settings = settings = settings.with_defaults()
         self.draw = np.random.default_rng([settings.seed, 0])
         self.words = Vocabulary(table, settings.endings, settings.itself or 0, heads)
+        self.lower = lower
         if lower and self.words.names != lower.names:
             raise InputError(f"{lower.name} has other features of spelling than these vectors give.")
         bare = [sentence.without_punctuation() for sentence in sentences]
@@ -93,7 +94,7 @@ class Trainer:
         if settings.layers == 1:
             self.learner = OneLayer(self.words, vectors, settings)
         else:
-            self.learner = Deep(self.words, vectors, settings, lower and lower.arrays)
+            self.learner = Deep(self.words, vectors, settings, lower)
         self.steps = 0
         self.total_steps = 0
 
@@ -162,7 +163,9 @@ class Trainer:
     def arrays(self) -> Arrays:
         """Return the arrays of a model's file, in float16."""
         arrays: Arrays = {**self.learner.arrays()}
-        if isinstance(self.learner, Deep):
+        if self.lower and self.lower.values and self.settings.freeze:
+            arrays |= self.lower.values
+        elif isinstance(self.learner, Deep):
             arrays |= self._values(self.learner)
         return {name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()}
 
@@ -227,14 +230,14 @@ def train_file(
     names = np.frombuffer("\n".join(trainer.words.names).encode(), np.uint8)
     arrays = trainer.arrays() | {"start.names": names}
     facts: dict[str, object] = {
-        "trained_on": [visible(Path(path).name) for path in treebanks],
+        "trained_on": [*_before(lower), *(visible(Path(path).name) for path in treebanks)],
         "epochs": done,
         "settings": asdict(replace(settings, pretrained=lower and lower.name)),
         "about": {name: RELATIONS[name].about for name in heads},
         "values": "words",
     }
     if lower:
-        facts["pretrained_on"] = lower.facts
+        facts["pretrained_on"] = dict(lower.facts)
 
     def write() -> None:
         with written(output) as stream:
@@ -266,6 +269,12 @@ def train_file(
     except KeyboardInterrupt:
         interrupted = True  # the model is there, without its scores
     return Trained(output, os.path.getsize(output), done, scores, interrupted)
+
+
+def _before(lower: Lower | None) -> list[str]:
+    """Return what a model that is trained on was trained on before."""
+    names = lower.facts.get("trained_on") if lower and lower.heads else None
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _longest(sentence: Sentence) -> int:

@@ -47,12 +47,11 @@ class ModelTraining:
 
     relations: str | None = _other(None, MODEL, "The heads to learn, between commas.", "NAMES", "all")
     pretrained: str | None = _other(
-        None,
-        TRAINING,
-        "Layers that learned before (attn learn pretrain); they set the sizes.",
-        "FILE",
-        "none",
+        None, TRAINING, "A model, or layers (attn learn pretrain), to go on from.", "FILE", "none"
     )
+    freeze: bool = Setting(
+        TRAINING, "Keep what --pretrained has as it is: only heads that are new learn.", has_variable=False
+    ).field(False)
     layers: int = _number(1, MODEL, "Layers; more than one needs PyTorch (attn-cli[learn]).", 50)
     heads: int = _number(8, MODEL, "Heads in each layer below the last.", 64)
     epochs: int | None = _number(
