@@ -29,11 +29,13 @@ from attn_cli.learn.lower import FORMAT
 from attn_cli.learn.masked_lines import Lines, Masked
 from attn_cli.settings.declare import check
 from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.store.table import Table, as_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.settings.training import Pretraining
+    from attn_cli.vectors.store.vectors import OpenVectors
 
 BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0
 WARM_UP = 500  # steps
@@ -117,7 +119,7 @@ def pretrain_file(
     The file is written anew after each `settings.every` words, all or nothing; an interrupt writes it once more.
     """
     _check(texts, output, settings)
-    table = open_table(embedding)
+    table = _in_memory(open_table(embedding))
     matrix = np.vstack([np.asarray(table.matrix, np.float32), np.zeros((1, table.dim), np.float32)])
     source = Lines(table, texts, settings)
     guesser = Guesser(matrix, len(source.names), settings)
@@ -162,6 +164,15 @@ def pretrain_file(
         interrupted = True
         write()
     return Written(output, os.path.getsize(output), words, loss, interrupted)
+
+
+def _in_memory(vectors: OpenVectors) -> Table:
+    """Return vectors that lie in a file of another kind as one matrix."""
+    if isinstance(vectors, Table):
+        return vectors
+    found = vectors.find([as_text(word) for block in vectors.word_blocks() for word in block])
+    block = "\n".join(["", *found, ""]).encode()
+    return Table(vectors.source, vectors.name, block, np.array(list(found.values())), {})
 
 
 def _check(texts: Sequence[str], output: str, settings: Pretraining) -> None:

@@ -106,7 +106,7 @@ class Trainer:
             for pair, whole in zip(self.sentences, self.is_parsed, strict=True)
             if whole or draw.random() < settings.texts
         ]
-        chosen = [pair[int(draw.random() < settings.punctuation)] for pair in drawn]
+        chosen = [pair[int(draw.random() < settings.punctuation)] for pair in drawn or self.sentences]
         texts = _paired([chosen[i] for i in draw.permutation(len(chosen))], settings.pairs, draw)
         groups = batches([len(text.words) for text in texts], settings.batch, draw)
         self.total_steps = self.total_steps or len(groups) * (settings.epochs or 1)
