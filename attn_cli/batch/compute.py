@@ -81,6 +81,9 @@ class Computer:
             self.settings = settings_of_lines(job, settings)
             return
         self.shared = open_shared(settings)
+        is_told = not {"next_words", "next_words_at", "notes"}.isdisjoint(job.keys)
+        if self._says_words and not is_told:
+            self.settings = replace(settings, next=0, next_at="last")
         self._try_probe()
         self.is_quick = QUICK.issuperset(job.keys)
         if self._are_grouped():
@@ -113,7 +116,13 @@ class Computer:
         from_file = (
             self.shared.weights is not None and not self.is_quick
         )  # whose notes are about each text's shape
-        return is_plain and not has_own_mask and not from_file
+        return is_plain and not has_own_mask and not from_file and not self._says_words
+
+    @property
+    def _says_words(self) -> bool:
+        """Whether the model is a language model, which reads each text in its own way."""
+        stack = self.shared.stack
+        return stack is not None and stack.words is not None
 
     def _prepare_groups(self) -> None:
         """Make what groups share: the heads, and the table of words."""

@@ -24,7 +24,7 @@ TOKENS = 512  # of a group
 
 def settings_of_lines(job: Job, settings: Settings) -> Settings:
     """Return the settings without the words that come next, where no field tells of them."""
-    is_told = not {"next_words", "notes"}.isdisjoint(job.keys)
+    is_told = not {"next_words", "next_words_at", "notes"}.isdisjoint(job.keys)
     return settings if is_told or not settings.next else replace(settings, next=0)
 
 

@@ -41,9 +41,14 @@ COMMANDS: dict[str, tuple[str, Any]] = {
         },
     ),
     "learn": (
-        "Learned attention: train a model on a treebank, score it.\n\n"
+        "Learned attention: train a model on a treebank or a language model on text, score it.\n\n"
         "Example: attn learn score roles en_ewt-ud-dev.conllu",
-        {"score": ("learn", "score"), "train": ("learn", "train"), "pretrain": ("learn", "pretrain")},
+        {
+            "score": ("learn", "score"),
+            "train": ("learn", "train"),
+            "pretrain": ("learn", "pretrain"),
+            "language": ("learn_language", "language"),
+        },
     ),
     "batch": ("batch", "batch"),
     "bench": ("bench", "bench"),

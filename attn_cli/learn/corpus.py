@@ -29,20 +29,22 @@ def lines(path: str, held_back: bool = False) -> Iterator[tuple[str, ...]]:
 
     The file is plain, .gz or .xz; of a treebank (.conllu) each sentence counts as a line.
     """
+    yield from (tokens for tokens, is_held_back in marked_lines(path) if is_held_back == held_back)
+
+
+def marked_lines(path: str) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Yield the tokens of each line that has any, and whether the line is held back."""
+    for number, tokens in enumerate(_tokens(path), 1):
+        if tokens:
+            yield tokens, number % HELD_BACK == 0
+
+
+def _tokens(path: str) -> Iterator[tuple[str, ...]]:
     if ".conllu" in path.lower():
-        yield from (
-            sentence.words
-            for number, sentence in enumerate(read_treebank(path), 1)
-            if (number % HELD_BACK == 0) == held_back
-        )
+        yield from (sentence.words for sentence in read_treebank(path))
     else:
-        for number, line in enumerate(packed_lines(path), 1):
-            if (number % HELD_BACK == 0) == held_back and (tokens := _tokens(line)):
-                yield tokens
-
-
-def _tokens(line: bytes) -> tuple[str, ...]:
-    return tokenize(line.decode("utf-8", "replace"), keep_punctuation=True).tokens
+        for line in packed_lines(path):
+            yield tokenize(line.decode("utf-8", "replace"), keep_punctuation=True).tokens
 
 
 class WordRows:

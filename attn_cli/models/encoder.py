@@ -26,6 +26,7 @@ from attn_cli.trace.trace import Learned
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
+    from attn_cli.models.language import WordLayer
 
 NEARLY_ZERO = 1e-5
 LONGEST_ENDING = 4
@@ -118,7 +119,12 @@ class EncoderLayer(NamedTuple):
 
 def taught_weights(head: HeadWeights, X: Array) -> Array:
     """Return the weights (n, n) of a head over X (n, d) as it was taught: scaled dot product, no mask."""
-    return np.concatenate([steps.weights for steps in readable_blocks(_head_input(X, head, None))])
+    return weights_of(head, X, None)
+
+
+def weights_of(head: HeadWeights, X: Array, mask: Mask | None) -> Array:
+    """Return the weights (n, n) of a head over X (n, d): scaled dot product under a mask."""
+    return np.concatenate([steps.weights for steps in readable_blocks(_head_input(X, head, mask))])
 
 
 def _head_input(X: Array, head: HeadWeights, mask: Mask | None) -> HeadInput:
@@ -139,6 +145,7 @@ class EncoderStack(NamedTuple):
     encoders: tuple[EncoderLayer, ...]
     last: Projection
     facts: Mapping[str, object]
+    words: WordLayer | None = None  # of a language model, which is causal
 
     @property
     def dim(self) -> int:
@@ -149,6 +156,13 @@ class EncoderStack(NamedTuple):
     def layers(self) -> int:
         """How many layers there are, the named heads' among them."""
         return len(self.encoders) + 1
+
+    def layer_of(self, head: str | None) -> int | None:
+        """Return the layer that has a head of this name, and no mere number; None where none has."""
+        if head is None or head.isdigit():
+            return None
+        layers = range(self.layers)
+        return next((n for n in layers if any(one.name == head for one in self.attention(n).heads)), None)
 
     def attention(self, layer: int) -> Projection:
         """Return the heads of a layer; 0 is nearest the words."""
@@ -174,12 +188,13 @@ class EncoderStack(NamedTuple):
 
     def learned(self, layer: int, head: str) -> Learned:
         """Return the facts about a head: what it was trained to find, on what, and how often it is right."""
-        is_last = layer == len(self.encoders)
-        score = _record(_record(self.facts, "scores"), head) if is_last else {}
-        about = _record(self.facts, "about").get(head) if is_last else None
+        is_last, is_found = layer == len(self.encoders), self.words is not None
+        named = is_last or is_found
+        score = _record(_record(self.facts, "scores"), head) if named else {}
+        about = _record(self.facts, "about").get(head) if named else None
         trained_on = self.facts.get("trained_on")
         names = trained_on if isinstance(trained_on, list) else []
-        scored_on = score.get("scored_on") or self.facts.get("scored_on")
+        scored_on = score.get("scored_on") or score.get("on") or self.facts.get("scored_on")
         makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
         return Learned(
             self.name,
@@ -193,6 +208,7 @@ class EncoderStack(NamedTuple):
             _share(score.get("hard")),
             _share(score.get("content")),
             "words" if is_last and makes_words else "learned",
+            not is_found,
         )
 
 

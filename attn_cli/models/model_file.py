@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Arrays
 
 FORMAT = "attn-model/1"
-BUNDLED = ("roles", "roles-deep")  # the first is the default
+BUNDLED = ("roles", "roles-deep", "language")  # the first is the default
 VECTORS = "word2vec"  # what they were learned on
 MOST_LAYERS = 100
 LARGEST = 1e6  # far beyond learned weights, and far below where products overflow
@@ -81,7 +81,7 @@ def named(model: str) -> EncoderStack:
 
 
 def bundled(name: str) -> EncoderStack:
-    """Return a model that comes with the program: roles (one layer) or roles-deep."""
+    """Return a model that comes with the program: roles (one layer), roles-deep or language."""
     return read_model(str(data_path(f"{name}.safetensors")), name)
 
 
@@ -130,9 +130,10 @@ class _Reader(NamedTuple):
             raise self.unsound("its start.vectors have no names")
         vectors = self.take("start.vectors", 2, features=len(words), dim=dim) if words else np.zeros((0, dim))
         start = Start({word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always")
-        encoders = tuple(self.encoder(n, d) for n in range(layers - 1))
-        last = self.attention(layers - 1, d, heads)
-        return EncoderStack(
+        below = self.names_below(facts, layers - 1)
+        encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(below))
+        top = self.encoder(layers - 1, d, heads) if "out.W" in self.arrays else None
+        made = EncoderStack(
             self.name,
             str(self.about.get("vectors")),
             str(self.about.get("fingerprint")),
@@ -140,13 +141,27 @@ class _Reader(NamedTuple):
             W_in,
             b_in,
             encoders,
-            last,
+            self.attention(layers - 1, d, heads) if top is None else top.attention,
             facts,
         )
+        if top is None:
+            return made
+        from attn_cli.models.language import read_word_layer  # only a language model has one
 
-    def encoder(self, n: int, d: int) -> EncoderLayer:
-        """Return layer n, one below the last."""
-        attention = self.attention(n, d, None)
+        return made._replace(words=read_word_layer(self.take, top, d, words, vectors))
+
+    def names_below(self, facts: Mapping[str, object], layers: int) -> list[list[str] | None]:
+        """Return the names of the heads in each layer below the last, where the file tells them."""
+        found = facts.get("names_below")
+        if found is None:
+            return [None] * layers
+        if not isinstance(found, list) or len(found) != layers:
+            raise self.unsound(f"its names_below are not those of {layers} layers")
+        return [self.distinct(names, "names_below") for names in found]
+
+    def encoder(self, n: int, d: int, names: list[str] | None) -> EncoderLayer:
+        """Return layer n, one below the last or a language model's last."""
+        attention = self.attention(n, d, names, joined=True)
         norms = [
             Norm(self.take(f"{n}.gain_{k}", 1, d=d), self.take(f"{n}.shift_{k}", 1, d=d)) for k in (1, 2)
         ]
@@ -162,8 +177,8 @@ class _Reader(NamedTuple):
             norms[1],
         )
 
-    def attention(self, n: int, d: int, names: list[str] | None) -> Projection:
-        """Return the heads of layer n; without names they are numbered, and W_o joins them."""
+    def attention(self, n: int, d: int, names: list[str] | None, joined: bool = False) -> Projection:
+        """Return the heads of layer n; without names they are numbered. Those of most layers are joined by W_o."""
         W_q = self.take(f"{n}.W_q", 3)
         heads, _, d_k = W_q.shape
         if names is not None and len(names) != heads:
@@ -177,7 +192,7 @@ class _Reader(NamedTuple):
         b = self.take(f"{n}.b", 2, heads=heads, distances=R.shape[1])
         W_o = b_o = None
         values: list[tuple[Array, Array | None]]
-        if names is None:
+        if joined:
             W_v = self.take(f"{n}.W_v", 3, heads=heads, d=d)
             b_v = self.take(f"{n}.b_v", 2, heads=heads, d_v=W_v.shape[2])
             W_o = self.take(f"{n}.W_o", 2, joined=heads * W_v.shape[2], d=d)
@@ -215,9 +230,9 @@ class _Reader(NamedTuple):
             return None
         if found.ndim != axes or found.dtype.kind != "f" or 0 in found.shape:
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
-        if not np.isfinite(found).all():
+        if not _all_finite(found):
             raise self.unsound(f"{key} holds NaN or infinity")
-        if float(np.abs(found).max()) > LARGEST:
+        if found.dtype != np.float16 and float(np.abs(found).max()) > LARGEST:  # a half cannot hold as much
             raise self.unsound(f"{key} holds numbers beyond a million")
         return found
 
@@ -230,7 +245,10 @@ class _Reader(NamedTuple):
 
     def names(self, key: str) -> list[str]:
         """Return a list of distinct names from the metadata."""
-        found = self.parsed(key)
+        return self.distinct(self.parsed(key), key)
+
+    def distinct(self, found: object, key: str) -> list[str]:
+        """Return what should be a list of distinct names."""
         if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
             raise self.unsound(f"its {key} are not a list of names")
         if len(set(found)) != len(found):
@@ -254,6 +272,13 @@ class _Reader(NamedTuple):
     def unsound(self, why: str) -> InputError:
         """Return the error that says what is wrong with the file."""
         return InputError(f"{self.name} is not a sound model: {why}.", "Make one with attn learn train.")
+
+
+def _all_finite(found: Array) -> bool:
+    """Tell whether no number is NaN or infinity; of halves by their bits, in a tenth of the time."""
+    if found.dtype == np.dtype("<f2") and found.flags.c_contiguous:
+        return bool(((found.view("<u2") & 0x7C00) != 0x7C00).all())
+    return bool(np.isfinite(found).all())
 
 
 def write_model(

@@ -111,11 +111,19 @@ def _trace_read(reading: Reading, settings: Settings, model: OpenModel) -> Trace
             trace = next(traces(settings, number))
         if not settings.next:  # what lies above the layer is left alone
             return trace
-        from attn_cli.pipeline.next_words import Read, find_next_words  # only those who ask pay for it
+        from attn_cli.pipeline.next_words import (  # only those who ask pay for it
+            Read,
+            find_at_each,
+            find_next_words,
+        )
 
         read = Read(target.ids, target.special)
         words, more = find_next_words(run, side, read, model.encoder, settings.next, model.name)
-    return replace(trace, next_words=words, notes=(*trace.notes, *more))
+        every = None
+        if settings.next_at == ALL and words is not None:
+            every, told = find_at_each(run, read, model.encoder, settings.next, model.name)
+            more = [*more, *told]
+    return replace(trace, next_words=words, next_words_at=every, notes=(*trace.notes, *more))
 
 
 class Reading(NamedTuple):

@@ -74,8 +74,13 @@ def trace_masked(
 def settings_for_masked(settings: Settings) -> Settings:
     """Return the settings of attn masked: a causal mask, or a pretrained model's own and what it says comes next."""
     if settings.model is not None:
-        return replace(settings, next=NEXT_WORDS) if settings.next is None else settings
+        return with_next_words(settings)
     return replace(settings, mask="causal") if settings.mask is None else settings
+
+
+def with_next_words(settings: Settings) -> Settings:
+    """Return the settings with the usual number of next words, where none is said."""
+    return replace(settings, next=NEXT_WORDS) if settings.next is None else settings
 
 
 def trace_cross(
@@ -106,15 +111,28 @@ def trace_text(
     With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
+    if settings.next_at == "all":
+        settings = with_next_words(settings)
     if settings.model is not None:
         return _of_model(kind, text, context, settings, shared and shared.model, keep_weights)
-    check_without_model(settings)
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
-    stack, weights = shared.stack, shared.weights
+    stack = shared.stack
+    check_without_model(settings, stack is not None and stack.words is not None)
+    if stack is not None and stack.words is not None:
+        return _of_language(kind, text, context, settings, report, shared)
     if settings.layer == ALL:
         return _every_layer(kind, text, context, settings, report, shared)
     inputs = _inputs_of(text, context, before, settings, shared, report)
+    trace, _ = _attended(kind, inputs, settings, shared, report)
+    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+
+
+def _attended(
+    kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: Report | None
+) -> tuple[Trace, Inputs]:
+    """Return the trace of one layer, and the inputs as that layer has them."""
+    stack, weights = shared.stack, shared.weights
     mask = wanted_mask(settings, None, inputs)
     if stack is None:
         layer, more = project_inputs(inputs, settings, None, weights)
@@ -127,8 +145,23 @@ def trace_text(
 
             report = part_of(report, below, below + 1)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
-    trace = build_trace(kind, inputs, layer, settings, mask, report)
-    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+    return build_trace(kind, inputs, layer, settings, mask, report), inputs
+
+
+def _of_language(
+    kind: str, text: Text, context: Text | None, settings: Settings, report: Report | None, shared: Shared
+) -> Trace:
+    """Return the trace of a language model's layer, and what it says comes next."""
+    from attn_cli.pipeline import language  # only a language model needs it
+
+    assert shared.stack is not None
+    settings, notes = language.settings_for(kind, settings, shared.stack, context is not None)
+    if settings.layer == ALL:
+        return _every_layer(kind, text, None, settings, report, shared)
+    inputs = _inputs_of(text, None, settings, settings, shared, report)
+    inputs = inputs._replace(notes=(*inputs.notes, *notes))
+    trace, _ = _attended(kind, inputs, settings, shared, report)
+    return language.with_next(trace, inputs, settings, shared.stack, report)
 
 
 def read_inputs(text: str, context: str | None, settings: Settings, shared: Shared) -> Inputs:

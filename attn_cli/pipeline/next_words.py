@@ -57,6 +57,18 @@ def find_next_words(
     return _likeliest(run, read.ids, masks[0], encoder, count, name, fills=True), notes
 
 
+def find_at_each(
+    run: Run, read: Read, encoder: TextEncoder, count: int, name: str
+) -> tuple[tuple[NextWords, ...] | None, list[str]]:
+    """Return the `count` likeliest tokens after each token, or None, and notes on them."""
+    if not list(run.model.stacks.values())[-1].causal:
+        return None, [
+            f"--next-at all: {name} is an encoder, which sees the words that it would have to tell."
+        ]
+    places = range(len(read.ids))
+    return tuple(_likeliest(run, read.ids, at, encoder, count, name, fills=False) for at in places), []
+
+
 def _likeliest(
     run: Run, ids: Sequence[int], place: int, encoder: TextEncoder, count: int, name: str, fills: bool
 ) -> NextWords:
@@ -66,6 +78,6 @@ def _likeliest(
         raise InputError(f"{name} gives scores of words that are no numbers.", "Is its file sound?")
     shares = softmax(logits)
     best = np.argsort(-shares, kind="stable")[:count].tolist()
-    return NextWords(
-        tuple((encoder.text(n), float(shares[n])) for n in best), place, fills, encoder.token(ids[place])
-    )
+    words = tuple((encoder.text(n), float(shares[n])) for n in best)
+    came = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
+    return NextWords(words, place, fills, encoder.token(ids[place]), came)

@@ -20,9 +20,9 @@ IDLE = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "p
 OF_MODEL = (*REPLACED, *IDLE)
 ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
 PIECES = ("join_pieces", "hide_special", "renormalize")
-WITH_MODEL = (*PIECES, "next")  # where a text is read, they need a pretrained model
+WITH_MODEL = (*PIECES, "next", "next_at")  # where a text is read, they need a pretrained model
 # They choose rows, links, speed and what is refused, and change no number.
-SHOWN_ONLY = ("query", "versus", "top", "full", "next", "threads", "max_text", "max_word")
+SHOWN_ONLY = ("query", "versus", "top", "full", "next", "next_at", "threads", "max_text", "max_word")
 
 
 def _score_help() -> str:
@@ -79,10 +79,10 @@ class Settings:
     ).field(None)
     projection: str | None = Setting(
         ATTENTION,
-        "W_q, W_k, W_v: roles or roles-deep (learned), identity, random, or a file.",
+        "W_q, W_k, W_v: roles, roles-deep or language (learned), identity, random, or a file.",
         short="-p",
         metavar="NAME|FILE",
-        examples=("roles", "roles-deep", "identity", "random"),
+        examples=("roles", "roles-deep", "language", "identity", "random"),
         unset="roles with word2vec, random with random vectors, else identity",
     ).field(None)
     heads: int | None = Setting(
@@ -174,11 +174,16 @@ class Settings:
     full: bool = Setting(SHOWN, "Keep the whole matrix, even above a million weights.").field(False)
     next: int | None = Setting(
         SHOWN,
-        "With --model: its K likeliest next tokens, or fillers of [MASK], with their probabilities.",
+        "With -p language or --model: the K likeliest next tokens, or fillers of [MASK], with their probabilities.",
         metavar="K",
         bounds=(0, 50),
-        unset="5 in masked, else 0",
+        unset="5 in masked and with --next-at all, else 0",
     ).field(None)
+    next_at: str = Setting(
+        SHOWN,
+        "Say what comes next after the last token, or also after each of those before it.",
+        choices=("last", "all"),
+    ).field("last")
     dtype: str = Setting(
         ATTENTION,
         "Number type to compute with; float32 is faster and takes half the memory.",

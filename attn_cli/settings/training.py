@@ -126,3 +126,26 @@ class Pretraining:
     itself: int = 3000
     batch: int = 2000
     punctuation: float = 0.5
+
+
+@dataclass(frozen=True)
+class LanguageTraining:
+    """How a language model is trained; the defaults are those of the bundled one."""
+
+    words: int = _number(12_000_000, TRAINING, "Learn from the first N words of the text.")
+    layers: int = _number(3, MODEL, "Layers.", 50)
+    heads: int = _number(8, MODEL, "Heads in each layer.", 64)
+    width: int = _number(128, MODEL, "Numbers per word between the layers.", 4096)
+    wide: int = _number(384, MODEL, "Hidden units of each word's own network.", 16384)
+    corrected: int = _number(7_500, MODEL, "The commonest words whose vectors are corrected.", least=0)
+    reach: int = _number(16, MODEL, "Longer distances count as this one.", 1000)
+    rate: float = _other(0.004, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
+    seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)
+    threads: int = _number(1, TRAINING, "Threads; the last digits depend on it.", 256)
+    # The rest is no option.
+    batch: int = 3000
+    endings: int = 400
+    common: int = 1000  # words whose scores are always computed
+    sampled: int = 1000  # others, drawn for each batch
+    pairs: float = 0.1
+    repeated: float = 0.04

@@ -17,6 +17,7 @@ NEEDED = {
     "hide_special": "a model that adds special tokens",
     "renormalize": "a model whose special tokens are hidden",
     "next": "a model that says what comes next",
+    "next_at": "a model that says what comes next",
 }
 # Why these change nothing beside a pretrained model.
 WHY_IDLE = {
@@ -72,13 +73,15 @@ def check_model(settings: Settings) -> None:
             raise beside_model(name)
 
 
-def check_without_model(settings: Settings) -> None:
-    """Raise UsageError if something was asked for that only a pretrained model has."""
+def check_without_model(settings: Settings, says_words: bool = False) -> None:
+    """Raise UsageError if something was asked for that only a pretrained model has, or one that `says_words`."""
     usual = usual_settings()
     for name in WITH_MODEL:
-        if getattr(settings, name) not in (getattr(usual, name), 0):
+        is_next = name in ("next", "next_at")
+        if getattr(settings, name) not in (getattr(usual, name), 0) and not (is_next and says_words):
             option = "--" + name.replace("_", "-")
-            raise UsageError(f"{option} needs {NEEDED[name]}.", "Give one with --model.", option)
+            hint = "Give one with -p language or --model." if is_next else "Give one with --model."
+            raise UsageError(f"{option} needs {NEEDED[name]}.", hint, option)
 
 
 def check_layered(settings: Settings) -> None:
@@ -92,7 +95,7 @@ def check_layered(settings: Settings) -> None:
     if settings.layer == ALL:
         raise UsageError(
             "--layer all needs a model that has layers.",
-            "Give one with --model, or -p roles-deep.",
+            "Give one with --model, or -p roles-deep or language.",
             "--layer",
         )
 

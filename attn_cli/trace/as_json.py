@@ -103,6 +103,19 @@ def _next_words(shown: Shown) -> object:
     return found and [{"word": word, "probability": share} for word, share in found.words]
 
 
+def _next_words_at(shown: Shown) -> object:
+    found = shown.trace.next_words_at
+    return found and [
+        {
+            "place": one.place,
+            "token": one.token,
+            "words": [{"word": word, "probability": share} for word, share in one.words],
+            "came": one.came,
+        }
+        for one in found
+    ]
+
+
 def _links(shown: Shown) -> object:
     place = {i: n for n, i in enumerate(shown.listed)}
     return None if shown.trace.whole else [[place[i], j, w] for i, j, w in shown.trace.links()]
@@ -205,6 +218,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
     "output_words": _output_words,
     "next_words": _next_words,
+    "next_words_at": _next_words_at,
     "summary": _summaries,
     "because": _because,
     "diagnostics": _diagnostics,

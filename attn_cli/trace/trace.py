@@ -48,19 +48,23 @@ class Projected(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What is known of a learned head; a score is the share of words whose strongest link is right."""
+    """What is known of a learned head; a score is the share of words whose strongest link is right.
+
+    A head of a language model was taught nothing: `about` is then what it was found to do.
+    """
 
     model: str
     layers: int
     trained_on: tuple[str, ...]  # treebanks
     scored_on: str | None  # a treebank that it was not trained on
-    about: str | None  # what the head was trained to find; None if nothing in particular
+    about: str | None  # what the head was trained, or found, to look at; None if nothing in particular
     accuracy: float | None
     baseline: float | None  # what the best fixed distance gets
     precision: float | None  # of its strongest links to another word, the share that are right
     hard: float | None  # its accuracy over the words for which the best fixed distance is wrong
     content: float | None  # its accuracy where its term for the distance is left out
     values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
+    taught: bool = True  # whether the head was taught what it is named for; else it was found to do it
 
 
 class LongView(NamedTuple):
@@ -94,6 +98,7 @@ class NextWords(NamedTuple):
     place: int  # of the query that they come after, or of the mask that they fill
     fills: bool  # whether they fill a mask
     token: str  # that token, as the vocabulary spells it
+    came: float | None = None  # the probability of the token that does come next, where one does
 
 
 class Row(NamedTuple):
@@ -186,7 +191,8 @@ class Trace(Frozen):
     pad_queries: range = range(0)  # the queries that are padding
     pad_keys: range = range(0)
     long_view: LongView | None = None  # of the shown head, where the trace is condensed
-    next_words: NextWords | None = None  # what a pretrained model says
+    next_words: NextWords | None = None  # what a model says
+    next_words_at: tuple[NextWords, ...] | None = None  # the same after each prefix, where that is asked for
     query_input_ids: tuple[int, ...] | None = None  # of a pretrained model's tokens, in its vocabulary
     key_input_ids: tuple[int, ...] | None = None
     stack_layers: int | None = None  # of a pretrained model: how many layers the shown one is among

@@ -150,7 +150,7 @@ def test_the_version_is_said_and_nothing_more_is_done():
         (["self", "x", "--layer", "1"], "no layer 1"),
         (["self", "x", "--layer", "last"], "last"),
         (["self", "x", "-p", "identity", "--oov", "model"], "--oov"),
-        (["self", "x", "-p", "role"], "roles, roles-deep, identity, random"),
+        (["self", "x", "-p", "role"], "roles, roles-deep, language, identity, random"),
         (["self", "x", "--head", "3", "--heads", "2"], "0, 1, mean"),
         (["self", "a b", "-q", "zebra"], "zebra"),
         (["self", "a b", "-q", "2"], "0 to 1"),

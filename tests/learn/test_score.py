@@ -12,7 +12,7 @@ from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import Score, head_weights, score
 from attn_cli.learn.treebank import Antecedents, Sentence
 from attn_cli.models.encoder import features
-from attn_cli.models.model_file import BUNDLED, bundled, read_model
+from attn_cli.models.model_file import bundled, read_model
 from attn_cli.vectors.store.table import bundled as bundled_vectors
 from tests import small_models as models
 from tests.parsed import conllu, parsed
@@ -358,7 +358,7 @@ SIMPLE = (
 )
 
 
-@pytest.fixture(scope="module", params=BUNDLED)
+@pytest.fixture(scope="module", params=["roles", "roles-deep"])
 def simple(request):
     """The scores of a bundled model on the simple sentences, by head."""
     sentences = [parsed(text) for text in SIMPLE]

@@ -8,12 +8,13 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
-from attn_cli.models.model_file import BUNDLED, bundled
+from attn_cli.models.model_file import bundled
 from attn_cli.render import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from attn_cli.vectors.store.table import bundled as vectors
 
+ROLES = ("roles", "roles-deep")
 HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
     *("coordination", "antecedent", "previous", "next"),
@@ -38,13 +39,13 @@ def words(links):
     return [word for word, _ in links]
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", ROLES)
 def test_a_bundled_model_is_smaller_than_a_photograph_and_reads_the_bundled_vectors(name):
     assert data_path(f"{name}.safetensors").stat().st_size <= 2_000_000
     assert bundled(name).fingerprint == vectors().fingerprint()
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", ROLES)
 def test_a_bundled_model_has_the_named_heads_and_relations_is_the_main_one(name):
     # Only layers below can tell what a pronoun stands for.
     wanted = [head for head in HEADS if head != "antecedent" or name == "roles-deep"]
@@ -66,7 +67,7 @@ def test_the_score_that_a_bundled_model_states_is_what_it_has_to_reach(name, hea
     assert bundled(name).facts["scores"][head]["accuracy"] >= LEAST[name][head]
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", ROLES)
 def test_a_head_that_is_not_itself_a_distance_beats_the_best_fixed_distance(name):
     for head, score in bundled(name).facts["scores"].items():
         if head in ("previous", "next"):
@@ -103,7 +104,7 @@ def test_one_layer_is_enough_to_find_who_did_it(text, query, first):
     assert words(looks_at(text, query, "roles"))[0] == first
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", ROLES)
 @pytest.mark.parametrize(
     ("text", "head", "query", "found"),
     [
@@ -131,14 +132,14 @@ def test_five_layers_see_what_one_layer_cannot():
 def test_an_output_is_near_the_words_that_were_looked_at():
     from attn_cli.pipeline.from_text import trace_text
 
-    for name in BUNDLED:
+    for name in ROLES:
         trace = trace_text("self", FOX, None, Settings(projection=name, head="subject"), name_outputs=True)
         jumped = trace.query_tokens.index("jumped")
         assert "fox" in [word for word, _ in trace.output_words[jumped]], name
 
 
 def test_across_two_texts_there_is_no_position_term_and_a_note_says_so():
-    for name in BUNDLED:
+    for name in ROLES:
         trace = trace_cross("drinks", "she likes her coffee black", Settings(projection=name, head="subject"))
         assert trace.shown.position_scores is None
         assert any("position" in note for note in trace.notes)
@@ -146,7 +147,7 @@ def test_across_two_texts_there_is_no_position_term_and_a_note_says_so():
 
 def test_a_word_behind_the_mask_changes_nothing_before_it_in_any_layer():
 
-    for name in BUNDLED:
+    for name in ROLES:
         one = trace_masked("The cat sat on the mat", Settings(projection=name))
         other = trace_masked("The cat sat on the moon", Settings(projection=name))
         assert np.allclose(one.weights[:5, :5], other.weights[:5, :5], atol=1e-12), name
@@ -187,7 +188,7 @@ def test_what_a_causal_mask_would_leave_is_said_of_one_layer_and_not_of_several(
     assert "so could every word in the layers below" in said and "rescaled to sum to one" not in said
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", ROLES)
 def test_explain_says_how_often_a_head_is_right_and_how_often_its_links_are(name):
     _, said = explained(FOX, projection=name, head="object")
     score = bundled(name).facts["scores"]["object"]

@@ -204,3 +204,20 @@ def test_scores_that_are_no_numbers_are_refused(tmp_path):
     folder = saved(tmp_path / "bert", BERT, tensors)
     with pytest.raises(InputError):
         trace_self(FRAMED, Settings(model=folder, next=1))
+
+
+def test_after_each_token_a_causal_model_says_what_it_says_of_the_text_up_to_there(tmp_path):
+    folder = causal(tmp_path)
+    trace = trace_self("dabca", Settings(model=folder, next=3, next_at="all"))
+    assert [one.place for one in trace.next_words_at] == list(range(5))
+    assert trace.next_words_at[-1] == trace.next_words and trace.next_words.came is None
+    for n, one in enumerate(trace.next_words_at[:-1], 1):
+        alone = trace_self("dabca"[:n], Settings(model=folder, next=6)).next_words
+        same(one, [word for word, _ in alone.words[:3]], [share for _, share in alone.words[:3]])
+        assert one.came == pytest.approx(dict(alone.words)["dabca"[n]], abs=1e-5)
+
+
+def test_an_encoder_has_no_word_after_each_token(tmp_path):
+    trace = trace_self(FRAMED, Settings(model=encoder(tmp_path), next=2, next_at="all"))
+    assert trace.next_words is not None and trace.next_words_at is None
+    assert any("sees the words that it would have to tell" in note for note in trace.notes)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 
 
-@without("tidy", "next")
+@without("tidy", "next", "next_at")
 def compare(
     context: typer.Context,
     texts: Texts = None,

@@ -16,7 +16,7 @@ from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
-TAKEN = ("model", "max_text", "max_word")  # the other settings are the model's own
+TAKEN = ("model", "projection", "max_text", "max_word")  # the other settings are the model's own
 
 
 @without(*(name for name in declared(Settings) if name not in TAKEN), "tidy", "steps", "by_hand", "fields")
@@ -66,7 +66,9 @@ def heads(
     first, separators, another occurrence of the same token, or the token after one (induction). One that spreads
     its attention nearly evenly is a bag of words; one without a clear pattern is mixed.
 
-    Example: attn heads "The cat sat, and the cat slept." -m ./bert
+    The heads of language have names of their own, for what they do on any text; they are listed too.
+
+    Example: attn heads "The cat sat, and the cat slept." -p language
     """
     view = choose_form(view, "heads", figures=True)
     if view.figure not in (None, "heads", "heatmap"):
@@ -88,7 +90,12 @@ def heads(
     else:
         text, second = text_and_context(texts, context, "heads", settings)
         kind = kind or ("self" if second is None else "cross")
-        found = checkpoint_layers(kind, text, second, settings, str(settings.model))
+        if settings.model is None:
+            from attn_cli.pipeline.stack_heads import stack_layers  # only for a model of attn's own
+
+            found = stack_layers(kind, text, second, settings)
+        else:
+            found = checkpoint_layers(kind, text, second, settings, settings.model)
     with Progress("Attending"):
         size = whole_maps if view.figure is not None else map_size(view, layer is not None)
         measured = measure_heads(found, size, layer, rollout)
@@ -113,12 +120,14 @@ def _check_weights(texts: list[str], of_model: Mapping[str, object]) -> None:
 def _check_model(of_file: Mapping[str, object], settings: Settings) -> None:
     """Refuse what goes with a file of weights, and a text without a model."""
     _refuse(of_file, "--weights")
-    if settings.model is None:
+    if settings.model is None and settings.projection is None:
         raise UsageError(
-            "Say whose heads: -m DIR for a model on disk, or --weights FILE.",
-            'Try: attn heads "She likes coffee" -m DIR',
+            "Say whose heads: -p language, -m DIR for a model on disk, or --weights FILE.",
+            'Try: attn heads "She likes coffee" -p language',
             "--model",
         )
+    if settings.model is not None and settings.projection is not None:
+        raise UsageError("--model and --projection exclude each other.", option="--projection")
 
 
 def _refuse(options: Mapping[str, object], other: str) -> None:

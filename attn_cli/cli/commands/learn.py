@@ -21,7 +21,7 @@ TREEBANK = "CoNLL-U: plain, .gz or .xz."
 
 
 def score(
-    model: Annotated[str, argument("MODEL", "roles, roles-deep, or a file.")],
+    model: Annotated[str, argument("MODEL", "roles, roles-deep, language, or a file.")],
     treebank: Annotated[str, argument("TREEBANK", TREEBANK)],
     embedding: Vectors = None,
     format: RecordFormat = None,
@@ -50,6 +50,11 @@ def score(
     table = open_table(embedding or "word2vec")
     check_pairing(stack, table)
     sentences = read_sentences(treebank)
+    if stack.words is not None:
+        from attn_cli.cli.commands.learn_language import score_language  # only a language model needs it
+
+        score_language(stack, table, sentences, treebank, view)
+        return
     with TrainingBar(quiet=True) as bar:
         scores = measure(stack, table, sentences, bar)
     if not scores:

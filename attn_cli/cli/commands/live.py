@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attn_cli.live.sources import Source
 
 OF_FILES = ("format", "output", "tidy", "steps", "fields", "width")
-OF_ROWS = ("query", "versus", "top", "next", "full")
+OF_ROWS = ("query", "versus", "top", "next", "next_at", "full")
 
 
 @without(*OF_ROWS, *OF_FILES)

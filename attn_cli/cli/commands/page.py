@@ -18,7 +18,7 @@ OF_TEXT = ("format", "tidy", "steps", "by_hand", "fields", "precision", "color",
 OF_FIGURES = ("figure", "dpi", "size", "title")
 
 
-@without("versus", "top", "full", "next", "dtype", *OF_TEXT, *OF_FIGURES)
+@without("versus", "top", "full", "next", "next_at", "dtype", *OF_TEXT, *OF_FIGURES)
 def page(
     texts: Texts = None,
     context: Context = None,

@@ -14,7 +14,7 @@ from attn_cli.settings.validate import check_shaping
 
 # Settings of how weights are computed; these are given.
 COMPUTED = (
-    *("model", "next"),
+    *("model", "next", "next_at"),
     *("tokenizer", "keep_punctuation", "max_text", "max_word", "embedding", "dim", "seed", "oov"),
     *(
         "projection",

@@ -284,6 +284,7 @@ LIVE = (
         "top",
         "full",
         "next",
+        "next_at",
     ),
     "threads",
 )

@@ -1,10 +1,10 @@
-"""What a pretrained model says: its likeliest next tokens, or fillers of a mask, as bars."""
+"""What a model says: its likeliest next tokens, or fillers of a mask, as bars; and after each prefix, as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attn_cli.render.blocks import Bars, Block, Heading, Say
+from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.wording import quoted, quoted_at
 from attn_cli.trace.trace import NextWords, Trace
@@ -17,9 +17,25 @@ def next_words(trace: Trace) -> Iterator[Block]:
         return
     yield Heading("What the model says")
     together = share(sum(probability for _, probability in found.words))
-    yield Bars(_title(trace, found), _labelled(found.words), found.words[0][1], "probability")
+    yield Bars(_title(trace, found), list(_labelled(found.words)), found.words[0][1], "probability")
+    if trace.next_words_at is not None:
+        yield from _after_each(trace.next_words_at)
     said = f"The whole vocabulary shares a probability of 1, these tokens {together} of it. "
     yield Say(f"{said}All layers of the model were computed for them.{_unchanged(trace)}", quiet=True)
+
+
+def _after_each(found: tuple[NextWords, ...]) -> Iterator[Block]:
+    """Yield a row for each prefix: its last token, the likeliest words after it, and the share of the one that came."""
+    names = [f"{n}." for n in range(1, len(found[0].words) + 1)]
+    rows = []
+    for one in found:
+        likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
+        came = "–" if one.came is None else share(one.came)
+        rows.append([str(one.place), one.token, came, *likeliest])
+    yield Heading("After each token", 2)
+    yield Columns(["", "after", "came", *names], rows)
+    if any(one.came is not None for one in found):
+        yield Say("came: the probability of the token that does come next.", quiet=True)
 
 
 def in_a_line(trace: Trace, found: NextWords) -> list[str]:
@@ -37,7 +53,8 @@ def _title(trace: Trace, found: NextWords) -> str:
 def _unchanged(trace: Trace) -> str:
     """Return which options change the layer that is shown, and not the model's words."""
     settings = trace.settings
-    changed = {"--mask": settings.mask is not None, "--temperature": settings.temperature != 1}
+    is_own = trace.learned is not None and settings.mask == "causal"  # the mask of a language model
+    changed = {"--mask": settings.mask is not None and not is_own, "--temperature": settings.temperature != 1}
     names = [option for option, is_set in changed.items() if is_set]
     if not names:
         return ""
@@ -46,7 +63,7 @@ def _unchanged(trace: Trace) -> str:
     )
 
 
-def _labelled(words: tuple[tuple[str, float], ...]) -> list[tuple[str, float | None]]:
+def _labelled(words: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
     """Return the words as labels: in quotation marks where a space in front tells a new word from a piece."""
     is_spaced = any(word != word.strip() for word, _ in words)
     return [(quoted(word) if is_spaced else word, probability) for word, probability in words]

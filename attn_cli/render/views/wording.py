@@ -318,6 +318,11 @@ def learned(trace: Trace) -> list[str]:
     if facts is None:
         return []
     whose = "by this project" if facts.model in BUNDLED else "with attn learn train"
+    if not facts.taught:
+        whose = whose.replace("train", "language")
+        origin = f"{facts.model} was trained {whose} to guess the next word of running text: a small language model."
+        told = [] if trace.shown.name == "mean" else [f"{_taught(trace, facts)}."]
+        return [*told, origin, *(_accuracy(trace, facts) if told else ())]
     origin = f"{facts.model} was trained {whose} on {_sources(facts)}, and is not a large language model."
     if trace.shown.name == "mean":
         return [origin]
@@ -356,8 +361,11 @@ def _taught(trace: Trace, facts: Learned) -> str:
     """Return what a head was taught, without the full stop."""
     n = len(trace.head_names)
     head = f"Head {short(trace.shown.name)}, one of {n}," if n > 1 else f"Head {short(trace.shown.name)}"
-    if facts.about is not None:
+    if facts.about is not None and facts.taught:
         return f"{head} was taught to look {_glossed(facts.about)}"
+    if facts.about is not None:
+        head = head.replace(",", f" of layer {trace.projection.layer},", 1)
+        return f"{head} was taught nothing: it is named for looking {facts.about}"
     head = head.replace(",", f" of layer {trace.projection.layer},", 1)
     return f"{head} was given no relation to find: it learned what helps the layers above it"
 
@@ -396,9 +404,12 @@ def _lives_on(accuracy: float, hard: float | None, content: float) -> str:
 
 def _untested(trace: Trace) -> list[str]:
     """Return under which of this trace's conditions heads are not scored."""
+    is_taught = trace.learned is None or trace.learned.taught
     conditions = {
         "across two texts": not trace.is_self,
-        "under a mask": trace.mask_name != "none",
+        "under a mask": is_taught and trace.mask_name != "none",
+        "under this mask": not is_taught and trace.mask_name not in ("none", "causal"),
+        "without a mask": not is_taught and trace.mask_name == "none",
         f"with {trace.score} scores": trace.score != "scaled",
         f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
     }

@@ -1,0 +1,151 @@
+"""Text for a language model: each distinct token's row and features, the sentences as numbers, batches of them."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.io.progress import Stage, StageReport
+from attn_cli.learn.batches import batches, feature_names
+from attn_cli.learn.corpus import UNKNOWN, WordRows, marked_lines
+from attn_cli.models.encoder import features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.vectors.store.table import Table
+
+    Ints = NDArray[np.int32]
+
+LONGEST = 64  # tokens in a text; what a line has beyond them is left out
+LONGEST_REPEATED = 24
+POOL = 20_000  # sentences that are put into batches together
+
+
+class Batch(NamedTuple):
+    """Texts padded to the longest, (b, n): the distinct tokens among them, and which stands where."""
+
+    distinct: Ints  # (f,) numbers of tokens
+    places: NDArray[np.intp]  # (b, n), of each token among the distinct ones; 0 in the padding
+    rows: NDArray[np.intp]  # (b, n), the words to predict; -1 in the padding
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are, without padding."""
+        return int((self.rows >= 0).sum())
+
+
+class LanguageText:
+    """The tokens of a text, numbered as they come, and the lines as such numbers, one after the other."""
+
+    def __init__(self, table: Table, endings: int, corrected: int) -> None:
+        self.unknown = len(table.matrix)  # the class of words without a vector comes after all rows
+        self.names = feature_names(table, endings, corrected)
+        self._places = {name: n for n, name in enumerate(self.names)}
+        self._rows = WordRows(table)
+        self._numbers: dict[str, int] = {}
+        self._spelled: list[list[int]] = []
+        self._row_of: list[int] = []
+        self._tokens = array("i")
+        self._ends = [0]
+
+    def number(self, token: str) -> int:
+        """Return the number of a token as written; a new one gets the next."""
+        found = self._numbers.get(token)
+        if found is None:
+            found = self._numbers[token] = len(self._numbers)
+            row = self._rows.row(token)
+            self._row_of.append(self.unknown if row == UNKNOWN else row)
+            self._spelled.append([self._places[name] for name in features(token) if name in self._places])
+        return found
+
+    def read(self, paths: Sequence[str], most: int, report: StageReport) -> tuple[range, range]:
+        """Add the lines of these files up to so many tokens; return the numbers of those to learn, and held back."""
+        begun, first = time.monotonic(), len(self._ends) - 1
+        held_back: list[tuple[str, ...]] = []
+        read = 0
+        for path in paths:
+            for tokens, is_held_back in marked_lines(path):
+                if read >= most:
+                    break
+                if is_held_back:
+                    held_back.append(tokens)
+                    continue
+                read += self.add(tokens)
+                if len(self._ends) % 2000 == 0:
+                    report(Stage("reading", read / most, read, time.monotonic() - begun))
+        middle = len(self._ends) - 1
+        for tokens in held_back:
+            self.add(tokens)
+        return range(first, middle), range(middle, len(self._ends) - 1)
+
+    def add(self, tokens: Sequence[str]) -> int:
+        """Add one line, and return how many tokens of it there are."""
+        self._tokens.extend(map(self.number, tokens[:LONGEST]))
+        self._ends.append(len(self._tokens))
+        return self._ends[-1] - self._ends[-2]
+
+    def freeze(self) -> None:
+        """Turn what was read into arrays: from here on nothing is added."""
+        self.tokens = np.frombuffer(self._tokens, np.int32)
+        self.ends = np.array(self._ends)
+        self.rows = np.array(self._row_of, np.intp)
+        most = max(map(len, self._spelled), default=1)
+        self.features = np.full((len(self.rows), most), len(self.names), np.int32)
+        for token, some in enumerate(self._spelled):
+            self.features[token, : len(some)] = some
+
+    def words(self, numbers: range) -> Ints:
+        """Return the tokens of these lines, one line after the other."""
+        found: Ints = self.tokens[self.ends[numbers.start] : self.ends[numbers.stop]]
+        return found
+
+    def counts(self, numbers: range) -> NDArray[np.float64]:
+        """Return how often each word occurs in these lines, (words + 1,): in the vectors' order, then the unknown."""
+        return np.bincount(self.rows[self.words(numbers)], minlength=self.unknown + 1).astype(np.float64)
+
+    def line(self, number: int) -> Ints:
+        """Return a line's tokens."""
+        found: Ints = self.tokens[self.ends[number] : self.ends[number + 1]]
+        return found
+
+    def batches(
+        self, numbers: range, size: int, pairs: float, repeated: float, draw: np.random.Generator
+    ) -> Iterator[Batch]:
+        """Yield these lines once, in random order, in batches of about `size` tokens.
+
+        Of the lines, the share `pairs` is joined with the next one, and the share `repeated` says itself twice.
+        """
+        order = numbers.start + draw.permutation(len(numbers))
+        for start in range(0, len(order), POOL):
+            texts: list[Ints] = []
+            for number in order[start : start + POOL].tolist():
+                line = self.line(number)
+                if texts and draw.random() < pairs and len(texts[-1]) + len(line) <= LONGEST:
+                    texts[-1] = np.concatenate([texts[-1], line])
+                elif draw.random() < repeated and len(line) <= LONGEST_REPEATED:
+                    texts.append(np.concatenate([line, line]))
+                else:
+                    texts.append(line)
+            for group in batches([len(text) for text in texts], size, draw):
+                yield self.batch([texts[i] for i in group])
+
+    def in_order(self, numbers: range, size: int) -> Iterator[Batch]:
+        """Yield these lines as they are, those of similar length together."""
+        texts = [self.line(number) for number in numbers]
+        for group in batches([len(text) for text in texts], size, None):
+            yield self.batch([texts[i] for i in group])
+
+    def batch(self, texts: Sequence[Ints]) -> Batch:
+        """Pad texts to a batch."""
+        n = max(map(len, texts))
+        is_token = np.arange(n) < np.array([len(text) for text in texts])[:, np.newaxis]
+        joined = np.concatenate(texts)
+        distinct, found = np.unique(joined, return_inverse=True)
+        places, rows = np.zeros(is_token.shape, np.intp), np.full(is_token.shape, -1)
+        places[is_token], rows[is_token] = found, self.rows[joined]
+        return Batch(distinct, places, rows)

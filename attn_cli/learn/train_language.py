@@ -1,0 +1,154 @@
+"""The training of a language model on running text; its file is written now and then, and at the end."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.atomic import written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable, regular
+from attn_cli.io.progress import Stage, StageReport
+from attn_cli.learn.language import LEAST_RATE, WARM_UP, Language
+from attn_cli.learn.language_heads import name_heads, names_of
+from attn_cli.learn.language_text import LanguageText
+from attn_cli.learn.layers import pytorch
+from attn_cli.learn.treebank import read_treebank
+from attn_cli.models.language import matrix_of
+from attn_cli.models.model_file import write_model
+from attn_cli.settings.declare import check
+from attn_cli.settings.training import LanguageTraining
+from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.store.table import Table
+
+KEPT = 100  # steps after which the parameters are copied, for an interrupt
+PARTS = 20  # in so many parts of the text the file is written once
+SCORING_SIZE = 2000  # tokens in a batch that is not learned from
+
+
+class Trained(NamedTuple):
+    """What training wrote: the file, the words learned from, the perplexity of the lines held back, the named heads."""
+
+    file: str
+    bytes: int
+    words: int
+    perplexity: float | None
+    interrupted: bool
+    named: tuple[str, ...] = ()
+
+
+class Trainer:
+    """The text, the learner, and how far it is."""
+
+    def __init__(
+        self, texts: Sequence[str], table: Table, settings: LanguageTraining, report: StageReport
+    ) -> None:
+        self.settings, self.table, self.texts = settings, table, texts
+        self.text = text = LanguageText(table, settings.endings, settings.corrected)
+        self.lines, self.held_back = text.read(texts, settings.words, report)
+        if not self.lines:
+            raise InputError("There is no text in these files to learn from.")
+        text.freeze()
+        self.total = len(text.words(self.lines))
+        self.language = Language(text, text.counts(self.lines), matrix_of(table), settings)
+        self.done = 0
+        self.perplexity: float | None = None
+
+    def learn(self, report: StageReport) -> Iterator[float]:
+        """Learn from all lines once; yield the loss of every step."""
+        settings, draw = self.settings, np.random.default_rng([self.settings.seed, 0])
+        warm = min(WARM_UP, self.total / settings.batch / 10)
+        begun, recent = time.monotonic(), 0.0
+        for step, batch in enumerate(
+            self.text.batches(self.lines, settings.batch, settings.pairs, settings.repeated, draw), 1
+        ):
+            left = max(LEAST_RATE, 1 - self.done / self.total)
+            loss = self.language.learn(batch, settings.rate * min(1.0, step / max(1.0, warm)) * left)
+            self.done = min(self.total, self.done + batch.size)
+            recent = loss if step == 1 else 0.98 * recent + 0.02 * loss
+            if step % 10 == 0:
+                stage = Stage("learning", self.done / self.total, self.done, time.monotonic() - begun)
+                report(stage._replace(note=f"loss {recent:.3f}"))
+            yield loss
+
+    def measure(self) -> None:
+        """Find the perplexity of the lines held back, over all words."""
+        if self.held_back:
+            found = [self.language.exact(one) for one in self.text.in_order(self.held_back, SCORING_SIZE)]
+            loss, count = map(sum, zip(*found, strict=True))
+            self.perplexity = math.exp(loss / count)
+
+    def write(self, output: str) -> None:
+        """Write the model as it is now."""
+        arrays = self.language.arrays()
+        arrays["start.names"] = np.frombuffer("\n".join(self.text.names).encode(), np.uint8)
+        facts: dict[str, object] = {
+            "trained_on": [visible(Path(path).name) for path in self.texts],
+            "words": self.done,
+            "settings": asdict(self.settings),
+            "held_back": {"perplexity": self.perplexity, "words": len(self.text.words(self.held_back))},
+        }
+        heads = [str(head) for head in range(self.settings.heads)]
+        with written(output) as stream:
+            write_model(stream, arrays, self.table.name, self.table.fingerprint(), True, heads, facts)
+
+
+def train_file(
+    texts: Sequence[str], output: str, dev: str | None, embedding: str, settings: LanguageTraining,
+    report: StageReport,
+) -> Trained:  # fmt: skip
+    """Learn a language model from texts and write it to `output`, all or nothing.
+
+    With a treebank `dev`, heads are measured on it and named. An interrupt ends the training; what was learned until
+    then is written, without names.
+    """
+    _check(settings, [*texts, *([dev] if dev else [])], output)
+    sentences = read_treebank(dev) if dev else []
+    table = open_table(embedding)
+    if not isinstance(table, Table):
+        raise UsageError("A language model is learned on vectors in .safetensors.", option="--embedding")
+    trainer = Trainer(texts, table, settings, report)
+    kept, interrupted = trainer.language.copy(), False
+    try:
+        part = 1
+        for step, _ in enumerate(trainer.learn(report), 1):
+            if step % KEPT == 0:
+                kept = trainer.language.copy()
+            if trainer.done * PARTS >= part * trainer.total:
+                part += 1
+                trainer.write(output)
+        trainer.measure()
+    except KeyboardInterrupt:
+        trainer.language.restore(kept)
+        interrupted = True
+    trainer.write(output)
+    named: tuple[str, ...] = ()
+    if sentences and not interrupted:
+        on = visible(Path(str(dev)).name)
+        measured = name_heads(output, table, sentences, on, settings.seed, report)
+        named = tuple(name for name in names_of(measured).values() if not name.isdigit())
+    return Trained(output, os.path.getsize(output), trainer.done, trainer.perplexity, interrupted, named)
+
+
+def _check(settings: LanguageTraining, texts: Sequence[str], output: str) -> None:
+    """Raise before the training what would only fail after it."""
+    for path in texts:
+        regular(path)
+    check(settings)
+    if settings.width % settings.heads:
+        raise UsageError(
+            f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
+            option="--heads",
+        )
+    if not output.lower().endswith(".safetensors"):
+        raise UsageError(f"A model is written as .safetensors, not as {visible(output)}.", option="--output")
+    creatable(output)
+    pytorch()

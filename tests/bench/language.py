@@ -1,0 +1,72 @@
+"""A language model beside a 5-gram model: `python -m tests.bench.language MODEL TEXT... --dev TREEBANK...`.
+
+The n-gram model (interpolated Kneser-Ney, with one discount an order and with three) counts the very lines that the
+model learned from, over the same vocabulary: the words of the vectors, and one word for all others. Both are measured
+on the lines of the texts that are held back, and on each treebank; each line is read by itself.
+"""
+
+import argparse
+import os
+
+import numpy as np
+
+from attn_cli.io.files import data_path
+from attn_cli.learn.corpus import lines
+from attn_cli.learn.language_score import perplexity as of_model
+from attn_cli.learn.language_text import LONGEST, LanguageText
+from attn_cli.learn.treebank import read_treebank
+from attn_cli.models.language import word_number
+from attn_cli.models.model_file import BUNDLED, named
+from attn_cli.vectors.store.table import bundled
+from tests.bench.kneser_ney import KneserNey, perplexity
+
+
+def silent(stage: object) -> None:
+    """Report nothing."""
+
+
+def counted(texts: list[str], words: int) -> list[np.ndarray]:
+    """Return the lines that a model of so many words learns from, as numbers of words."""
+    text = LanguageText(bundled(), 0, 0)
+    learned, _ = text.read(texts, words, silent)
+    text.freeze()
+    return [text.rows[text.line(number)].astype(np.int64) for number in learned]
+
+
+def main() -> None:
+    """Measure, and print a table in Markdown."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("texts", nargs="+")
+    parser.add_argument("--dev", nargs="*", default=[])
+    given = parser.parse_args()
+    stack, table = named(given.model), bundled()
+    words = int(str(stack.facts["words"]))
+    learned = counted(given.texts, words)
+    rows = {word: n for n, word in enumerate(table.block[1:-1].split(b"\n"))}
+    n_grams = [KneserNey(learned, len(rows) + 1, 5, modified) for modified in (False, True)]
+    sets = {
+        "lines held back": [line[:LONGEST] for path in given.texts for line in lines(path, held_back=True)]
+    }
+    sets |= {os.path.basename(path): [one.words for one in read_treebank(path)] for path in given.dev}
+    print(
+        f"| text | words | unknown | {stack.name} | 5-gram, one discount | 5-gram, three |\n|:--|--:|--:|--:|--:|--:|"
+    )
+    for name, texts in sets.items():
+        told = of_model(stack, table, texts, silent)
+        numbers = [np.array([word_number(word, rows) for word in line], np.int64) for line in texts]
+        beside = " | ".join(f"{perplexity(model, numbers):.1f}" for model in n_grams)
+        print(
+            f"| {name} | {told.words:,} | {told.unknown:,} | **{told.perplexity:.1f}** | {beside} |",
+            flush=True,
+        )
+    path = data_path(f"{given.model}.safetensors") if given.model in BUNDLED else given.model
+    count, size = n_grams[1].size
+    print(f"\nLearned from {sum(map(len, learned)):,} words.")
+    print(
+        f"{stack.name}: {os.path.getsize(path):,} bytes; the 5-gram model: {count:,} n-grams, {size:,} bytes."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,309 @@
+"""A language model: trained on small data to the end, its arithmetic in NumPy and in PyTorch, its heads measured."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attn_cli.errors import InputError
+from attn_cli.learn.language_heads import PATTERNS, HeadMeasures, Measure, names_of
+from attn_cli.learn.language_score import perplexity
+from attn_cli.learn.language_text import LONGEST, LanguageText
+from attn_cli.learn.train_language import train_file
+from attn_cli.models.language import causal, last_rows, matrix_of
+from attn_cli.models.model_file import read_model
+from attn_cli.settings.training import LanguageTraining
+from attn_cli.vectors.lookup import embed
+from attn_cli.vectors.store.table import bundled
+from tests.parsed import conllu
+from tests.shell import COMMAND, attn, surroundings
+
+SMALL = LanguageTraining(
+    words=50_000, layers=2, heads=2, width=16, wide=16, corrected=50, reach=4, rate=0.01, batch=200, common=20,
+    sampled=30,
+)  # fmt: skip
+OPTIONS = "--layers 2 --heads 2 --width 16 --wide 16 --corrected 50 --reach 4".split()  # noqa: SIM905
+ANIMALS, PLACES = ("cat", "dog", "fox", "hen"), ("house", "field", "wood")
+LINES = [f"The {animal} sleeps in the {place}." for animal in ANIMALS for place in PLACES] * 90
+DEV = "The/DET/2/det cat/NOUN/3/nsubj sleeps/VERB/0/root ./PUNCT/3/punct"
+
+
+def silent(stage):
+    pass
+
+
+@pytest.fixture(scope="module")
+def torch():
+    """PyTorch, its settings as they were afterwards; where it is missing, the tests are skipped or fail."""
+    if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
+        import torch
+    else:
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    yield torch
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(strict)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a text and a treebank."""
+    made = tmp_path_factory.mktemp("language")
+    (made / "text.txt").write_text("\n".join(LINES) + "\n")
+    (made / "dev.conllu").write_text(conllu(DEV) * 3)
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(folder, torch):
+    """A small model, and what its training told."""
+    output = str(folder / "small.safetensors")
+    dev = str(folder / "dev.conllu")
+    return train_file([str(folder / "text.txt")], output, dev, "word2vec", SMALL, silent)
+
+
+def test_it_learns_the_text_and_is_measured_on_the_lines_held_back(trained):
+    stack, table = read_model(trained.file), bundled()
+    words = len(LINES) * 7 - 7  # every thousandth line is held back
+    assert trained.words == words and not trained.interrupted
+    # Two words of seven cannot be known: which animal and which place.
+    least = (len(ANIMALS) * len(PLACES)) ** (1 / 7)
+    found = perplexity(stack, table, [LINES[999].replace(".", " .").split()], silent)
+    assert least * 0.98 < found.perplexity < 2 * least
+    assert found.words == 7 and found.unknown == 0
+    assert trained.perplexity == pytest.approx(found.perplexity, rel=0.01)
+    assert stack.facts["held_back"]["perplexity"] == trained.perplexity
+
+
+def test_the_same_text_and_seed_give_the_same_bytes_and_another_seed_others(trained, folder, torch):
+    data = []
+    for seed in (0, 1):
+        output, settings = (
+            str(folder / f"seed{seed}.safetensors"),
+            LanguageTraining(**{**vars(SMALL), "seed": seed}),
+        )
+        train_file(
+            [str(folder / "text.txt")], output, str(folder / "dev.conllu"), "word2vec", settings, silent
+        )
+        with open(output, "rb") as file:
+            data.append(file.read())
+    with open(trained.file, "rb") as file:
+        assert data[0] == file.read()
+    assert data[1] != data[0]
+
+
+def test_numpy_and_pytorch_compute_the_same(trained, torch):
+    from attn_cli.learn.language import Language
+
+    stack, table = read_model(trained.file), bundled()
+    text = LanguageText(table, SMALL.endings, SMALL.corrected)
+    texts = ("The quick zwxing fox's cub sleeps in 1903 , the US house .", "Dogs bark")
+    lines = [text.split() for text in texts]
+    for line in lines:
+        text.add(line)
+    text.freeze()
+    learner = Language(text, text.counts(range(2)), table.matrix, SMALL)
+    from attn_cli.io.array_files import read_safetensors
+
+    arrays, _ = read_safetensors(trained.file)
+    with torch.no_grad():
+        for name, tensor in learner.tensors.items():
+            if name == "start":
+                tensor[:-1] = torch.from_numpy(arrays["start.vectors"].copy())
+                continue
+            value = arrays[name].copy()
+            if name[-3:] in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"):
+                value = np.moveaxis(value, 0, -2).reshape(tensor.shape)
+            if name.endswith(".R") or (name.endswith(".b") and name != "in.b"):
+                value = value[:, : SMALL.reach + 1][:, ::-1].copy()
+            tensor.copy_(torch.from_numpy(value))
+        H = learner.hidden(text.batch([text.line(0), text.line(1)]))
+        loss, count = learner.exact(text.batch([text.line(0), text.line(1)]))
+    for n, line in enumerate(lines):
+        X = embed(line, table, "model", 0, stack.start).X
+        ours = last_rows(stack, X, causal(len(line)))
+        np.testing.assert_allclose(ours, H[n, : len(line)].numpy(), rtol=0, atol=2e-5)
+    found = perplexity(stack, table, lines, silent)
+    assert found.words == count and math.log(found.perplexity) == pytest.approx(loss / count, abs=1e-5)
+
+
+def test_the_sampled_loss_is_nearly_the_whole_one(trained, folder, torch):
+    from attn_cli.learn.language import Language
+
+    table = bundled()
+    text = LanguageText(table, 10, 10)
+    lines, _ = text.read([str(folder / "text.txt")], 3000, silent)
+    text.freeze()
+    settings = LanguageTraining(**{**vars(SMALL), "corrected": 10, "sampled": 4000})
+    learner = Language(text, text.counts(lines), table.matrix, settings)
+    batch = text.batch([text.line(number) for number in range(30)])
+    with torch.no_grad():
+        sampled = np.mean([float(learner.loss(batch)) for _ in range(5)])
+    loss, count = learner.exact(batch)
+    assert sampled == pytest.approx(loss / count, rel=0.01)
+
+
+def test_no_gradient_reaches_a_word_from_a_place_before_it(trained, folder, torch):
+    from attn_cli.learn.language import Language
+
+    table = bundled()
+    text = LanguageText(table, 10, 10)
+    text.add(["the", "old", "cat", "sleeps", "in", "a", "new", "house"])
+    text.freeze()
+    settings = LanguageTraining(**{**vars(SMALL), "corrected": 10})
+    learner = Language(text, text.counts(range(1)), table.matrix, settings)
+    learner.vectors = learner.vectors.requires_grad_()
+    for place in range(8):
+        H = learner.hidden(text.batch([text.line(0)]))
+        (slope,) = torch.autograd.grad(H[0, place].sum() + (H[0, place] ** 2).sum(), learner.vectors)
+        reached = slope.abs().sum(1)[text.rows[text.line(0)]] > 0
+        assert reached.tolist() == [True] * (place + 1) + [False] * (7 - place)
+
+
+def test_texts_are_joined_and_repeated_and_every_line_is_learned_from(folder):
+    text = LanguageText(bundled(), 0, 0)
+    lines, held_back = text.read([str(folder / "text.txt")], 2000, silent)
+    text.freeze()
+    assert len(held_back) == 0 and text.words(lines).size >= 2000
+    draw = np.random.default_rng(0)
+    whole = sum(batch.size for batch in text.batches(lines, 100, 0.0, 0.0, draw))
+    assert whole == len(text.words(lines))
+    joined = list(text.batches(lines, 100, 1.0, 0.0, draw))
+    assert sum(batch.size for batch in joined) == whole
+    assert max(batch.rows.shape[1] for batch in joined) == LONGEST - LONGEST % 7
+    for batch in text.batches(lines, 100, 0.0, 1.0, draw):
+        for row in batch.rows:
+            said = row[row >= 0]
+            assert (said[: len(said) // 2] == said[len(said) // 2 :]).all()
+
+
+def test_a_line_is_cut_at_the_longest_text_and_padding_is_no_word():
+    text = LanguageText(bundled(), 0, 0)
+    assert text.add(["cat"] * (LONGEST + 9)) == LONGEST and text.add(["dog", "zwxq"]) == 2
+    text.freeze()
+    batch = text.batch([text.line(0), text.line(1)])
+    assert batch.size == LONGEST + 2 and (batch.rows[1, 2:] == -1).all()
+    assert batch.rows[1, 1] == text.unknown
+
+
+# What heads are named for
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("previous", {1: 0, 2: 1, 3: 2, 4: 3, 5: 4}),
+        ("itself", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5}),
+        ("first", {1: 0, 2: 0, 3: 0, 4: 0, 5: 0}),
+        ("same", {3: 0, 4: 1}),
+        ("induction", {3: 1, 4: 2}),
+        ("noun", {2: 1, 3: 1, 4: 1, 5: 4}),
+        ("verb", {3: 2, 4: 2, 5: 2}),
+    ],
+)
+def test_a_pattern_finds_the_right_places(name, right):
+    words, tags = ["The", "cat", "saw", "the", "cat", "run"], ["DET", "NOUN", "VERB"] * 2
+    assert PATTERNS[name].right(words, tags) == right
+
+
+def test_a_head_is_named_for_what_takes_it_furthest_and_the_clearest_comes_first():
+    def head(layer, number, **shares):
+        best = {"previous": 1.0, "noun": 0.4, "induction": 1.0}
+        made = {name: Measure(share, best[name], 9, "dev") for name, share in shares.items()}
+        return HeadMeasures(layer, number, made)
+
+    measured = [
+        head(0, 0, previous=0.6, noun=0.4, induction=0.0),
+        head(0, 1, previous=0.9, noun=0.4, induction=0.0),
+        head(1, 0, previous=0.2, noun=0.8, induction=0.0),
+        head(1, 1, previous=0.2, noun=0.45, induction=0.1),
+    ]
+    names = names_of(measured)
+    assert list(names.values()) == ["previous-2", "previous", "noun", "1"]
+    assert measured[3].pattern is None
+
+
+def test_a_trained_file_tells_its_heads_names_and_measures(trained):
+    stack = read_model(trained.file)
+    names = [head.name for layer in range(2) for head in stack.attention(layer).heads]
+    assert set(trained.named) == {name for name in names if not name.isdigit()} == set(stack.facts["scores"])
+    for name in trained.named:
+        facts = stack.learned(stack.layer_of(name), name)
+        assert facts.about == PATTERNS[name.partition("-")[0]].about or name.startswith("two-back")
+        assert not facts.taught and facts.accuracy == stack.facts["scores"][name]["accuracy"]
+
+
+# As a user runs it
+
+
+def test_a_model_of_ones_own_says_the_next_words_and_refuses_other_vectors(trained, folder, tmp_path):
+    ran = attn("masked", "The cat sleeps in", "-p", trained.file, "--next", "2", "-f", "json")
+    record = json.loads(ran.out)
+    assert ran.code == 0 and record["next_words"][0]["word"] == "the"
+    assert record["next_words"][0]["probability"] > 0.8
+    other = tmp_path / "other.txt"
+    other.write_text("cat 1 0 0\nthe 0 1 0\n")
+    refused = attn("masked", "the cat", "-p", trained.file, "-e", str(other))
+    assert refused.code != 0 and "was learned on the vectors word2vec and fits no others" in refused.err
+
+
+def test_score_prints_the_perplexity_and_every_heads_measures(trained, folder):
+    ran = attn("learn", "score", trained.file, str(folder / "dev.conllu"))
+    assert ran.code == 0 and "induction" in ran.out and "Perplexity " in ran.out
+    record = json.loads(attn("learn", "score", trained.file, str(folder / "dev.conllu"), "-f", "json").out)
+    schema = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text())
+    jsonschema.validate(record, {**schema, "oneOf": [{"$ref": "#/$defs/language-score"}]})
+    assert record["words"] == 12 and len(record["heads"]) == 4
+    assert record["heads"][0]["measures"]["previous"]["count"] == 9
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["text.txt", "-o", "a.txt"], "written as .safetensors"),
+        (["text.txt", "-o", "a.safetensors", "--width", "20", "--heads", "3"], "cannot be shared equally"),
+        (["nothing.txt", "-o", "a.safetensors"], "nothing.txt"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(args, told, folder, torch):
+    ran = attn("learn", "language", *args, cwd=folder)
+    assert ran.code not in (0, 70) and told in ran.err and len(ran.err.splitlines()) == 1
+    assert not (folder / "a.safetensors").exists()
+
+
+def test_files_without_a_word_are_refused(folder, torch):
+    (folder / "empty.txt").write_text("\n\n")
+    with pytest.raises(InputError, match="no text in these files"):
+        train_file(
+            [str(folder / "empty.txt")], str(folder / "a.safetensors"), None, "word2vec", SMALL, silent
+        )
+
+
+def test_an_interrupt_writes_what_was_learned(folder, torch):
+    long = folder / "long.txt"
+    long.write_text("\n".join(LINES * 40) + "\n")
+    args = [*COMMAND, "learn", "language", str(long), "-o", str(folder / "cut.safetensors"), *OPTIONS]
+    with subprocess.Popen(args, stderr=subprocess.PIPE, text=True, env=surroundings()) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if "learning" in line:
+                break
+        time.sleep(1)
+        running.send_signal(signal.SIGINT)
+        rest = running.stderr.read()
+    assert running.returncode == 130 and "interrupted; wrote" in rest
+    assert 0 < read_model(str(folder / "cut.safetensors")).facts["words"] < 40 * len(LINES) * 7
+
+
+def test_a_file_that_scores_other_words_than_the_vectors_have_is_refused(trained):
+    stack = read_model(trained.file)
+    assert stack.words is not None
+    with pytest.raises(InputError, match="there are 10 vectors"):
+        stack.words.scores(np.zeros((1, 16)), matrix_of(bundled())[:10])

@@ -1,0 +1,197 @@
+"""attn masked -p language: nothing ahead leaks, what comes next, and what the other commands make of the model."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_cross, trace_masked, trace_self
+from attn_cli.errors import UsageError
+from attn_cli.io.files import data_path
+from attn_cli.learn.language_score import perplexity
+from attn_cli.models.language import MASK, UNKNOWN, causal, last_rows, matrix_of
+from attn_cli.models.model_file import BUNDLED, bundled
+from attn_cli.vectors.lookup import embed
+from attn_cli.vectors.store.table import bundled as vectors
+from tests.shell import attn
+
+ROOT = Path(__file__).parents[2]
+LANGUAGE = Settings(projection="language")
+TEXT = "The cat sat on the mat, and the dog"
+SENTENCES = (
+    "The old man sat down at the table and began to eat his bread .",
+    "She went to the window and looked out into the garden .",
+    "The river flows through the city and into the sea .",
+    "Can you help me find a restaurant for two people tonight ?",
+    "In the spring of that year the king returned to his own country .",
+    "The children played in the yard until it was dark .",
+    "I do n't know what you want me to do .",
+    "The school was built in the early part of the century .",
+)
+
+
+def record_of(*args):
+    ran = attn(*args, "-p", "language", "-f", "json")
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    schema = json.loads((ROOT / "attn_cli" / "schema.json").read_text())
+    jsonschema.validate(record, {**schema, "oneOf": [{"$ref": "#/$defs/complete"}]})
+    return record
+
+
+def test_the_files_are_as_small_as_was_promised():
+    assert data_path("language.safetensors").stat().st_size <= 3_000_000
+    assert (
+        sum(path.stat().st_size for path in data_path("LICENSE").parent.glob("*.safetensors")) <= 16_000_000
+    )
+    assert bundled("language").fingerprint == vectors().fingerprint()
+
+
+def test_the_bundled_file_guesses_as_well_as_it_did_when_it_was_measured():
+    stack = bundled("language")
+    assert stack.facts["held_back"]["perplexity"] < 120 and stack.facts["words"] >= 10_000_000
+    found = perplexity(stack, vectors(), [text.split() for text in SENTENCES], lambda stage: None)
+    assert found.perplexity < 24 and found.unknown == 0
+
+
+def test_words_that_are_ahead_change_nothing_before_them():
+    """Each word is replaced in turn: all that stands before it is the same to the last bit."""
+    stack, table = bundled("language"), vectors()
+    words = ["the", "old", "cat", "sleeps", "in", "a", "new", "house"]
+    before = last_rows(stack, embed(words, table, "model", 0, stack.start).X, causal(8))
+    for place in range(8):
+        changed = [*words[:place], "zwxing", *words[place + 1 :]]
+        after = last_rows(stack, embed(changed, table, "model", 0, stack.start).X, causal(8))
+        assert np.array_equal(after[:place], before[:place])
+        assert (np.abs(after[place:] - before[place:]).max(axis=1) > 0).all()
+        one = trace_masked(changed, Settings(projection="language", next_at="all"))
+        assert one.next_words_at is not None
+        other = trace_masked(words, Settings(projection="language", next_at="all")).next_words_at
+        assert [(w.words, w.token) for w in one.next_words_at[:place]] == [
+            (w.words, w.token) for w in other[:place]
+        ]
+
+
+def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
+    stack, table = bundled("language"), vectors()
+    tokens = ["once", "upon", "a"]
+    H = last_rows(stack, embed(tokens, table, "model", 0, stack.start).X, causal(3))[-1:]
+    E = np.vstack([matrix_of(table).astype(float), stack.words.unknown.astype(float)])
+    E[: len(stack.words.corrections)] += stack.words.corrections
+    scores = (H @ stack.words.P) @ E.T + stack.words.bias
+    shares = np.exp(scores - scores.max())[0]
+    shares /= shares.sum()
+    names = [*table.words(), UNKNOWN]
+    wanted = [(names[n], shares[n]) for n in np.argsort(-shares, kind="stable")[:50]]
+    found = trace_masked(tokens, Settings(projection="language", next=50)).next_words.words
+    assert [word for word, _ in found] == [word for word, _ in wanted]
+    np.testing.assert_allclose([one for _, one in found], [one for _, one in wanted], rtol=1e-4)
+
+
+def test_five_words_follow_the_text_and_after_every_prefix_if_asked():
+    record = record_of("masked", TEXT)
+    assert len(record["next_words"]) == 5 and record["next_words_at"] is None
+    assert record["query_tokens"].count(",") == 1 and record["mask_name"] == MASK
+    every = record_of("masked", TEXT, "--next-at", "all", "--next", "3")
+    assert [one["token"] for one in every["next_words_at"]] == every["query_tokens"]
+    assert (
+        every["next_words_at"][-1]["words"] == every["next_words"]
+        and every["next_words_at"][-1]["came"] is None
+    )
+    shorter = record_of("masked", "The cat sat on", "--next", "3")
+    for one, other in zip(every["next_words_at"][3]["words"], shorter["next_words"], strict=True):
+        assert one["word"] == other["word"] and one["probability"] == pytest.approx(
+            other["probability"], rel=1e-4
+        )
+    assert 0 < every["next_words_at"][3]["came"] < 1
+
+
+def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_does():
+    assert trace_self(TEXT, LANGUAGE).next_words is None
+    assert len(trace_self(TEXT, Settings(projection="language", next=2)).next_words.words) == 2
+    with pytest.raises(UsageError, match="--next needs a model that says what comes next"):
+        trace_masked(TEXT, Settings(next=2))
+    with pytest.raises(UsageError, match="needs a model that says what comes next"):
+        trace_masked(TEXT, Settings(next_at="all"))
+
+
+def test_self_holds_the_mask_and_cross_is_refused():
+    trace = trace_self(TEXT, LANGUAGE)
+    assert trace.mask_name == MASK and any("--mask none takes it off" in note for note in trace.notes)
+    with pytest.raises(UsageError, match="it has no second text"):
+        trace_cross("she", "likes coffee", LANGUAGE)
+    for command in ("explain", "page"):
+        ran = attn(command, "The cat", "--context", "a dog", "-p", "language")
+        assert ran.code == 2 and "it has no second text" in ran.err
+
+
+def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words():
+    bare = trace_masked(TEXT, Settings(projection="language", mask="none"))
+    assert bare.mask is None and any("cheats: each word sees the next one" in note for note in bare.notes)
+    assert bare.next_words == trace_masked(TEXT, LANGUAGE).next_words
+
+
+def test_padding_rounding_and_positions_change_nothing_that_it_says():
+    plain = trace_masked(TEXT, LANGUAGE).next_words
+    for settings in ({"pad": 2}, {"pad": 2, "pad_side": "left"}, {"layer": 0}, {"layer": "all"}):
+        assert trace_masked(TEXT, Settings(projection="language", **settings)).next_words.words == plain.words
+
+
+def test_every_head_is_listed_and_those_with_names_are_found_by_them():
+    stack = bundled("language")
+    record = json.loads(attn("heads", TEXT, "-p", "language", "-f", "json").out)
+    assert [layer["layer"] for layer in record["layers"]] == list(range(stack.layers))
+    for layer in record["layers"]:
+        names = [head.name for head in stack.attention(layer["layer"]).heads]
+        assert [head["head"] for head in layer["heads"]] == names
+    for name in stack.facts["scores"]:
+        trace = trace_masked(TEXT, Settings(projection="language", head=name))
+        assert trace.shown.name == name and trace.projection.layer == stack.layer_of(name)
+        assert trace.learned.about == stack.facts["about"][name] and not trace.learned.taught
+        assert any(name in note for note in record["notes"])
+
+
+def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
+    stack = bundled("language")
+    assert "previous" in stack.facts["scores"]
+    weights = trace_masked(TEXT, Settings(projection="language", head="previous")).weights
+    hits = (weights[1:].argmax(axis=1) == np.arange(len(weights) - 1)).mean()
+    assert hits >= 0.5
+
+
+@pytest.mark.parametrize("view", [[], ["--width", "60"], ["-f", "markdown"], ["-f", "html"], ["-f", "latex"]])
+def test_a_screen_has_the_words_and_no_token_is_obeyed(view):
+    ran = attn("masked", "The \x1b[31mcat [/b] sat on the", "-p", "language", "--next-at", "all", *view)
+    assert ran.code == 0, ran.err
+    assert "Likeliest to come after" in ran.out and "came" in ran.out
+    assert "\x1b" not in ran.out
+
+
+def test_the_screen_says_what_the_model_is():
+    ran = attn("explain", TEXT, "-p", "language", "--head", "previous")
+    assert ran.code == 0, ran.err
+    assert "was taught nothing: it is named for looking from a word to the one before" in " ".join(
+        ran.out.split()
+    )
+
+
+def test_all_bundled_models_are_known():
+    assert BUNDLED == ("roles", "roles-deep", "language")
+
+
+def test_batch_gives_each_line_what_masked_gives_it(tmp_path):
+    lines = [TEXT, "Once upon a", "Thank you very"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
+    fields = ("--kind", "masked", "-p", "language", "--fields", "weights,next_words")
+    ran = attn("batch", str(tmp_path / "lines.txt"), *fields)
+    assert ran.code == 0, ran.err
+    for line, text in zip(ran.out.splitlines(), lines, strict=True):
+        trace, record = trace_masked(text, LANGUAGE), json.loads(line)
+        assert [(one["word"], one["probability"]) for one in record["next_words"]] == list(
+            trace.next_words.words
+        )
+        np.testing.assert_array_equal(record["weights"], trace.weights)
+    short = attn("batch", str(tmp_path / "lines.txt"), *fields[:-1], "weights")
+    assert short.code == 0 and "next_words" not in short.out
