@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ class EncodedSentence(NamedTuple):
     links: list[Links]  # one a head
     tags: NDArray[np.intp]  # (n,)
     relations: NDArray[np.intp]  # (n,)
+    known: NDArray[np.bool_]  # (h, n), where it is known whether the word has the head's relation
 
 
 class Batch(NamedTuple):
@@ -45,7 +46,8 @@ class Batch(NamedTuple):
     has_link: NDArray[np.bool_]  # (b, h, n)
     tags: NDArray[np.intp]  # (b, n), NONE in the padding
     relations: NDArray[np.intp]  # (b, n), the same
-    importance: NDArray[np.float32]  # (h,), of each head in the loss; they sum to one
+    importance: NDArray[np.float32]  # (h,), of each head in the loss
+    known: NDArray[np.bool_]  # (b, h, n), rows that count in the loss
 
 
 class Vocabulary:
@@ -95,9 +97,21 @@ class Vocabulary:
                 RELATIONS[h].links(sentence) if exact else RELATIONS[h].links_to_learn(sentence)
                 for h in self.heads
             ],
-            _numbered(sentence.tags, self.tags, exact),
-            _numbered([without_subtype(relation) for relation in sentence.relations], self.kinds, exact),
+            self._numbered(sentence, sentence.tags, self.tags, exact),
+            self._numbered(sentence, map(without_subtype, sentence.relations), self.kinds, exact),
+            np.array([RELATIONS[h].known_rows(sentence) for h in self.heads], dtype=bool),
         )
+
+    def _numbered(
+        self, sentence: Sentence, names: Iterable[str], known: dict[str, int], only_known: bool
+    ) -> NDArray[np.intp]:
+        """Return the numbers of names; a new name gets the next number, or NONE with `only_known`."""
+        if not sentence.is_parsed:
+            return np.full(len(sentence.words), NONE)
+        found = [
+            known.get(name, NONE) if only_known else known.setdefault(name, len(known)) for name in names
+        ]
+        return np.array(found, dtype=np.intp)
 
     def batch(
         self, sentences: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]] | None = None
@@ -110,13 +124,14 @@ class Vocabulary:
         spelled = np.full((b, n, max(1, m)), none)
         is_word = np.zeros((b, n), dtype=bool)
         targets = np.zeros((b, h, n, n), dtype=np.float32)
-        has_link = np.zeros((b, h, n), dtype=bool)
+        has_link, known = np.zeros((b, h, n), dtype=bool), np.zeros((b, h, n), dtype=bool)
         tags, relations = np.full((b, n), NONE), np.full((b, n), NONE)
         for s, one in enumerate(sentences):
             size = len(one.words)
             words[s, :size] = one.words if hidden is None else np.where(hidden[s], UNKNOWN, one.words)
             is_word[s, :size] = True
             tags[s, :size], relations[s, :size] = one.tags, one.relations
+            known[s, :, :size] = one.known
             for i, some in enumerate(one.features):
                 spelled[s, i, : len(some)] = some
             for head, links in enumerate(one.links):
@@ -129,13 +144,7 @@ class Vocabulary:
         targets[:, :, itself, itself] += ~has_link & is_word[:, np.newaxis]
         total = targets.sum(axis=-1, keepdims=True)
         targets /= np.where(total == 0, 1, total)
-        return Batch(words, spelled, is_word, targets, has_link, tags, relations, self.importance)
-
-
-def _numbered(names: Sequence[str], known: dict[str, int], only_known: bool) -> NDArray[np.intp]:
-    """Return the numbers of names; a new name gets the next number, or NONE with `only_known`."""
-    found = [known.get(name, NONE) if only_known else known.setdefault(name, len(known)) for name in names]
-    return np.array(found, dtype=np.intp)
+        return Batch(words, spelled, is_word, targets, has_link, tags, relations, self.importance, known)
 
 
 def feature_names(table: Vectors, endings: int, itself: int) -> list[str]:
@@ -185,4 +194,5 @@ def concatenated(first: EncodedSentence, second: EncodedSentence) -> EncodedSent
         [a | moved(b) for a, b in zip(first.links, second.links, strict=True)],
         np.concatenate([first.tags, second.tags]),
         np.concatenate([first.relations, second.relations]),
+        np.concatenate([first.known, second.known], axis=1),
     )

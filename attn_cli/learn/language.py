@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.learn.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY, pytorch
+from attn_cli.learn.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY
 from attn_cli.learn.language_text import Batch, LanguageText
+from attn_cli.learn.layers import pytorch
 from attn_cli.models.encoder import NEARLY_ZERO
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ dL/dz = A - T. The rest is the chain rule through matrix products.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_cli.learn.batches import UNKNOWN, Batch, Vocabulary
-from attn_cli.learn.relations import RELATIONS, balances
+from attn_cli.learn.relations import RELATIONS, balances, blends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +38,11 @@ class Learner:
     def __init__(self, parameters: dict[str, Floats], layers: int) -> None:
         self.parameters = parameters
         self.layers = layers
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Let the parameters be their moving mean for a while, where one is kept."""
+        yield
 
     def copy(self) -> dict[str, Floats]:
         """Return the parameters as they are now."""
@@ -67,7 +73,7 @@ class OneLayer(Learner):
         d, h, d_k = vectors.shape[1], len(words.heads), settings.dim
         self.vectors = vectors
         self.reach = reach = settings.reach
-        self.blend = settings.blend
+        self.blend = np.array(blends(words.heads, settings.blend), vectors.dtype)
         self.balance = np.array(balances(words.heads, settings.balance or 0), vectors.dtype)
 
         def small(*shape: int, size: float) -> Floats:
@@ -178,23 +184,27 @@ def _by_head(X: Floats, W: Floats, b: Floats, heads: int) -> Floats:
     return made.reshape(size, n, heads, -1).transpose(0, 2, 1, 3)
 
 
-def loss_and_gradient(A: Floats, batch: Batch, blend: float, balance: Floats | float) -> tuple[float, Floats]:
+def loss_and_gradient(
+    A: Floats, batch: Batch, blend: Floats | float, balance: Floats | float
+) -> tuple[float, Floats]:
     """Return the mean loss of the heads, and its gradient dL/dz (b, h, n, n).
 
-    The share `blend` of a row's target weights the wanted words as the model does now, so that finding one of them
-    is enough. Rows without the relation mostly outnumber the others; together they count at most `balance` (one
-    number for each head) times as much as the rows with it.
+    The share `blend` (one number, or one for each head) of a row's target weights the wanted words as the model does
+    now, so that finding one of them is enough. Rows of which it is not known whether they have the relation do not
+    count. Rows without it mostly outnumber the others; together they count at most `balance` (one number for each
+    head) times as much as the rows with it.
     """
     T, has_link = batch.targets, batch.has_link
     right = np.where(T > 0, A, 0)
     found = np.maximum(right.sum(axis=3, keepdims=True), 1e-9)
-    wanted = (1 - blend) * T + blend * right / found
-    without = batch.is_word[:, np.newaxis] & ~has_link
+    some = np.broadcast_to(np.asarray(blend, A.dtype), len(batch.importance))[:, np.newaxis]
+    wanted = (1 - some[..., np.newaxis]) * T + some[..., np.newaxis] * right / found
+    without = batch.is_word[:, np.newaxis] & ~has_link & batch.known
     with_link, rest = (rows.sum(axis=(0, 2)) for rows in (has_link, without))
     share = balance * np.minimum(1, with_link / np.maximum(rest, 1))
     counts = np.where(has_link, 1, without * share[:, np.newaxis]).astype(A.dtype)
     counts *= (batch.importance / np.maximum(counts.sum(axis=(0, 2)), 1e-9))[:, np.newaxis]
-    surprise = -((1 - blend) * (T * np.log(np.maximum(A, 1e-20))).sum(axis=3) + blend * np.log(found[..., 0]))
+    surprise = -((1 - some) * (T * np.log(np.maximum(A, 1e-20))).sum(axis=3) + some * np.log(found[..., 0]))
     return float((surprise * counts).sum()), (A - wanted) * counts[..., np.newaxis]
 
 

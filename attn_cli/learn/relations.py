@@ -20,10 +20,18 @@ class Relation(NamedTuple):
     links: Callable[[Sentence], Links]
     training_links: Callable[[Sentence], Links] | None = None  # to learn from, where they differ
     distance: int | None = None  # where the relation is just a distance
+    of_passages: bool = False  # learned from marked passages, not from treebanks
 
     def links_to_learn(self, sentence: Sentence) -> Links:
         """Return the links to learn from."""
         return (self.training_links or self.links)(sentence)
+
+    def known_rows(self, sentence: Sentence) -> list[bool]:
+        """Return for each word whether it is known to have the relation or not."""
+        if self.of_passages:
+            marked = {one.pronoun for one in sentence.antecedents or ()}
+            return [i in marked or word.lower() not in PRONOUNS for i, word in enumerate(sentence.words)]
+        return [sentence.is_parsed] * len(sentence.words)
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> Links:
@@ -101,6 +109,10 @@ def _related_names(sentence: Sentence) -> Links:
     return found
 
 
+def _antecedents(sentence: Sentence) -> Links:
+    return {one.pronoun: dict.fromkeys(one.words, 1.0) for one in sentence.antecedents or () if one.words}
+
+
 def _marks(sentence: Sentence) -> set[int]:
     """Return the places of punctuation marks."""
     return {i for i, tag in enumerate(sentence.tags) if tag == PUNCTUATION}
@@ -109,6 +121,10 @@ def _marks(sentence: Sentence) -> set[int]:
 # Where a word has several links, its target attention is shared in these proportions: who did what comes first.
 WANTED = {"nsubj": 2.0, "obj": 1.5, "xcomp": 2.0, "ccomp": 1.5, "obl": 1.0, "iobj": 1.0}
 NEARER = 6.0
+# The pronouns that stand for somebody or something named elsewhere.
+PRONOUNS = frozenset(
+    "he him his himself she her hers herself it its itself they them their theirs themselves".split()  # noqa: SIM905
+)
 
 RELATIONS = {
     "relations": Relation(
@@ -129,11 +145,13 @@ RELATIONS = {
         "from a joined word to the first of those joined",
         lambda s: _pairs([(i, above) for above, i in _governed(s, "conj")]),
     ),
+    "antecedent": Relation("from a pronoun to what it stands for", _antecedents, of_passages=True),
     "previous": Relation("from a word to the one before", lambda s: _apart(s, -1), distance=-1),
     "next": Relation("from a word to the one after", lambda s: _apart(s, 1), distance=1),
 }
 MAIN = "relations"
 RARE = 0.3
+ANTECEDENT = 8.0  # how much the head that passages teach counts: they are few
 
 
 def balances(heads: Sequence[str], balance: float) -> list[float]:
@@ -149,5 +167,20 @@ def importance(heads: Sequence[str]) -> list[float]:
 
     Relations of every word teach the layers below most; a distance teaches them nothing.
     """
-    counts = [2.0 if name in (MAIN, "head") else 0.2 if RELATIONS[name].distance else 1.0 for name in heads]
-    return [count / sum(counts) for count in counts]
+
+    def count(name: str) -> float:
+        relation = RELATIONS[name]
+        if relation.of_passages:
+            return ANTECEDENT
+        return 2.0 if name in (MAIN, "head") else 0.2 if relation.distance else 1.0
+
+    others = sum(count(name) for name in heads if not RELATIONS[name].of_passages) or 1.0
+    return [count(name) / others for name in heads]
+
+
+def blends(heads: Sequence[str], blend: float) -> list[float]:
+    """Return for each head the share of a row's loss that any one of its right words satisfies.
+
+    A pronoun may look at any mention of what it stands for.
+    """
+    return [1.0 if RELATIONS[name].of_passages else blend for name in heads]

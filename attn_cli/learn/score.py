@@ -1,9 +1,9 @@
-"""How often a head is right: its strongest links beside a treebank's, and beside the best fixed distance."""
+"""How often a head is right: its strongest links beside a treebank's, and beside rules that need no model."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.io.progress import Stage, StageReport
@@ -25,41 +25,115 @@ class Score(NamedTuple):
     baseline: float | None  # the accuracy of the best fixed distance
     count: int  # type: ignore[assignment]  # a tuple's own count() is not needed; the name is the JSON's
     precision: float | None  # of the strongest links to another word, the share that are right
+    nearest: (
+        float | None
+    )  # the accuracy of the best rule "the nearest word of this part of speech, on this side"
+    hard: float | None  # the accuracy over the words for which the best fixed distance is wrong
+    content: float | None  # the accuracy where the head's position term is left out
+    candidates: float | None  # where two names compete, the share in which the right one gets more weight
+
+
+class Tally:
+    """What is counted for one head, sentence by sentence."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rows: list[tuple[bool, frozenset[int]]] = []  # is the strongest link right; the right distances
+        self.drawn = self.drawn_right = self.content = 0
+        self.nearest = Counter[tuple[str, int]]()  # by part of speech and side
+        self.candidates: list[bool] = []
+
+    def add(self, sentence: Sentence, weights: Array, content: Array) -> None:
+        """Count a sentence: its weights (n, n), and those without the position term."""
+        relation = RELATIONS[self.name]
+        links, known = relation.links(sentence), relation.known_rows(sentence)
+        strongest, by_content = weights.argmax(axis=1).tolist(), content.argmax(axis=1).tolist()
+        for query, key in enumerate(strongest):
+            if known[query]:
+                self.drawn += key != query
+                self.drawn_right += key in links.get(query, ())
+        for query, keys in links.items():
+            self.rows.append((strongest[query] in keys, frozenset(key - query for key in keys)))
+            self.content += by_content[query] in keys
+            self.nearest.update(_nearest_right(sentence.tags, query, keys))
+        for one in sentence.antecedents or ():
+            if len(one.candidates) == 2 and relation.of_passages:
+                sums = [float(weights[one.pronoun, start:end].sum()) for start, end in one.candidates]
+                is_right = [_meets(span, one.words) for span in one.candidates]
+                if is_right[0] != is_right[1]:
+                    self.candidates.append(sums[is_right.index(True)] > sums[is_right.index(False)])
+
+    def score(self) -> Score:
+        """Return the shares."""
+        n = len(self.rows)
+        precision = self.drawn_right / self.drawn if self.drawn else None
+        two = sum(self.candidates) / len(self.candidates) if self.candidates else None
+        if not n:
+            return Score(self.name, None, None, 0, precision, None, None, None, two)
+        distances = Counter(distance for _, right in self.rows for distance in right)
+        best = max(distances, key=lambda distance: (distances[distance], -abs(distance), distance))
+        hard = [is_right for is_right, right in self.rows if best not in right]
+        return Score(
+            self.name,
+            sum(is_right for is_right, _ in self.rows) / n,
+            distances[best] / n,
+            n,
+            precision,
+            max(self.nearest.values(), default=0) / n,
+            sum(hard) / len(hard) if hard else None,
+            self.content / n,
+            two,
+        )
+
+
+def _meets(span: tuple[int, int], words: Container[int]) -> bool:
+    return any(word in words for word in range(*span))
+
+
+def _nearest_right(tags: Sequence[str], query: int, keys: Container[int]) -> list[tuple[str, int]]:
+    """Return the parts of speech, and sides, whose nearest word to the query is a right one."""
+    found = []
+    for side, places in ((-1, range(query - 1, -1, -1)), (1, range(query + 1, len(tags)))):
+        seen = set()
+        for place in places:
+            if tags[place] not in seen:
+                seen.add(tags[place])
+                if place in keys:
+                    found.append((tags[place], side))
+    return found
 
 
 def score(
     stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: StageReport
 ) -> list[Score]:
-    """Score the last layer's heads that bear a relation's name; ties go to the lowest index."""
+    """Score the last layer's heads that bear the name of a relation of these sentences; ties go to the lowest index.
+
+    Passages have one relation, treebanks all others.
+    """
     import time
 
+    of_passages = any(not sentence.is_parsed for sentence in sentences)
     names = [head.name for head in stack.last.heads if head.name in RELATIONS]
-    right, count, drawn = Counter[str](), Counter[str](), Counter[str]()
-    distances: dict[str, Counter[int]] = {name: Counter() for name in names}
+    tallies = [Tally(name) for name in names if RELATIONS[name].of_passages == of_passages]
     begun, words = time.monotonic(), 0
     for done, sentence in enumerate(sentences, 1):
         weights = head_weights(stack, table, sentence.words)
-        for name in names:
-            links = RELATIONS[name].links(sentence)
-            count[name] += len(links)
-            for query, key in enumerate(weights[name].argmax(axis=1).tolist()):
-                right[name] += key in links.get(query, ())
-                drawn[name] += key != query
-            for query, keys in links.items():
-                distances[name].update({key - query for key in keys})
+        content = head_weights(stack, table, sentence.words, by_content=True)
+        for tally in tallies:
+            tally.add(sentence, weights[tally.name], content[tally.name])
         words += len(sentence.words)
         if done % 50 == 0 or done == len(sentences):
             report(Stage("scoring", done / len(sentences), words, time.monotonic() - begun))
-    found = []
-    for name in names:
-        n = count[name]
-        accuracy, baseline = (right[name] / n, max(distances[name].values()) / n) if n else (None, None)
-        precision = right[name] / drawn[name] if drawn[name] else None
-        found.append(Score(name, accuracy, baseline, n, precision))
-    return found
+    return [tally.score() for tally in tallies]
 
 
-def head_weights(stack: EncoderStack, table: Vectors, words: Sequence[str]) -> dict[str, Array]:
-    """Return the weights (n, n) of each of the last layer's heads, as the commands compute them."""
+def head_weights(
+    stack: EncoderStack, table: Vectors, words: Sequence[str], by_content: bool = False
+) -> dict[str, Array]:
+    """Return the weights (n, n) of each of the last layer's heads, as the commands compute them.
+
+    `by_content` leaves out what these heads add for the distance.
+    """
     X = stack.input(embed(words, table, "model", 0, stack.start).X, stack.layers - 1, None)
-    return {head.name: taught_weights(head, X) for head in stack.last.heads}
+    heads = [head._replace(position=None) if by_content else head for head in stack.last.heads]
+    return {head.name: taught_weights(head, X) for head in heads}

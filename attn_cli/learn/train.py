@@ -17,11 +17,14 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import UNKNOWN, EncodedSentence, Vocabulary, batches, concatenated
-from attn_cli.learn.deep import Deep, pytorch
+from attn_cli.learn.deep import Deep
+from attn_cli.learn.layers import pytorch
+from attn_cli.learn.lower import Lower, read_lower, sized
 from attn_cli.learn.one_layer import OneLayer
+from attn_cli.learn.passages import is_passages, read_sentences
 from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.score import Score, score
-from attn_cli.learn.treebank import Sentence, read_treebank
+from attn_cli.learn.treebank import Sentence
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import ModelTraining
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from attn_cli.vectors.store.vectors import Vectors
 
 
-LONGEST = 100  # words in a sentence
+LONGEST, LONGEST_PASSAGE = 100, 160  # words in a sentence, and in a passage
 SCORING_SIZE = 4000  # words in a batch that is not learned from
 HIDE = 0.25
 RIDGE = 1e-6
@@ -66,15 +69,20 @@ class Trainer:
         sentences: list[Sentence],
         dev: list[Sentence],
         settings: ModelTraining,
+        lower: Lower | None = None,
     ) -> None:
         self.settings = settings = settings.with_defaults()
         self.draw = np.random.default_rng([settings.seed, 0])
         self.words = Vocabulary(table, settings.endings, settings.itself or 0, heads)
+        self.lower = lower
+        if lower and self.words.names != lower.names:
+            raise InputError(f"{lower.name} has other features of spelling than these vectors give.")
         bare = [sentence.without_punctuation() for sentence in sentences]
         self.sentences = [
             (self.words.encode(full), self.words.encode(without if without.words else full))
             for full, without in zip(sentences, bare, strict=True)
         ]
+        self.is_parsed = [sentence.is_parsed for sentence in sentences]
         self.dev = [self.words.encode(sentence, exact=True) for sentence in dev]
         vectors = self.words.matrix()
         # The rarer a word is, the more often it is hidden (Kiperwasser and Goldberg 2016).
@@ -82,14 +90,23 @@ class Trainer:
         for full, _ in self.sentences:
             np.add.at(counts, full.words, 1)
         self.hidden = HIDE / (HIDE + np.maximum(counts, 1)) + 0.02
-        self.learner = (OneLayer if settings.layers == 1 else Deep)(self.words, vectors, settings)
+        self.learner: OneLayer | Deep
+        if settings.layers == 1:
+            self.learner = OneLayer(self.words, vectors, settings)
+        else:
+            self.learner = Deep(self.words, vectors, settings, lower)
         self.steps = 0
         self.total_steps = 0
 
     def epoch(self, number: int, report: StageReport) -> float:
         """Learn from all sentences once, and return the mean loss."""
         settings, draw = self.settings, self.draw
-        chosen = [pair[int(draw.random() < settings.punctuation)] for pair in self.sentences]
+        drawn = [
+            pair
+            for pair, whole in zip(self.sentences, self.is_parsed, strict=True)
+            if whole or draw.random() < settings.texts
+        ]
+        chosen = [pair[int(draw.random() < settings.punctuation)] for pair in drawn or self.sentences]
         texts = _paired([chosen[i] for i in draw.permutation(len(chosen))], settings.pairs, draw)
         groups = batches([len(text.words) for text in texts], settings.batch, draw)
         self.total_steps = self.total_steps or len(groups) * (settings.epochs or 1)
@@ -115,12 +132,13 @@ class Trainer:
         """Return each head's accuracy on the dev sentences, as the learner itself computes it."""
         heads = self.words.heads
         right, count = np.zeros(len(heads)), np.zeros(len(heads))
-        for group in batches([len(sentence.words) for sentence in self.dev], SCORING_SIZE, None):
-            batch = self.words.batch([self.dev[i] for i in group])
-            strongest = self.learner.weights(batch).argmax(axis=3)[..., np.newaxis]
-            wanted = np.take_along_axis(batch.targets, strongest, axis=3)[..., 0] > 0
-            right += (wanted & batch.has_link).sum(axis=(0, 2))
-            count += batch.has_link.sum(axis=(0, 2))
+        with self.learner.averaged():
+            for group in batches([len(sentence.words) for sentence in self.dev], SCORING_SIZE, None):
+                batch = self.words.batch([self.dev[i] for i in group])
+                strongest = self.learner.weights(batch).argmax(axis=3)[..., np.newaxis]
+                wanted = np.take_along_axis(batch.targets, strongest, axis=3)[..., 0] > 0
+                right += (wanted & batch.has_link).sum(axis=(0, 2))
+                count += batch.has_link.sum(axis=(0, 2))
         return {head: float(r / c) for head, r, c in zip(heads, right, count, strict=True) if c}
 
     def _values(self, learner: Deep) -> Arrays:
@@ -145,7 +163,9 @@ class Trainer:
     def arrays(self) -> Arrays:
         """Return the arrays of a model's file, in float16."""
         arrays: Arrays = {**self.learner.arrays()}
-        if isinstance(self.learner, Deep):
+        if self.lower and self.lower.values and self.settings.freeze:
+            arrays |= self.lower.values
+        elif isinstance(self.learner, Deep):
             arrays |= self._values(self.learner)
         return {name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()}
 
@@ -164,48 +184,60 @@ def _paired(
 
 
 def train_file(
-    treebanks: Sequence[str], output: str, dev: str | None, embedding: str, settings: ModelTraining,
+    treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: ModelTraining,
     report: StageReport, report_epoch: Callable[[Epoch], None],
 ) -> Trained:  # fmt: skip
-    """Learn a model from treebanks and write it to `output`, all or nothing.
+    """Learn a model from treebanks (and passages) and write it to `output`, all or nothing.
 
     An interrupt ends the training; the model of the last whole pass is written.
     """
-    relations = ",".join(RELATIONS) if settings.relations is None else settings.relations
-    settings = replace(settings.with_defaults(), relations=relations)
-    heads = _check(settings, output, [*treebanks, *([dev] if dev else [])])
+    has_passages = any(map(is_passages, treebanks))
+    usual = [name for name, one in RELATIONS.items() if has_passages or not one.of_passages]
+    relations = ",".join(usual) if settings.relations is None else settings.relations
+    regular_files = [*treebanks, *dev, *([settings.pretrained] if settings.pretrained else [])]
+    for path in regular_files:
+        regular(path)
     table = open_table(embedding)
-    sentences = [s for path in treebanks for s in read_treebank(path) if len(s.words) <= LONGEST]
+    lower = read_lower(settings.pretrained, table) if settings.pretrained else None
+    settings = replace(sized(settings, lower).with_defaults(), relations=relations)
+    heads = _check(settings, output)
+    sentences = [s for path in treebanks for s in read_sentences(path) if len(s.words) <= _longest(s)]
     if not sentences:
         raise InputError(f"No sentence has at most {LONGEST} words.")
-    held_back = read_treebank(dev) if dev else []
-    if held_back and set(held_back) <= set(sentences):
-        raise UsageError(
-            f"Every sentence of {visible(str(dev))} is among those to learn: none is held back.",
-            "Give --dev another treebank.",
-            "--dev",
-        )
-    trainer = Trainer(table, heads, sentences, held_back, settings)
+    held_back = {path: read_sentences(path) for path in dev}
+    for path, some in held_back.items():
+        if set(some) <= set(sentences):
+            raise UsageError(
+                f"Every sentence of {visible(path)} is among those to learn: none is held back.",
+                "Give --dev another treebank.",
+                "--dev",
+            )
+    trainer = Trainer(
+        table, heads, sentences, [s for some in held_back.values() for s in some], settings, lower
+    )
     done, interrupted = 0, False
     try:
         for epoch in range(settings.epochs or 1):
             loss = trainer.epoch(epoch, report)
-            whole, done = trainer.learner.copy(), epoch + 1
+            with trainer.learner.averaged():
+                whole, done = trainer.learner.copy(), epoch + 1
             report_epoch(Epoch(done, loss, trainer.accuracy(report) if held_back else {}))
     except KeyboardInterrupt:
         if not done:
             raise
         interrupted = True
-        trainer.learner.restore(whole)
+    trainer.learner.restore(whole)
     names = np.frombuffer("\n".join(trainer.words.names).encode(), np.uint8)
     arrays = trainer.arrays() | {"start.names": names}
     facts: dict[str, object] = {
-        "trained_on": [visible(Path(path).name) for path in treebanks],
+        "trained_on": [*_before(lower), *(visible(Path(path).name) for path in treebanks)],
         "epochs": done,
-        "settings": asdict(settings),
+        "settings": asdict(replace(settings, pretrained=lower and lower.name)),
         "about": {name: RELATIONS[name].about for name in heads},
         "values": "words",
     }
+    if lower:
+        facts["pretrained_on"] = dict(lower.facts)
 
     def write() -> None:
         with written(output) as stream:
@@ -220,9 +252,15 @@ def train_file(
     try:
         if held_back and not interrupted:
             # The scores are those of the numbers in the file, by the program's own arithmetic.
-            scores = score(read_model(output), table, held_back, report)
-            facts["scored_on"] = visible(Path(str(dev)).name)
-            facts["scores"] = {one.name: one._asdict() for one in scores}
+            stack, found = read_model(output), {}
+            for path, some in held_back.items():
+                name = visible(Path(path).name)
+                for one in score(stack, table, some, report):
+                    if one.count and one.name not in found:  # the first file that has the relation
+                        found[one.name] = one._asdict() | {"scored_on": name}
+                        scores.append(one)
+            facts["scored_on"] = visible(Path(dev[0]).name)
+            facts["scores"] = found
             try:
                 write()
             except (CreateError, WriteError) as error:
@@ -233,10 +271,19 @@ def train_file(
     return Trained(output, os.path.getsize(output), done, scores, interrupted)
 
 
-def _check(settings: ModelTraining, output: str, files: Sequence[str]) -> list[str]:
+def _before(lower: Lower | None) -> list[str]:
+    """Return what a model that is trained on was trained on before."""
+    names = lower.facts.get("trained_on") if lower and lower.heads else None
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _longest(sentence: Sentence) -> int:
+    """Return how many words a sentence or passage to learn from may have."""
+    return LONGEST if sentence.is_parsed else LONGEST_PASSAGE
+
+
+def _check(settings: ModelTraining, output: str) -> list[str]:
     """Raise before the training what would only fail after it; return the heads to learn."""
-    for path in files:
-        regular(path)
     check(settings)
     if settings.layers > 1 and settings.width % settings.heads:
         raise UsageError(

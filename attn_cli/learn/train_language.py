@@ -17,10 +17,10 @@ from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular
 from attn_cli.io.progress import Stage, StageReport
-from attn_cli.learn.deep import pytorch
 from attn_cli.learn.language import LEAST_RATE, WARM_UP, Language
 from attn_cli.learn.language_heads import name_heads, names_of
 from attn_cli.learn.language_text import LanguageText
+from attn_cli.learn.layers import pytorch
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.language import matrix_of
 from attn_cli.models.model_file import write_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from attn_cli.errors import InputError
@@ -15,13 +16,30 @@ MOST_WORDS = 1000
 LARGEST = 1 << 29  # bytes, unpacked: forty times the training part of UD_English-EWT
 
 
+class Antecedents(NamedTuple):
+    """A pronoun, the places of all words of what it stands for, and names (half-open spans) that compete for it."""
+
+    pronoun: int
+    words: tuple[int, ...]
+    candidates: tuple[tuple[int, int], ...] = ()
+
+
 class Sentence(NamedTuple):
-    """A sentence: its words, the place of each word's governor (-1 for the root), and its relation to it."""
+    """A sentence: its words, the place of each word's governor (-1 for the root), and its relation to it.
+
+    A passage has `antecedents` instead: of some of its pronouns, what they stand for. Who governs whom is not known.
+    """
 
     words: tuple[str, ...]
     governors: tuple[int, ...]
     relations: tuple[str, ...]
     tags: tuple[str, ...]
+    antecedents: tuple[Antecedents, ...] | None = None
+
+    @property
+    def is_parsed(self) -> bool:
+        """Whether it is known who governs whom."""
+        return self.antecedents is None
 
     def without_punctuation(self) -> Sentence:
         """Return the sentence without its punctuation; what a mark governs goes to the mark's governor."""
@@ -39,7 +57,20 @@ class Sentence(NamedTuple):
             tuple(governor(i) for i in kept),
             tuple(self.relations[i] for i in kept),
             tuple(self.tags[i] for i in kept),
+            None if self.antecedents is None else _moved(self.antecedents, place),
         )
+
+
+def _moved(antecedents: tuple[Antecedents, ...], place: Mapping[int, int]) -> tuple[Antecedents, ...]:
+    """Return what pronouns stand for, where some words are left out and others have new places."""
+    found = []
+    for one in antecedents:
+        words = tuple(place[word] for word in one.words if word in place)
+        spans = [[place[word] for word in range(*span) if word in place] for span in one.candidates]
+        if one.pronoun in place and words:
+            candidates = tuple((span[0], span[-1] + 1) for span in spans if span)
+            found.append(Antecedents(place[one.pronoun], words, candidates))
+    return tuple(found)
 
 
 def read_treebank(path: str) -> list[Sentence]:

@@ -194,7 +194,7 @@ class EncoderStack(NamedTuple):
         about = _record(self.facts, "about").get(head) if named else None
         trained_on = self.facts.get("trained_on")
         names = trained_on if isinstance(trained_on, list) else []
-        scored_on = score.get("on", self.facts.get("scored_on"))
+        scored_on = score.get("scored_on") or score.get("on") or self.facts.get("scored_on")
         makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
         return Learned(
             self.name,
@@ -205,6 +205,8 @@ class EncoderStack(NamedTuple):
             _share(score.get("accuracy")),
             _share(score.get("baseline")),
             _share(score.get("precision")),
+            _share(score.get("hard")),
+            _share(score.get("content")),
             "words" if is_last and makes_words else "learned",
             not is_found,
         )

@@ -46,17 +46,27 @@ class ModelTraining:
     """How a model is trained; None means the default for one layer, or for several, or all relations."""
 
     relations: str | None = _other(None, MODEL, "The heads to learn, between commas.", "NAMES", "all")
+    pretrained: str | None = _other(
+        None, TRAINING, "A model, or layers (attn learn pretrain), to go on from.", "FILE", "none"
+    )
+    freeze: bool = Setting(
+        TRAINING, "Keep what --pretrained has as it is: only heads that are new learn.", has_variable=False
+    ).field(False)
     layers: int = _number(1, MODEL, "Layers; more than one needs PyTorch (attn-cli[learn]).", 50)
     heads: int = _number(8, MODEL, "Heads in each layer below the last.", 64)
     epochs: int | None = _number(
-        None, TRAINING, "Passes over the sentences.", 10_000, unset="12, with several layers 18"
+        None,
+        TRAINING,
+        "Passes over the sentences.",
+        10_000,
+        unset="12, with several layers 18, pretrained ones 12",
     )
     rate: float | None = _other(
         None,
         TRAINING,
         "Step size.",
         "F",
-        "0.003, with several layers 0.0015",
+        "0.003, with several layers 0.0015, pretrained ones 0.001",
         "Give a number above 0, up to 1.",
     )
     dim: int = _number(32, MODEL, "Numbers in a query of the last layer, d_k.", 1024)
@@ -74,12 +84,48 @@ class ModelTraining:
     batch: int = 1500
     punctuation: float = 0.5
     pairs: float = 0.1
+    keep: float = 0.998  # of the moving mean of several layers' parameters, at each step; 0 takes none
+    texts: float = 0.5  # of the passages, the share that each pass draws
 
     def with_defaults(self) -> ModelTraining:
         """Return the settings with what depends on the number of layers filled in."""
-        usual = {"epochs": (12, 18), "rate": (0.003, 0.0015), "balance": (1.0, 2.0), "itself": (0, 1000)}
-        missing = {name: two[self.layers > 1] for name, two in usual.items() if getattr(self, name) is None}
+        kind = 2 if self.pretrained else int(self.layers > 1)
+        usual = {
+            "epochs": (12, 18, 12),
+            "rate": (0.003, 0.0015, 0.001),
+            "balance": (1.0, 2.0, 2.0),
+            "itself": (0, 1000, 1000),
+        }
+        missing = {name: each[kind] for name, each in usual.items() if getattr(self, name) is None}
         return replace(self, **missing)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How the layers below the named heads learn from running text; the defaults are those of roles-deep."""
+
+    words: int = _number(6_010_000, TRAINING, "Words to read; after the last line, the first comes again.")
+    layers: int = _number(
+        5, MODEL, "Layers of the model to come; the last one's heads are not learned here.", 50, 2
+    )
+    heads: int = _number(8, MODEL, "Heads in each layer.", 64)
+    rate: float = _other(0.001, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
+    reach: int = _number(12, MODEL, "Longer distances count as this one.", 1000)
+    width: int = _number(160, MODEL, "Numbers per word between the layers.", 4096)
+    wide: int = _number(400, MODEL, "Hidden units of each word's own network.", 16384)
+    guesses: int = _number(5000, TRAINING, "How many of the commonest words are masked and guessed.")
+    every: int = _number(500_000, TRAINING, "Write the file after each so many words.")
+    seed: int = _number(0, TRAINING, "Seed; the same gives the same layers.", least=0)
+    threads: int = _number(1, TRAINING, "Threads; the last digits depend on it.", 256)
+    # The rest is no option.
+    mask: float = 0.2  # of the words, the share that is guessed
+    kept: float = 0.1  # of those, the share that is not masked
+    unknown: float = 0.05  # of the words, the share without a vector
+    keep: float = 0.999  # of the parameters' moving mean, at each step
+    endings: int = 600
+    itself: int = 3000
+    batch: int = 2000
+    punctuation: float = 0.5
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class Learned(NamedTuple):
     accuracy: float | None
     baseline: float | None  # what the best fixed distance gets
     precision: float | None  # of its strongest links to another word, the share that are right
+    hard: float | None  # its accuracy over the words for which the best fixed distance is wrong
+    content: float | None  # its accuracy where its term for the distance is left out
     values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
     taught: bool = True  # whether the head was taught what it is named for; else it was found to do it
 

@@ -3,6 +3,7 @@
 import pytest
 
 from attn_cli.learn.relations import MAIN, RELATIONS, importance
+from attn_cli.learn.treebank import Antecedents, Sentence
 from tests.parsed import parsed
 
 FOX = (
@@ -28,7 +29,7 @@ FRIEND = "A/DET/2/det friend/NOUN/0/root of/ADP/5/case my/PRON/5/nmod:poss broth
 FROM_UNDER = (
     "It/PRON/2/nsubj crept/VERB/0/root out/ADP/6/case from/ADP/6/case its/PRON/6/nmod:poss den/NOUN/2/obl"
 )
-HEADS = "relations head subject object oblique modifier determiner possessor coordination previous next"
+HEADS = "relations head subject object oblique modifier determiner possessor coordination antecedent previous next"
 ALL = (FOX, GIFT, PASSIVE, SOUP, SHOP, FRIEND, FROM_UNDER)
 
 
@@ -44,7 +45,7 @@ def links(head, text):
     return {f"{names[query]}>{names[key]}" for query, keys in found.items() for key in keys}
 
 
-def test_there_are_eleven_heads_and_relations_is_the_main_one():
+def test_there_are_twelve_heads_and_relations_is_the_main_one():
     assert set(RELATIONS) == set(HEADS.split())
     assert MAIN == "relations"
 
@@ -153,10 +154,24 @@ def test_a_name_of_several_words_is_taught_as_one_whose_words_share_what_is_want
     assert {query: taught[query] for query in (0, 1, 3, 4)} == {query: right[query] for query in (0, 1, 3, 4)}
 
 
-def test_every_head_counts_something_and_together_they_count_one():
+def test_every_head_counts_something_and_together_those_of_treebanks_count_one():
     for names in (list(RELATIONS), ["subject"], ["next", "head"]):
-        counts = importance(names)
-        assert min(counts) > 0 and sum(counts) == pytest.approx(1)
+        counts = dict(zip(names, importance(names), strict=True))
+        assert min(counts.values()) > 0
+        counts.pop("antecedent", None)
+        assert sum(counts.values()) == pytest.approx(1)
+
+
+def test_a_passage_says_of_marked_pronouns_what_they_stand_for_and_of_no_other_pronoun_anything():
+    words = ("Anna", "told", "him", "that", "she", "sleeps")
+    passage = Sentence(words, (-1,) * 6, ("",) * 6, ("X",) * 6, (Antecedents(4, (0,)),))
+    relation = RELATIONS["antecedent"]
+    assert relation.links(passage) == {4: {0: 1.0}}
+    assert relation.known_rows(passage) == [True, True, False, True, True, True]
+    assert not any(RELATIONS["subject"].known_rows(passage)), "who governs whom is not known"
+    sentence = parsed("Anna/PROPN/2/nsubj sees/VERB/0/root him/PRON/2/obj")
+    assert relation.links(sentence) == {} and relation.known_rows(sentence) == [True, True, False]
+    assert all(RELATIONS["subject"].known_rows(sentence))
 
 
 def test_a_mark_is_neither_row_nor_target_whatever_it_is_called():

@@ -9,7 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.learn.relations import RELATIONS
-from attn_cli.learn.score import head_weights, score
+from attn_cli.learn.score import Score, head_weights, score
+from attn_cli.learn.treebank import Antecedents, Sentence
 from attn_cli.models.encoder import features
 from attn_cli.models.model_file import bundled, read_model
 from attn_cli.vectors.store.table import bundled as bundled_vectors
@@ -105,6 +106,57 @@ def test_accuracy_baseline_count_and_precision_are_those_counted_by_hand(seed, t
         assert one.precision == right / drawn and drawn > count / 2
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_hard_content_and_the_nearest_of_a_kind_are_those_counted_by_hand(seed, tmp_path):
+    stack, made = model(tmp_path, seed=seed)
+    flat = {name: value * 0 if name in ("0.R", "0.b") else value for name, value in made.items()}
+    for h, one in enumerate(score(stack, models.table(), SENTENCES, silent)):
+        rows = []
+        for sentence in SENTENCES:
+            full, bare = (weights_by_hand(arrays, h, sentence.words) for arrays in (made, flat))
+            for query, keys in RELATIONS[one.name].links(sentence).items():
+                rows.append((sentence, query, keys, full[query], bare[query]))
+        by_distance = {d: sum(query + d in keys for _, query, keys, *_ in rows) for d in range(-9, 10)}
+        # Of distances that are equally often right, the nearest, and then the right one, is the best.
+        best = max(by_distance, key=lambda d: (by_distance[d], -abs(d), d))
+        hard = [full.index(max(full)) in keys for _, query, keys, full, _ in rows if query + best not in keys]
+        assert one.hard == (sum(hard) / len(hard) if hard else None)
+        assert one.content == sum(bare.index(max(bare)) in keys for *_, keys, _, bare in rows) / len(rows)
+        rules = []
+        for tag in {tag for sentence in SENTENCES for tag in sentence.tags}:
+            for step in (-1, 1):
+                right = 0
+                for sentence, query, keys, *_ in rows:
+                    place = query + step
+                    while 0 <= place < len(sentence.tags) and sentence.tags[place] != tag:
+                        place += step
+                    right += place in keys
+                rules.append(right)
+        assert one.nearest == max(rules) / len(rows)
+
+
+PASSAGE = Sentence(
+    ("Anna", "told", "him", "that", "she", "sees", "Bo"), (-1,) * 7, ("",) * 7, ("PROPN", *"XXXXX", "PROPN"),
+    (Antecedents(4, (0,), ((0, 1), (6, 7))),),
+)  # fmt: skip
+
+
+def test_of_passages_only_what_pronouns_stand_for_is_scored_and_the_right_one_of_two_names(tmp_path):
+    for towards, right in ((-1, True), (1, False)):
+
+        def there(name, value, towards=towards):
+            made = zeros(name, value)
+            if name == "0.b":
+                made[:, 2 + 2 * towards] = 9.0  # two steps or more to that side
+            return made
+
+        stack, _ = model(tmp_path, ["subject", "antecedent"], change=there)
+        (one,) = score(stack, models.table(), [PASSAGE], silent)
+        assert one.name == "antecedent" and one.count == 1
+        assert one.accuracy == float(right) and one.candidates == float(right)
+        assert one.baseline == one.nearest == 1 and one.hard is None
+
+
 @pytest.mark.parametrize("layers", [1, 3])
 def test_where_all_weights_are_equal_the_first_word_is_the_strongest(layers, tmp_path):
     names = ["subject", "determiner", "object", "modifier"]
@@ -190,13 +242,13 @@ def test_the_json_has_the_shape_that_the_design_states(how, files):
     assert (record["model"], record["treebank"]) == ("model.safetensors", "bank.conllu")
     assert record["sentences"] == len(BANK)
     assert [list(head) for head in record["heads"]] == [
-        ["name", "accuracy", "baseline", "count", "precision"]
+        ["name", "accuracy", "baseline", "count", "precision", "nearest", "hard", "content", "candidates"]
     ] * 3
     stack = read_model(str(files / "model.safetensors"))
     wanted = score(stack, models.table(), SENTENCES, silent)
     assert [tuple(head.values()) for head in record["heads"]] == [tuple(one) for one in wanted]
     none = record["heads"][1]
-    assert none == {"name": "possessor", "accuracy": None, "baseline": None, "count": 0, "precision": 0}
+    assert none == dict.fromkeys(Score._fields) | {"name": "possessor", "count": 0, "precision": 0}
 
 
 def test_the_json_fits_the_schema(files):
@@ -210,7 +262,7 @@ def test_the_table_shows_every_head_and_a_dash_where_no_word_has_the_relation(fi
     lines = ran.out.splitlines()
     by_name = {line.split()[0]: line.split()[1:] for line in lines[1:4]}
     assert list(by_name) == ["relations", "possessor", "subject"]
-    assert by_name["possessor"] == ["–", "–", "0.000", "0"]
+    assert by_name["possessor"] == ["–", "–", "–", "0.000", "–", "–", "0"]
     wanted = {
         one.name: one
         for one in score(read_model(str(files / "model.safetensors")), models.table(), SENTENCES, silent)
@@ -219,7 +271,10 @@ def test_the_table_shows_every_head_and_a_dash_where_no_word_has_the_relation(fi
     assert by_name["subject"] == [
         f"{one.accuracy:.3f}",
         f"{one.baseline:.3f}",
+        f"{one.nearest:.3f}",
         f"{one.precision:.3f}",
+        "–" if one.hard is None else f"{one.hard:.3f}",
+        f"{one.content:.3f}",
         str(one.count),
     ]
 
@@ -321,7 +376,9 @@ def test_the_simple_sentences_are_trees():
         assert not {i for i, tag in enumerate(sentence.tags) if tag == "PUNCT"} & set(sentence.governors)
 
 
-@pytest.mark.parametrize("head", [name for name in RELATIONS if name not in ("previous", "next")])
+@pytest.mark.parametrize(
+    "head", [name for name in RELATIONS if name not in ("previous", "next", "antecedent")]
+)
 def test_a_bundled_model_beats_the_best_fixed_distance_on_simple_sentences(head, simple):
     one = simple[head]
     assert one.count >= 7

@@ -11,7 +11,7 @@ from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import OUTPUT, TRAINING
-from attn_cli.settings.training import ModelTraining
+from attn_cli.settings.training import ModelTraining, Pretraining
 
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score
@@ -35,8 +35,8 @@ def score(
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
     from attn_cli.io.plural import count
+    from attn_cli.learn.passages import read_sentences
     from attn_cli.learn.score import score as measure
-    from attn_cli.learn.treebank import read_treebank
     from attn_cli.models.model_file import named
     from attn_cli.pipeline.embed import check_pairing
     from attn_cli.render.blocks import Say
@@ -49,7 +49,7 @@ def score(
     prepare_index(embedding)
     table = open_table(embedding or "word2vec")
     check_pairing(stack, table)
-    sentences = read_treebank(treebank)
+    sentences = read_sentences(treebank)
     if stack.words is not None:
         from attn_cli.cli.commands.learn_language import score_language  # only a language model needs it
 
@@ -70,17 +70,29 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
     """Yield a row for each head, and what its columns are."""
     from attn_cli.render.blocks import Columns, Say
 
+    has_candidates = any(one.candidates is not None for one in scores)
     rows = []
     for one in scores:
-        shares = ["–" if x is None else f"{x:.3f}" for x in (one.accuracy, one.baseline, one.precision)]
+        found = [one.accuracy, one.baseline, one.nearest, one.precision, one.hard, one.content]
+        shares = [
+            "–" if x is None else f"{x:.3f}" for x in (*found, *([one.candidates] if has_candidates else []))
+        ]
         rows.append([one.name, *shares, f"{one.count:,}"])
-    yield Columns(["head", "right", "fixed distance", "precision", "words"], rows)
+    names = ["right", "distance", "nearest", "precision", "hard", "content"]
+    yield Columns(["head", *names, *(["of two"] if has_candidates else []), "words"], rows)
     yield Say("")
     yield Say(
         "right: of the words that have the relation, the share whose strongest link is one of the right words."
     )
-    yield Say("fixed distance: the share that the best single distance gets, chosen on this treebank.")
+    yield Say(
+        "Two rules that need no model, each the best for these texts: distance, always so many words away; "
+        "nearest, the nearest word of one part of speech on one side."
+    )
     yield Say("precision: of the strongest links that go to another word, the share that are right.")
+    yield Say("hard: right among the words for which that distance is wrong.")
+    yield Say("content: right where the head's term for the distance is left out.")
+    if has_candidates:
+        yield Say("of two: where two names compete, the share in which the right one gets more weight.")
 
 
 def train(
@@ -89,7 +101,10 @@ def train(
         str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o", group=OUTPUT)
     ],
     dev: Annotated[
-        str | None, own("TREEBANK", "Sentences held back: accuracy is measured on them.", group=TRAINING)
+        list[str] | None,
+        own(
+            "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", group=TRAINING
+        ),
     ] = None,
     embedding: Vectors = None,
     *,
@@ -114,7 +129,7 @@ def train(
             right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
             bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
 
-        made = train_file(treebanks, output, dev, embedding or "word2vec", settings, bar, report)
+        made = train_file(treebanks, output, dev or [], embedding or "word2vec", settings, bar, report)
     for one in made.scores:
         if one.accuracy is None or one.baseline is None or RELATIONS[one.name].distance is not None:
             continue
@@ -124,5 +139,39 @@ def train(
     how = "interrupted; " if made.interrupted else ""
     passes = "1 pass" if made.epochs == 1 else f"{made.epochs} passes"
     say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")
+    if made.interrupted:
+        raise KeyboardInterrupt
+
+
+def pretrain(
+    texts: Annotated[list[str], argument("TEXT...", "A sentence on each line: plain, .gz or .xz.")],
+    output: Annotated[
+        str, own("FILE", "Where the layers go (.safetensors).", "--output", "-o", group=OUTPUT)
+    ],
+    embedding: Vectors = None,
+    *,
+    settings: Pretraining,
+) -> None:
+    """Learn the layers below the heads from running text, by guessing masked words.
+
+    `attn learn train --pretrained FILE` goes on from there. It needs PyTorch. The file is written anew every so many
+    words; Ctrl-C ends it and writes what was learned.
+
+    Example: attn learn pretrain corpus.txt.xz -o lower.safetensors
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.signals import raised
+    from attn_cli.learn.pretrain import pretrain_file
+    from attn_cli.render.screen.training_bar import TrainingBar
+
+    prepare_index(embedding)
+    with TrainingBar() as bar, raised():
+
+        def tell(words: int, loss: float) -> None:
+            bar.tell(f"attn: {words:,} words: loss {loss:.4f}")
+
+        made = pretrain_file(texts, output, embedding or "word2vec", settings, bar, tell)
+    how = "interrupted; " if made.interrupted else ""
+    say(f"attn: {how}wrote {visible(made.file)}: {made.words:,} words read, {made.bytes:,} bytes.")
     if made.interrupted:
         raise KeyboardInterrupt

@@ -20,6 +20,9 @@ KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-a
 LONGEST = 24
 MOST_CELLS = 20_000  # of a matrix that is drawn
 FEW_KEYS = 36  # this many always fit in a row or a list
+# A head lives on the distance if it is right for less than this share of its score where that distance is wrong, and
+# on the words if it keeps this share of its score without the distance.
+ON_DISTANCE, ON_WORDS = 0.5, 0.8
 MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4  # keys named in a sentence
 
 
@@ -320,12 +323,25 @@ def learned(trace: Trace) -> list[str]:
         origin = f"{facts.model} was trained {whose} to guess the next word of running text: a small language model."
         told = [] if trace.shown.name == "mean" else [f"{_taught(trace, facts)}."]
         return [*told, origin, *(_accuracy(trace, facts) if told else ())]
-    treebanks = listed([visible(name.partition(".")[0]) for name in facts.trained_on])
-    one = "a treebank" if len(facts.trained_on) == 1 else "treebanks"
-    origin = f"{facts.model} was trained {whose} on {one} ({treebanks}), and is not a large language model."
+    origin = f"{facts.model} was trained {whose} on {_sources(facts)}, and is not a large language model."
     if trace.shown.name == "mean":
         return [origin]
     return [f"{_taught(trace, facts)}.", origin, *_accuracy(trace, facts)]
+
+
+def _sources(facts: Learned) -> str:
+    """Return the treebanks that a model was trained on, and the passages with marked pronouns."""
+    passages = [name for name in facts.trained_on if ".jsonl" in name.lower()]
+    treebanks = [name for name in facts.trained_on if name not in passages]
+    kinds = []
+    for one, several, names in (
+        ("a treebank", "treebanks", treebanks),
+        ("passages with marked pronouns", "passages with marked pronouns", passages),
+    ):
+        if names or not (treebanks or passages):
+            listing = listed([visible(name.partition(".")[0]) for name in names])
+            kinds.append(f"{one if len(names) == 1 else several} ({listing})")
+    return " and ".join(kinds)
 
 
 def learned_briefly(trace: Trace) -> list[str]:
@@ -367,7 +383,23 @@ def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     ]
     if facts.precision is not None:
         sentences.append(f"Of its strongest links to another word, {facts.precision:.1%} are right.")
+    if facts.content is not None:
+        sentences.append(_lives_on(facts.accuracy, facts.hard, facts.content))
     return sentences
+
+
+def _lives_on(accuracy: float, hard: float | None, content: float) -> str:
+    """Return whether a head finds its words by what they are, by their distance, or by both, and how that shows."""
+    without = f"without what it adds for the distance, it is right for {content:.1%}"
+    if hard is None:
+        return f"{without[0].upper()}{without[1:]}: it lives on the distance."
+    if hard < ON_DISTANCE * accuracy:
+        what = "it lives on the distance"
+    elif content >= ON_WORDS * accuracy:
+        what = "it lives on the words themselves"
+    else:
+        what = "it needs both, the words and their distance"
+    return f"Where that distance is wrong, it is right for {hard:.1%}; {without}: {what}."
 
 
 def _untested(trace: Trace) -> list[str]:

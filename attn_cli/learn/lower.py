@@ -1,0 +1,114 @@
+"""Layers that were pretrained, as a file: what it holds, checked, and the settings that follow from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_files import read_safetensors
+from attn_cli.io.escape import visible
+from attn_cli.learn.layers import LayerSizes
+from attn_cli.models.model_file import FORMAT as MODEL_FORMAT
+from attn_cli.models.model_file import read_model
+from attn_cli.settings.training import ModelTraining
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Arrays
+    from attn_cli.vectors.store.vectors import Vectors
+
+FORMAT = "attn-layers/1"
+
+
+class Lower(NamedTuple):
+    """Layers that were learned before, from running text or as a whole model: their sizes, features, and parameters."""
+
+    name: str
+    sizes: LayerSizes
+    names: list[str]
+    endings: int
+    itself: int
+    arrays: Arrays
+    facts: Mapping[str, object]
+    heads: tuple[str, ...] = ()  # of a trained model, those that it has
+    values: Arrays | None = None  # of a trained model, its last layer's W_v and b_v
+
+
+def read_lower(path: str, table: Vectors) -> Lower:
+    """Return what `attn learn pretrain` wrote; raise InputError where it is not that, or learned on other vectors."""
+    shown = visible(path)
+    arrays, about = read_safetensors(path)
+    if about.get("format") == MODEL_FORMAT:
+        return _of_model(path, table)
+    if about.get("format") != FORMAT:
+        raise InputError(f"{shown} holds no pretrained layers.", "Make some with attn learn pretrain.")
+    if about.get("fingerprint") != table.fingerprint():
+        raise InputError(
+            f"{shown} was learned on other vectors ({visible(about.get('vectors', '?'))}).",
+            "Give these with --embedding.",
+        )
+    try:
+        settings = json.loads(about["settings"])
+        sizes = LayerSizes(*(int(settings[name]) for name in LayerSizes._fields))
+        endings, itself = int(settings["endings"]), int(settings["itself"])
+        facts = {"texts": json.loads(about["trained_on"]), "words": int(about["words"])}
+        names = arrays.pop("start.names").tobytes().decode().split("\n")
+    except (KeyError, ValueError, TypeError, RecursionError):
+        raise InputError(f"{shown} is damaged: its settings or names are missing.") from None
+    return Lower(visible(Path(path).name), sizes, names, endings, itself, arrays, facts)
+
+
+def _of_model(path: str, table: Vectors) -> Lower:
+    """Return a trained model's layers, heads included, by the names that they learn under."""
+    stack = read_model(path)
+    if stack.fingerprint != table.fingerprint() or stack.W_in is None:
+        raise InputError(
+            f"{stack.name} was learned on other vectors, or has one layer.", "Give these with --embedding."
+        )
+    found, _ = read_safetensors(path)
+    arrays = {name: np.asarray(value, np.float32) for name, value in found.items() if name != "start.names"}
+    start = arrays.pop("start.vectors")
+    arrays["start"] = np.vstack([start, np.zeros((1, start.shape[1]), np.float32)])
+    last = stack.layers - 1
+    values = {
+        name: found[name] for name in (f"{last}.W_v", f"{last}.b_v") if arrays.pop(name, None) is not None
+    }
+    for layer in range(stack.layers):
+        for name in {f"{layer}.{part}_{m}" for part in "Wb" for m in "qkv"} & set(arrays):
+            by_head = np.moveaxis(arrays[name], 0, -2)
+            arrays[name] = by_head.reshape(*by_head.shape[:-2], -1)
+    heads, distances = arrays["0.b"].shape
+    sizes = LayerSizes(stack.layers, heads, stack.W_in.shape[1], arrays["0.W_1"].shape[1], distances // 2)
+    names = found["start.names"].tobytes().decode().split("\n")
+    settings = stack.facts.get("settings")
+    if not isinstance(settings, dict) or not {"endings", "itself"} <= set(settings):
+        raise InputError(f"{stack.name} does not say how it was trained.")
+    facts = {
+        key: stack.facts[key]
+        for key in ("trained_on", "epochs", "settings", "pretrained_on")
+        if key in stack.facts
+    }
+    return Lower(
+        visible(Path(path).name), sizes, names, int(settings["endings"]), int(settings["itself"]), arrays, facts,
+        tuple(head.name for head in stack.last.heads), values,
+    )  # fmt: skip
+
+
+def sized(settings: ModelTraining, lower: Lower | None) -> ModelTraining:
+    """Return the settings with the sizes of pretrained layers; another size that was asked for is refused."""
+    if lower is None:
+        return settings
+    usual = ModelTraining()
+    for name, size in lower.sizes._asdict().items():
+        if getattr(settings, name) not in (getattr(usual, name), size):
+            raise UsageError(
+                f"--{name} {getattr(settings, name)} does not fit {lower.name}, which has {size}.",
+                f"Leave out --{name}: pretrained layers set the sizes.",
+                f"--{name}",
+            )
+    return replace(settings, **lower.sizes._asdict(), endings=lower.endings, itself=lower.itself)

@@ -1,0 +1,191 @@
+"""Pretraining: the layers below the named heads learn from running text, by guessing the words that are masked.
+
+BERT's task (Devlin et al. 2019) on whole words: a masked word gives neither its vector nor its spelling, and the
+layers guess which of the commonest words it was. Guesses are scored by the word vectors themselves, through one
+projection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import UsageError
+from attn_cli.io.array_files import write_safetensors
+from attn_cli.io.atomic import written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable, regular
+from attn_cli.io.progress import Stage, StageReport
+from attn_cli.learn.batches import NONE
+from attn_cli.learn.layers import Layers, LayerSizes, MovingMean, pytorch, seeded
+from attn_cli.learn.lower import FORMAT
+from attn_cli.learn.masked_lines import Lines, Masked
+from attn_cli.settings.declare import check
+from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.store.table import Table, as_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.settings.training import Pretraining
+    from attn_cli.vectors.store.vectors import OpenVectors
+
+BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0
+WARM_UP = 500  # steps
+
+
+class Written(NamedTuple):
+    """What pretraining wrote, how many words were read for it, and the loss on held-back lines."""
+
+    file: str
+    bytes: int
+    words: int
+    loss: float | None
+    interrupted: bool
+
+
+class Guesser:
+    """The layers, and what guesses a masked word from their last row; all of it learns."""
+
+    def __init__(self, vectors: NDArray[np.float32], n_features: int, settings: Pretraining) -> None:
+        self.torch = torch = seeded(settings.seed, settings.threads)
+        self.settings = settings
+        self.layers = Layers(vectors, n_features, sizes_of(settings))
+        self.out = self.layers.linear("out.W", "out.b", settings.width, vectors.shape[1])
+        self.out["out.W"] *= 0.1  # at first, all guesses are about equally likely
+        self.out["out.bias"] = torch.zeros(settings.guesses)
+        self.learned = [*self.layers.tensors.values(), *self.out.values()]
+        for one in self.learned:
+            one.requires_grad_()
+        self.optimizer = torch.optim.AdamW(self.learned, betas=BETAS, weight_decay=WEIGHT_DECAY)
+        self.mean = MovingMean(self.learned, settings.keep)
+        self.steps = 0
+
+    def loss(self, batch: Masked) -> object:
+        """Return the mean surprise (in nats) at the masked words, a tensor."""
+        torch = self.torch
+        X = self.layers.hidden(batch)
+        wanted = torch.from_numpy(batch.wanted)
+        masked = wanted != NONE
+        made = X[masked] @ self.out["out.W"] + self.out["out.b"]
+        scores = made @ self.layers.vectors[: self.settings.guesses].T + self.out["out.bias"]
+        return torch.nn.functional.cross_entropy(scores, wanted[masked])
+
+    def learn(self, batch: Masked) -> float:
+        """Take one gradient step, and return the loss before it."""
+        loss = self.loss(batch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.rate * min(1.0, (self.steps + 1) / WARM_UP)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[attr-defined]
+        self.torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)
+        self.optimizer.step()
+        self.steps += 1
+        self.mean.update(self.torch)
+        return float(loss.detach())  # type: ignore[attr-defined]
+
+    def measured(self, some: Sequence[Masked]) -> float:
+        """Return the mean loss on these batches, by the mean of the parameters."""
+        self.mean.swap()
+        with self.torch.no_grad():
+            found = [float(self.loss(batch)) for batch in some]  # type: ignore[arg-type]
+        self.mean.swap()
+        return sum(found) / len(found)
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return the mean of the layers' parameters, by the names that they learn under."""
+        means = dict(zip([*self.layers.tensors, *self.out], self.mean.means, strict=True))
+        return {name: means[name].numpy() for name in self.layers.tensors}
+
+
+def sizes_of(settings: Pretraining) -> LayerSizes:
+    """Return the sizes of the layers that these settings ask for."""
+    return LayerSizes(settings.layers, settings.heads, settings.width, settings.wide, settings.reach)
+
+
+def pretrain_file(
+    texts: Sequence[str], output: str, embedding: str, settings: Pretraining,
+    report: StageReport, tell: Callable[[int, float], None],
+) -> Written:  # fmt: skip
+    """Learn layers from running text until `settings.words` words are read, and write them to `output`.
+
+    The file is written anew after each `settings.every` words, all or nothing; an interrupt writes it once more.
+    """
+    _check(texts, output, settings)
+    table = _in_memory(open_table(embedding))
+    matrix = np.vstack([np.asarray(table.matrix, np.float32), np.zeros((1, table.dim), np.float32)])
+    source = Lines(table, texts, settings)
+    guesser = Guesser(matrix, len(source.names), settings)
+    held_back = source.held_back()
+    about = {
+        "format": FORMAT,
+        "vectors": table.name,
+        "fingerprint": table.fingerprint(),
+        "settings": json.dumps(asdict(settings)),
+        "trained_on": json.dumps([visible(Path(path).name) for path in texts]),
+    }
+    names = np.frombuffer("\n".join(source.names).encode(), np.uint8)
+    words = written_at = 0
+    loss: float | None = None
+    interrupted = False
+
+    def write() -> None:
+        with written(output) as stream:
+            facts = about | {"words": str(words)} | ({} if loss is None else {"loss": f"{loss:.4f}"})
+            write_safetensors(stream, {**guesser.arrays(), "start.names": names}, facts)
+
+    try:
+        begun, total = time.monotonic(), 0.0
+        for step, batch in enumerate(source.batches(), 1):
+            now = guesser.learn(batch)
+            total = now if step == 1 else total + (now - total) / min(step, 200)
+            words += int(batch.is_word.sum())
+            is_last = words >= settings.words
+            if step % 10 == 0 or is_last:
+                share = min(1.0, words / settings.words)
+                report(Stage("masked words", share, words, time.monotonic() - begun, f"loss {total:.3f}"))
+            if is_last or words - written_at >= settings.every:
+                written_at = words
+                loss = guesser.measured(held_back) if held_back else None
+                write()
+                tell(words, total if loss is None else loss)
+            if is_last:
+                break
+    except KeyboardInterrupt:
+        if not words:
+            raise
+        interrupted = True
+        write()
+    return Written(output, os.path.getsize(output), words, loss, interrupted)
+
+
+def _in_memory(vectors: OpenVectors) -> Table:
+    """Return vectors that lie in a file of another kind as one matrix."""
+    if isinstance(vectors, Table):
+        return vectors
+    found = vectors.find([as_text(word) for block in vectors.word_blocks() for word in block])
+    block = "\n".join(["", *found, ""]).encode()
+    return Table(vectors.source, vectors.name, block, np.array(list(found.values())), {})
+
+
+def _check(texts: Sequence[str], output: str, settings: Pretraining) -> None:
+    """Raise before hours of work what would only fail after them."""
+    for path in texts:
+        regular(path)
+    check(settings)
+    if settings.width % settings.heads:
+        raise UsageError(
+            f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
+            option="--heads",
+        )
+    if not output.lower().endswith(".safetensors"):
+        raise UsageError(f"Layers are written as .safetensors, not as {visible(output)}.", option="--output")
+    creatable(output)
+    pytorch()
