@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import UsageError
 from attn_cli.io.array_files import write_safetensors
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import NONE
-from attn_cli.learn.layers import Layers, LayerSizes, MovingMean, pytorch, seeded
+from attn_cli.learn.before import check_before
+from attn_cli.learn.layers import Layers, LayerSizes, MovingMean, seeded
 from attn_cli.learn.lower import FORMAT
 from attn_cli.learn.masked_lines import Lines, Masked
-from attn_cli.settings.declare import check
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.store.table import Table, as_text
 
@@ -118,7 +116,7 @@ def pretrain_file(
 
     The file is written anew after each `settings.every` words, all or nothing; an interrupt writes it once more.
     """
-    _check(texts, output, settings)
+    check_before(settings, texts, output)
     table = _in_memory(open_table(embedding))
     matrix = np.vstack([np.asarray(table.matrix, np.float32), np.zeros((1, table.dim), np.float32)])
     source = Lines(table, texts, settings)
@@ -173,19 +171,3 @@ def _in_memory(vectors: OpenVectors) -> Table:
     found = vectors.find([as_text(word) for block in vectors.word_blocks() for word in block])
     block = "\n".join(["", *found, ""]).encode()
     return Table(vectors.source, vectors.name, block, np.array(list(found.values())), {})
-
-
-def _check(texts: Sequence[str], output: str, settings: Pretraining) -> None:
-    """Raise before hours of work what would only fail after them."""
-    for path in texts:
-        regular(path)
-    check(settings)
-    if settings.width % settings.heads:
-        raise UsageError(
-            f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
-            option="--heads",
-        )
-    if not output.lower().endswith(".safetensors"):
-        raise UsageError(f"Layers are written as .safetensors, not as {visible(output)}.", option="--output")
-    creatable(output)
-    pytorch()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,11 +14,11 @@ import numpy as np
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular
+from attn_cli.io.files import regular
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import UNKNOWN, EncodedSentence, Vocabulary, batches, concatenated
+from attn_cli.learn.before import check_before
 from attn_cli.learn.deep import Deep
-from attn_cli.learn.layers import pytorch
 from attn_cli.learn.lower import Lower, read_lower, sized
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.passages import is_passages, read_sentences
@@ -26,7 +26,6 @@ from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.score import Score, score
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.model_file import read_model, write_model
-from attn_cli.settings.declare import check
 from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
 
@@ -194,24 +193,17 @@ def train_file(
     has_passages = any(map(is_passages, treebanks))
     usual = [name for name, one in RELATIONS.items() if has_passages or not one.of_passages]
     relations = ",".join(usual) if settings.relations is None else settings.relations
-    regular_files = [*treebanks, *dev, *([settings.pretrained] if settings.pretrained else [])]
-    for path in regular_files:
+    for path in (*treebanks, *dev, *([settings.pretrained] if settings.pretrained else [])):
         regular(path)
     table = open_table(embedding)
     lower = read_lower(settings.pretrained, table) if settings.pretrained else None
     settings = replace(sized(settings, lower).with_defaults(), relations=relations)
-    heads = _check(settings, output)
+    heads = _heads(settings)
+    check_before(settings, [], output, settings.layers > 1)
     sentences = [s for path in treebanks for s in read_sentences(path) if len(s.words) <= _longest(s)]
     if not sentences:
         raise InputError(f"No sentence has at most {LONGEST} words.")
-    held_back = {path: read_sentences(path) for path in dev}
-    for path, some in held_back.items():
-        if set(some) <= set(sentences):
-            raise UsageError(
-                f"Every sentence of {visible(path)} is among those to learn: none is held back.",
-                "Give --dev another treebank.",
-                "--dev",
-            )
+    held_back = _held_back(dev, sentences)
     trainer = Trainer(
         table, heads, sentences, [s for some in held_back.values() for s in some], settings, lower
     )
@@ -251,16 +243,10 @@ def train_file(
     scores: list[Score] = []
     try:
         if held_back and not interrupted:
-            # The scores are those of the numbers in the file, by the program's own arithmetic.
-            stack, found = read_model(output), {}
-            for path, some in held_back.items():
-                name = visible(Path(path).name)
-                for one in score(stack, table, some, report):
-                    if one.count and one.name not in found:  # the first file that has the relation
-                        found[one.name] = one._asdict() | {"scored_on": name}
-                        scores.append(one)
+            found = _scored(output, table, held_back, report)
             facts["scored_on"] = visible(Path(dev[0]).name)
-            facts["scores"] = found
+            facts["scores"] = {one.name: one._asdict() | {"scored_on": name} for name, one in found}
+            scores = [one for _, one in found]
             try:
                 write()
             except (CreateError, WriteError) as error:
@@ -269,6 +255,35 @@ def train_file(
     except KeyboardInterrupt:
         interrupted = True  # the model is there, without its scores
     return Trained(output, os.path.getsize(output), done, scores, interrupted)
+
+
+def _held_back(dev: Sequence[str], learned: Sequence[Sentence]) -> dict[str, list[Sentence]]:
+    """Return the sentences of each file to score on; UsageError where all of a file's are learned from."""
+    found = {path: read_sentences(path) for path in dev}
+    for path, sentences in found.items():
+        if set(sentences) <= set(learned):
+            raise UsageError(
+                f"Every sentence of {visible(path)} is among those to learn: none is held back.",
+                "Give --dev another treebank.",
+                "--dev",
+            )
+    return found
+
+
+def _scored(
+    model: str, table: Vectors, held_back: Mapping[str, list[Sentence]], report: StageReport
+) -> list[tuple[str, Score]]:
+    """Return each head's score, and the first file that has its relation.
+
+    The scores are those of the numbers in the model's file, by the program's own arithmetic.
+    """
+    stack = read_model(model)
+    found: dict[str, tuple[str, Score]] = {}
+    for path, sentences in held_back.items():
+        for one in score(stack, table, sentences, report):
+            if one.count:
+                found.setdefault(one.name, (visible(Path(path).name), one))
+    return list(found.values())
 
 
 def _before(lower: Lower | None) -> list[str]:
@@ -282,14 +297,8 @@ def _longest(sentence: Sentence) -> int:
     return LONGEST if sentence.is_parsed else LONGEST_PASSAGE
 
 
-def _check(settings: ModelTraining, output: str) -> list[str]:
-    """Raise before the training what would only fail after it; return the heads to learn."""
-    check(settings)
-    if settings.layers > 1 and settings.width % settings.heads:
-        raise UsageError(
-            f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
-            option="--heads",
-        )
+def _heads(settings: ModelTraining) -> list[str]:
+    """Return the heads to learn, the main one first."""
     names = [name.strip() for name in str(settings.relations).split(",")]
     strange = [name for name in names if name not in RELATIONS]
     twice = [name for name in names if names.count(name) > 1]
@@ -300,9 +309,4 @@ def _check(settings: ModelTraining, output: str) -> list[str]:
             f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}.",
             "--relations",
         )
-    if not output.lower().endswith(".safetensors"):
-        raise UsageError(f"A model is written as .safetensors, not as {visible(output)}.", option="--output")
-    creatable(output)
-    if settings.layers > 1:
-        pytorch()
     return sorted(names, key=lambda name: (name != MAIN, list(RELATIONS).index(name)))

@@ -15,16 +15,14 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular
 from attn_cli.io.progress import Stage, StageReport
+from attn_cli.learn.before import check_before
 from attn_cli.learn.language import LEAST_RATE, WARM_UP, Language
 from attn_cli.learn.language_heads import name_heads, names_of
 from attn_cli.learn.language_text import LanguageText
-from attn_cli.learn.layers import pytorch
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.language import matrix_of
 from attn_cli.models.model_file import write_model
-from attn_cli.settings.declare import check
 from attn_cli.settings.training import LanguageTraining
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.store.table import Table
@@ -110,7 +108,7 @@ def train_file(
     With a treebank `dev`, heads are measured on it and named. An interrupt ends the training; what was learned until
     then is written, without names.
     """
-    _check(settings, [*texts, *([dev] if dev else [])], output)
+    check_before(settings, [*texts, *([dev] if dev else [])], output)
     sentences = read_treebank(dev) if dev else []
     table = open_table(embedding)
     if not isinstance(table, Table):
@@ -136,19 +134,3 @@ def train_file(
         measured = name_heads(output, table, sentences, on, settings.seed, report)
         named = tuple(name for name in names_of(measured).values() if not name.isdigit())
     return Trained(output, os.path.getsize(output), trainer.done, trainer.perplexity, interrupted, named)
-
-
-def _check(settings: LanguageTraining, texts: Sequence[str], output: str) -> None:
-    """Raise before the training what would only fail after it."""
-    for path in texts:
-        regular(path)
-    check(settings)
-    if settings.width % settings.heads:
-        raise UsageError(
-            f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
-            option="--heads",
-        )
-    if not output.lower().endswith(".safetensors"):
-        raise UsageError(f"A model is written as .safetensors, not as {visible(output)}.", option="--output")
-    creatable(output)
-    pytorch()
