@@ -113,7 +113,7 @@ def test_gensim_is_imported_in_one_function_or_two_and_never_with_a_module():
 
 
 def test_pytorch_is_imported_in_one_function_of_learning_and_one_of_the_benchmark_and_never_with_a_module():
-    assert sorted(importers("torch")) == ["bench.machine", "learn.deep"]
+    assert sorted(importers("torch")) == ["bench.machine", "learn.layers"]
 
 
 def test_dask_is_imported_in_one_module():
