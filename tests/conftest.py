@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.thorough import thinned
+from tests.thorough import ALL_TESTS, IS_THOROUGH, thinned
 
 # A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
 with contextlib.suppress(ValueError):  # not in the main thread
@@ -19,12 +19,18 @@ with contextlib.suppress(ValueError):  # not in the main thread
             signal.signal(number, signal.SIG_DFL)
 
 
+def pytest_configure(config):
+    """Make the mark of tests that take long known."""
+    config.addinivalue_line("markers", "takes_long: left out of a run of everything, unless THOROUGH is set")
+
+
 def pytest_collection_modifyitems(config, items):
-    """Leave cases out of a run of all tests, so that it stays short; with THOROUGH set, none."""
-    stay = {*thinned([item.nodeid for item in items])}
-    if left := [item for item in items if item.nodeid not in stay]:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item.nodeid in stay]
+    """Leave cases out of a run of all tests, so that it stays short; with THOROUGH set, or of a few files, none."""
+    if IS_THOROUGH or len(items) < ALL_TESTS:
+        return
+    stay = {*thinned([item.nodeid for item in items if item.get_closest_marker("takes_long") is None])}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in stay])
+    items[:] = [item for item in items if item.nodeid in stay]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ IS_THOROUGH = bool(os.environ.get("THOROUGH"))
 ALL_TESTS = 3000  # a run of at least so many is one of everything, not of what somebody works on
 FEW_CASES = 3
 
-takes_long = pytest.mark.skipif(not IS_THOROUGH, reason="takes long: THOROUGH=1 runs it")
+takes_long = pytest.mark.takes_long  # left out of a run of everything
 
 
 def often(count: int) -> int:
@@ -27,16 +27,11 @@ def some(cases: Iterable[T], turn: int = 0) -> Iterator[T]:
 
 
 def thinned(tests: Sequence[str]) -> Iterator[str]:
-    """Yield the ids of the tests to run: of a test with many cases every third, where all tests are run.
+    """Yield the ids of the tests to run: of a test with many cases every third.
 
-    >>> many = [f"test_many[{n}]" for n in range(ALL_TESTS)] + ["test_few[a]", "test_few[b]", "test_alone"]
-    >>> kept = [*thinned(many)]
-    >>> len(kept) == len(many) if IS_THOROUGH else (kept[:2], kept[-3:]) == (many[:4:3], many[-3:])
-    True
-    >>> [*thinned(many[:100])] == many[:100]
-    True
+    >>> [*thinned(["test_many[1]", "test_many[2]", "test_many[3]", "test_many[4]", "test_few[1]", "test_few[2]"])]
+    ['test_many[1]', 'test_many[4]', 'test_few[1]', 'test_few[2]']
     """
     for _, group in groupby(tests, lambda test: test.partition("[")[0]):
         cases = [*group]
-        has_many = len(cases) > FEW_CASES and len(tests) >= ALL_TESTS and not IS_THOROUGH
-        yield from cases[::3] if has_many else cases
+        yield from cases[::3] if len(cases) > FEW_CASES else cases
