@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.core.mask_rules import find_rule
+from attn_cli.core.masks import named
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.encoder import EncoderStack
@@ -41,9 +43,10 @@ def settings_for(
             notes.append(
                 f"{name} is read under the causal mask that it was trained with; --mask none takes it off."
             )
-    elif settings.mask == "none":
+    elif _shows_the_next(settings.mask):
+        under = "Without its mask" if settings.mask == "none" else f"Under {settings.mask}"
         cheats = (
-            f"Without its mask {name} cheats: each word sees the next one, the very word that it had to guess when "
+            f"{under} {name} cheats: each word sees the next one, the very word that it had to guess when "
             "it was trained."
         )
         is_told = settings.next or kind == "masked"
@@ -58,6 +61,14 @@ def settings_for(
         layer = stack.layer_of(head)
         settings = replace(settings, head=head, layer=layer) if layer is not None else settings
     return (with_next_words(settings) if kind == "masked" else settings), notes
+
+
+def _shows_the_next(mask: str) -> bool:
+    """Return whether a word may look at the next one under a mask that has a name."""
+    if find_rule(mask) is None:
+        return False
+    found = named(mask, 2, 2)
+    return found is None or bool(found.rows(range(1))[0, 1])
 
 
 def with_next(

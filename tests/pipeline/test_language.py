@@ -131,6 +131,17 @@ def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words(
     bare = trace_masked(TEXT, Settings(projection="language", mask="none"))
     assert bare.mask is None and any("cheats: each word sees the next one" in note for note in bare.notes)
     assert bare.next_words == trace_masked(TEXT, LANGUAGE).next_words
+    for mask, cheats in (("window:1", True), ("window:2:0", False), ("causal", False)):
+        notes = trace_masked(TEXT, Settings(projection="language", mask=mask)).notes
+        assert any(f"Under {mask} language cheats" in note for note in notes) == cheats
+
+
+def test_the_share_of_a_word_that_it_does_not_know_is_said_to_be_that_of_all_of_them():
+    said = "A word that the model does not know has that of all unknown ones together."
+    for text, is_said in (("the zzxq sat", True), ("the cat sat", False)):
+        assert (
+            said in attn("masked", text, "-p", "language", "--next-at", "all", "--width", "200").out
+        ) == is_said
 
 
 def test_padding_rounding_and_positions_change_nothing_that_it_says():

@@ -19,12 +19,14 @@ def next_words(trace: Trace) -> Iterator[Block]:
     together = share(sum(probability for _, probability in found.words))
     yield Bars(_title(trace, found), list(_labelled(found.words)), found.words[0][1], "probability")
     if trace.next_words_at is not None:
-        yield from _after_each(trace.next_words_at)
+        yield from _after_each(
+            trace.next_words_at, has_unknown=trace.learned is not None and bool(trace.unknown)
+        )
     said = f"The whole vocabulary shares a probability of 1, these tokens {together} of it. "
     yield Say(f"{said}All layers of the model were computed for them.{_unchanged(trace)}", quiet=True)
 
 
-def _after_each(found: tuple[NextWords, ...]) -> Iterator[Block]:
+def _after_each(found: tuple[NextWords, ...], has_unknown: bool) -> Iterator[Block]:
     """Yield a row for each prefix: its last token, the likeliest words after it, and the share of the one that came."""
     names = [f"{n}." for n in range(1, len(found[0].words) + 1)]
     rows = []
@@ -35,7 +37,12 @@ def _after_each(found: tuple[NextWords, ...]) -> Iterator[Block]:
     yield Heading("After each token", 2)
     yield Columns(["", "after", "came", *names], rows)
     if any(one.came is not None for one in found):
-        yield Say("came: the probability of the token that does come next.", quiet=True)
+        of_all = (
+            " A word that the model does not know has that of all unknown ones together."
+            if has_unknown
+            else ""
+        )
+        yield Say(f"came: the probability of the token that does come next.{of_all}", quiet=True)
 
 
 def in_a_line(trace: Trace, found: NextWords) -> list[str]:
@@ -58,9 +65,9 @@ def _unchanged(trace: Trace) -> str:
     names = [option for option, is_set in changed.items() if is_set]
     if not names:
         return ""
-    return (
-        f" {' and '.join(names)} {'holds' if len(names) == 1 else 'hold'} in the layer shown, not for them."
-    )
+    hold = "holds" if len(names) == 1 else "hold"
+    where = "for the weights" if trace.learned is not None else "in the layer shown"
+    return f" {' and '.join(names)} {hold} {where}, not for them."
 
 
 def _labelled(words: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
