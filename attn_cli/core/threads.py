@@ -15,6 +15,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from threadpoolctl import ThreadpoolController
 
 Report = Callable[[float], None]
@@ -64,16 +66,30 @@ def run(
         if threads <= 1:
             work(report)
             return
-        from concurrent.futures import ThreadPoolExecutor  # loads the logging package, for large work alone
+        from concurrent.futures import wait  # loads the logging package, for large work alone
 
-        with ThreadPoolExecutor(threads - 1) as pool:
-            try:
-                others = [pool.submit(help_out) for _ in range(threads - 1)]
-                work(report)
-                for other in others:
-                    other.result()
-            finally:
-                waiting.clear()  # an interrupt may come before this thread has begun to work
+        others = []
+        try:
+            others += [_helpers(threads - 1).submit(help_out) for _ in range(threads - 1)]
+            work(report)
+        finally:
+            waiting.clear()  # an interrupt may come before this thread has begun to work
+            begun = [other for other in others if not other.cancel()]
+            wait(begun)
+        for other in begun:
+            other.result()
+
+
+@cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """Return helping threads, which stay: to start them anew would take longer than a small product."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(count)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # a child has none of its parent's threads
 
 
 @contextmanager

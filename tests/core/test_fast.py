@@ -4,6 +4,7 @@ Most cases are small and worked on by tiny tiles, so that each has many borders;
 """
 
 import math
+import os
 import signal
 import threading
 import time
@@ -611,7 +612,16 @@ def test_ctrl_c_ends_the_work(threads, two_of_blas):
     with tiled(4, 16), pytest.raises(KeyboardInterrupt):
         streaming.output([tiles.Tiles(Q, Q, 0.5)], [Q], threads, report)
     assert len(reports) == 1 and blas() == before
-    assert threading.active_count() == 1 or not any("ThreadPool" in t.name for t in threading.enumerate())
+    assert pool._helpers(1).submit(len, "ab").result(1) == 2  # a helper has nothing left to do
+
+
+def test_a_child_has_helpers_of_its_own():
+    done = []
+    pool.run(range(8), lambda: done.append, 2)
+    if not (child := os.fork()):
+        pool.run(range(8), lambda: done.append, 2)
+        os._exit(0 if len(done) == 16 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and len(done) == 8
 
 
 @pytest.mark.parametrize("main_is", ["first", "second"])

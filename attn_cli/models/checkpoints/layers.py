@@ -18,6 +18,7 @@ from attn_cli.models.checkpoints.weights import Weights
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.models.checkpoints.stored import Activation
 
 
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
@@ -50,14 +51,12 @@ class Reader(NamedTuple):
     weights: Weights
     stack: Stack
 
-    def linear(self, name: str, x: Array, made: int | None) -> Array:
-        """Return x W + b, (..., made)."""
+    def linear(self, name: str, x: Array, made: int | None, activation: Activation | None = None) -> Array:
+        """Return activation(x W + b), (..., made)."""
         shape = (x.shape[-1], made) if self.stack.in_out else (made, x.shape[-1])
         matrix = self.weights.stored(f"{name}.weight", *shape)
-        projected = product(x.reshape(-1, x.shape[-1]), matrix, self.stack.in_out)
-        b = self.weights.maybe(f"{name}.bias", projected.shape[-1])
-        if b is not None:
-            projected += b
+        b = self.weights.maybe(f"{name}.bias", matrix.entry.shape[1 if self.stack.in_out else 0])
+        projected = product(x.reshape(-1, x.shape[-1]), matrix, self.stack.in_out, b, activation)
         return projected.reshape(*x.shape[:-1], projected.shape[-1])
 
     def joined(self, layer: Layer, prefix: str, attended: Attended) -> Array:
@@ -149,6 +148,8 @@ class Layers:
             x = self.reader.norm(words.norm, x)
         if words.project and not words.project_first:
             x = self.reader.linear(words.project, x, stack.d)
+        if not stack.in_out:  # numbers of one kind side by side: so W (made, in) is multiplied most quickly
+            x = np.ascontiguousarray(x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
         return x
 
     def _check_places(self, table: str, width: int) -> None:
@@ -225,9 +226,9 @@ class Layers:
             half = both.shape[-1] // 2
             hidden = activation(both[..., :half]) * both[..., half:]
         elif "gate" in layer.names:
-            hidden = activation(self._linear(layer, "gate", x, None)) * self._linear(layer, "up", x, None)
+            hidden = self._linear(layer, "gate", x, None, activation) * self._linear(layer, "up", x, None)
         else:
-            hidden = activation(self._linear(layer, "up", x, None))
+            hidden = self._linear(layer, "up", x, None, activation)
         return self._linear(layer, "down", hidden, self.stack.d)
 
     def _before(self, layer: Layer, norm: str, x: Array) -> Array:
@@ -243,5 +244,7 @@ class Layers:
     def _normed(self, layer: Layer, role: str, x: Array) -> Array:
         return self.reader.norm(layer.place + layer.names[role], x)
 
-    def _linear(self, layer: Layer, role: str, x: Array, made: int | None) -> Array:
-        return self.reader.linear(layer.place + layer.names[role], x, made)
+    def _linear(
+        self, layer: Layer, role: str, x: Array, made: int | None, activation: Activation | None = None
+    ) -> Array:
+        return self.reader.linear(layer.place + layer.names[role], x, made, activation)

@@ -149,7 +149,7 @@ class Run:
         reader = Reader(self._weights, stack)
         if told.dense:
             width = stack.words.width
-            x = ACTIVATIONS[told.activation](reader.linear(told.dense, x, width))
+            x = reader.linear(told.dense, x, width, ACTIVATIONS[told.activation])
         if told.norm:
             x = reader.norm(told.norm, x)
         if told.project:

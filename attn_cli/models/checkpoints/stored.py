@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 
     from attn_cli.io.array_types import Array
 
+    Activation = Callable[[Array], Array]
+
 PART = 1 << 21  # numbers of a matrix that a thread holds at once
-SMALL = 1 << 18  # numbers of a matrix that one thread multiplies alone
+SMALL = (
+    1 << 18
+)  # numbers of a matrix that one thread multiplies alone, or of a product that it finishes alone
+NEAR = 1 << 15  # numbers that are activated at once: they stay in the processor's cache
 SUMS = 2  # parts of a matrix in-out, whose products are added: fixed, so that threads do not change the sum
 
 _file_position = Lock()
@@ -60,25 +65,35 @@ class Stored(NamedTuple):
         return _as_float(data, dtype)
 
 
-def product(x: Array, matrix: Stored, in_out: bool = False) -> Array:
-    """Return x W, (n, made), for x (n, in) and W stored as (made, in), or as (in, made) if `in_out`."""
-    return _times_in_out(x, matrix) if in_out else _times_out_in(x, matrix)
+def product(
+    x: Array,
+    matrix: Stored,
+    in_out: bool = False,
+    b: Array | None = None,
+    activation: Activation | None = None,
+) -> Array:
+    """Return activation(x W + b), (n, made), for x (n, in) and W stored as (made, in), or as (in, made) if `in_out`.
+
+    Each thread finishes what it has multiplied, while that is in its processor's cache.
+    """
+    return (_times_in_out if in_out else _times_out_in)(x, matrix, b, activation)
 
 
-def _times_out_in(x: Array, matrix: Stored) -> Array:
+def _times_out_in(x: Array, matrix: Stored, b: Array | None, activation: Activation | None) -> Array:
     rows, width = matrix.entry.shape
     found = np.empty((rows, len(x)), np.float32)
     step = _rows_at_once(rows, width)
 
     def multiply(start: int, room: NDArray[np.uint8]) -> None:
         W = matrix.rows(start, min(step, rows - start), room)
-        np.matmul(W, x.T, out=found[start : start + len(W)])
+        part = np.matmul(W, x.T, out=found[start : start + len(W)])
+        _finish(part, None if b is None else b[start : start + len(W), None], activation)
 
     _in_threads(range(0, rows, step), multiply, step * width * matrix.entry.dtype.itemsize)
-    return np.ascontiguousarray(found.T)
+    return found.T
 
 
-def _times_in_out(x: Array, matrix: Stored) -> Array:
+def _times_in_out(x: Array, matrix: Stored, b: Array | None, activation: Activation | None) -> Array:
     rows, width = matrix.entry.shape
     step = _rows_at_once(rows, width)
     each = max(step, math.ceil(rows / SUMS))
@@ -90,11 +105,28 @@ def _times_in_out(x: Array, matrix: Stored) -> Array:
             W = matrix.rows(start, min(step, end - start), room)
             sums[number] += x[:, start : start + len(W)] @ W
 
+    def add(start: int, _: NDArray[np.uint8]) -> None:
+        part = sums[0, start : start + several]
+        for other in sums[1:]:
+            part += other[start : start + several]
+        _finish(part, b, activation)
+
     _in_threads(range(len(sums)), multiply, step * width * matrix.entry.dtype.itemsize)
+    several = math.ceil(len(x) / min(math.ceil(sums[0].size / SMALL), len(x)))
+    _in_threads(range(0, len(x), several), add, 0)
     found: Array = sums[0]
-    for other in sums[1:]:
-        found += other
     return found
+
+
+def _finish(part: Array, b: Array | None, activation: Activation | None) -> None:
+    """Add b, (m, 1) or (n,), to a part (m, n) and activate it, some rows at a time."""
+    several = max(1, NEAR // part.shape[1])
+    for start in range(0, len(part), several):
+        near = slice(start, start + several)
+        if b is not None:
+            part[near] += b[near] if b.ndim == 2 else b
+        if activation is not None:
+            part[near] = activation(part[near])
 
 
 def _rows_at_once(rows: int, width: int) -> int:
@@ -107,15 +139,19 @@ def _rows_at_once(rows: int, width: int) -> int:
 
 def _in_threads(tasks: range, do: Callable[[int, NDArray[np.uint8]], None], size: int) -> None:
     """Do every task, each thread with `size` bytes of room; a single one at once."""
-    if len(tasks) == 1:
-        do(tasks[0], np.empty(size, np.uint8))
-        return
+
+    def quietly(task: int, room: NDArray[np.uint8]) -> None:
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # which is each thread's own
+            do(task, room)
 
     def worker() -> Callable[[int], None]:
         room = np.empty(size, np.uint8)
-        return lambda task: do(task, room)
+        return lambda task: quietly(task, room)
 
-    run(tasks, worker, processors())
+    if len(tasks) == 1:
+        worker()(tasks[0])
+    else:
+        run(tasks, worker, processors())
 
 
 def _read_at(file: IO[bytes], view: memoryview, offset: int) -> int:

@@ -35,7 +35,7 @@ class Weights:
     def __init__(self, folder: str, prefixes: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.prefixes = ("", *prefixes)
-        self._open: dict[str, tuple[IO[bytes], dict[str, Entry]]] = {}
+        self._open: dict[str, tuple[IO[bytes], dict[str, Entry], str]] = {}  # and its path, to be shown
         index = os.path.join(folder, INDEX)
         self._files: dict[str, str] | None = None  # of each tensor, where an index tells
         if os.path.exists(os.path.join(folder, WHOLE)):
@@ -47,7 +47,7 @@ class Weights:
 
     def close(self) -> None:
         """Close the files."""
-        for file, _ in self._open.values():
+        for file, _, _ in self._open.values():
             file.close()
 
     def find(self, *names: str) -> str | None:
@@ -98,8 +98,8 @@ class Weights:
                 "Its config.json is of another model, or the checkpoint is not complete.",
             )
         shard = WHOLE if self._files is None else self._files[found]
-        entries = self._entries(shard)
-        path = visible(os.path.join(self.folder, shard))
+        self._entries(shard)
+        file, entries, path = self._open[shard]
         if found not in entries:
             raise InputError(f"{path} has no tensor {visible(found)}, which {INDEX} says it has.")
         entry, where = entries[found], f"{path}: {visible(found)}"
@@ -115,18 +115,19 @@ class Weights:
                 f"{where} holds {entry.dtype} numbers: weights that are quantised.",
                 "Use a checkpoint with weights in float32, float16 or bfloat16.",
             )
-        return Stored(self._open[shard][0], entry, where)
+        return Stored(file, entry, where)
 
     def _entries(self, shard: str) -> dict[str, Entry]:
         if shard not in self._open:
             path = regular(os.path.join(self.folder, shard))
             file = path.open("rb", buffering=0)
             try:
-                entries, _ = safetensors_entries(file, visible(str(path)), MOST_HEADER, bfloat16=True)
+                shown = visible(str(path))
+                entries, _ = safetensors_entries(file, shown, MOST_HEADER, bfloat16=True)
             except BaseException:
                 file.close()
                 raise
-            self._open[shard] = (file, entries)
+            self._open[shard] = (file, entries, shown)
         return self._open[shard][1]
 
 
