@@ -122,9 +122,12 @@ class LineReader:
         """
         while len(self.lines) < most and not self.has_ended and (not self.lines or self._is_filled()):
             self._fill()
-        weights = accumulate((len(line or b"") // BYTES) ** 2 for line in self.lines[:most])
-        count = max(1, sum(sum_ <= MOST_WEIGHTS for sum_ in weights))
-        found, self.lines = self.lines[:count], self.lines[count:]
+        found = self.lines[:most]
+        sizes = [len(line or b"") // BYTES for line in found]
+        if max(sizes, default=0) * sum(sizes) > MOST_WEIGHTS:  # no sum of squares is larger than this product
+            squares = accumulate(size**2 for size in sizes)
+            found = found[: max(1, sum(square <= MOST_WEIGHTS for square in squares))]
+        del self.lines[: len(found)]
         return found
 
     def is_ready(self) -> bool:
@@ -158,8 +161,11 @@ class LineReader:
         if not self.is_started and (len(data) >= LONGEST_START or not piece):
             data = self._start(data, source)
         *whole, self.rest = data.split(b"\n")
-        for line in whole:
-            self._take(line, len(line) + 1)
+        if self.is_long or len(data) > LONGEST_LINE:
+            for line in whole:
+                self._take(line, len(line) + 1)
+        else:
+            self.lines += [line.removesuffix(b"\r") for line in whole]
         if len(self.rest) > LONGEST_LINE:
             self.is_long, self.rest = True, b""
         if not piece:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from attn_cli.batch.lines import Chunks
 
 AHEAD = 2  # chunks a process that may be computed, or be under way, before the one that is written next
+ROOM = 1 << 20  # bytes that may be on their way to a process, or from it
 
 
 class Failure(NamedTuple):
@@ -58,11 +60,14 @@ class Workers:
         self.job, self.count = job, count
         self.connections: list[Connection[Any, Any]] = []
         self.processes: list[Any] = []
+        self.under_way: dict[Connection[Any, Any], deque[int]] = {}  # the numbers of its chunks
+        self.at_once = 1  # chunks that a process may be sent before it has answered
 
     def __enter__(self) -> Workers:
         context = _context()
         for _ in range(self.count):
             ours, theirs = context.Pipe()
+            self.at_once = AHEAD if _is_widened(ours) and _is_widened(theirs) else 1
             process = context.Process(
                 target=_work, args=(self.job, theirs, [ours, *self.connections]), daemon=True
             )
@@ -85,33 +90,41 @@ class Workers:
     def written(self, first: Chunk, chunks: Chunks) -> Iterator[Written]:
         """Yield what `first` and the chunks after it become, in their order.
 
-        A chunk is read when a process is free, unless too many wait for an earlier one. Where nothing can be read
-        without waiting, what is under way comes first.
+        A chunk is read when a process is free or has one alone, unless too many wait for an earlier one. Where nothing
+        can be read without waiting, what is under way comes first.
         """
         from multiprocessing.connection import wait
 
-        idle, busy = list(self.connections), dict[Any, int]()
+        self.under_way = {connection: deque[int]() for connection in self.connections}
         done: dict[int, Written] = {}
         chunk: Chunk | None = first
         turn = first.number  # of the chunk that is to be yielded next
-        while chunk is not None or busy or done:
-            while chunk is not None and idle and chunk.number < turn + AHEAD * self.count:
-                connection = idle.pop()
+        while chunk is not None or done or any(self.under_way.values()):
+            while chunk is not None and chunk.number < turn + AHEAD * self.count:
+                connection = self._free(chunk)
+                if connection is None:
+                    break
                 _send(connection, chunk)
-                busy[connection] = chunk.number
-                chunk = next(chunks, None) if chunks.is_ready() or not busy else WAITING
+                self.under_way[connection].append(chunk.number)
+                chunk = next(chunks, None) if chunks.is_ready() else WAITING
                 if chunk is WAITING:
                     break
+            busy = [connection for connection, numbers in self.under_way.items() if numbers]
             if turn in done:
                 yield done.pop(turn)
                 turn += 1
             elif busy:
-                ready: list[Any] = wait(list(busy))
+                ready: list[Any] = wait(busy)
                 for connection in ready:
-                    done[busy.pop(connection)] = self._received(connection)
-                    idle.append(connection)
+                    done[self.under_way[connection].popleft()] = self._received(connection)
             if chunk is WAITING and (chunks.is_ready() or not (busy or done)):
                 chunk = next(chunks, None)
+
+    def _free(self, chunk: Chunk) -> Connection[Any, Any] | None:
+        """Return the process with least to do, if it takes the chunk at once; else None."""
+        connection = min(self.connections, key=lambda connection: len(self.under_way[connection]))
+        is_long = sum(map(len, filter(None, chunk.lines))) > ROOM // 8
+        return connection if len(self.under_way[connection]) < (1 if is_long else self.at_once) else None
 
     def _received(self, connection: Any) -> Written:
         try:
@@ -138,6 +151,18 @@ def _context() -> ForkContext | SpawnContext:
     from multiprocessing import get_context
 
     return get_context("fork") if sys.platform == "linux" else get_context("spawn")
+
+
+def _is_widened(connection: Connection[Any, Any]) -> bool:
+    """Make room for chunks and results of the usual size, so that no side waits; tell whether there is."""
+    import socket
+
+    try:
+        with socket.socket(fileno=os.dup(connection.fileno())) as it:
+            it.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
+            return it.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= ROOM // 2
+    except (OSError, AttributeError):  # no socket, where the system has other pipes
+        return False
 
 
 def _send(connection: Any, chunk: Chunk) -> None:

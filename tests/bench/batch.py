@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -170,6 +171,18 @@ def write(folder: str, lines: int) -> str:
     return str(path)
 
 
+def halves(path: str, command: list[str]) -> list[str]:
+    """Return a command that runs `command` twice at once, with a half of the lines each: what the machine can do."""
+    lines = Path(path).read_text().splitlines(keepends=True)
+    middle = len(lines) // 2
+    runs = []
+    for name, part in (("first", lines[:middle]), ("second", lines[middle:])):
+        Path(f"{path}.{name}").write_text("".join(part))
+        own = [word.replace(path, f"{path}.{name}") for word in command]
+        runs.append(shlex.join([*own[:-1], f"{own[-1]}.{name}.jsonl"]))
+    return ["sh", "-c", f"{' & '.join(runs)} & wait"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--old", help="an older attn to compare with")
@@ -204,7 +217,14 @@ def main() -> None:
         bare = [sys.executable, "-m", "tests.bench.batch", "--floor", path]
         rows = [
             Row("all fields as JSON Lines / Parquet, tokens and weights", whole, columns, 3),
-            Row("one process / two", summary, two, 1.8, True),
+            Row("one process / two workers", summary, two, 1.8, True),
+            Row(
+                "one process / two at once, each with half the lines",
+                summary,
+                halves(path, summary),
+                1.8,
+                True,
+            ),
             Row("bare NumPy / --fields summary (1/3 or more)", bare, summary, 0.33),
         ]
         if given.old:
