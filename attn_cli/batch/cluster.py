@@ -179,13 +179,15 @@ class Cluster:
     def _replace_workers(self) -> None:
         """Start others for workers whose process has gone: Dask starts none for one that died while it started."""
         now = time.monotonic()
-        for name, worker in list(self.local.workers.items()):
+        wanted, there = self.local.worker_spec, self.local.workers
+        for name, worker in list(there.items()):
             if worker.is_alive():
                 self.gone.pop(name, None)
-            elif now - self.gone.setdefault(name, now) > GONE:
-                del self.gone[name]
-                self.local.worker_spec.pop(name, None)
-                self.local.scale(self.workers)
+            elif name in wanted and now - self.gone.setdefault(name, now) > GONE:
+                del self.gone[name], wanted[name]
+                self.local.scale(len(wanted))  # has Dask close it
+        if len(wanted) < self.workers and there.keys() <= wanted.keys():  # the other may get its name
+            self.local.scale(self.workers)
 
     def _lost(self) -> MachineError:
         return MachineError(

@@ -210,3 +210,15 @@ def test_without_dask_the_line_that_installs_it_is_said(at, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask", None)
     got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
     assert got.code == 69 and "pip install 'attn-cli[dask]'" in got.err
+
+
+def test_a_worker_that_died_while_it_started_is_replaced(monkeypatch):
+    from distributed.core import Status
+
+    monkeypatch.setattr(cluster, "GONE", 0.2)
+    with cluster.Cluster(1) as one:
+        (nanny,) = one.local.workers.values()
+        nanny.status = Status.starting  # Dask starts none anew
+        os.kill(nanny.pid, signal.SIGKILL)
+        assert one.in_order(abs, [(-3,), (-4,)]) == [3, 4]
+        assert nanny not in one.local.workers.values()
