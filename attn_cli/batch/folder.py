@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Protocol
 
-from attn_cli.batch.manifest import Part, hash_of_file
+from attn_cli.batch.manifest import PART, Part, hash_of_file
 from attn_cli.batch.storage import is_url
 from attn_cli.errors import CreateError, FileError
-from attn_cli.io.atomic import sync_folder, written
+from attn_cli.io.atomic import sweep, sync_folder, written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import reason
 
 PATIENCE = 5.0  # seconds that another run may take to leave the folder
+UNFINISHED = re.compile(rf"\.({PART.pattern})\.[0-9a-f]{{8}}\.part")
 Write = Callable[[IO[bytes]], object]
 
 
@@ -121,6 +123,15 @@ class LocalFolder:
         """Tell whether a part is there, as it was written."""
         path = os.path.join(self.path, part.file)
         return os.path.isfile(path) and hash_of_file(path) == (part.bytes, part.blake2b)
+
+
+def tidy(folder: str) -> None:
+    """Remove what workers that were ended have left: unfinished files of parts, which nobody holds locked."""
+    if is_url(folder) or not os.path.isdir(folder):
+        return
+    unfinished = (UNFINISHED.fullmatch(name) for name in os.listdir(folder))
+    for part in {found[1] for found in unfinished if found}:
+        sweep(os.path.join(folder, part))
 
 
 def _lock(descriptor: int, name: str) -> None:

@@ -107,17 +107,21 @@ def _on_cluster(asked: Asked, settings: Settings, view: View, form: str) -> tupl
     from attn_cli.batch.cluster import Cluster  # NumPy and Dask are loaded once there is something to compute
     from attn_cli.batch.cluster_run import ClusterRun
     from attn_cli.batch.compute import Computer
+    from attn_cli.batch.folder import tidy
     from attn_cli.batch.workers import default_workers
 
     job = _job(asked, settings, view, form, True)
     with Computer(job):  # what would be wrong with every line is said before anything is started
         pass
-    with (
-        Cluster(asked.workers or default_workers(), asked.scheduler) as cluster,
-        Progress("Attending") as progress,
-    ):
-        run = ClusterRun(job, files, cluster)
-        _into_folder(run, str(view.output), asked.force, progress)
+    try:
+        with (
+            Cluster(asked.workers or default_workers(), asked.scheduler) as cluster,
+            Progress("Attending") as progress,
+        ):
+            run = ClusterRun(job, files, cluster)
+            _into_folder(run, str(view.output), asked.force, progress)
+    finally:
+        tidy(str(view.output))
     return run.lines, run.refused
 
 

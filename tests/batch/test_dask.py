@@ -212,6 +212,14 @@ def test_without_dask_the_line_that_installs_it_is_said(at, monkeypatch):
     assert got.code == 69 and "pip install 'attn-cli[dask]'" in got.err
 
 
+def test_a_run_that_fails_leaves_no_unfinished_file(at):
+    Path("lines.txt").write_bytes(b"A dog sat.\n" * 20 + b"...\n")
+    Path("out").mkdir()
+    Path("out/.part-00099.jsonl.deadbeef.part").write_text("of a worker that was ended")
+    ran = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
+    assert ran.code == 65 and not list(Path("out").glob(".*.part"))
+
+
 def test_a_worker_that_died_while_it_started_is_replaced(monkeypatch):
     from distributed.core import Status
 

@@ -213,3 +213,16 @@ def test_several_files_are_one_input(at, small):
     got = here("batch", "a*.txt", "b.txt")
     assert got.code == 65 and '"line": 868' in got.err
     assert here("batch", "a1.txt", "-").code == 2
+
+
+def test_a_folder_is_tidied_of_files_that_nobody_writes(at):
+    fcntl = pytest.importorskip("fcntl")
+    left, held, other = ".part-00099.jsonl.deadbeef.part", ".part-00007.jsonl.0123abcd.part", ".mine.part"
+    for name in (left, held, other, "part-00001.jsonl"):
+        Path(name).write_text("a half")
+    with open(held) as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        folder.tidy(os.getcwd())
+    assert sorted(os.listdir()) == sorted([held, other, "part-00001.jsonl"])
+    folder.tidy("nowhere")
+    folder.tidy("s3://nowhere/out/")
