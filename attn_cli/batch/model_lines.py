@@ -25,7 +25,7 @@ TOKENS = 512  # of a group
 def settings_of_lines(job: Job, settings: Settings) -> Settings:
     """Return the settings without the words that come next, where no field tells of them."""
     is_told = not {"next_words", "next_words_at", "notes"}.isdisjoint(job.keys)
-    return settings if is_told or not settings.next else replace(settings, next=0)
+    return settings if is_told or not settings.next else replace(settings, next=0, next_at="last")
 
 
 def records_of_model(

@@ -26,6 +26,7 @@ from attn_cli.settings.validate import (
     check_layered,
     check_length,
     check_model,
+    check_next,
     check_shaping,
     check_without_model,
     check_words,
@@ -83,6 +84,12 @@ def with_next_words(settings: Settings) -> Settings:
     return replace(settings, next=NEXT_WORDS) if settings.next is None else settings
 
 
+def _with_words_at_each(settings: Settings) -> Settings:
+    """Return the settings with a number of next words where they are wanted after each token; refuse none."""
+    check_next(settings)
+    return with_next_words(settings) if settings.next_at == ALL else settings
+
+
 def trace_cross(
     text: Text,
     context: Text,
@@ -111,16 +118,15 @@ def trace_text(
     With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
-    if settings.next_at == "all":
-        settings = with_next_words(settings)
     if settings.model is not None:
+        settings = _with_words_at_each(settings)
         return _of_model(kind, text, context, settings, shared and shared.model, keep_weights)
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
     stack = shared.stack
     check_without_model(settings, stack is not None and stack.words is not None)
     if stack is not None and stack.words is not None:
-        return _of_language(kind, text, context, settings, report, shared)
+        return _of_language(kind, text, context, _with_words_at_each(settings), report, shared)
     if settings.layer == ALL:
         return _every_layer(kind, text, context, settings, report, shared)
     inputs = _inputs_of(text, context, before, settings, shared, report)

@@ -84,6 +84,16 @@ def check_without_model(settings: Settings, says_words: bool = False) -> None:
             raise UsageError(f"{option} needs {NEEDED[name]}.", hint, option)
 
 
+def check_next(settings: Settings) -> None:
+    """Raise UsageError if no next words are to be shown, and these after each token."""
+    if settings.next == 0 and settings.next_at == ALL:
+        raise UsageError(
+            "--next-at all has nothing to show with --next 0.",
+            "Try --next 3, or leave out --next-at.",
+            "--next-at",
+        )
+
+
 def check_layered(settings: Settings) -> None:
     """Raise UsageError if all layers were asked for where there are none, or the mean of layers that are computed."""
     if settings.layer == MEAN:

@@ -113,8 +113,31 @@ def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_do
     assert len(trace_self(TEXT, Settings(projection="language", next=2)).next_words.words) == 2
     with pytest.raises(UsageError, match="--next needs a model that says what comes next"):
         trace_masked(TEXT, Settings(next=2))
-    with pytest.raises(UsageError, match="needs a model that says what comes next"):
+    with pytest.raises(UsageError, match="--next-at needs a model that says what comes next") as error:
         trace_masked(TEXT, Settings(next_at="all"))
+    assert error.value.option == "--next-at"
+
+
+@pytest.mark.parametrize("command", ["masked", "self", "explain"])
+def test_no_words_after_each_word_are_wrong_usage(command):
+    ran = attn(command, TEXT, "-p", "language", "--next", "0", "--next-at", "all")
+    assert ran.code == 2 and ran.out == ""
+    assert ran.err == (
+        "attn: --next-at all has nothing to show with --next 0. Try --next 3, or leave out --next-at.\n"
+    )
+    assert attn(command, TEXT, "-p", "language", "--next", "0").code == 0
+
+
+def test_the_mask_alone_and_lines_without_the_words_are_shown_with_every_number_of_them(tmp_path):
+    shown = json.loads(
+        attn("masked", TEXT, "-p", "language", "--show", "mask", "--next-at", "all", "-f", "json").out
+    )
+    assert len(shown["next_words_at"]) == len(shown["query_tokens"]) and "mask_views" in shown
+    (tmp_path / "lines.txt").write_text(TEXT + "\n")
+    lines = ("batch", str(tmp_path / "lines.txt"), "-p", "language", "--next-at", "all")
+    ran = attn(*lines, "--fields", "weights")
+    assert ran.code == 0 and "next_words" not in json.loads(ran.out)
+    assert attn(*lines, "--fields", "next_words_at", "--next", "0").code == 2
 
 
 def test_self_holds_the_mask_and_cross_is_refused():

@@ -31,7 +31,7 @@ from attn_cli.errors import UsageError
 from attn_cli.io.escape import as_utf8
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ALL, Settings
 from attn_cli.trace.steps import chosen_steps
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
             "Use table, markdown, latex, html, svg or json.",
             "--format",
         )
-    if part is not None and settings.next is None:
+    if part is not None and settings.next is None and settings.next_at != ALL:
         settings = replace(settings, next=0)  # the mask alone is shown
     settings = for_view(settings, view)
     read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
