@@ -161,12 +161,15 @@ class EncoderStack(NamedTuple):
         """Return the layer that has a head of this name, and no mere number; None where none has."""
         if head is None or head.isdigit():
             return None
-        layers = range(self.layers)
-        return next((n for n in layers if any(one.name == head for one in self.attention(n).heads)), None)
+        return next((n for n in range(self.layers) if head in self.head_names(n)), None)
 
     def attention(self, layer: int) -> Projection:
         """Return the heads of a layer; 0 is nearest the words."""
         return self.encoders[layer].attention if layer < len(self.encoders) else self.last
+
+    def head_names(self, layer: int) -> tuple[str, ...]:
+        """Return the names of a layer's heads: a mere number where a head has no other."""
+        return tuple(head.name for head in self.attention(layer).heads)
 
     def input(
         self,

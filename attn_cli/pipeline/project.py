@@ -17,7 +17,7 @@ from attn_cli.io.plural import count
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
 from attn_cli.pipeline.embed import Inputs, Side, round_inputs
-from attn_cli.settings.settings import ROLLOUT, Settings
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_layered
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Learned
@@ -82,8 +82,8 @@ def project_with_model(
         notes.append(LEFT_OUT)
     if mask is not None and is_self and layer:
         notes.append("The mask holds in the layers below as well, as in a decoder.")
-    names = tuple(head.name for head in projection.heads)
-    shown = shown_head(settings.head, names)
+    names = stack.head_names(layer)
+    shown = _head_of_stack(settings.head, stack, layer)
     heads = _heads(_wanted(projection, settings, shown), inputs, {})
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
@@ -147,6 +147,27 @@ def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = Fals
     joined = f"mean, all and {ROLLOUT}" if has_layers else "mean and all"
     hint = f"{did_you_mean(str(head), known)}Heads are {first}, {joined}."
     raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")
+
+
+def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
+    """Return the name of the head to show of a layer; the error tells of the heads of every layer."""
+    names = stack.head_names(layer)
+    try:
+        return shown_head(head, names)
+    except UsageError:
+        if stack.layers == 1 or head is None or head == ROLLOUT:
+            raise
+    elsewhere = stack.layer_of(head)
+    if elsewhere is not None:
+        message = f"There is no head {visible(head)!r} in layer {layer} of {stack.name}."
+        raise UsageError(message, f"It is in layer {elsewhere}: try --layer {elsewhere}.", "--head") from None
+    named = [name for n in range(stack.layers) for name in stack.head_names(n) if not name.isdigit()]
+    listed = ", ".join(map(visible, named[:MOST_HEADS])) + (", ..." if len(named) > MOST_HEADS else "")
+    hint = (
+        f"{did_you_mean(head, [*named, MEAN, ALL])}Heads are {listed + ', ' if named else ''}{MEAN}, {ALL}, "
+        f"and 0 to {len(names) - 1} of layer {layer}; --layer 0 to {stack.layers - 1} chooses another."
+    )
+    raise UsageError(f"There is no head {visible(head)!r} in {stack.name}.", hint, "--head")
 
 
 def project_inputs(

@@ -187,6 +187,27 @@ def test_every_head_is_listed_and_those_with_names_are_found_by_them():
         assert any(name in note for note in record["notes"])
 
 
+def test_an_unknown_head_is_answered_with_those_of_every_layer():
+    stack, ran = bundled("language"), attn("masked", TEXT, "-p", "language", "--head", "previos")
+    assert ran.code == 2 and ran.err.count("\n") == 1
+    assert "There is no head 'previos' in language. Did you mean previous?" in ran.err
+    hint = ran.err.partition("Heads are ")[2]
+    assert all(f"{name}, " in hint for name in stack.facts["scores"])
+    count = len(stack.head_names(stack.layers - 1))
+    assert f"mean, all, and 0 to {count - 1} of layer {stack.layers - 1}; --layer 0 to" in hint
+    for layer in map(str, range(stack.layers)):
+        assert attn("masked", TEXT, "-p", "language", "--head", str(count - 1), "--layer", layer).code == 0
+
+
+def test_a_head_of_another_layer_is_answered_with_its_layer():
+    for model, layer, head in (("language", 0, "previous"), ("roles-deep", 0, "subject")):
+        ran = attn("self", TEXT, "-p", model, "--layer", str(layer), "--head", head)
+        right = bundled(model).layer_of(head)
+        assert ran.code == 2 and f"no head '{head}' in layer {layer} of {model}" in ran.err
+        assert f"It is in layer {right}: try --layer {right}." in ran.err
+        assert attn("self", TEXT, "-p", model, "--layer", str(right), "--head", head).code == 0
+
+
 def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
     stack = bundled("language")
     assert "previous" in stack.facts["scores"]
