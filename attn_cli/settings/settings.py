@@ -18,6 +18,7 @@ HEADS = (
 REPLACED = ("embedding", "projection", "tokenizer", "keep_punctuation")
 IDLE = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "pad_side")
 OF_MODEL = (*REPLACED, *IDLE)
+MOST_NEXT = 50  # next words
 ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
 PIECES = ("join_pieces", "hide_special", "renormalize")
 WITH_MODEL = (*PIECES, "next", "next_at")  # where a text is read, they need a pretrained model
@@ -95,14 +96,14 @@ class Settings:
         bounds=(0, 100_000),
         words=(ALL, MEAN),
         hint="Give a number from 0 to 100,000, all, or mean.",
-        unset="the last",
+        unset="the last; with -p language that of a named --head",
     ).field(None)
     head: str | None = Setting(
         ATTENTION,
         "Which head to show: its name or number, mean, all, or rollout (through a model's layers).",
         metavar="NAME",
         examples=HEADS,
-        unset="relations, or the first",
+        unset="relations; previous with -p language and no --layer; else the first",
     ).field(None)
     layout: str | None = Setting(
         ATTENTION,
@@ -174,9 +175,12 @@ class Settings:
     full: bool = Setting(SHOWN, "Keep the whole matrix, even above a million weights.").field(False)
     next: int | None = Setting(
         SHOWN,
-        "With -p language or --model: the K likeliest next tokens, or fillers of [MASK], with their probabilities.",
+        lambda: (
+            f"With -p language or --model: the K likeliest next tokens (at most {MOST_NEXT}), or fillers of [MASK], "
+            "with their probabilities; all words that language has no vector for share one, [unknown]."
+        ),
         metavar="K",
-        bounds=(0, 50),
+        bounds=(0, MOST_NEXT),
         unset="5 in masked and with --next-at all, else 0",
     ).field(None)
     next_at: str = Setting(

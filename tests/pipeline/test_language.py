@@ -208,6 +208,29 @@ def test_a_head_of_another_layer_is_answered_with_its_layer():
         assert attn("self", TEXT, "-p", model, "--layer", str(right), "--head", head).code == 0
 
 
+@pytest.mark.parametrize("command", ["masked", "self", "explain"])
+def test_the_help_tells_which_head_and_layer_are_shown(command):
+    help = " ".join(attn(command, "--help").out.split())
+    main = bundled("language").facts["main"]
+    shown = trace_self(TEXT, LANGUAGE)
+    assert f"[default: relations; {main} with -p language and no --layer; else the first]" in help
+    assert shown.shown.name == main
+    assert "[default: the last; with -p language that of a named --head]" in help
+    assert shown.projection.layer == bundled("language").layer_of(main)
+    with_layer = trace_self(TEXT, Settings(projection="language", layer=1))
+    assert with_layer.shown.name == with_layer.head_names[0]
+    assert trace_self(TEXT, Settings(projection="language", head="3")).projection.layer == 2
+    assert trace_self(TEXT, Settings(projection="roles-deep")).shown.name == "relations"
+
+
+def test_the_help_tells_how_many_words_there_can_be_and_what_unknown_ones_share():
+    help = " ".join(attn("masked", "--help").out.split())
+    assert "the K likeliest next tokens (at most 50)" in help
+    assert "all words that language has no vector for share one, [unknown]" in help
+    assert len(trace_masked(TEXT, Settings(projection="language", next=50)).next_words.words) == 50
+    assert attn("masked", TEXT, "-p", "language", "--next", "51").code == 2
+
+
 def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
     stack = bundled("language")
     assert "previous" in stack.facts["scores"]
