@@ -239,6 +239,22 @@ def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
     assert hits >= 0.5
 
 
+@pytest.mark.parametrize("width", ["60", "80", "200"])
+def test_each_line_of_next_words_says_after_which_word_it_is(width):
+    shown = attn("masked", TEXT, "-p", "language", "--next-at", "all", "--width", width).out.splitlines()
+    table = shown[shown.index("After each token") + 1 :]
+    table = table[: next(n for n, line in enumerate(table) if line.startswith("came:"))]
+    parts = "\n".join(table).strip("\n").split("\n\n")
+    assert len(parts) > 1 or width == "200"
+    tokens = trace_masked(TEXT, LANGUAGE).query_tokens
+    for part in parts:
+        header, *rows = part.splitlines()
+        assert header.split()[0] == "after"
+        assert [line.split()[:2] for line in rows] == [[str(n), token] for n, token in enumerate(tokens)]
+    about = next(n for n, line in enumerate(shown) if line.startswith("The whole vocabulary"))
+    assert about < shown.index("After each token")  # these tokens: those of the bars above
+
+
 @pytest.mark.parametrize("view", [[], ["--width", "60"], ["-f", "markdown"], ["-f", "html"], ["-f", "latex"]])
 def test_a_screen_has_the_words_and_no_token_is_obeyed(view):
     ran = attn("masked", "The \x1b[31mcat [/b] sat on the", "-p", "language", "--next-at", "all", *view)

@@ -18,24 +18,28 @@ def next_words(trace: Trace) -> Iterator[Block]:
     yield Heading("What the model says")
     together = share(sum(probability for _, probability in found.words))
     yield Bars(_title(trace, found), list(_labelled(found.words)), found.words[0][1], "probability")
+    said = f"The whole vocabulary shares a probability of 1, these tokens {together} of it. "
+    yield Say(f"{said}All layers of the model were computed for them.{_unchanged(trace)}", quiet=True)
     if trace.next_words_at is not None:
         yield from _after_each(
             trace.next_words_at, has_unknown=trace.learned is not None and bool(trace.unknown)
         )
-    said = f"The whole vocabulary shares a probability of 1, these tokens {together} of it. "
-    yield Say(f"{said}All layers of the model were computed for them.{_unchanged(trace)}", quiet=True)
 
 
 def _after_each(found: tuple[NextWords, ...], has_unknown: bool) -> Iterator[Block]:
-    """Yield a row for each prefix: its last token, the likeliest words after it, and the share of the one that came."""
+    """Yield a row for each prefix: its last token, the likeliest words after it, and the share of the one that came.
+
+    The token and its place are the row's label, which a table in parts repeats in each.
+    """
+    digits = len(str(found[-1].place))
     names = [f"{n}." for n in range(1, len(found[0].words) + 1)]
     rows = []
     for one in found:
         likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
         came = "–" if one.came is None else share(one.came)
-        rows.append([str(one.place), one.token, came, *likeliest])
+        rows.append([f"{one.place:>{digits}} {one.token}", came, *likeliest])
     yield Heading("After each token", 2)
-    yield Columns(["", "after", "came", *names], rows)
+    yield Columns([f"{'':{digits}} after", "came", *names], rows)
     if any(one.came is not None for one in found):
         of_all = (
             " A word that the model does not know has that of all unknown ones together."
