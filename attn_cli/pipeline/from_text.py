@@ -286,4 +286,8 @@ def _about_positions(before: Settings, settings: Settings, stack: EncoderStack |
         return []
     if settings.projection != before.projection:
         return ["The projection is identity here: roles, the default, has a position term of its own."]
-    return [] if stack is None else [f"{stack.name} was learned without positions added to its vectors."]
+    if stack is None:
+        return []
+    has_own = stack.attention(0).heads[0].position is not None
+    own = ": its heads have a position term of their own" if has_own else ""
+    return [f"{stack.name} was learned without positions added to its vectors{own}."]

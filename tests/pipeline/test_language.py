@@ -169,8 +169,35 @@ def test_the_share_of_a_word_that_it_does_not_know_is_said_to_be_that_of_all_of_
 
 def test_padding_rounding_and_positions_change_nothing_that_it_says():
     plain = trace_masked(TEXT, LANGUAGE).next_words
-    for settings in ({"pad": 2}, {"pad": 2, "pad_side": "left"}, {"layer": 0}, {"layer": "all"}):
+    added = ({"positions": "sinusoidal"}, {"positions": "sinusoidal", "pad": 2, "layer": 0}, {"round": 0})
+    for settings in (
+        {"pad": 2},
+        {"pad": 2, "pad_side": "left"},
+        {"layer": 0},
+        {"layer": "all"},
+        *added,
+        {"without": ("cat",)},
+        {"score": "dot"},
+    ):
         assert trace_masked(TEXT, Settings(projection="language", **settings)).next_words.words == plain.words
+
+
+def test_the_screen_says_what_added_positions_change_and_what_they_do_not():
+    added = Settings(projection="language", positions="sinusoidal")
+    assert not np.allclose(trace_masked(TEXT, added).weights, trace_masked(TEXT, LANGUAGE).weights)
+    assert trace_masked(TEXT, added).next_words == trace_masked(TEXT, LANGUAGE).next_words
+    shown = attn("masked", TEXT, "-p", "language", "--positions", "sinusoidal").out
+    shown = " ".join(shown.split())
+    assert "--positions holds for the weights, not for them." in shown
+    assert "language was learned without positions added to its vectors: its heads have a position" in shown
+    args = ("--positions", "sinusoidal", "--mask", "none", "--temperature", "2")
+    shown = " ".join(attn("masked", TEXT, "-p", "language", *args).out.split())
+    assert "--mask, --temperature and --positions hold for the weights, not for them." in shown
+    for option, value in (("--without", "cat"), ("--score", "dot"), ("--round", "1")):
+        shown = " ".join(attn("masked", TEXT, "-p", "language", option, value).out.split())
+        assert f"{option} holds for the weights, not for them." in shown
+    plain = attn("masked", TEXT, "-p", "language", "--score", "scaled").out
+    assert "for the weights" not in plain and "--positions" not in plain and "position term" not in plain
 
 
 def test_every_head_is_listed_and_those_with_names_are_found_by_them():

@@ -65,13 +65,21 @@ def _unchanged(trace: Trace) -> str:
     """Return which options change the layer that is shown, and not the model's words."""
     settings = trace.settings
     is_own = trace.learned is not None and settings.mask == "causal"  # the mask of a language model
-    changed = {"--mask": settings.mask is not None and not is_own, "--temperature": settings.temperature != 1}
+    changed = {
+        "--mask": settings.mask is not None and not is_own,
+        "--without": bool(settings.without),
+        "--score": trace.learned is not None and settings.score not in (None, "scaled"),
+        "--temperature": settings.temperature != 1,
+        "--positions": settings.positions == "sinusoidal",
+        "--round": settings.round is not None,
+    }
     names = [option for option, is_set in changed.items() if is_set]
     if not names:
         return ""
     hold = "holds" if len(names) == 1 else "hold"
     where = "for the weights" if trace.learned is not None else "in the layer shown"
-    return f" {' and '.join(names)} {hold} {where}, not for them."
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f" {listed} {hold} {where}, not for them."
 
 
 def _labelled(words: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
