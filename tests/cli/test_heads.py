@@ -208,3 +208,10 @@ def test_the_maps_of_one_layer_have_a_cell_for_each_weight_where_there_is_room(w
 def test_no_line_of_the_screen_ends_in_spaces(file):
     out = here("heads", "--weights", file, "--layer", "0", "--width", "100").out
     assert "if even" in out and not [line for line in out.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize(("width", "lines"), [("80", [4, 4]), ("60", [4, 4]), ("120", [8])])
+def test_the_maps_of_a_layer_stand_in_lines_of_like_length(width, lines):
+    out = here("heads", "The cat sat on the mat", "-p", "language", "--width", width).out
+    first_rows = [len(row.split()) for row in maps_of(out) if set(row.split()) == {"█–––––"}]
+    assert first_rows == lines * 3

@@ -23,7 +23,7 @@ APART = 1  # cells between two maps
 
 
 def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
-    """Yield the maps of each band, as many on a line as fit, and the legend of all."""
+    """Yield the maps of each band on as few lines as fit it, of like length, and the legend of all."""
     styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
     edge = max(map(cells, block.bands)) + 1
     width = terminal.width or UNLIMITED
@@ -31,6 +31,7 @@ def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Lin
     wide = max(len(block.columns), min(wide, width - edge))
     across = max(1, (width - edge + APART) // (wide + APART))
     each = len(block.names) // len(block.bands)
+    across = -(-each // -(-each // across))  # no line is nearly empty
     for band, title in enumerate(block.bands):
         start, stop = band * each, (band + 1) * each
         for first in range(start, stop, across):
