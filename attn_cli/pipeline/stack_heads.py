@@ -66,5 +66,6 @@ def _known(stack: EncoderStack, layer: int, head: str) -> str | None:
         return None
     how = "was taught to look" if facts.taught else "is named for looking"
     told = f"Head {visible(head)} of layer {layer} {how} {facts.about}: its strongest link is there in"
+    where = f" on held-out text, {visible(facts.scored_on.partition('.')[0])}" if facts.scored_on else ""
     beside = f" (best fixed distance: {facts.baseline:.0%})" if facts.baseline < 1 else ""
-    return f"{told} {facts.accuracy:.0%}{beside}."
+    return f"{told} {facts.accuracy:.0%}{where}{beside}."

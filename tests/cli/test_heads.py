@@ -215,3 +215,12 @@ def test_the_maps_of_a_layer_stand_in_lines_of_like_length(width, lines):
     out = here("heads", "The cat sat on the mat", "-p", "language", "--width", width).out
     first_rows = [len(row.split()) for row in maps_of(out) if set(row.split()) == {"█–––––"}]
     assert first_rows == lines * 3
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "html", "latex"])
+def test_names_that_come_with_a_model_are_told_from_what_its_heads_do_here(form, file):
+    told = "what a head does on this text stands after its name"
+    named = " ".join(here("heads", "The cat sat on the mat", "-p", "language", "-f", form).out.split())
+    assert named.count(told) == 1 and "Names such as previous-5 come with language" in named
+    assert "on held-out text, ewt-dev" in named  # what a name that comes with the model was measured on
+    assert told not in " ".join(here("heads", "--weights", file, "-f", form).out.split())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.io.escape import visible
 from attn_cli.io.plural import count, fixed
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
@@ -71,6 +72,7 @@ def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
     if view.format not in ("markdown", "latex"):
         yield _maps(layers, view)
         yield from _map_notes(found, view)
+    yield from _about_names(found)
     if len(layers) == 1 or view.format in ("markdown", "latex"):
         yield Heading("The share of attention that goes to each pattern", 2)
         yield from _shares(layers)
@@ -144,6 +146,17 @@ def _map_notes(found: EveryHead, view: View) -> Iterator[Block]:
     if (rows, columns) != (n_q, n_k):
         down, across = _per_cell(n_q, rows, "query", "queries"), _per_cell(n_k, columns, "key", "keys")
         yield Say(f"A cell is the mean weight of {down} x {across}.", quiet=True)
+
+
+def _about_names(found: EveryHead) -> Iterator[Block]:
+    """Yield which names are the model's own, where its heads have names and no mere numbers."""
+    own = next((head for layer in found.layers for head in layer.heads if not head.isdigit()), None)
+    if own is not None:
+        yield Say(
+            f"Names such as {visible(own)} come with {found.source.name}; what a head does on this text stands "
+            f"after its name ({MIXED} or no word: nothing clearly).",
+            quiet=True,
+        )
 
 
 def _per_cell(n: int, blocks: int, one: str, many: str) -> str:
