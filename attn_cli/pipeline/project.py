@@ -149,6 +149,11 @@ def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = Fals
     raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")
 
 
+def _listed(heads: Sequence[str]) -> str:
+    """Return the names of heads as a hint has them: all, or the first."""
+    return ", ".join([*map(visible, heads[:MOST_HEADS]), *(["..."] if len(heads) > MOST_HEADS else [])])
+
+
 def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
     """Return the name of the head to show of a layer; the error tells of the heads of every layer."""
     names = stack.head_names(layer)
@@ -160,11 +165,11 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
     elsewhere = stack.layer_of(head)
     if elsewhere is not None:
         message = f"There is no head {visible(head)!r} in layer {layer} of {stack.name}."
-        raise UsageError(message, f"It is in layer {elsewhere}: try --layer {elsewhere}.", "--head") from None
+        hint = f"It is in layer {elsewhere}: try --layer {elsewhere}. Layer {layer} has {_listed(names)}."
+        raise UsageError(message, hint, "--head")
     named = [name for n in range(stack.layers) for name in stack.head_names(n) if not name.isdigit()]
-    listed = ", ".join(map(visible, named[:MOST_HEADS])) + (", ..." if len(named) > MOST_HEADS else "")
     hint = (
-        f"{did_you_mean(head, [*named, MEAN, ALL])}Heads are {listed + ', ' if named else ''}{MEAN}, {ALL}, "
+        f"{did_you_mean(head, [*named, MEAN, ALL])}Heads are {_listed(named) + ', ' if named else ''}{MEAN}, {ALL}, "
         f"and 0 to {len(names) - 1} of layer {layer}; --layer 0 to {stack.layers - 1} chooses another."
     )
     raise UsageError(f"There is no head {visible(head)!r} in {stack.name}.", hint, "--head")

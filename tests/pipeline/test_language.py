@@ -232,6 +232,7 @@ def test_a_head_of_another_layer_is_answered_with_its_layer():
         right = bundled(model).layer_of(head)
         assert ran.code == 2 and f"no head '{head}' in layer {layer} of {model}" in ran.err
         assert f"It is in layer {right}: try --layer {right}." in ran.err
+        assert f"Layer {layer} has {', '.join(bundled(model).head_names(layer)[:3])}" in ran.err
         assert attn("self", TEXT, "-p", model, "--layer", str(right), "--head", head).code == 0
 
 
