@@ -103,7 +103,7 @@ class Settings:
         "Which head to show: its name or number, mean, all, or rollout (through a model's layers).",
         metavar="NAME",
         examples=HEADS,
-        unset="relations; previous with -p language and no --layer; else the first",
+        unset="relations; previous with -p language; else the first",
     ).field(None)
     layout: str | None = Setting(
         ATTENTION,

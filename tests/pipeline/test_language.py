@@ -241,7 +241,7 @@ def test_the_help_tells_which_head_and_layer_are_shown(command):
     help = " ".join(attn(command, "--help").out.split())
     main = bundled("language").facts["main"]
     shown = trace_self(TEXT, LANGUAGE)
-    assert f"[default: relations; {main} with -p language and no --layer; else the first]" in help
+    assert f"[default: relations; {main} with -p language; else the first]" in help
     assert shown.shown.name == main
     assert "[default: the last; with -p language that of a named --head]" in help
     assert shown.projection.layer == bundled("language").layer_of(main)
