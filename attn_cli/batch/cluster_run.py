@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import attn_cli
@@ -13,10 +14,10 @@ from attn_cli.batch.cut import Plan
 from attn_cli.batch.inputs import Input, blocks_of
 from attn_cli.batch.manifest import Part
 from attn_cli.batch.part_task import PartTask, compute_part, holds, job_bytes, scan
-from attn_cli.batch.parts import Keeper
+from attn_cli.batch.parts import Keeper, disown, own
 from attn_cli.batch.storage import is_url
 from attn_cli.batch.workers import Failure
-from attn_cli.errors import WriteError
+from attn_cli.errors import AttnError, WriteError
 from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class ClusterRun:
         keeper = Keeper(folder, manifest)
         numbers: list[int] = []  # of the parts that were handed out
         try:
-            tasks = self._tasks(folder, manifest, numbers)
+            tasks = self._tasks(folder, own(folder), manifest, numbers)
             for n, found in self.cluster.results(compute_part, tasks):
                 if isinstance(found, Failure):
                     self._note(numbers[n], n, found.exception())
@@ -75,12 +76,17 @@ class ClusterRun:
         except BaseException:
             keeper.leave()
             raise
+        finally:
+            with suppress(AttnError):
+                disown(folder)
         if self.errors:
             keeper.leave()
             raise self.errors[min(self.errors)]
         keeper.finish()
 
-    def _tasks(self, folder: Folder, manifest: Manifest, numbers: list[int]) -> Iterator[tuple[PartTask]]:
+    def _tasks(
+        self, folder: Folder, owner: str, manifest: Manifest, numbers: list[int]
+    ) -> Iterator[tuple[PartTask]]:
         """Yield the tasks that are left, up to a bad line."""
         job, path = job_bytes(self.job), _absolute(folder.path)
         files = manifest.run["files"] if self.cluster.scheduler is not None else {}
@@ -88,7 +94,7 @@ class ClusterRun:
             if self.errors:
                 return
             numbers.append(cut.number)
-            yield (PartTask(attn_cli.__version__, manifests.LINES, job, files, path, cut),)
+            yield (PartTask(attn_cli.__version__, manifests.LINES, job, files, path, owner, cut),)
 
     def _note(self, part: int, task: int, error: BaseException) -> None:
         """Keep the error of a bad line: the parts before it may have another; raise any other error."""

@@ -20,7 +20,7 @@ from attn_cli.batch.inputs import Block, Input
 from attn_cli.batch.job import Job
 from attn_cli.batch.lines import Chunks, Feed, open_lines
 from attn_cli.batch.manifest import Part, hashes_of_files
-from attn_cli.batch.parts import write_part
+from attn_cli.batch.parts import check_owner, write_part
 from attn_cli.batch.workers import Failure
 from attn_cli.batch.write import Written, write_chunk
 from attn_cli.errors import AttnError, FileError, InputError, MachineError, NoMemory, WriteError
@@ -38,6 +38,7 @@ class PartTask(NamedTuple):
     job: bytes  # pickled: the same job is known by its bytes
     files: dict[str, str]  # hashes of the files that the settings name
     folder: str
+    owner: str  # the run's name in the folder
     cut: Cut
 
 
@@ -80,8 +81,8 @@ def _written_part(task: PartTask) -> Part:
         )
     manifests.LINES = task.lines_a_part
     job, computer = _prepared(task)
-    cut = task.cut
-    return write_part(folder_of(task.folder), job, cut.number, _chunks(computer, cut))
+    folder, chunks = folder_of(task.folder), _chunks(computer, task.cut)
+    return write_part(folder, job, task.cut.number, chunks, lambda: check_owner(folder, task.owner))
 
 
 def _prepared(task: PartTask) -> tuple[Job, Computer]:

@@ -6,6 +6,7 @@ complete parts, of which the manifest does not name the last ones; these are com
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -15,13 +16,14 @@ from typing import IO, TYPE_CHECKING, Any
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.forms import FORMS
 from attn_cli.batch.manifest import MANIFEST, PART, Manifest, Part, differences, part_name, read_manifest
-from attn_cli.errors import AttnError, InputError
+from attn_cli.errors import AttnError, InputError, WriteError
 
 if TYPE_CHECKING:
     from attn_cli.batch.folder import Folder
     from attn_cli.batch.job import Job
     from attn_cli.batch.write import Written
 
+OWNER = ".run"  # which run's parts may come into the folder: those of a run that has gone may still be on their way
 SHARE = 0.05  # of the time, at most, goes into writing the manifest
 
 Check = Callable[["Folder", list[Part]], Iterable[bool]]
@@ -34,6 +36,7 @@ def open_run(
 
     Raises InputError where the folder holds something else, unless `force`, which starts anew.
     """
+    disown(folder)
     text = None if force else folder.read(MANIFEST)
     if text is None:
         _clear(folder, force)
@@ -58,6 +61,28 @@ def _clear(folder: Folder, force: bool) -> None:
             "Give another folder, or --force to write into this one.",
         )
     folder.remove([MANIFEST] * (MANIFEST in names) + ours)
+
+
+def own(folder: Folder) -> str:
+    """Let the parts of a run that begins now, and of no other, come into the folder; return its name."""
+    owner = os.urandom(8).hex()
+    folder.put(OWNER, lambda stream: stream.write(owner.encode()))
+    return owner
+
+
+def disown(folder: Folder) -> None:
+    """Let no more parts come into the folder from the workers of a run that has gone."""
+    if folder.read(OWNER) is not None:
+        folder.remove([OWNER])
+
+
+def check_owner(folder: Folder, owner: str) -> None:
+    """Raise WriteError where the folder is another run's now, or nobody's."""
+    if folder.read(OWNER) != owner.encode():
+        raise WriteError(
+            f"{folder.name} is no longer this run's: it has ended, or another has begun.",
+            "Give each run a folder of its own.",
+        )
 
 
 class Keeper:
@@ -109,8 +134,13 @@ def write_parts(folder: Folder, job: Job, keeper: Keeper, chunks: Iterable[Writt
     keeper.finish()
 
 
-def write_part(folder: Folder, job: Job, number: int, chunks: Iterable[Written]) -> Part:
-    """Write the chunks of one part, and return what the manifest says of it; raise the error of a bad line."""
+def write_part(
+    folder: Folder, job: Job, number: int, chunks: Iterable[Written], check: Callable[[], None] | None = None
+) -> Part:
+    """Write the chunks of one part, and return what the manifest says of it; raise the error of a bad line.
+
+    `check` is called before the part takes its place, and may raise.
+    """
     lines = refused = 0
 
     def write(stream: IO[bytes]) -> None:
@@ -123,6 +153,8 @@ def write_part(folder: Folder, job: Job, number: int, chunks: Iterable[Written])
                 sink.write(chunk.data)
                 lines, refused = lines + chunk.lines, refused + chunk.refused
             sink.close()
+            if check is not None:
+                check()
         except BaseException:
             sink.drop()
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attn_cli.batch.compute import Computer
 from attn_cli.batch.lines import Chunk
 from attn_cli.batch.write import Written, write_chunk
-from attn_cli.errors import AttnError, NoMemory
+from attn_cli.errors import AttnError, MachineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from attn_cli.batch.lines import Chunks
 
 AHEAD = 2  # chunks a process that may be computed, or be under way, before the one that is written next
-ROOM = 1 << 20  # bytes that may be on their way to a process, or from it
+SECOND = 1 << 17  # bytes of lines that a process is sent, at most, before it has answered
+ROOM = 8 * SECOND  # bytes that may be on their way to a process, or from it, where the system grants them
 
 
 class Failure(NamedTuple):
@@ -61,13 +62,14 @@ class Workers:
         self.connections: list[Connection[Any, Any]] = []
         self.processes: list[Any] = []
         self.under_way: dict[Connection[Any, Any], deque[int]] = {}  # the numbers of its chunks
-        self.at_once = 1  # chunks that a process may be sent before it has answered
+        self.at_once = AHEAD  # chunks that a process may be sent before it has answered
 
     def __enter__(self) -> Workers:
         context = _context()
         for _ in range(self.count):
             ours, theirs = context.Pipe()
-            self.at_once = AHEAD if _is_widened(ours) and _is_widened(theirs) else 1
+            if not (_is_widened(ours) and _is_widened(theirs)):
+                self.at_once = 1
             process = context.Process(
                 target=_work, args=(self.job, theirs, [ours, *self.connections]), daemon=True
             )
@@ -123,7 +125,7 @@ class Workers:
     def _free(self, chunk: Chunk) -> Connection[Any, Any] | None:
         """Return the process with least to do, if it takes the chunk at once; else None."""
         connection = min(self.connections, key=lambda connection: len(self.under_way[connection]))
-        is_long = sum(map(len, filter(None, chunk.lines))) > ROOM // 8
+        is_long = sum(map(len, filter(None, chunk.lines))) > SECOND
         return connection if len(self.under_way[connection]) < (1 if is_long else self.at_once) else None
 
     def _received(self, connection: Any) -> Written:
@@ -133,7 +135,8 @@ class Workers:
             process = self.processes[self.connections.index(connection)]
             process.join()
             if process.exitcode == -9:  # what Linux does where memory is short
-                raise NoMemory from None
+                said = "A process that computed lines was killed: memory may be short."
+                raise MachineError(said, "Try fewer --workers.") from None
             raise AttnError(
                 f"A process that computed lines ended ({process.exitcode}).", "Try --workers 1."
             ) from None
@@ -160,7 +163,7 @@ def _is_widened(connection: Connection[Any, Any]) -> bool:
     try:
         with socket.socket(fileno=os.dup(connection.fileno())) as it:
             it.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
-            return it.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= ROOM // 2
+            return it.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 3 * SECOND
     except (OSError, AttributeError):  # no socket, where the system has other pipes
         return False
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import time
@@ -11,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_cli.batch import folder
+from attn_cli.batch import cluster, folder, part_task, parts
 from attn_cli.batch import manifest as manifests
+from attn_cli.errors import WriteError
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import COMMAND, attn, here, surroundings
 from tests.thorough import takes_long
@@ -226,3 +228,59 @@ def test_a_folder_is_tidied_of_files_that_nobody_writes(at):
     assert sorted(os.listdir()) == sorted([held, other, "part-00001.jsonl"])
     folder.tidy("nowhere")
     folder.tidy("s3://nowhere/out/")
+
+
+class Here:
+    """In the place of a cluster: tasks are done in this process, and kept in a file."""
+
+    scheduler = None
+
+    def __init__(self, workers, scheduler):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        pass
+
+    def in_order(self, function, tasks):
+        return [function(*task) for task in tasks]
+
+    def results(self, function, tasks):
+        found = list(tasks)
+        Path("tasks").write_bytes(pickle.dumps(found))
+        yield from enumerate(self.in_order(function, found))
+
+
+@pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
+def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine, at, small, monkeypatch):
+    monkeypatch.setattr(cluster, "Cluster", Here)
+    write(70, "one.txt")
+    write(3, "two.txt")
+    assert here("batch", "one.txt", "-o", "one/", "--engine", "dask").code == 0
+    late = [task for (task,) in pickle.loads(Path("tasks").read_bytes())]
+    Path("out").mkdir()
+    assert parts.own(folder.folder_of("out/"))  # a run that was killed when it had begun
+    assert here("batch", "two.txt", "-o", "out/", "--temperature", "2", *engine).code == 0
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    for task in late:
+        failed = part_task.compute_part(task._replace(folder=os.path.abspath("out")))
+        assert "no longer this run's" in str(failed.exception())
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+    assert sorted(before) == ["manifest.json", "part-00000.jsonl"] and ".run" not in os.listdir("one")
+
+
+def test_a_folder_is_one_run_s_at_a_time(at):
+    Path("out").mkdir()
+    place = folder.folder_of("out/")
+    first = parts.own(place)
+    parts.check_owner(place, first)
+    second = parts.own(place)
+    parts.check_owner(place, second)
+    with pytest.raises(WriteError, match="no longer"):
+        parts.check_owner(place, first)
+    parts.disown(place)
+    parts.disown(place)
+    with pytest.raises(WriteError):
+        parts.check_owner(place, second)
