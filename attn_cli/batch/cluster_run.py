@@ -19,6 +19,7 @@ from attn_cli.batch.storage import is_url
 from attn_cli.batch.workers import Failure
 from attn_cli.errors import AttnError, WriteError
 from attn_cli.io.escape import visible
+from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
     from attn_cli.batch.cluster import Cluster
@@ -65,14 +66,8 @@ class ClusterRun:
         numbers: list[int] = []  # of the parts that were handed out
         try:
             tasks = self._tasks(folder, own(folder), manifest, numbers)
-            for n, found in self.cluster.results(compute_part, tasks):
-                if isinstance(found, Failure):
-                    self._note(numbers[n], n, found.exception())
-                    continue
-                _arrived(folder, found)
-                keeper.add(found)
-                self.lines, self.refused = self.lines + found.lines, self.refused + found.refused
-                report(self.lines)
+            with cleaned_up(keeper.end):
+                self._write(folder, keeper, tasks, numbers, report)
         except BaseException:
             keeper.leave()
             raise
@@ -83,6 +78,24 @@ class ClusterRun:
             keeper.leave()
             raise self.errors[min(self.errors)]
         keeper.finish()
+
+    def _write(
+        self,
+        folder: Folder,
+        keeper: Keeper,
+        tasks: Iterator[tuple[PartTask]],
+        numbers: list[int],
+        report: Callable[[int], None],
+    ) -> None:
+        """Name the parts that arrive."""
+        for n, found in self.cluster.results(compute_part, tasks):
+            if isinstance(found, Failure):
+                self._note(numbers[n], n, found.exception())
+                continue
+            _arrived(folder, found)
+            keeper.add(found)
+            self.lines, self.refused = self.lines + found.lines, self.refused + found.refused
+            report(self.lines)
 
     def _tasks(
         self, folder: Folder, owner: str, manifest: Manifest, numbers: list[int]

@@ -16,7 +16,9 @@ from typing import IO, TYPE_CHECKING, Any
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.forms import FORMS
 from attn_cli.batch.manifest import MANIFEST, PART, Manifest, Part, differences, part_name, read_manifest
+from attn_cli.batch.storage import is_url
 from attn_cli.errors import AttnError, InputError, WriteError
+from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
     from attn_cli.batch.folder import Folder
@@ -114,6 +116,11 @@ class Keeper:
             with suppress(AttnError):
                 self.store()
 
+    def end(self) -> None:
+        """Write what is there before a signal ends the process; not into a store, which may let it wait."""
+        if not is_url(self.folder.path):
+            self.leave()
+
     def finish(self) -> None:
         """Write that all parts are there."""
         self.manifest.complete = True
@@ -126,8 +133,9 @@ def write_parts(folder: Folder, job: Job, keeper: Keeper, chunks: Iterable[Writt
     Raises the error of a bad line; the part that it is in is not written.
     """
     try:
-        for number, found in groupby(chunks, lambda chunk: (chunk.first - 1) // manifests.LINES):
-            keeper.add(write_part(folder, job, number, found))
+        with cleaned_up(keeper.end):
+            for number, found in groupby(chunks, lambda chunk: (chunk.first - 1) // manifests.LINES):
+                keeper.add(write_part(folder, job, number, found))
     except BaseException:
         keeper.leave()
         raise

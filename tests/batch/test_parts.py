@@ -15,6 +15,7 @@ import pytest
 from attn_cli.batch import cluster, folder, part_task, parts
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import WriteError
+from attn_cli.io import signals
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import COMMAND, attn, here, surroundings
 from tests.thorough import takes_long
@@ -284,3 +285,23 @@ def test_a_folder_is_one_run_s_at_a_time(at):
     parts.disown(place)
     with pytest.raises(WriteError):
         parts.check_owner(place, second)
+
+
+@pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
+def test_an_interrupt_names_the_parts_that_are_there(engine, at, small, monkeypatch):
+    monkeypatch.setattr(parts, "SHARE", 1e-9)  # the manifest is not written again for long
+    monkeypatch.setattr(cluster, "Cluster", Here)
+    made = parts.Keeper.add
+
+    def add(keeper, part):
+        made(keeper, part)
+        if part.number == 3:
+            signals.end(signal.SIGINT)
+
+    monkeypatch.setattr(parts.Keeper, "add", add)
+    write(6 * 512)
+    if not (child := os.fork()):
+        here("batch", "lines.txt", "-o", "out/", "--workers", "1", *engine)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    assert [part["first"] for part in manifest()["parts"]] == [1, 513, 1025, 1537]
