@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.thorough import ALL_TESTS, IS_THOROUGH, thinned
+from tests.thorough import ALL_TESTS, IS_REST, IS_THOROUGH, thinned, tries_more
 
 # A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
 with contextlib.suppress(ValueError):  # not in the main thread
@@ -26,11 +26,13 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Leave cases out of a run of all tests, so that it stays short; with THOROUGH set, or of a few files, none."""
-    if IS_THOROUGH or len(items) < ALL_TESTS:
+    if (IS_THOROUGH and not IS_REST) or len(items) < ALL_TESTS:
         return
-    stay = {*thinned([item.nodeid for item in items if item.get_closest_marker("takes_long") is None])}
+    first = {*thinned([item.nodeid for item in items if item.get_closest_marker("takes_long") is None])}
+    left = [item for item in items if (item.nodeid not in first) == IS_REST or (IS_REST and tries_more(item))]
+    stay = {item.nodeid for item in left}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in stay])
-    items[:] = [item for item in items if item.nodeid in stay]
+    items[:] = left
 
 
 @pytest.fixture(scope="session", autouse=True)

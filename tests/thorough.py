@@ -1,4 +1,7 @@
-"""How much a test tries: a part by default, so that a run stays short; all of it where THOROUGH is set."""
+"""How much a test tries: a part by default, so that a run stays short; all of it where THOROUGH is set.
+
+With THOROUGH=rest, a run of everything has what a run without it leaves out, and what looks at streams.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +13,10 @@ import pytest
 T = TypeVar("T")
 
 IS_THOROUGH = bool(os.environ.get("THOROUGH"))
+IS_REST = os.environ.get("THOROUGH") == "rest"
 ALL_TESTS = 3000  # a run of at least so many is one of everything, not of what somebody works on
 FEW_CASES = 3
+OF_STREAMS = "tests/io/"
 
 takes_long = pytest.mark.takes_long  # left out of a run of everything
 
@@ -24,6 +29,13 @@ def often(count: int) -> int:
 def some(cases: Iterable[T], turn: int = 0) -> Iterator[T]:
     """Return the cases that this run tries: a third of them, another third at each `turn`."""
     return iter(cases) if IS_THOROUGH else islice(cases, turn % 3, None, 3)
+
+
+def tries_more(test: pytest.Item) -> bool:
+    """Tell whether a test may try more cases where THOROUGH is set, or looks at streams: its module says so."""
+    module = getattr(test, "module", None)
+    has_more = getattr(module, "often", None) is often or getattr(module, "some", None) is some
+    return has_more or test.nodeid.startswith(OF_STREAMS)
 
 
 def thinned(tests: Sequence[str]) -> Iterator[str]:
