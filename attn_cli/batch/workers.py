@@ -98,7 +98,7 @@ class Workers:
         from multiprocessing.connection import wait
 
         self.under_way = {connection: deque[int]() for connection in self.connections}
-        done: dict[int, Written] = {}
+        done: dict[int, Written | Exception] = {}
         chunk: Chunk | None = first
         turn = first.number  # of the chunk that is to be yielded next
         while chunk is not None or done or any(self.under_way.values()):
@@ -113,12 +113,21 @@ class Workers:
                     break
             busy = [connection for connection, numbers in self.under_way.items() if numbers]
             if turn in done:
-                yield done.pop(turn)
+                found = done.pop(turn)
+                if isinstance(found, Exception):
+                    raise found
+                yield found
                 turn += 1
             elif busy:
                 ready: list[Any] = wait(busy)
                 for connection in ready:
-                    done[self.under_way[connection].popleft()] = self._received(connection)
+                    number = self.under_way[connection].popleft()
+                    try:
+                        done[number] = self._received(connection)
+                    except (
+                        Exception
+                    ) as error:  # told when its turn comes: what comes before it is there, or will be
+                        done[number] = error
             if chunk is WAITING and (chunks.is_ready() or not (busy or done)):
                 chunk = next(chunks, None)
 

@@ -3,12 +3,14 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.shell import COMMAND, attn, surroundings
+from attn_cli.batch import workers
+from tests.shell import COMMAND, attn, here, surroundings
 from tests.thorough import takes_long
 
 WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
@@ -98,3 +100,19 @@ def test_a_process_that_is_killed_ends_the_run_with_an_error(at):
         said = process.stderr.read().decode()
         assert process.wait(timeout=10) == 71 and "was killed: memory may be short" in said
     assert none_left(marker) and not Path(marker).exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes must be copies of this one")
+def test_what_comes_before_a_failure_is_written(at, monkeypatch):
+    usual = workers.write_chunk
+
+    def write_chunk(computer, chunk):
+        if chunk.number == 1:
+            raise RuntimeError("a fault of our own")
+        time.sleep(0.2)  # the second chunk fails before the first is there
+        return usual(computer, chunk)
+
+    monkeypatch.setattr(workers, "write_chunk", write_chunk)
+    write(2200)
+    found = here("batch", "lines.txt", "--workers", "2", "--fields", "summary")
+    assert found.code == 70 and found.out.count("\n") == 512
