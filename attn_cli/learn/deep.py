@@ -42,10 +42,12 @@ class Deep(Learner):
         self.balance = np.array(balances(words.heads, settings.balance or 0), vectors.dtype)
         self.to_learn = [h for h, name in enumerate(words.heads) if RELATIONS[name].distance is None]
         sizes = LayerSizes(settings.layers, settings.heads, settings.width, settings.wide, settings.reach)
+        if lower:
+            sizes = lower.sizes  # of the same, but for the last layer's reach
         self.below = Layers(vectors, len(words.names), sizes)
         self.tensors = self.below.tensors
         last = settings.layers - 1
-        self.tensors |= self.below.attention(last, len(words.heads), settings.dim)
+        self.tensors |= self.below.attention(last, len(words.heads), settings.dim, settings.reach)
         set_distances(self.tensors, last, words.heads, settings.dim, settings.reach)
         if lower:
             self._start_from(lower, words.heads)
@@ -79,10 +81,15 @@ class Deep(Learner):
             if not name.startswith(f"{last}."):
                 ours[...] = learned
             elif name.endswith((".R", ".b")):
-                ours[places] = learned[kept]
+                ours[places] = learned[kept][:, self._same_distances(learned.shape[1])]
             else:
                 shape = (*value.shape[:-1], len(lower.heads), -1)
                 ours.unflatten(-1, (len(heads), -1))[..., places, :] = learned.reshape(shape)[..., kept, :]
+
+    def _same_distances(self, rows: int) -> Tensor:
+        """Return for each distance of the last layer which of so many rows of a shorter reach stands for it."""
+        shorter, reach = rows // 2, self.settings.reach
+        return self.torch.arange(-reach, reach + 1).clamp(-shorter, shorter) + shorter
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

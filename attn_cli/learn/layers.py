@@ -103,9 +103,9 @@ class Layers:
         size = (2 / (rows + columns)) ** 0.5
         return {W: self.normal(rows, columns, size=size), b: self.torch.zeros(columns)}
 
-    def attention(self, layer: int, heads: int, d_k: int) -> dict[str, Tensor]:
+    def attention(self, layer: int, heads: int, d_k: int, reach: int | None = None) -> dict[str, Tensor]:
         """Return what gives the scores of a layer's heads, before anything is learned."""
-        width, distances = self.sizes.width, 2 * self.sizes.reach + 1
+        width, distances = self.sizes.width, 2 * (reach or self.sizes.reach) + 1
         return {
             **self.linear(f"{layer}.W_q", f"{layer}.b_q", width, heads * d_k),
             **self.linear(f"{layer}.W_k", f"{layer}.b_k", width, heads * d_k),
@@ -152,9 +152,9 @@ class Layers:
 
     def scores(self, X: Tensor, layer: int, is_word: Tensor, heads: Sequence[int] | None = None) -> Tensor:
         """Return (q.k + q.r + b) / sqrt(d_k), (b, h, n, n), very low in the padding; of these heads, or of all."""
-        torch, n, reach = self.torch, X.shape[1], self.sizes.reach
+        torch, n = self.torch, X.shape[1]
         p = {name: self.tensors[f"{layer}.{name}"] for name in ("W_q", "b_q", "W_k", "b_k", "R", "b")}
-        h = len(p["b"])
+        h, reach = len(p["b"]), p["b"].shape[1] // 2
         if heads is not None:
             for name in ("W_q", "b_q", "W_k", "b_k"):
                 p[name] = p[name].unflatten(-1, (h, -1))[..., heads, :].flatten(-2)

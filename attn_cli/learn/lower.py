@@ -38,6 +38,11 @@ class Lower(NamedTuple):
     heads: tuple[str, ...] = ()  # of a trained model, those that it has
     values: Arrays | None = None  # of a trained model, its last layer's W_v and b_v
 
+    @property
+    def reach(self) -> int:
+        """The reach of the last layer: of a trained model, it may be longer than that of the layers below."""
+        return self.arrays[f"{self.sizes.layers - 1}.b"].shape[1] // 2 if self.heads else self.sizes.reach
+
 
 def read_lower(path: str, table: Vectors) -> Lower:
     """Return what `attn learn pretrain` wrote; raise InputError where it is not that, or learned on other vectors."""
@@ -100,15 +105,22 @@ def _of_model(path: str, table: Vectors) -> Lower:
 
 
 def sized(settings: ModelTraining, lower: Lower | None) -> ModelTraining:
-    """Return the settings with the sizes of pretrained layers; another size that was asked for is refused."""
+    """Return the settings with the sizes of pretrained layers; another size that was asked for is refused.
+
+    Only the reach, which becomes that of the last layer, may be a longer one.
+    """
     if lower is None:
         return settings
     usual = ModelTraining()
-    for name, size in lower.sizes._asdict().items():
-        if getattr(settings, name) not in (getattr(usual, name), size):
+    sizes = lower.sizes._asdict() | {"reach": lower.reach}
+    for name, size in sizes.items():
+        asked = getattr(settings, name)
+        if name == "reach" and asked != usual.reach and asked > size:
+            sizes[name] = asked
+        elif asked not in (getattr(usual, name), size):
             raise UsageError(
-                f"--{name} {getattr(settings, name)} does not fit {lower.name}, which has {size}.",
+                f"--{name} {asked} does not fit {lower.name}, which has {size}.",
                 f"Leave out --{name}: pretrained layers set the sizes.",
                 f"--{name}",
             )
-    return replace(settings, **lower.sizes._asdict(), endings=lower.endings, itself=lower.itself)
+    return replace(settings, **sizes, endings=lower.endings, itself=lower.itself)

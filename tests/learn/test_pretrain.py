@@ -12,6 +12,7 @@ from attn_cli.learn.batches import NONE, UNKNOWN
 from attn_cli.learn.lower import read_lower
 from attn_cli.learn.masked_lines import Lines
 from attn_cli.learn.pretrain import pretrain_file
+from attn_cli.learn.score import head_weights
 from attn_cli.models.model_file import read_model
 from attn_cli.settings.training import Pretraining
 from attn_cli.vectors.lookup import open_table
@@ -82,17 +83,21 @@ def test_a_masked_word_gives_neither_its_vector_nor_its_spelling(folder):
     assert 0.8 < gone.sum() / wanted.sum() < 0.97, "some of those that are guessed stay"
 
 
-def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
-    made(folder, words=3000)
+PASSAGE = {"tokens": ["The", "cat", "sleeps", "where", "it", "eats"], "pronoun": 4, "antecedents": [[0, 2]]}
+
+
+def to_learn_from(folder):
+    """Write a treebank and a passage."""
     bank = [f"The/DET/2/det {noun}/NOUN/3/nsubj sleeps/VERB/0/root" for noun in NOUNS] * 3
     (folder / "bank.conllu").write_text(conllu(*bank))
-    passage = {
-        "tokens": ["The", "cat", "sleeps", "where", "it", "eats"],
-        "pronoun": 4,
-        "antecedents": [[0, 2]],
-    }
-    (folder / "some.jsonl").write_text(json.dumps(passage) + "\n")
-    (folder / "dev.jsonl").write_text(json.dumps(passage | {"tokens": ["A", *passage["tokens"][1:]]}) + "\n")
+    (folder / "some.jsonl").write_text(json.dumps(PASSAGE) + "\n")
+
+
+def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
+    made(folder, words=3000)
+    to_learn_from(folder)
+    held_back = PASSAGE | {"tokens": ["A", *PASSAGE["tokens"][1:]]}
+    (folder / "dev.jsonl").write_text(json.dumps(held_back) + "\n")
     ran = attn(
         "learn", "train", "bank.conllu", "some.jsonl", "--dev", "dev.jsonl", "-e", "v.txt", "--pretrained",
         "lower.safetensors", "--epochs", "2", "-o", "model.safetensors", cwd=folder,
@@ -125,6 +130,44 @@ def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
         "m.safetensors", cwd=folder,
     )  # fmt: skip
     assert wrong.code == 2 and "--width 32" in wrong.err and "16" in wrong.err and wrong.err.count("\n") == 1
+
+
+def test_a_new_head_may_reach_farther_than_those_that_are_kept(folder):
+    to_learn_from(folder)
+    learn, small = ["learn", "train", "-e", "v.txt", "--epochs", "1"], ["--width", "8", "--wide", "8"]
+    one = [
+        *learn,
+        "bank.conllu",
+        "--layers",
+        "2",
+        "--heads",
+        "2",
+        *small,
+        "--reach",
+        "3",
+        "-o",
+        "old.safetensors",
+    ]
+    assert attn(*one, cwd=folder).code == 0
+    on = [*learn, "some.jsonl", "--pretrained", "old.safetensors", "--freeze", "-o", "new.safetensors"]
+    assert attn(*on, "--reach", "5", cwd=folder).code == 0
+    old, new = (read_model(str(folder / f"{name}.safetensors")) for name in ("old", "new"))
+    assert {len(head.position.b) // 2 for head in new.last.heads} == {5}
+    assert {len(head.position.b) // 2 for head in new.encoders[0].attention.heads} == {3}
+    table = open_table(str(folder / "v.txt"))
+    words = [*NOUNS * 3, "sleeps"]
+    assert len(words) > 5 + 1, "some are further apart than either reach"
+    before, after = head_weights(old, table, words), head_weights(new, table, words)
+    assert set(after) - set(before) == {"antecedent"}
+    for name, weights in before.items():
+        np.testing.assert_allclose(after[name], weights, rtol=1e-6, err_msg=name)
+    again = [*learn, "some.jsonl", "--pretrained", "new.safetensors", "-o", "third.safetensors"]
+    assert attn(*again, cwd=folder).code == 0
+    third = read_model(str(folder / "third.safetensors"))
+    assert {len(head.position.b) // 2 for head in third.last.heads} == {5}, "it stays"
+    wrong = attn(*again, "--reach", "4", cwd=folder)
+    assert wrong.code == 2 and wrong.err.count("\n") == 1
+    assert "--reach 4" in wrong.err and "5" in wrong.err
 
 
 def test_what_is_no_file_of_pretrained_layers_is_refused(folder):
