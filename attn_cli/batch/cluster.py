@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from attn_cli.batch.workers import Failure
-from attn_cli.errors import MachineError, MissingExtra
+from attn_cli.errors import MachineError, MissingExtra, UsageError
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
@@ -214,10 +214,11 @@ def _client(make: Callable[..., Any], address: Any) -> Iterator[Any]:
             client = make(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             said = visible(str(error)[:200]).rstrip(".")
-            hint = "It is started with: dask scheduler. An address is tcp://host:8786."
-            raise MachineError(
-                f"Cannot reach the scheduler at {visible(str(address))}: {said}.", hint
-            ) from None
+            if isinstance(error, OSError):
+                message = f"Cannot reach the scheduler at {visible(str(address))}: {said}."
+                raise MachineError(message, "It is started with: dask scheduler.") from None
+            message = f"--scheduler cannot be {visible(str(address))}: {said}."
+            raise UsageError(message, "An address is tcp://host:8786.", "--scheduler") from None
     try:
         yield client
     finally:

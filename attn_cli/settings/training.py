@@ -70,7 +70,9 @@ class ModelTraining:
         "Give a number above 0, up to 1.",
     )
     dim: int = _number(32, MODEL, "Numbers in a query of the last layer, d_k.", 1024)
-    reach: int = _number(12, MODEL, "Longer distances count as this one; with --pretrained, the last layer's.", 1000)
+    reach: int = _number(
+        12, MODEL, "Longer distances count as this one; with --pretrained, the last layer's.", 1000
+    )
     width: int = _number(128, MODEL, "Numbers per word between several layers.", 4096)
     wide: int = _number(320, MODEL, "Hidden units of each word's own network, with several layers.", 16384)
     seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)

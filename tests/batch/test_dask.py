@@ -155,6 +155,12 @@ def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, m
     monkeypatch.setattr(cluster, "PATIENCE", 1)
     got = here("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", "tcp://127.0.0.1:1")
     assert got.code == 71 and "Cannot reach the scheduler at tcp://127.0.0.1:1" in got.err
+    for address, why in (
+        ("http://127.0.0.1:1", "unknown address scheme"),
+        ("tcp://127.0.0.1", "missing port"),
+    ):
+        got = here("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", address)
+        assert got.code == 2 and why in got.err and "tcp://host:8786" in got.err
 
 
 def test_workers_that_are_killed_lose_nothing(at):
