@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
         {
             "score": ("learn", "score"),
             "train": ("learn", "train"),
+            "passages": ("learn", "passages"),
             "pretrain": ("learn", "pretrain"),
             "language": ("learn_language", "language"),
         },

@@ -143,6 +143,31 @@ def train(
         raise KeyboardInterrupt
 
 
+def passages(
+    texts: Annotated[list[str], argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz.")],
+    output: Annotated[
+        str,
+        own("FILE", "Where the passages go (.jsonl, also .gz or .xz).", "--output", "-o", group=OUTPUT),
+    ],
+) -> None:
+    """Make passages from running text: the second time that a line names a thing, it says "it".
+
+    What "it" stands for is known then, without a teacher: attn learn train learns a head antecedent from such
+    passages, beside others.
+
+    Example: attn learn passages corpus.txt.xz -o it.jsonl.xz
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.plural import count
+    from attn_cli.io.progress import Progress
+    from attn_cli.learn.repeats import passages_file
+
+    with Progress("attn:") as progress:
+        made = passages_file(texts, output, lambda lines: progress.rate(lines, "lines", None))
+    found = count(made.passages, "passage", "passages")
+    say(f"attn: wrote {visible(made.file)}: {found}, about {count(made.nouns, 'noun', 'nouns')}.")
+
+
 def pretrain(
     texts: Annotated[list[str], argument("TEXT...", "A sentence on each line: plain, .gz or .xz.")],
     output: Annotated[

@@ -1,0 +1,156 @@
+"""Passages from running text without a teacher: where a noun is named twice, *it* is put in the second one's place.
+
+After WikiCREM (Kocijan et al. 2019), which masks the names that a passage repeats. Here a thing is named again, "the
+ship ... the ship sank", and the passage says "the ship ... it sank": what *it* stands for is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from typing import IO, Any, NamedTuple
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.atomic import written
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable, regular
+from attn_cli.learn.corpus import lines
+
+SHORTEST_NOUN, LONGEST_LINE = 3, 80  # letters, words
+FEWEST_BETWEEN = 2  # words between the two
+MOST_OF_A_NOUN = 400  # passages
+ARTICLES = {"the", "a", "an", "this", "that"}
+DETERMINERS = ARTICLES | {"his", "her", "its", "their", "my", "your", "our"}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# After a noun these begin something else: "the ship sank" may be a compound's beginning, "the ship was" is none.
+FOLLOWERS = _words(
+    "was is had has would could will can may might must did does be been being not n't 's , . ; ) -- — and but or to "
+    "that than which as when if because so until before after while for in on at with from by into onto over under "
+    "through without within during again away back down up out off"
+)
+# Who these are, *it* does not stand for; the last ones name no thing alone.
+PEOPLE = _words(
+    "man woman boy girl child king queen prince princess emperor lord lady knight gentleman master servant father "
+    "mother son daughter brother sister husband wife president captain general officer soldier judge priest bishop "
+    "pope doctor teacher student author poet artist farmer speaker user person one other latter former same first "
+    "second last next rest most whole"
+)
+
+
+class Repeat(NamedTuple):
+    """A passage in which *it*, or *its*, stands for a noun: its tokens, the pronoun's place, and the noun's spans."""
+
+    tokens: tuple[str, ...]
+    pronoun: int
+    antecedents: tuple[tuple[int, int], ...]
+    noun: str
+
+
+class Passages(NamedTuple):
+    """What was written: the file, its passages, and how many nouns they are about."""
+
+    file: str
+    passages: int
+    nouns: int
+
+
+def repeat(tokens: Sequence[str]) -> Repeat | None:
+    """Return the line with *it* for the last noun that it repeats, or None where it repeats none.
+
+    Another thing must be named before the pronoun, so that there is something to choose.
+
+    >>> found = repeat("The dog saw a ship before the ship sank in the fog , and the ship was lost".split())
+    >>> " ".join(found.tokens), found.pronoun, found.antecedents
+    ('The dog saw a ship before the ship sank in the fog , and it was lost', 14, ((3, 5), (6, 8)))
+    """
+    lower = [token.lower() for token in tokens]
+    for place in range(len(tokens) - 2, 0, -1):
+        noun, after = tokens[place], lower[place + 1]
+        if lower[place - 1] != "the" or after not in FOLLOWERS or not _is_thing(noun):
+            continue
+        earlier = [i for i in range(place - 1) if tokens[i] == noun]
+        others = (lower[i - 1] in DETERMINERS and lower[i] != noun for i in range(1, place - 1))
+        if not earlier or place - 2 - earlier[-1] < FEWEST_BETWEEN or not any(others):
+            continue
+        has_more = after == "'s"
+        rest = tokens[place + 1 + has_more :]
+        changed = (*tokens[: place - 1], "its" if has_more else "it", *rest)
+        return Repeat(changed, place - 1, tuple(_span(lower, i) for i in earlier), noun)
+    return None
+
+
+def _is_thing(noun: str) -> bool:
+    """Tell whether a token looks like one thing: small letters, no person, no plural."""
+    is_plural = noun.endswith("s") and not noun.endswith("ss")
+    return (
+        len(noun) >= SHORTEST_NOUN
+        and noun.isalpha()
+        and noun.islower()
+        and not is_plural
+        and noun not in PEOPLE
+    )
+
+
+def _span(lower: Sequence[str], place: int) -> tuple[int, int]:
+    """Return the span of a noun with the article before it, at most two words away."""
+    for start in range(place - 1, max(-1, place - 4), -1):
+        if lower[start] in ARTICLES:
+            return start, place + 1
+        if not lower[start].isalpha():
+            break
+    return place, place + 1
+
+
+def repeats(texts: Sequence[str], report: Callable[[int], None]) -> Iterator[Repeat]:
+    """Yield what these texts repeat, of no noun more than MOST_OF_A_NOUN; report how many lines are read."""
+    count: Counter[str] = Counter()
+    for read, tokens in enumerate(chain.from_iterable(map(lines, texts)), 1):
+        report(read)
+        found = repeat(tokens) if len(tokens) <= LONGEST_LINE else None
+        if found and count[found.noun] < MOST_OF_A_NOUN:
+            count[found.noun] += 1
+            yield found
+
+
+def passages_file(texts: Sequence[str], output: str, report: Callable[[int], None]) -> Passages:
+    """Write the passages that running text gives as JSON Lines (.jsonl, .jsonl.gz, .jsonl.xz), all or nothing."""
+    for path in texts:
+        regular(path)
+    if not output.lower().endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
+        raise UsageError(
+            f"Passages are written as .jsonl, .jsonl.gz or .jsonl.xz, not as {visible(output)}.",
+            option="--output",
+        )
+    creatable(output)
+    nouns: set[str] = set()
+    made = 0
+    with written(output) as stream, _packed(stream, output) as packed:
+        for one in repeats(texts, report):
+            record = {"tokens": one.tokens, "pronoun": one.pronoun, "antecedents": one.antecedents}
+            packed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            nouns.add(one.noun)
+            made += 1
+        if not made:
+            raise InputError("No line names a thing twice.", "Give a text of sentences, one on each line.")
+    return Passages(output, made, len(nouns))
+
+
+def _packed(stream: IO[bytes], output: str) -> AbstractContextManager[Any]:
+    """Return a stream that packs as the file's name says."""
+    if output.lower().endswith(".gz"):
+        import gzip
+
+        return gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
+    if output.lower().endswith(".xz"):
+        import lzma
+
+        return lzma.open(stream, "wb")
+    return nullcontext(stream)
