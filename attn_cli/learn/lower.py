@@ -15,7 +15,7 @@ from attn_cli.io.array_files import read_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.learn.layers import LayerSizes
 from attn_cli.models.model_file import FORMAT as MODEL_FORMAT
-from attn_cli.models.model_file import read_model
+from attn_cli.models.model_file import model_arrays, read_model
 from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _of_model(path: str, table: Vectors) -> Lower:
         raise InputError(
             f"{stack.name} was learned on other vectors, or has one layer.", "Give these with --embedding."
         )
-    found, _ = read_safetensors(path)
+    found, _ = model_arrays(path)
     arrays = {name: np.asarray(value, np.float32) for name, value in found.items() if name != "start.names"}
     start = arrays.pop("start.vectors")
     arrays["start"] = np.vstack([start, np.zeros((1, start.shape[1]), np.float32)])

@@ -25,6 +25,7 @@ from attn_cli.learn.passages import is_passages, read_sentences
 from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.score import Score, score
 from attn_cli.learn.treebank import Sentence
+from attn_cli.models.eight_bits import packed
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
@@ -160,13 +161,16 @@ class Trainer:
         return {f"{last}.W_v": found[:-1], f"{last}.b_v": found[-1]}
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a model's file, in float16."""
+        """Return the arrays of a model's file, in float16 or eight bits."""
         arrays: Arrays = {**self.learner.arrays()}
         if self.lower and self.lower.values and self.settings.freeze:
             arrays |= self.lower.values
         elif isinstance(self.learner, Deep):
             arrays |= self._values(self.learner)
-        return {name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()}
+        halves: Arrays = {
+            name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()
+        }
+        return packed(halves) if self.settings.bits == "8" else halves
 
 
 def _paired(

@@ -12,6 +12,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
+from attn_cli.models.eight_bits import unpacked
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
 from attn_cli.models.projection import HeadWeights, Position, Projection
 from attn_cli.settings.settings import Settings
@@ -95,11 +96,17 @@ def is_model(path: str) -> bool:
 
 def read_model(path: str, name: str | None = None) -> EncoderStack:
     """Read a model that `attn learn train` wrote; raise InputError where an array is missing or misshapen."""
-    arrays, about = read_safetensors(path)
+    arrays, about = model_arrays(path)
     shown = name or visible(path)
     if about.get("format") != FORMAT:
         raise InputError(f"{shown} is not a learned model.", "Make one with attn learn train.")
     return _Reader(arrays, about, shown).stack()
+
+
+def model_arrays(path: str) -> tuple[Arrays, dict[str, str]]:
+    """Return the arrays of a model's file, in float16 also where it has them in eight bits, and its metadata."""
+    arrays, about = read_safetensors(path)
+    return unpacked(arrays), about
 
 
 class _Reader(NamedTuple):

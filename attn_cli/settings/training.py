@@ -75,6 +75,10 @@ class ModelTraining:
     )
     width: int = _number(128, MODEL, "Numbers per word between several layers.", 4096)
     wide: int = _number(320, MODEL, "Hidden units of each word's own network, with several layers.", 16384)
+    bits: str = Setting(
+        MODEL, "Bits of a number in the file; with 8, each row of a matrix has a factor.", choices=("16", "8"),
+        has_variable=False,
+    ).field("16")  # fmt: skip
     seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = _number(1, TRAINING, "Threads for several layers; the last digits depend on it.", 256)
     # The rest is no option.

@@ -1,0 +1,103 @@
+"""Models with eight bits a number: half the bytes, numbers near those packed, and the same again when packed anew."""
+
+import numpy as np
+import pytest
+
+from attn_cli.errors import InputError
+from attn_cli.io.array_files import read_safetensors
+from attn_cli.models import model_file
+from attn_cli.models.eight_bits import EXPONENTS, packed, unpacked
+from attn_cli.models.model_file import model_arrays, read_model
+from tests import small_models as models
+from tests.parsed import conllu
+from tests.shell import attn
+
+
+def bundled(name="roles-deep"):
+    return model_arrays(str(model_file.data_path(f"{name}.safetensors")))[0]
+
+
+def bytes_of(arrays):
+    return sum(value.nbytes for value in arrays.values())
+
+
+def test_packed_matrices_take_half_the_bytes_and_are_off_by_a_127th_of_their_row_at_most():
+    arrays = bundled("roles")
+    small = packed(arrays)
+    assert bytes_of(small) < 0.55 * bytes_of(arrays)
+    again = unpacked(small)
+    assert again.keys() == arrays.keys()
+    changed = 0
+    for name, value in arrays.items():
+        assert again[name].dtype == value.dtype and again[name].shape == value.shape
+        if name + EXPONENTS in small:
+            wide = value.astype(np.float64)
+            assert (np.abs(again[name] - wide) <= np.abs(wide).max(axis=-1, keepdims=True) / 127).all()
+            changed += 1
+        else:
+            np.testing.assert_array_equal(again[name], value)
+    assert changed > 3
+
+
+def test_what_was_packed_once_packs_to_the_same_numbers_and_bytes():
+    once = packed(bundled("roles"))
+    twice = packed(unpacked(once))
+    assert all(np.array_equal(twice[name], once[name]) for name in once) and twice.keys() == once.keys()
+
+
+@pytest.mark.parametrize("size", [6e-8, 1e-6, 1.0, 6e4])
+def test_rows_of_every_size_that_a_half_can_hold_are_packed(size):
+    row = np.linspace(-size, size, 1000).astype(np.float16)
+    matrix = np.stack([row, np.zeros_like(row)])
+    again = unpacked(packed({"W": matrix}))["W"]
+    assert np.isfinite(again).all() and not again[1].any()
+    np.testing.assert_allclose(again[0].astype(float), row.astype(float), atol=max(size / 127, 6e-8), rtol=0)
+
+
+def test_a_matrix_that_is_not_finite_stays_as_it_is_for_the_reader_to_refuse():
+    matrix = np.full((2, 1000), np.inf, np.float16)
+    assert packed({"W": matrix})["W"] is matrix
+
+
+@pytest.mark.parametrize("change", ["shape", "type", "large", "missing"])
+def test_exponents_that_do_not_fit_are_refused(tmp_path, change):
+    made = models.arrays(layers=1, dim=400)
+    halves = {n: v if v.dtype == np.uint8 else v.astype(np.float16) for n, v in made.items()}
+    arrays = packed(halves)
+    name = "0.W_q" + EXPONENTS
+    assert name in arrays
+    arrays[name] = {
+        "shape": arrays[name][:, :1],
+        "type": arrays[name].astype(np.int16),
+        "large": np.full_like(arrays[name], 100),
+        "missing": None,
+    }[change]
+    whole = {key: value for key, value in arrays.items() if value is not None}
+    path = models.write(tmp_path / "m.safetensors", whole, models.table(dim=400), ["a", "b", "c"])
+    with pytest.raises(InputError) as refused:
+        read_model(path)
+    assert "0.W_q has shape" in refused.value.message and "int8" in refused.value.message
+
+
+def test_training_with_eight_bits_writes_half_the_bytes_and_says_so_in_the_file(at):
+    words = [f"w{n}" for n in range(30)]
+    bank = [
+        f"{a}/NOUN/2/nsubj {b}/VERB/0/root {c}/NOUN/2/obj" for a, b, c in zip(*[iter(words)] * 3, strict=True)
+    ]
+    (at / "bank.conllu").write_text(conllu(*bank))
+    draw = np.random.default_rng(0)
+    rows = (f"{word} {' '.join(f'{x:.3f}' for x in draw.standard_normal(40))}" for word in words)
+    (at / "v.txt").write_text("\n".join(rows) + "\n")
+    common = ("bank.conllu", "-e", "v.txt", "--epochs", "1", "--relations", "subject,object")
+    for bits in ("16", "8"):
+        done = attn("learn", "train", *common, "--bits", bits, "-o", f"{bits}.safetensors", cwd=at)
+        assert done.code == 0, done.err
+    (plain, _), (small, about) = (read_safetensors(at / f"{bits}.safetensors") for bits in ("16", "8"))
+    assert bytes_of(small) < 0.6 * bytes_of(plain) and '"bits": "8"' in about["facts"]
+    expected = unpacked(packed(plain))
+    found = model_arrays(str(at / "8.safetensors"))[0]
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    shown = attn("self", "w1 w2 w3", "-e", "v.txt", "-p", "8.safetensors", "--head", "subject", cwd=at)
+    assert shown.code == 0 and "subject" in shown.out
+    wrong = attn("learn", "train", *common, "--bits", "12", "-o", "12.safetensors", cwd=at)
+    assert wrong.code == 2 and "'16', '8'" in wrong.err
