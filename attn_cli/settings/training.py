@@ -81,8 +81,11 @@ class ModelTraining:
     ).field("16")  # fmt: skip
     seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = _number(1, TRAINING, "Threads for several layers; the last digits depend on it.", 256)
+    dropout: float = Setting(
+        TRAINING, "Share of the numbers between several layers that is left out at random.", metavar="F",
+        bounds=(0, 0.99), hint="Give a number from 0 to 0.99.", has_variable=False,
+    ).field(0.2)  # fmt: skip
     # The rest is no option.
-    dropout: float = 0.2
     endings: int = 600
     itself: int | None = None  # none, or 1000
     blend: float = 0.5

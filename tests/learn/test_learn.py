@@ -598,6 +598,8 @@ WRONG = {
     "too long a step": (["--rate", "2"], "--rate"),
     "no number for a step": (["--rate", "nan"], "--rate"),
     "an infinite step": (["--rate", "inf"], "--rate"),
+    "all dropped": (["--dropout", "1"], "--dropout"),
+    "less than nothing dropped": (["--dropout", "-0.1"], "--dropout"),
     "no layer": (["--layers", "0"], "--layers"),
     "too many layers": (["--layers", "51"], "--layers"),
     "no head": (["--heads", "0"], "--heads"),
