@@ -23,6 +23,7 @@ LEAST = {
     "roles": {"head": 0.65, "relations": 0.78},
     "roles-deep": {
         "head": 0.86, "relations": 0.92, "subject": 0.91, "object": 0.89, "determiner": 0.97, "coordination": 0.72,
+        "antecedent": 0.70,
     },
 }  # fmt: skip
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -74,6 +75,12 @@ def test_a_head_that_is_not_itself_a_distance_beats_the_best_fixed_distance(name
             assert score["accuracy"] == score["baseline"] == 1
         else:
             assert score["accuracy"] > score["baseline"] + 0.05, head
+
+
+def test_what_the_animal_did_not_cross_is_not_what_it_means():
+    text = "The animal did not cross the street because it was too tired"
+    links = dict(looks_at(text, "it", "roles-deep", "antecedent"))
+    assert links["animal"] > 2 * links["street"] and max(links, key=links.__getitem__) == "animal"
 
 
 @pytest.mark.parametrize(
