@@ -113,15 +113,15 @@ class ModelTraining:
 class Pretraining:
     """How the layers below the named heads learn from running text; the defaults are those of roles-deep."""
 
-    words: int = _number(6_010_000, TRAINING, "Words to read; after the last line, the first comes again.")
+    words: int = _number(4_000_000, TRAINING, "Words to read; after the last line, the first comes again.")
     layers: int = _number(
         5, MODEL, "Layers of the model to come; the last one's heads are not learned here.", 50, 2
     )
     heads: int = _number(8, MODEL, "Heads in each layer.", 64)
     rate: float = _other(0.001, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
     reach: int = _number(12, MODEL, "Longer distances count as this one.", 1000)
-    width: int = _number(160, MODEL, "Numbers per word between the layers.", 4096)
-    wide: int = _number(400, MODEL, "Hidden units of each word's own network.", 16384)
+    width: int = _number(192, MODEL, "Numbers per word between the layers.", 4096)
+    wide: int = _number(512, MODEL, "Hidden units of each word's own network.", 16384)
     guesses: int = _number(5000, TRAINING, "How many of the commonest words are masked and guessed.")
     every: int = _number(500_000, TRAINING, "Write the file after each so many words.")
     seed: int = _number(0, TRAINING, "Seed; the same gives the same layers.", least=0)

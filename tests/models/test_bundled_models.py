@@ -22,7 +22,7 @@ HEADS = (
 LEAST = {
     "roles": {"head": 0.65, "relations": 0.78},
     "roles-deep": {
-        "head": 0.86, "relations": 0.92, "subject": 0.91, "object": 0.89, "determiner": 0.97, "coordination": 0.72,
+        "head": 0.87, "relations": 0.92, "subject": 0.92, "object": 0.91, "determiner": 0.97, "coordination": 0.77,
         "antecedent": 0.70,
     },
 }  # fmt: skip
@@ -42,8 +42,13 @@ def words(links):
 
 @pytest.mark.parametrize("name", ROLES)
 def test_a_bundled_model_is_smaller_than_a_photograph_and_reads_the_bundled_vectors(name):
-    assert data_path(f"{name}.safetensors").stat().st_size <= 2_000_000
+    assert data_path(f"{name}.safetensors").stat().st_size <= 2_100_000
     assert bundled(name).fingerprint == vectors().fingerprint()
+
+
+def test_all_that_is_learned_fits_into_sixteen_megabytes_and_its_large_models_into_five():
+    size = {path.stem: path.stat().st_size for path in data_path("roles.safetensors").parent.glob("*.safetensors")}
+    assert sum(size.values()) <= 16_000_000 and size["roles-deep"] + size["language"] <= 5_000_000
 
 
 @pytest.mark.parametrize("name", ROLES)
@@ -89,7 +94,7 @@ def test_what_the_animal_did_not_cross_is_not_what_it_means():
         ("The cat sat on the mat", "sat", ({"cat", "on"}, {"cat", "mat"})),
         ("she likes coffee", "likes", ({"she", "coffee"},)),
         ("Manchester United hopes to perform better.", "hopes", ({"perform", "United"},)),
-        ("Taylor is setting new benchmarks with her Eras Tour", "setting", ({"Taylor", "benchmarks"},)),
+        ("Taylor is setting new benchmarks with her Eras Tour", "setting", ({"Taylor", "benchmarks"}, {"is", "benchmarks"})),
     ],
 )
 def test_roles_deep_tells_the_story_of_the_tutorials(text, query, wanted):
