@@ -208,7 +208,7 @@ def test_a_layer_is_recomputed_where_w_o_is_small():
     trace = TRACES["W_o"]()
     assert "layer_output" in ran(script(trace, "numpy"))[0]
     below = script(TRACES["a layer below"](), "numpy")
-    assert "W_o has 128 x 128 numbers" in below and "layer_output" not in below
+    assert "W_o has 192 x 192 numbers" in below and "layer_output" not in below
 
 
 @st.composite

@@ -322,7 +322,7 @@ def test_places_that_were_added_to_the_vectors_are_said_to_be_part_of_content():
 
 def test_layers_that_know_the_order_are_not_said_to_be_blind_to_it():
     said = said_of("the fox sat on the rock", "-p", "roles-deep", "-q", "the")
-    assert "blind" not in said and "enters this layer as 128 numbers" in said
+    assert "blind" not in said and "enters this layer as 192 numbers" in said
 
 
 def test_padding_is_not_counted_among_the_words_that_a_causal_mask_hides():
