@@ -16,6 +16,7 @@ IS_THOROUGH = bool(os.environ.get("THOROUGH"))
 IS_REST = os.environ.get("THOROUGH") == "rest"
 ALL_TESTS = 3000  # a run of at least so many is one of everything, not of what somebody works on
 FEW_CASES = 3
+EVERY = 4  # case of a test with more
 OF_STREAMS = "tests/io/"
 
 takes_long = pytest.mark.takes_long  # left out of a run of everything
@@ -39,11 +40,11 @@ def tries_more(test: pytest.Item) -> bool:
 
 
 def thinned(tests: Sequence[str]) -> Iterator[str]:
-    """Yield the ids of the tests to run: of a test with many cases every third.
+    """Yield the ids of the tests to run: of a test with many cases one in EVERY.
 
-    >>> [*thinned(["test_many[1]", "test_many[2]", "test_many[3]", "test_many[4]", "test_few[1]", "test_few[2]"])]
-    ['test_many[1]', 'test_many[4]', 'test_few[1]', 'test_few[2]']
+    >>> [*thinned([*(f"test_many[{n}]" for n in range(1, 6)), "test_few[1]", "test_few[2]"])]
+    ['test_many[1]', 'test_many[5]', 'test_few[1]', 'test_few[2]']
     """
     for _, group in groupby(tests, lambda test: test.partition("[")[0]):
         cases = [*group]
-        yield from cases[::3] if len(cases) > FEW_CASES else cases
+        yield from cases[::EVERY] if len(cases) > FEW_CASES else cases

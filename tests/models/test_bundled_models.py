@@ -47,7 +47,9 @@ def test_a_bundled_model_is_smaller_than_a_photograph_and_reads_the_bundled_vect
 
 
 def test_all_that_is_learned_fits_into_sixteen_megabytes_and_its_large_models_into_five():
-    size = {path.stem: path.stat().st_size for path in data_path("roles.safetensors").parent.glob("*.safetensors")}
+    size = {
+        path.stem: path.stat().st_size for path in data_path("roles.safetensors").parent.glob("*.safetensors")
+    }
     assert sum(size.values()) <= 16_000_000 and size["roles-deep"] + size["language"] <= 5_000_000
 
 
@@ -94,7 +96,11 @@ def test_what_the_animal_did_not_cross_is_not_what_it_means():
         ("The cat sat on the mat", "sat", ({"cat", "on"}, {"cat", "mat"})),
         ("she likes coffee", "likes", ({"she", "coffee"},)),
         ("Manchester United hopes to perform better.", "hopes", ({"perform", "United"},)),
-        ("Taylor is setting new benchmarks with her Eras Tour", "setting", ({"Taylor", "benchmarks"}, {"is", "benchmarks"})),
+        (
+            "Taylor is setting new benchmarks with her Eras Tour",
+            "setting",
+            ({"Taylor", "benchmarks"}, {"is", "benchmarks"}),
+        ),
     ],
 )
 def test_roles_deep_tells_the_story_of_the_tutorials(text, query, wanted):
