@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from attn_cli.vectors.store.vectors import Vectors
 
 NOUNS, VERBS = ("NOUN", "PROPN"), ("VERB",)
-REPEATED, REPEATS, COMMONEST = (
-    20,
-    50,
-    2000,
-)  # random words said twice, how many such texts, words to draw from
+FEWEST, MOST = 10, 30  # random words that are said twice; were they always as many, a distance would do
+REPEATS, COMMONEST = 50, 2000  # how many such texts, words to draw from
 RANDOM = "random words said twice"
 LEAST = 0.5  # of the way from the best fixed distance to always: from here on a head has the name
 Tagged = tuple[Sequence[str], Sequence[str]]  # a text's words and their tags
@@ -153,8 +150,9 @@ def _repeated(table: Vectors, seed: int) -> list[Tagged]:
     draw = np.random.default_rng([seed, 3])
     texts: list[Tagged] = []
     for _ in range(REPEATS):
-        words = [letters[i] for i in draw.choice(len(letters), REPEATED, replace=False).tolist()]
-        texts.append(((*words, *words), ("X",) * (2 * REPEATED)))
+        said = int(draw.integers(FEWEST, MOST, endpoint=True))
+        words = [letters[i] for i in draw.choice(len(letters), said, replace=False).tolist()]
+        texts.append(((*words, *words), ("X",) * (2 * said)))
     return texts
 
 
@@ -227,10 +225,15 @@ def name_heads(
     names = names_of(measured)
     layers = [[name for (n, _), name in sorted(names.items()) if n == layer] for layer in range(stack.layers)]
     named = {names[one.layer, one.number]: one for one in measured if one.pattern is not None}
-    clearest = max(measured, key=lambda one: one.gain)
+    clearest = max(
+        (one for one in named.values() if one.pattern not in ON_REPEATED),
+        key=lambda one: one.gain,
+        default=None,
+    )
     facts = dict(stack.facts) | {
         "names_below": layers[:-1],
-        "main": names[clearest.layer, clearest.number] if clearest.pattern is not None else None,
+        # Shown first is a head that has something to show on any text, not one that waits for a word to come again.
+        "main": names[clearest.layer, clearest.number] if clearest else None,
         "about": {name: PATTERNS[str(one.pattern)].about for name, one in named.items()},
         "scores": {name: one.measures[str(one.pattern)]._asdict() for name, one in named.items()},
     }

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LONGEST = 64  # tokens in a text; what a line has beyond them is left out
 LONGEST_REPEATED = 24
+LEAST_RANDOM, MOST_RANDOM = 4, 28  # random words that are said twice
+MOST_BEFORE = 6  # and fewer than so many others before them
 POOL = 20_000  # sentences that are put into batches together
 
 
@@ -31,12 +33,15 @@ class Batch(NamedTuple):
 
     distinct: Ints  # (f,) numbers of tokens
     places: NDArray[np.intp]  # (b, n), of each token among the distinct ones; 0 in the padding
-    rows: NDArray[np.intp]  # (b, n), the words to predict; -1 in the padding
+    rows: NDArray[
+        np.intp
+    ]  # (b, n), the words to predict; -1 in the padding, and where none is to be predicted
+    is_text: NDArray[np.bool_]  # (b,), which of them are lines, and not random words
 
     @property
     def size(self) -> int:
-        """How many tokens there are, without padding."""
-        return int((self.rows >= 0).sum())
+        """How many tokens of lines there are to predict."""
+        return int((self.rows[self.is_text] >= 0).sum())
 
 
 class LanguageText:
@@ -114,11 +119,18 @@ class LanguageText:
         return found
 
     def batches(
-        self, numbers: range, size: int, pairs: float, repeated: float, draw: np.random.Generator
+        self,
+        numbers: range,
+        size: int,
+        pairs: float,
+        repeated: float,
+        random: float,
+        draw: np.random.Generator,
     ) -> Iterator[Batch]:
         """Yield these lines once, in random order, in batches of about `size` tokens.
 
-        Of the lines, the share `pairs` is joined with the next one, and the share `repeated` says itself twice.
+        Of the lines, the share `pairs` is joined with the next one, and the share `repeated` says itself twice. Beside
+        each of their words come `random` random ones that are said twice, and predicted the second time.
         """
         order = numbers.start + draw.permutation(len(numbers))
         for start in range(0, len(order), POOL):
@@ -131,8 +143,31 @@ class LanguageText:
                     texts.append(np.concatenate([line, line]))
                 else:
                     texts.append(line)
+            lines, unasked = len(texts), [0] * len(texts)
+            for before, said in self._said_twice(np.concatenate(texts), random, draw):
+                texts.append(said)
+                unasked.append(before)
             for group in batches([len(text) for text in texts], size, draw):
-                yield self.batch([texts[i] for i in group])
+                batch = self.batch([texts[i] for i in group])
+                for row, i in enumerate(group):
+                    batch.rows[row, : unasked[i]] = -1
+                yield batch._replace(is_text=np.array(group) < lines)
+
+    def _said_twice(
+        self, tokens: Ints, random: float, draw: np.random.Generator
+    ) -> Iterator[tuple[int, Ints]]:
+        """Yield texts of random words, said twice after a few others, and how many tokens come before the second time.
+
+        Half of these texts have their words as often as the lines have them, half have each as often as any other.
+        """
+        distinct, made = np.unique(tokens), 0
+        while made < random * len(tokens):
+            words = draw.choice(
+                distinct if draw.random() < 0.5 else tokens, draw.integers(LEAST_RANDOM, MOST_RANDOM)
+            )
+            others = draw.choice(tokens, draw.integers(MOST_BEFORE))
+            yield len(others) + len(words), np.concatenate([others, words, words])
+            made += len(words)
 
     def in_order(self, numbers: range, size: int) -> Iterator[Batch]:
         """Yield these lines as they are, those of similar length together."""
@@ -148,4 +183,4 @@ class LanguageText:
         distinct, found = np.unique(joined, return_inverse=True)
         places, rows = np.zeros(is_token.shape, np.intp), np.full(is_token.shape, -1)
         places[is_token], rows[is_token] = found, self.rows[joined]
-        return Batch(distinct, places, rows)
+        return Batch(distinct, places, rows, np.ones(len(texts), bool))

@@ -65,9 +65,8 @@ class Trainer:
         settings, draw = self.settings, np.random.default_rng([self.settings.seed, 0])
         warm = min(WARM_UP, self.total / settings.batch / 10)
         begun, recent = time.monotonic(), 0.0
-        for step, batch in enumerate(
-            self.text.batches(self.lines, settings.batch, settings.pairs, settings.repeated, draw), 1
-        ):
+        shares = settings.pairs, settings.repeated, settings.random
+        for step, batch in enumerate(self.text.batches(self.lines, settings.batch, *shares, draw), 1):
             left = max(LEAST_RATE, 1 - self.done / self.total)
             loss = self.language.learn(batch, settings.rate * min(1.0, step / max(1.0, warm)) * left)
             self.done = min(self.total, self.done + batch.size)

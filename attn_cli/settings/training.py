@@ -158,3 +158,4 @@ class LanguageTraining:
     sampled: int = 1000  # others, drawn for each batch
     pairs: float = 0.1
     repeated: float = 0.04
+    random: float = 0.1  # random words said twice, for each word of the text

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -15,7 +16,7 @@ import pytest
 from attn_cli.errors import InputError
 from attn_cli.learn.language_heads import PATTERNS, HeadMeasures, Measure, names_of
 from attn_cli.learn.language_score import perplexity
-from attn_cli.learn.language_text import LONGEST, LanguageText
+from attn_cli.learn.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
 from attn_cli.learn.train_language import train_file
 from attn_cli.models.language import causal, last_rows, matrix_of
 from attn_cli.models.model_file import read_model
@@ -173,15 +174,31 @@ def test_texts_are_joined_and_repeated_and_every_line_is_learned_from(folder):
     text.freeze()
     assert len(held_back) == 0 and text.words(lines).size >= 2000
     draw = np.random.default_rng(0)
-    whole = sum(batch.size for batch in text.batches(lines, 100, 0.0, 0.0, draw))
+    whole = sum(batch.size for batch in text.batches(lines, 100, 0.0, 0.0, 0.0, draw))
     assert whole == len(text.words(lines))
-    joined = list(text.batches(lines, 100, 1.0, 0.0, draw))
+    joined = list(text.batches(lines, 100, 1.0, 0.0, 0.0, draw))
     assert sum(batch.size for batch in joined) == whole
     assert max(batch.rows.shape[1] for batch in joined) == LONGEST - LONGEST % 7
-    for batch in text.batches(lines, 100, 0.0, 1.0, draw):
+    for batch in text.batches(lines, 100, 0.0, 1.0, 0.0, draw):
         for row in batch.rows:
             said = row[row >= 0]
             assert (said[: len(said) // 2] == said[len(said) // 2 :]).all()
+
+
+def test_random_words_are_said_twice_and_guessed_the_second_time(folder):
+    text = LanguageText(bundled(), 0, 0)
+    lines, _ = text.read([str(folder / "text.txt")], 2000, silent)
+    text.freeze()
+    texts, random = 0, 0
+    for batch in text.batches(lines, 100, 0.0, 0.0, 0.5, np.random.default_rng(0)):
+        texts += batch.size
+        for row, places in zip(batch.rows[~batch.is_text], batch.places[~batch.is_text], strict=True):
+            asked = np.flatnonzero(row >= 0)
+            assert asked.size >= LEAST_RANDOM and (np.diff(asked) == 1).all()
+            said = text.rows[batch.distinct[places]]
+            assert (said[asked - asked.size] == row[asked]).all()
+            random += asked.size
+    assert texts == len(text.words(lines)) and 0.5 * texts <= random < 0.5 * texts + MOST_RANDOM
 
 
 def test_a_line_is_cut_at_the_longest_text_and_padding_is_no_word():
@@ -236,7 +253,7 @@ def test_a_trained_file_tells_its_heads_names_and_measures(trained):
     assert set(trained.named) == {name for name in names if not name.isdigit()} == set(stack.facts["scores"])
     for name in trained.named:
         facts = stack.learned(stack.layer_of(name), name)
-        assert facts.about == PATTERNS[name.partition("-")[0]].about or name.startswith("two-back")
+        assert facts.about == PATTERNS[re.sub(r"-\d+$", "", name)].about
         assert not facts.taught and facts.accuracy == stack.facts["scores"][name]["accuracy"]
 
 
