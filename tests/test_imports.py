@@ -151,6 +151,7 @@ def test_what_is_imported_is_a_stated_dependency():
     known |= {"orjson"}
     assert set().union(*map(foreign, TREES.values())) == known | {
         "torch",
+        "scipy",
         "tokenizers",
         "matplotlib",
         "textual",
@@ -162,7 +163,7 @@ def test_what_is_imported_is_a_stated_dependency():
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]
     assert named(project["dependencies"]) == known
-    assert named(project["optional-dependencies"]["learn"]) == {"torch"}
+    assert named(project["optional-dependencies"]["learn"]) == {"torch", "scipy"}
     assert named(project["optional-dependencies"]["models"]) == {"tokenizers"}
     assert named(project["optional-dependencies"]["figures"]) == {"matplotlib"}
     assert named(project["optional-dependencies"]["live"]) == {"textual"}

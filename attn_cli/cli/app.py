@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
             "export": ("vector_files", "export"),
             "download": ("vector_files", "download"),
             "train": ("vector_files", "train"),
+            "subwords": ("vector_files", "subwords"),
         },
     ),
     "learn": (

@@ -185,6 +185,10 @@ def _table(settings: Settings, stack: EncoderStack | None) -> OpenVectors:
     table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
     if stack is not None:
         check_pairing(stack, table)
+    if settings.oov == "subword":
+        from attn_cli.vectors.subwords import check_has_ngrams
+
+        check_has_ngrams(table)
     return table
 
 
@@ -203,7 +207,9 @@ def embed_tokens(
     """
     if settings.oov == "model" and stack is None:
         raise UsageError(
-            "--oov model needs a learned projection.", "Choose zero, random, nearest, skip or error.", "--oov"
+            "--oov model needs a learned projection.",
+            "Choose subword, zero, random, nearest, skip or error.",
+            "--oov",
         )
     oov = settings.oov or ("zero" if stack is None else "model")
     notes: tuple[str, ...] = ()
@@ -293,6 +299,7 @@ def _unknown_notes(
     done = {
         "zero": "zeros stand in" if learned else "zeros stand in, so each scores 0 with every word",
         "nearest": f"no known {like}, so zeros stand in",
+        "subword": f"guessed from the parts of {its} spelling",
         "random": "random vectors stand in",
         "skip": "left out",
         "model": f"the model starts from what it knows of {its} spelling{_told(same)}",

@@ -66,9 +66,9 @@ class Settings:
     seed: int = Setting(VECTORS, "Seed of everything random.", bounds=(0, 2**63 - 1)).field(0)
     oov: str | None = Setting(
         VECTORS,
-        "A token without a vector gets the learned model's own, zeros, a random one or that of the closest "
-        "spelling, is skipped, or is an error.",
-        choices=("model", "zero", "random", "nearest", "skip", "error"),
+        "A token without a vector gets the learned model's own, one guessed from parts of its spelling, zeros, "
+        "a random one or that of the closest spelling, is skipped, or is an error.",
+        choices=("model", "subword", "zero", "random", "nearest", "skip", "error"),
         unset="model with a learned projection, else zero",
     ).field(None)
     model: str | None = Setting(

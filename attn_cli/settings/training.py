@@ -42,6 +42,19 @@ class VectorTraining:
 
 
 @dataclass(frozen=True)
+class SubwordTraining:
+    """How n-grams are learned from words' vectors; the defaults are those of the bundled ones."""
+
+    buckets: int = _number(16_384, VECTORS, "Rows that n-grams share.", 1 << 24)
+    rank: int = _number(48, VECTORS, "Numbers in a row.", 10_000)
+    words: int = _number(100_000, TRAINING, "Learn from the first N words.")
+    seed: int = _number(0, TRAINING, "Seed of the words that are held back to measure with.", least=0)
+    # The rest is no option.
+    penalty: float = 2.0
+    steps: int = 60
+
+
+@dataclass(frozen=True)
 class ModelTraining:
     """How a model is trained; None means the default for one layer, or for several, or all relations."""
 

@@ -103,4 +103,4 @@ def _table(stream: IO[bytes], parts: Iterator[Rows], vectors: OpenVectors) -> No
         words += rows.words
         matrices.append(rows.matrix)
     about = {key: value for key, value in vectors.about.items() if key not in ("format", "doubled")}
-    write_table(stream, words, np.concatenate(matrices), about)
+    write_table(stream, words, np.concatenate(matrices), about, vectors.ngrams)

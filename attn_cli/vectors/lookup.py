@@ -84,8 +84,9 @@ def embed(
 
     A token is looked up as written, then lower-cased, then with a straight apostrophe and composed
     accents. `zero` gives it zeros, `random` a random vector (of the table's one length, if it has one),
-    `skip` leaves it out, `error` refuses it, `nearest` gives it that of the word with the closest spelling;
-    `model` gives it what the learned model starts it with.
+    `skip` leaves it out, `error` refuses it, `nearest` gives it that of the word with the closest spelling,
+    `subword` one that is guessed from the parts of its spelling; `model` gives it what the learned model starts it
+    with.
     """
     distinct = list(dict.fromkeys(tokens))
     known = {token: vector for token, (_, vector) in look_up_all(distinct, table, report).items()}
@@ -107,9 +108,13 @@ def embed(
             token: require_finite(stand_ins[used], used, table.name) for token, used in replaced.items()
         }
         unknown = [token for token in unknown if token not in replaced]
-    for token in unknown:
+    if unknown and oov == "subword":
+        from attn_cli.vectors.subwords import guess
+
+        known |= guess(unknown, table)
+    else:
         own = start if oov == "model" else None
-        known[token] = own.of(token) if own else _stand_in(token, table, oov, seed)
+        known |= {token: own.of(token) if own else _stand_in(token, table, oov, seed) for token in unknown}
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
     return Embedded(X, tuple(kept), tuple(unknown), replaced)

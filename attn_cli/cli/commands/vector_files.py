@@ -1,4 +1,4 @@
-"""attn vectors: files of word vectors imported, removed, exported, downloaded; vectors trained on running text."""
+"""attn vectors: files of word vectors imported, removed, exported, downloaded, given n-grams; vectors trained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attn_cli.errors import CreateError, UsageError, WriteError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
 from attn_cli.settings.declare import OUTPUT, VECTORS
-from attn_cli.settings.training import VectorTraining
+from attn_cli.settings.training import SubwordTraining, VectorTraining
 
 if TYPE_CHECKING:
     from attn_cli.vectors.store.vectors import Vectors as WordVectors
@@ -92,21 +92,28 @@ def export(
     from attn_cli.io.console import say
     from attn_cli.io.plural import count
     from attn_cli.vectors.export import export as write
-    from attn_cli.vectors.lookup import open_table, path_for
+    from attn_cli.vectors.lookup import open_table
 
     if words is not None and words < 1:
         raise UsageError(f"--words cannot be {words}.", "Give a whole number above 0.", "--words")
     source = source or "word2vec"
     prepare_index(source)
+    _refuse_same(source, output)
+    with Progress("Exporting") as progress:
+        n, size = write(open_table(source), output, words, progress)
+    say(f"attn: wrote {visible(output)}: {count(n, 'word', 'words')}, {size:,} bytes.")
+
+
+def _refuse_same(source: str, output: str) -> None:
+    """Refuse to write to the file of vectors that is read."""
+    from attn_cli.vectors.lookup import path_for
+
     if source != "word2vec" and os.path.exists(output) and os.path.samefile(path_for(source), output):
         raise UsageError(
             f"{visible(output)} is the file that is read: it would be replaced.",
             "Write to another file.",
             "--output",
         )
-    with Progress("Exporting") as progress:
-        n, size = write(open_table(source), output, words, progress)
-    say(f"attn: wrote {visible(output)}: {count(n, 'word', 'words')}, {size:,} bytes.")
 
 
 def download(
@@ -184,3 +191,36 @@ def train(
     say(
         f"attn: wrote {made['file']}: {made['words']:,} words of {made['dim']} numbers, {made['bytes']:,} bytes."
     )
+
+
+def subwords(
+    output: Annotated[
+        str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o", group=OUTPUT)
+    ],
+    source: Source = None,
+    *,
+    settings: SubwordTraining,
+) -> None:
+    """Add to word vectors what guesses those of other words, by their spelling.
+
+    The file that is written has the same words and vectors, and n-grams beside them: --oov subword needs them. The
+    bundled vectors have them already.
+
+    Example: attn vectors subwords glove.6B.50d.txt -o glove.safetensors
+    """
+    from attn_cli.io.console import say
+    from attn_cli.render.screen.training_bar import TrainingBar
+    from attn_cli.vectors.lookup import open_table
+    from attn_cli.vectors.train_subwords import subwords_file
+
+    source = source or "word2vec"
+    prepare_index(source)
+    _refuse_same(source, output)
+    with TrainingBar() as bar:
+        made = subwords_file(open_table(source), output, settings, bar)
+    say(f"attn: wrote {visible(output)}: n-grams of {made.words:,} words, {made.bytes:,} bytes.")
+    if made.cosine is not None:
+        say(
+            f"attn: of {made.held_back:,} words held back, guesses have a cosine of {made.cosine:.3f} "
+            "with their own vectors on average (0 by chance)."
+        )

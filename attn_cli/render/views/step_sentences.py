@@ -220,8 +220,11 @@ def source(trace: Trace, i: int) -> str:
     if about.source != "given" and trace.query_tokens[i] in trace.unknown:
         if about.oov == "model":
             return f"{about.name} has no vector for it, and {trace.projection.name} starts from its spelling"
-        stand_in = "random numbers stand in" if about.oov == "random" else "zeros stand in"
-        return f"{about.name} has no vector for it, and {stand_in}"
+        stand_ins = {
+            "random": "random numbers stand in",
+            "subword": "one is guessed from the parts of its spelling",
+        }
+        return f"{about.name} has no vector for it, and {stand_ins.get(str(about.oov), 'zeros stand in')}"
     return {
         "word2vec": "word2vec learned it from the words near it in much text",
         "random": f"drawn at random from seed {about.seed} and the word itself",

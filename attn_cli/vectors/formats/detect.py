@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_files import is_safetensors, read_npz, safetensors_entries
+from attn_cli.io.array_files import Entry, is_safetensors, read_npz, safetensors_entries
 from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
@@ -19,7 +19,7 @@ from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.text_lines import is_number
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
 from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
-from attn_cli.vectors.store.table import SAFETENSORS, Table, as_bytes, table_of
+from attn_cli.vectors.store.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, Table, as_bytes, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -205,8 +205,27 @@ def _safetensors(source: SourceFile) -> Table:
         else:
             listed = read_exactly(file, words.offset, words.size, source.name).split(b"\n")
             about.pop("doubled", None)
-    rows = FileRows(source, vectors.offset, vectors.dtype, (vectors.shape[0], vectors.shape[1]))
-    return table_of(source.name, listed, rows, {**about, **SAFETENSORS}, source.size)
+    rows = _rows(source, vectors)
+    ngrams = _ngrams(source, entries.get(NGRAMS), entries.get(DIRECTIONS), rows.shape[1])
+    return table_of(source.name, listed, rows, {**about, **SAFETENSORS}, source.size, ngrams)
+
+
+def _rows(source: SourceFile, entry: Entry) -> FileRows:
+    return FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
+
+
+def _ngrams(source: SourceFile, rows: Entry | None, directions: Entry | None, dim: int) -> NGrams | None:
+    """Return the n-grams that `attn vectors subwords` added; InputError where they do not fit the vectors."""
+    if rows is None and directions is None:
+        return None
+    fits = rows is not None and rows.dtype == np.int8 and len(rows.shape) == 2 and min(rows.shape) > 0
+    fits = fits and directions is not None and directions.dtype == np.float16
+    if rows is None or directions is None or not fits or directions.shape != (rows.shape[1] + 1, dim):
+        raise InputError(
+            f"{source.name} is damaged: its n-grams do not fit its vectors.",
+            "Make them anew with attn vectors subwords.",
+        )
+    return NGrams(_rows(source, rows), _rows(source, directions))
 
 
 def _npz(source: SourceFile, start: bytes) -> Table:

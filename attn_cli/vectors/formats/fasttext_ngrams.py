@@ -25,7 +25,7 @@ def with_ngrams(own: Array, grams: Array, words: list[bytes], lengths: tuple[int
     for first, last in _blocks(words):
         part = vectors[first:last]
         counts = np.ones(len(part), np.float32)
-        for owner, row in _ngrams(words[first:last], *lengths, len(grams)):
+        for owner, row in ngrams(words[first:last], *lengths, len(grams)):
             counts += np.bincount(owner, minlength=len(part)).astype(np.float32)
             _add(part, owner, grams, row)
         part /= counts[:, None]
@@ -43,7 +43,7 @@ def _blocks(words: list[bytes]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[tuple[Ints, Ints]]:
+def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[tuple[Ints, Ints]]:
     """Yield, for each length from `least` to `most`, the n-grams of that length: each one's word and bucket.
 
     The n-grams are those of fastText (Bojanowski et al., 2017): characters of the word in angle brackets, hashed

@@ -32,6 +32,7 @@ class FileVectors:
 
     source = "file"
     length = None
+    ngrams = None
 
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
         self.form = form

@@ -26,6 +26,7 @@ BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
 BLOCK = 8192
 SAFETENSORS = {"format": "safetensors"}
+NGRAMS, DIRECTIONS = "ngrams", "ngrams.directions"
 MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
 
@@ -94,11 +95,23 @@ def fingerprint_rows(count: int) -> NDArray[np.intp]:
     return np.linspace(0, count - 1, FINGERPRINT_ROWS).astype(np.intp)
 
 
+class NGrams(NamedTuple):
+    """Numbers of parts of words, in a file beside the words' vectors: `attn_cli.vectors.subwords` guesses with them."""
+
+    rows: Array | FileRows  # (buckets, r), int8
+    directions: Array | FileRows  # (r + 1, dim), the last row the mean of all vectors
+
+    def arrays(self) -> dict[str, Array]:
+        """Return them by the names that they have in a file."""
+        return {NGRAMS: np.asarray(self.rows[:]), DIRECTIONS: np.asarray(self.directions[:])}
+
+
 class Table(NamedTuple):
     """Word vectors, most frequent word first where the maker ordered them so.
 
     `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), often a view of
-    a memory map: only the rows that are asked for are ever read. `size` is the bytes of its files.
+    a memory map: only the rows that are asked for are ever read. `size` is the bytes of its files. `ngrams`, where
+    the file has them, are what words that are not in the table are guessed from.
     """
 
     source: str
@@ -107,6 +120,7 @@ class Table(NamedTuple):
     matrix: Array | FileRows
     about: dict[str, str]
     size: int = 0
+    ngrams: NGrams | None = None
 
     @property
     def dim(self) -> int:
@@ -213,14 +227,15 @@ def bundled() -> Table:
     path = str(data_path("word2vec.safetensors"))
     arrays, about = read_safetensors(path, mapped=True)
     size = os.path.getsize(path)
-    return _table(
-        "word2vec", BUNDLED, arrays["words"].tobytes(), arrays["vectors"], {**about, **SAFETENSORS}, size
-    )
+    words, matrix = arrays["words"].tobytes(), arrays["vectors"]
+    ngrams = NGrams(arrays[NGRAMS], arrays[DIRECTIONS])
+    return _table("word2vec", BUNDLED, words, matrix, {**about, **SAFETENSORS}, size, ngrams)
 
 
 def _table(
-    source: str, name: str, words: bytes, matrix: Array | FileRows, about: dict[str, str], size: int
-) -> Table:
+    source: str, name: str, words: bytes, matrix: Array | FileRows, about: dict[str, str], size: int,
+    ngrams: NGrams | None,
+) -> Table:  # fmt: skip
     block = b"\n" + words + b"\n"
     n_words = block.count(b"\n") - 1
     if n_words != len(matrix):
@@ -228,12 +243,13 @@ def _table(
     if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.dtype.kind != "f":
         raise InputError(f"{name}: its vectors hold no decimal numbers, a row for each word.")
     about = {key: value for key, value in about.items() if isinstance(value, str)}
-    return Table(source, name, block, matrix, about, size)
+    return Table(source, name, block, matrix, about, size, ngrams)
 
 
 def table_of(
-    name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str], size: int
-) -> Table:
+    name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str], size: int,
+    ngrams: NGrams | None = None,
+) -> Table:  # fmt: skip
     """Return a table of words and their rows; InputError for words that are empty, too long or hold a newline."""
     for number, word in enumerate(words):
         if not word or b"\n" in word or len(word) > LONGEST_WORD:
@@ -243,13 +259,16 @@ def table_of(
             raise InputError(f"{name}: word {number:,} {reason if word else 'is empty'}.", "Leave it out.")
     if doubled := len(words) - len(set(words)):
         about = {**about, "doubled": str(doubled)}
-    return _table("file", name, b"\n".join(words), matrix, about, size)
+    return _table("file", name, b"\n".join(words), matrix, about, size, ngrams)
 
 
 def write_table(
-    stream: IO[bytes], words: Sequence[str | bytes], matrix: Array, about: dict[str, str]
-) -> None:
-    """Write a table: safetensors with the arrays `vectors` and `words`, one a line, and metadata."""
+    stream: IO[bytes], words: Sequence[str | bytes], matrix: Array, about: dict[str, str],
+    ngrams: NGrams | None = None,
+) -> None:  # fmt: skip
+    """Write a table: safetensors with the arrays `vectors` and `words`, one a line, n-grams if any, and metadata."""
     block = b"\n".join(word if isinstance(word, bytes) else word.encode() for word in words)
-    arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
+    arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)} | (
+        ngrams.arrays() if ngrams else {}
+    )
     write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})

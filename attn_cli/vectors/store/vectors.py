@@ -33,6 +33,7 @@ class VectorMemo:
         self.searched = 0
         self.places: dict[bytes, int] = {}  # of all words, once many have been looked up
         self.source, self.name, self.dim, self.length = table.source, table.name, table.dim, table.length
+        self.ngrams = table.ngrams
         self.rows, self.word_blocks, self.fingerprint = table.rows, table.word_blocks, table.fingerprint
 
     @property

@@ -1,0 +1,181 @@
+"""Words guessed from the parts of their spelling: the bundled vectors, a table by hand, n-grams that are learned."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_files import read_safetensors, write_safetensors
+from attn_cli.settings.training import SubwordTraining
+from attn_cli.vectors.export import export
+from attn_cli.vectors.formats.detect import open_file
+from attn_cli.vectors.formats.fasttext_ngrams import ngrams
+from attn_cli.vectors.lookup import embed
+from attn_cli.vectors.nearest import nearest
+from attn_cli.vectors.store.table import NGrams, bundled, table_of
+from attn_cli.vectors.subwords import guess
+from attn_cli.vectors.train_subwords import subwords_file
+from tests.shell import attn
+
+PARTS = ("cat", "dog", "fox", "hen", "owl", "pig", "rat", "sow", "tit", "yak")
+SMALL = SubwordTraining(buckets=512, rank=4)
+
+
+def silent(stage):
+    pass
+
+
+@pytest.fixture
+def table():
+    """A table whose vectors are the sums of those of their words' two halves."""
+    draw = np.random.default_rng(0)
+    parts = dict(zip(PARTS, draw.standard_normal((len(PARTS), 4)), strict=True))
+    words = [a + b for a in PARTS for b in PARTS]
+    matrix = np.array([parts[word[:3]] + parts[word[3:]] for word in words], np.float32)
+    return table_of("animals", [word.encode() for word in words], matrix, {}, 0)
+
+
+def learned(table, name="with.safetensors"):
+    pytest.importorskip("scipy", reason="SciPy is not installed")
+    return subwords_file(table, name, SMALL, silent)
+
+
+@pytest.mark.parametrize(
+    ("word", "kin"),
+    [
+        ("forty-odd", {"seventy", "fifty", "thirty-three", "forty"}),
+        ("emailed", {"mailed", "sent"}),
+        ("skateboarder", {"skate", "skating", "skaters"}),
+        ("Moonwalkers", {"walkers"}),
+    ],
+)
+def test_a_word_that_the_bundled_vectors_lack_is_near_words_of_its_kind(word, kin):
+    found = embed([word], bundled(), "subword", 0)
+    assert found.unknown == (word,) and np.linalg.norm(found.X) == pytest.approx(4)
+    assert kin & {word for word, _ in nearest(bundled(), found.X[0], 10)}
+
+
+def test_the_bundled_n_grams_say_how_near_guesses_came():
+    noted = json.loads(bundled().about["ngrams"])
+    assert noted["held_back"] > 2900 and noted["cosine"] > 0.34
+
+
+def test_a_guess_is_the_mean_and_the_n_grams_over_the_root_of_their_number():
+    draw = np.random.default_rng(1)
+    rows, directions = draw.integers(-9, 9, (16, 2)).astype(np.int8), draw.random((3, 5)).astype(np.float16)
+    table = table_of("t", [b"cat"], np.ones((1, 5)), {}, 0, NGrams(rows, directions))
+    used = [row for _, some in ngrams([b"dogs"], 2, 5, 16) for row in some]
+    # <d do og gs s>, <do dog ogs gs>, <dog dogs ogs>, <dogs dogs>
+    assert len(used) == 5 + 4 + 3 + 2
+    wanted = rows[used].sum(axis=0) / 14**0.5 @ directions[:2].astype(float) + directions[2]
+    found = guess(["Dogs", "dogs"], table)
+    np.testing.assert_allclose(found["dogs"], wanted, atol=1e-12)
+    np.testing.assert_allclose(found["Dogs"], wanted, atol=1e-12)
+
+
+def test_n_grams_are_learned_measured_and_read_back(at, table):
+    made = learned(table)
+    assert made.words == 100 and made.held_back == 7 and made.cosine > 0.75
+    again = open_file("with.safetensors")
+    assert again.fingerprint() == table.fingerprint()
+    np.testing.assert_array_equal(again.matrix[:], table.matrix)
+    truth = {word: table.find([word])[word] for word in ("catdog", "yakpig")}
+    for word, vector in guess(list(truth), again).items():
+        assert np.dot(vector, truth[word]) > 0.9 * np.linalg.norm(vector) * np.linalg.norm(truth[word])
+    learned(table, "same.safetensors")
+    assert Path("same.safetensors").read_bytes() == Path("with.safetensors").read_bytes()
+
+
+def test_a_table_that_is_exported_keeps_its_n_grams(at, table):
+    learned(table)
+    export(open_file("with.safetensors"), "out.safetensors")
+    ours, theirs = (guess(["owlish"], open_file(name)) for name in ("with.safetensors", "out.safetensors"))
+    np.testing.assert_array_equal(ours["owlish"], theirs["owlish"])
+
+
+def test_vectors_without_n_grams_are_refused_also_where_every_word_is_known(at, table):
+    export(table, "plain.txt")
+    for text in ("catdog", "catdog zzz"):
+        done = attn("self", text, "-e", "plain.txt", "--oov", "subword")
+        assert done.code == 2 and "attn vectors subwords" in done.err and done.err.count("\n") == 1
+    with pytest.raises(UsageError):
+        guess(["zzz"], table)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda arrays: arrays.pop("ngrams"),
+        lambda arrays: arrays.pop("ngrams.directions"),
+        lambda arrays: arrays.update(ngrams=arrays["ngrams"].astype(np.float32)),
+        lambda arrays: arrays.update(ngrams=arrays["ngrams"][:, :2]),
+        lambda arrays: arrays.update(ngrams=arrays["ngrams"][0]),
+        lambda arrays: arrays.update({"ngrams.directions": arrays["ngrams.directions"][:, :3]}),
+    ],
+)
+def test_n_grams_that_do_not_fit_the_vectors_are_refused(at, table, spoil):
+    learned(table)
+    arrays, about = read_safetensors("with.safetensors")
+    spoil(arrays)
+    with open("bad.safetensors", "wb") as file:
+        write_safetensors(file, arrays, about)
+    with pytest.raises(InputError, match="damaged"):
+        open_file("bad.safetensors")
+
+
+def test_a_guess_that_is_no_number_is_refused(at, table):
+    learned(table)
+    arrays, about = read_safetensors("with.safetensors")
+    arrays["ngrams.directions"] = np.full_like(arrays["ngrams.directions"], np.nan)
+    with open("bad.safetensors", "wb") as file:
+        write_safetensors(file, arrays, about)
+    done = attn("self", "catdog zzz", "-e", "bad.safetensors", "-p", "identity", "--oov", "subword")
+    assert done.code == 65 and "NaN" in done.err and done.err.count("\n") == 1
+
+
+def test_the_screen_and_the_json_say_that_it_is_a_guess(at):
+    done = attn("self", "forty-odd cats", "-p", "identity", "--oov", "subword", "-f", "json")
+    record = json.loads(done.out)
+    assert record["embedding"]["oov"] == "subword" and record["unknown"] == ["forty-odd"]
+    assert any("guessed from the parts of its spelling" in note for note in record["notes"])
+    told = attn("explain", "cats forty-odd", "-p", "identity", "--oov", "subword", "--query", "forty-odd")
+    assert "guessed from the parts of its spelling" in told.out
+
+
+def test_batch_gives_what_self_gives(at):
+    Path("lines.txt").write_text("forty-odd cats emailed\ncats\n")
+    options = ("-p", "identity", "--oov", "subword")
+    done = attn("batch", "lines.txt", *options, "--fields", "weights")
+    alone = json.loads(attn("self", "forty-odd cats emailed", *options, "-f", "json").out)
+    np.testing.assert_allclose(
+        json.loads(done.out.splitlines()[0])["weights"], alone["weights"], rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["with.txt"], 2, ".safetensors"),
+        (["with.safetensors", "--buckets", "0"], 2, "--buckets"),
+        (["no/with.safetensors"], 73, "no such folder"),
+        (["plain.safetensors"], 2, "the file that is read"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(at, table, arguments, code, said):
+    export(table, "plain.safetensors")
+    before = Path("plain.safetensors").read_bytes()
+    done = attn("vectors", "subwords", "plain.safetensors", "-o", *arguments)
+    assert done.code == code and said in done.err and done.err.count("\n") == 1
+    assert [path.name for path in Path().iterdir()] == ["plain.safetensors"]
+    assert Path("plain.safetensors").read_bytes() == before
+
+
+def test_the_command_tells_how_near_guesses_came(at, table):
+    pytest.importorskip("scipy", reason="SciPy is not installed")
+    export(table, "plain.safetensors")
+    done = attn("vectors", "subwords", "plain.safetensors", "-o", "with.safetensors", "--rank", "4")
+    assert done.code == 0 and "7 words held back" in done.err
+    shown = attn("self", "catdogs owl", "-e", "with.safetensors", "--oov", "subword")
+    assert shown.code == 0 and "guessed" in shown.out
