@@ -1,7 +1,7 @@
 """Passages in which pronouns are marked with what they stand for: JSON Lines, one pronoun a record.
 
 A record has `tokens`; `pronoun`, its place; `antecedents`, half-open spans of mentions of the same person or thing;
-and, where two names compete, both spans as `candidates`.
+and, where two names compete, both spans as `candidates`. `make_passages` makes such files from running text.
 """
 
 from __future__ import annotations

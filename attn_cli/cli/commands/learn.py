@@ -150,7 +150,7 @@ def passages(
         own("FILE", "Where the passages go (.jsonl, also .gz or .xz).", "--output", "-o", group=OUTPUT),
     ],
 ) -> None:
-    """Make passages from running text: the second time that a line names a thing, it says "it".
+    """Make passages from running text: the last time that a line names a thing, it says "it".
 
     What "it" stands for is known then, without a teacher: attn learn train learns a head antecedent from such
     passages, beside others.
@@ -160,12 +160,12 @@ def passages(
     from attn_cli.io.console import say
     from attn_cli.io.plural import count
     from attn_cli.io.progress import Progress
-    from attn_cli.learn.repeats import passages_file
+    from attn_cli.learn.make_passages import passages_file
 
     with Progress("attn:") as progress:
         made = passages_file(texts, output, lambda lines: progress.rate(lines, "lines", None))
     found = count(made.passages, "passage", "passages")
-    say(f"attn: wrote {visible(made.file)}: {found}, about {count(made.nouns, 'noun', 'nouns')}.")
+    say(f"attn: wrote {visible(made.file)}: {found} with {count(made.nouns, 'noun', 'different nouns')}.")
 
 
 def pretrain(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from attn_cli.learn.make_passages import MOST_OF_A_NOUN, repeat
 from attn_cli.learn.passages import read_passages
-from attn_cli.learn.repeats import MOST_OF_A_NOUN, repeat
 from tests.shell import attn
 
 SHIP = "The crew saw a ship in the fog before the ship was lost ."
@@ -38,6 +38,11 @@ def found(text):
             ["ship"],  # without an article
         ),
         (
+            "The crew saw his ship in the fog . The ship was lost .",
+            "The crew saw his ship in the fog . It was lost .",
+            ["his ship"],
+        ),
+        (
             "The dog saw a ship before the ship sank in the fog , and the ship was lost .",
             "The dog saw a ship before the ship sank in the fog , and it was lost .",
             ["a ship", "the ship"],
@@ -50,7 +55,7 @@ def test_the_last_noun_that_a_line_repeats_becomes_it(text, changed, antecedents
         assert one is None
         return
     assert " ".join(one.tokens) == changed
-    assert one.tokens[one.pronoun] in ("it", "its")
+    assert one.tokens[one.pronoun].lower() in ("it", "its")
     assert [" ".join(one.tokens[start:end]) for start, end in one.antecedents] == antecedents
 
 
@@ -64,6 +69,10 @@ def test_the_last_noun_that_a_line_repeats_becomes_it(text, changed, antecedents
         "The crew saw a ship in the fog before a ship was lost .",  # another one
         "The crew saw the Ship in the fog before the Ship was lost .",  # a name
         "The crew saw a ship or the ship was lost .",  # too near
+        "The old ship sailed for many days and the ship was lost .",  # nothing else is named
+        "He said that he knew of ship and that the ship was lost .",  # the same: that names nothing
+        "The king met two people in the hall and the people had bread .",  # several
+        "The crew saw a ship in the fog before the ship 's been lost .",  # 's is a verb
         "the ship",
         "",
     ],
@@ -76,7 +85,7 @@ def test_a_line_without_such_a_noun_gives_no_passage(text):
 def test_the_command_writes_passages_that_training_reads(at, name):
     Path("some.txt").write_text(f"{SHIP}\nNothing here .\n", encoding="utf-8")
     done = attn("learn", "passages", "some.txt", "-o", name)
-    assert done.code == 0 and "1 passage, about 1 noun" in done.err
+    assert done.code == 0 and "1 passage with 1 noun" in done.err
     (passage,) = read_passages(name)
     assert passage.words == found(SHIP).tokens
     assert [(one.pronoun, one.words) for one in passage.antecedents] == [(9, (3, 4))]
@@ -103,14 +112,28 @@ def test_a_noun_that_is_everywhere_does_not_fill_the_file(at):
     ("arguments", "code", "said"),
     [
         (["some.txt", "-o", "it.txt"], 2, ".jsonl"),
+        (["same.jsonl", "-o", "same.jsonl"], 2, "would be replaced"),
         (["none.txt", "-o", "it.jsonl"], 66, "none.txt"),
-        (["empty.txt", "-o", "it.jsonl"], 65, "names a thing twice"),
+        (["empty.txt", "-o", "it.jsonl"], 65, "names a thing again"),
         (["some.txt", "-o", "no/it.jsonl"], 73, "no such folder"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(at, arguments, code, said):
     Path("some.txt").write_text(f"{SHIP}\n", encoding="utf-8")
     Path("empty.txt").write_text("Nothing is said twice .\n", encoding="utf-8")
+    Path("same.jsonl").write_text(f"{SHIP}\n", encoding="utf-8")
     done = attn("learn", "passages", *arguments)
     assert done.code == code and said in done.err and done.err.count("\n") == 1
-    assert sorted(path.name for path in Path().iterdir()) == ["empty.txt", "some.txt"]
+    assert sorted(path.name for path in Path().iterdir()) == ["empty.txt", "same.jsonl", "some.txt"]
+    assert Path("same.jsonl").read_text(encoding="utf-8") == f"{SHIP}\n"
+
+
+def test_a_long_line_gives_none_and_a_treebank_is_read(at):
+    long = " ".join(["So", "far", ","] * 24 + SHIP.split())
+    Path("long.txt").write_text(f"{long}\n", encoding="utf-8")
+    assert found(long) is not None
+    assert attn("learn", "passages", "long.txt", "-o", "it.jsonl").code == 65
+    rows = [f"{n}\t{word}\t_\tX\t_\t_\t{int(n > 1)}\tdep\t_\t_" for n, word in enumerate(SHIP.split(), 1)]
+    Path("some.conllu").write_text("\n".join(rows) + "\n\n", encoding="utf-8")
+    assert attn("learn", "passages", "some.conllu", "-o", "it.jsonl").code == 0
+    assert read_passages("it.jsonl")[0].words == found(SHIP).tokens

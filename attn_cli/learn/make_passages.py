@@ -1,4 +1,4 @@
-"""Passages from running text without a teacher: where a noun is named twice, *it* is put in the second one's place.
+"""Passages made from running text without a teacher: where a noun is named again, *it* is put in the last one's place.
 
 After WikiCREM (Kocijan et al. 2019), which masks the names that a passage repeats. Here a thing is named again, "the
 ship ... the ship sank", and the passage says "the ship ... it sank": what *it* stands for is known.
@@ -7,6 +7,7 @@ ship ... the ship sank", and the passage says "the ship ... it sank": what *it* 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -22,8 +23,9 @@ from attn_cli.learn.corpus import lines
 SHORTEST_NOUN, LONGEST_LINE = 3, 80  # letters, words
 FEWEST_BETWEEN = 2  # words between the two
 MOST_OF_A_NOUN = 400  # passages
-ARTICLES = {"the", "a", "an", "this", "that"}
-DETERMINERS = ARTICLES | {"his", "her", "its", "their", "my", "your", "our"}
+DETERMINERS = frozenset(  # not "that", which is more often something else
+    "the a an this his her its their my your our each every any some no another one".split()  # noqa: SIM905
+)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -36,12 +38,20 @@ FOLLOWERS = _words(
     "that than which as when if because so until before after while for in on at with from by into onto over under "
     "through without within during again away back down up out off"
 )
-# Who these are, *it* does not stand for; the last ones name no thing alone.
-PEOPLE = _words(
+# After 's these say that it is a verb: "the ship 's been lost".
+VERB_AFTER = _words(
+    "been not a an the this that no never also now very so too just only going being got become"
+)
+# For these *it* does not stand: people, several things, and what names no thing alone.
+NOT_IT = _words(
     "man woman boy girl child king queen prince princess emperor lord lady knight gentleman master servant father "
     "mother son daughter brother sister husband wife president captain general officer soldier judge priest bishop "
-    "pope doctor teacher student author poet artist farmer speaker user person one other latter former same first "
-    "second last next rest most whole"
+    "pope doctor teacher student author poet artist farmer speaker user person patient baby director victim writer "
+    "singer actor driver player leader member owner reader stranger prisoner visitor sailor merchant governor "
+    "minister mayor lawyer nurse guest host hero friend enemy neighbor neighbour uncle aunt cousin "
+    "men women children people police cattle folk gentlemen feet teeth mice geese oxen sheep deer dozen hundred "
+    "thousand pair couple majority rest one other latter former same first second last next most whole time day "
+    "morning evening night year month week"
 )
 
 
@@ -76,33 +86,38 @@ def repeat(tokens: Sequence[str]) -> Repeat | None:
         noun, after = tokens[place], lower[place + 1]
         if lower[place - 1] != "the" or after not in FOLLOWERS or not _is_thing(noun):
             continue
-        earlier = [i for i in range(place - 1) if tokens[i] == noun]
-        others = (lower[i - 1] in DETERMINERS and lower[i] != noun for i in range(1, place - 1))
-        if not earlier or place - 2 - earlier[-1] < FEWEST_BETWEEN or not any(others):
+        spans = tuple(_span(lower, i) for i in range(place - 1) if tokens[i] == noun)
+        of_spans = {i for span in spans for i in range(*span)}
+        others = (lower[i] in DETERMINERS and i not in of_spans for i in range(place - 2))
+        if not spans or place - 1 - spans[-1][1] < FEWEST_BETWEEN or not any(others):
             continue
-        has_more = after == "'s"
-        rest = tokens[place + 1 + has_more :]
-        changed = (*tokens[: place - 1], "its" if has_more else "it", *rest)
-        return Repeat(changed, place - 1, tuple(_span(lower, i) for i in earlier), noun)
+        is_owner = after == "'s"
+        if is_owner and lower[place + 2 : place + 3] and lower[place + 2] in VERB_AFTER:
+            continue
+        pronoun = "its" if is_owner else "it"
+        if tokens[place - 1] == "The":
+            pronoun = pronoun.capitalize()
+        changed = (*tokens[: place - 1], pronoun, *tokens[place + 1 + is_owner :])
+        return Repeat(changed, place - 1, spans, noun)
     return None
 
 
 def _is_thing(noun: str) -> bool:
-    """Tell whether a token looks like one thing: small letters, no person, no plural."""
+    """Tell whether a token looks like one thing: small letters, no -s, none of NOT_IT."""
     is_plural = noun.endswith("s") and not noun.endswith("ss")
     return (
         len(noun) >= SHORTEST_NOUN
         and noun.isalpha()
         and noun.islower()
         and not is_plural
-        and noun not in PEOPLE
+        and noun not in NOT_IT
     )
 
 
 def _span(lower: Sequence[str], place: int) -> tuple[int, int]:
-    """Return the span of a noun with the article before it, at most two words away."""
+    """Return the span of a noun with the determiner before it, at most two words away."""
     for start in range(place - 1, max(-1, place - 4), -1):
-        if lower[start] in ARTICLES:
+        if lower[start] in DETERMINERS or lower[start] == "that":
             return start, place + 1
         if not lower[start].isalpha():
             break
@@ -124,6 +139,12 @@ def passages_file(texts: Sequence[str], output: str, report: Callable[[int], Non
     """Write the passages that running text gives as JSON Lines (.jsonl, .jsonl.gz, .jsonl.xz), all or nothing."""
     for path in texts:
         regular(path)
+        if os.path.exists(output) and os.path.samefile(path, output):
+            raise UsageError(
+                f"{visible(output)} is a text that is read: it would be replaced.",
+                "Write to another file.",
+                "--output",
+            )
     if not output.lower().endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
         raise UsageError(
             f"Passages are written as .jsonl, .jsonl.gz or .jsonl.xz, not as {visible(output)}.",
@@ -132,19 +153,22 @@ def passages_file(texts: Sequence[str], output: str, report: Callable[[int], Non
     creatable(output)
     nouns: set[str] = set()
     made = 0
-    with written(output) as stream, _packed(stream, output) as packed:
+    with written(output) as stream, _compressed(stream, output) as compressed:
         for one in repeats(texts, report):
             record = {"tokens": one.tokens, "pronoun": one.pronoun, "antecedents": one.antecedents}
-            packed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            compressed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
             nouns.add(one.noun)
             made += 1
         if not made:
-            raise InputError("No line names a thing twice.", "Give a text of sentences, one on each line.")
+            raise InputError(
+                "No line names a thing again in such a way that it can be replaced by 'it'.",
+                "Give much running text, a sentence on each line.",
+            )
     return Passages(output, made, len(nouns))
 
 
-def _packed(stream: IO[bytes], output: str) -> AbstractContextManager[Any]:
-    """Return a stream that packs as the file's name says."""
+def _compressed(stream: IO[bytes], output: str) -> AbstractContextManager[Any]:
+    """Return a stream that compresses as the file's name says."""
     if output.lower().endswith(".gz"):
         import gzip
 
