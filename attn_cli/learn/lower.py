@@ -39,6 +39,11 @@ class Lower(NamedTuple):
     values: Arrays | None = None  # of a trained model, its last layer's W_v and b_v
 
     @property
+    def dim(self) -> int | None:
+        """The d_k of a trained model's last layer; of layers without named heads there is none yet."""
+        return int(self.arrays[f"{self.sizes.layers - 1}.R"].shape[2]) if self.heads else None
+
+    @property
     def reach(self) -> int:
         """The reach of the last layer: of a trained model, it may be longer than that of the layers below."""
         return self.arrays[f"{self.sizes.layers - 1}.b"].shape[1] // 2 if self.heads else self.sizes.reach
@@ -71,9 +76,15 @@ def read_lower(path: str, table: Vectors) -> Lower:
 def _of_model(path: str, table: Vectors) -> Lower:
     """Return a trained model's layers, heads included, by the names that they learn under."""
     stack = read_model(path)
-    if stack.fingerprint != table.fingerprint() or stack.W_in is None:
+    if stack.fingerprint != table.fingerprint():
         raise InputError(
-            f"{stack.name} was learned on other vectors, or has one layer.", "Give these with --embedding."
+            f"{stack.name} was learned on other vectors ({visible(stack.vectors)}).",
+            "Give these with --embedding.",
+        )
+    if stack.W_in is None or stack.words is not None:
+        what = "is a language model" if stack.words is not None else "has one layer"
+        raise InputError(
+            f"{stack.name} {what}: only heads of several layers are learned on.", "Leave out --pretrained."
         )
     found, _ = model_arrays(path)
     arrays = {name: np.asarray(value, np.float32) for name, value in found.items() if name != "start.names"}
@@ -112,7 +123,7 @@ def sized(settings: ModelTraining, lower: Lower | None) -> ModelTraining:
     if lower is None:
         return settings
     usual = ModelTraining()
-    sizes = lower.sizes._asdict() | {"reach": lower.reach}
+    sizes = lower.sizes._asdict() | {"reach": lower.reach} | ({"dim": lower.dim} if lower.dim else {})
     for name, size in sizes.items():
         asked = getattr(settings, name)
         if name == "reach" and asked != usual.reach and asked > size:
@@ -120,7 +131,8 @@ def sized(settings: ModelTraining, lower: Lower | None) -> ModelTraining:
         elif asked not in (getattr(usual, name), size):
             raise UsageError(
                 f"--{name} {asked} does not fit {lower.name}, which has {size}.",
-                f"Leave out --{name}: pretrained layers set the sizes.",
+                f"Leave out --{name}: pretrained layers set the sizes."
+                + (" A longer reach is taken." if name == "reach" else ""),
                 f"--{name}",
             )
     return replace(settings, **sizes, endings=lower.endings, itself=lower.itself)

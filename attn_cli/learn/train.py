@@ -25,7 +25,7 @@ from attn_cli.learn.passages import is_passages, read_sentences
 from attn_cli.learn.relations import MAIN, RELATIONS
 from attn_cli.learn.score import Score, score
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.eight_bits import packed
+from attn_cli.models.int8 import quantized
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
@@ -170,7 +170,7 @@ class Trainer:
         halves: Arrays = {
             name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()
         }
-        return packed(halves) if self.settings.bits == "8" else halves
+        return quantized(halves) if self.settings.bits == "8" else halves
 
 
 def _paired(
@@ -194,15 +194,14 @@ def train_file(
 
     An interrupt ends the training; the model of the last whole pass is written.
     """
-    has_passages = any(map(is_passages, treebanks))
-    usual = [name for name, one in RELATIONS.items() if has_passages or not one.of_passages]
-    relations = ",".join(usual) if settings.relations is None else settings.relations
     for path in (*treebanks, *dev, *([settings.pretrained] if settings.pretrained else [])):
         regular(path)
     table = open_table(embedding)
     lower = read_lower(settings.pretrained, table) if settings.pretrained else None
-    settings = replace(sized(settings, lower).with_defaults(), relations=relations)
-    heads = _heads(settings)
+    settings = sized(settings, lower).with_defaults()
+    heads = _heads(settings, treebanks, lower)
+    settings = replace(settings, relations=",".join(heads))
+    _check_freeze(settings, heads, lower)
     check_before(settings, [], output, settings.layers > 1)
     sentences = [s for path in treebanks for s in read_sentences(path) if len(s.words) <= _longest(s)]
     if not sentences:
@@ -225,10 +224,11 @@ def train_file(
     trainer.learner.restore(whole)
     names = np.frombuffer("\n".join(trainer.words.names).encode(), np.uint8)
     arrays = trainer.arrays() | {"start.names": names}
+    dropout = 0.0 if settings.freeze else settings.dropout
     facts: dict[str, object] = {
         "trained_on": [*_before(lower), *(visible(Path(path).name) for path in treebanks)],
         "epochs": done,
-        "settings": asdict(replace(settings, pretrained=lower and lower.name)),
+        "settings": asdict(replace(settings, pretrained=lower and lower.name, dropout=dropout)),
         "about": {name: RELATIONS[name].about for name in heads},
         "values": "words",
     }
@@ -301,9 +301,21 @@ def _longest(sentence: Sentence) -> int:
     return LONGEST if sentence.is_parsed else LONGEST_PASSAGE
 
 
-def _heads(settings: ModelTraining) -> list[str]:
-    """Return the heads to learn, the main one first."""
-    names = [name.strip() for name in str(settings.relations).split(",")]
+def _heads(settings: ModelTraining, texts: Sequence[str], lower: Lower | None) -> list[str]:
+    """Return the heads to learn, the main one first: those that are asked for, or those that these texts can teach.
+
+    A head that the model has already needs no text; distances are known without one.
+    """
+    are_passages = [*map(is_passages, texts)]
+    taught = {
+        name
+        for name, one in RELATIONS.items()
+        if any(are == one.of_passages for are in are_passages) or one.distance
+    } | set(lower.heads if lower else ())
+    if settings.relations is None:
+        names = [name for name in RELATIONS if name in taught]
+    else:
+        names = [name.strip() for name in settings.relations.split(",")]
     strange = [name for name in names if name not in RELATIONS]
     twice = [name for name in names if names.count(name) > 1]
     if strange or twice:
@@ -313,4 +325,25 @@ def _heads(settings: ModelTraining) -> list[str]:
             f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}.",
             "--relations",
         )
+    if untaught := [name for name in names if name not in taught]:
+        kind = "passages (.jsonl)" if RELATIONS[untaught[0]].of_passages else "a treebank (CoNLL-U)"
+        raise UsageError(
+            f"Nothing here teaches the head {untaught[0]}.", f"Give {kind}, or leave it out.", "--relations"
+        )
     return sorted(names, key=lambda name: (name != MAIN, list(RELATIONS).index(name)))
+
+
+def _check_freeze(settings: ModelTraining, heads: Sequence[str], lower: Lower | None) -> None:
+    """Refuse to keep everything as it is where nothing would be left to learn, or nothing is there to keep."""
+    if not settings.freeze:
+        return
+    if lower is None:
+        raise UsageError(
+            "--freeze needs --pretrained.", "Name the model whose heads are to stay.", "--freeze"
+        )
+    if not [name for name in heads if name not in lower.heads and RELATIONS[name].distance is None]:
+        raise UsageError(
+            f"{lower.name} has every head that these texts teach: with --freeze, nothing is left to learn.",
+            "Leave out --freeze, or give texts that teach another head.",
+            "--freeze",
+        )

@@ -12,8 +12,8 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
-from attn_cli.models.eight_bits import unpacked
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
+from attn_cli.models.int8 import dequantized
 from attn_cli.models.projection import HeadWeights, Position, Projection
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import Projected
@@ -106,7 +106,7 @@ def read_model(path: str, name: str | None = None) -> EncoderStack:
 def model_arrays(path: str) -> tuple[Arrays, dict[str, str]]:
     """Return the arrays of a model's file, in float16 also where it has them in eight bits, and its metadata."""
     arrays, about = read_safetensors(path)
-    return unpacked(arrays), about
+    return dequantized(arrays), about
 
 
 class _Reader(NamedTuple):

@@ -58,7 +58,9 @@ class SubwordTraining:
 class ModelTraining:
     """How a model is trained; None means the default for one layer, or for several, or all relations."""
 
-    relations: str | None = _other(None, MODEL, "The heads to learn, between commas.", "NAMES", "all")
+    relations: str | None = _other(
+        None, MODEL, "The heads to learn, between commas.", "NAMES", "all that the texts teach"
+    )
     pretrained: str | None = _other(
         None, TRAINING, "A model, or layers (attn learn pretrain), to go on from.", "FILE", "none"
     )
@@ -89,7 +91,8 @@ class ModelTraining:
     width: int = _number(128, MODEL, "Numbers per word between several layers.", 4096)
     wide: int = _number(320, MODEL, "Hidden units of each word's own network, with several layers.", 16384)
     bits: str = Setting(
-        MODEL, "Bits of a number in the file; with 8, each row of a matrix has a factor.", choices=("16", "8"),
+        MODEL, "Bits of a number in the file; 8 halve it, and cost up to 1/127 of the largest number in a row.",
+        choices=("16", "8"),
         has_variable=False,
     ).field("16")  # fmt: skip
     seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)

@@ -12,6 +12,7 @@ from attn_cli.learn.batches import NONE, UNKNOWN
 from attn_cli.learn.lower import read_lower
 from attn_cli.learn.masked_lines import Lines
 from attn_cli.learn.pretrain import pretrain_file
+from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import head_weights
 from attn_cli.models.model_file import read_model
 from attn_cli.settings.training import Pretraining
@@ -168,6 +169,72 @@ def test_a_new_head_may_reach_farther_than_those_that_are_kept(folder):
     wrong = attn(*again, "--reach", "4", cwd=folder)
     assert wrong.code == 2 and wrong.err.count("\n") == 1
     assert "--reach 4" in wrong.err and "5" in wrong.err
+
+
+def test_a_model_of_another_query_size_is_learned_on_and_another_size_is_refused(folder):
+    to_learn_from(folder)
+    sizes = "--layers 2 --heads 2 --width 8 --wide 8".split()  # noqa: SIM905
+    learn = ["learn", "train", "-e", "v.txt", "--epochs", "1"]
+    assert attn(*learn, "bank.conllu", *sizes, "--dim", "8", "-o", "old.safetensors", cwd=folder).code == 0
+    on = [*learn, "bank.conllu", "some.jsonl", "--pretrained", "old.safetensors", "-o", "new.safetensors"]
+    assert attn(*on, cwd=folder).code == 0
+    assert {head.W_q.shape[1] for head in read_model(str(folder / "new.safetensors")).last.heads} == {8}
+    wrong = attn(*on, "--dim", "16", cwd=folder)
+    assert wrong.code == 2 and "--dim 16" in wrong.err and wrong.err.count("\n") == 1
+
+
+def test_texts_teach_the_heads_that_they_can_and_no_other(folder):
+    to_learn_from(folder)
+    learn = ["learn", "train", "-e", "v.txt", "--epochs", "1", "-o", "model.safetensors"]
+    names = {}
+    for texts in (("some.jsonl",), ("bank.conllu",), ("some.jsonl", "bank.conllu")):
+        assert attn(*learn, *texts, cwd=folder).code == 0
+        names[texts] = {head.name for head in read_model(str(folder / "model.safetensors")).last.heads}
+    assert names["some.jsonl",] == {"antecedent", "previous", "next"}
+    assert names["bank.conllu",] == set(RELATIONS) - {"antecedent"}
+    assert names["some.jsonl", "bank.conllu"] == set(RELATIONS)
+    for text, head, kind in (
+        ("some.jsonl", "subject", "treebank"),
+        ("bank.conllu", "antecedent", "passages"),
+    ):
+        wrong = attn(*learn, text, "--relations", f"{head},previous", cwd=folder)
+        assert wrong.code == 2 and head in wrong.err and kind in wrong.err and wrong.err.count("\n") == 1
+
+
+def test_freeze_needs_a_model_and_a_head_that_is_new(folder):
+    to_learn_from(folder)
+    learn = ["learn", "train", "bank.conllu", "-e", "v.txt", "--epochs", "1"]
+    sizes = "--layers 2 --heads 2 --width 8 --wide 8".split()  # noqa: SIM905
+    assert attn(*learn, *sizes, "-o", "old.safetensors", cwd=folder).code == 0
+    for options, said in (([], "--pretrained"), (["--pretrained", "old.safetensors"], "nothing is left")):
+        wrong = attn(*learn, *options, "--freeze", "-o", "new.safetensors", cwd=folder)
+        assert wrong.code == 2 and said in wrong.err and wrong.err.count("\n") == 1
+        assert not (folder / "new.safetensors").exists()
+
+
+def test_dropout_changes_what_is_learned_and_is_noted(folder):
+    to_learn_from(folder)
+    learn = "learn train bank.conllu -e v.txt --epochs 1 --layers 2 --heads 2 --width 8 --wide 8".split()  # noqa: SIM905
+    found = []
+    for share in ("0", "0.9"):
+        assert attn(*learn, "--dropout", share, "-o", "model.safetensors", cwd=folder).code == 0
+        found.append(read_model(str(folder / "model.safetensors")))
+        assert found[-1].facts["settings"]["dropout"] == float(share)
+    assert not np.array_equal(found[0].encoders[0].W_1, found[1].encoders[0].W_1)
+    ran = attn(
+        "learn", "train", "some.jsonl", "-e", "v.txt", "--epochs", "1", "--pretrained", "model.safetensors", "--freeze",
+        "-o", "more.safetensors", cwd=folder,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert read_model(str(folder / "more.safetensors")).facts["settings"]["dropout"] == 0
+
+
+def test_a_model_of_one_layer_is_not_learned_on(folder):
+    to_learn_from(folder)
+    learn = ["learn", "train", "bank.conllu", "-e", "v.txt", "--epochs", "1"]
+    assert attn(*learn, "-o", "one.safetensors", cwd=folder).code == 0
+    wrong = attn(*learn, "--pretrained", "one.safetensors", "-o", "two.safetensors", cwd=folder)
+    assert wrong.code == 65 and "one layer" in wrong.err and wrong.err.count("\n") == 1
 
 
 def test_what_is_no_file_of_pretrained_layers_is_refused(folder):

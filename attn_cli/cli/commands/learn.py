@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attn_cli.learn.score import Score
     from attn_cli.render.blocks import Block
 
-TREEBANK = "CoNLL-U: plain, .gz or .xz."
+TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
 
 
 def score(
@@ -110,7 +110,7 @@ def train(
     *,
     settings: ModelTraining,
 ) -> None:
-    """Learn attention heads from treebanks (Universal Dependencies).
+    """Learn attention heads from treebanks (Universal Dependencies), and from passages with pronouns.
 
     One layer is learned in NumPy, several in PyTorch. Ctrl-C ends it and writes what whole passes have learned.
 

@@ -1,7 +1,7 @@
 """Matrices of a model in half the bytes: a row's numbers are whole numbers of eight bits times one power of two.
 
 This is block floating point (Wilkinson 1963, "Rounding Errors in Algebraic Processes") with a block a row. Because the
-factor is a power of two, what is unpacked is exact in float16, and packs to the same bytes again.
+factor is a power of two, what is dequantized is exact in float16, and is quantized to the same bytes again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Arrays
 
 EXPONENTS = ".exponents"  # what the name of a matrix ends with where its rows' exponents are
-FEWEST = 1000  # numbers in a matrix that is packed
+FEWEST = 1000  # numbers in a matrix that is quantized
 MOST = 127  # of a row, the largest number
 LEAST_EXPONENT, MOST_EXPONENT = -24, 9  # of float16: from its least number above zero, to 127 * 2^9
 
 
-def packed(arrays: Arrays) -> Arrays:
+def quantized(arrays: Arrays) -> Arrays:
     """Return a model's arrays with its matrices of float16, (..., rows, columns), as int8 and exponents (..., rows).
 
     A number is off by at most a 127th of the largest in its row.
@@ -30,16 +30,16 @@ def packed(arrays: Arrays) -> Arrays:
     for name, value in arrays.items():
         is_matrix = value.dtype == np.float16 and value.ndim > 1 and value.size >= FEWEST
         if is_matrix and np.isfinite(value).all():
-            found |= dict(zip((name, name + EXPONENTS), _packed(value), strict=True))
+            found |= dict(zip((name, name + EXPONENTS), _quantized(value), strict=True))
         else:
             found[name] = value
     return found
 
 
-def _packed(matrix: Array) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def _quantized(matrix: Array) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """Return whole numbers up to MOST, and what power of two each row's are to be multiplied by.
 
-    >>> numbers, exponents = _packed(np.array([[1.0, -2.0, 0.3], [0, 0, 0]]))
+    >>> numbers, exponents = _quantized(np.array([[1.0, -2.0, 0.3], [0, 0, 0]]))
     >>> numbers.tolist(), exponents.tolist()
     ([[32, -64, 10], [0, 0, 0]], [-5, -24])
     """
@@ -47,17 +47,21 @@ def _packed(matrix: Array) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     largest = np.abs(wide).max(axis=-1)
     with np.errstate(divide="ignore"):
         exponents = np.ceil(np.log2(largest / MOST)).clip(LEAST_EXPONENT, MOST_EXPONENT).astype(np.int8)
-    return np.rint(wide * np.exp2(-exponents.astype(float))[..., np.newaxis]).astype(np.int8), exponents
+    whole = np.rint(wide * np.exp2(-exponents.astype(float))[..., np.newaxis])
+    return whole.clip(-MOST, MOST).astype(
+        np.int8
+    ), exponents  # 65,504 = 127.9 * 2^9 is the one that is too large
 
 
-def unpacked(arrays: Arrays) -> Arrays:
-    """Return a model's arrays with its packed matrices as float16; what has no fitting exponents stays as it is."""
+def dequantized(arrays: Arrays) -> Arrays:
+    """Return a model's arrays with its int8 matrices as float16; what has no fitting exponents stays as it is."""
     found = {name: value for name, value in arrays.items() if not name.endswith(EXPONENTS)}
     for name, value in found.items():
         exponents = arrays.get(name + EXPONENTS)
         if exponents is None or value.dtype != np.int8 or exponents.shape != value.shape[:-1]:
             continue
-        if exponents.dtype == np.int8 and np.all(exponents <= MOST_EXPONENT):
+        fits = np.all((exponents >= LEAST_EXPONENT) & (exponents <= MOST_EXPONENT)) and np.all(value >= -MOST)
+        if exponents.dtype == np.int8 and fits:
             rows = np.exp2(exponents.astype(np.float32))[..., np.newaxis]
             found[name] = (value * rows).astype(np.float16)
     return found

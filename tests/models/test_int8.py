@@ -1,4 +1,4 @@
-"""Models with eight bits a number: half the bytes, numbers near those packed, and the same again when packed anew."""
+"""Models with eight bits a number: half the bytes, numbers near those that were, and the same when quantized anew."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.models import model_file
-from attn_cli.models.eight_bits import EXPONENTS, packed, unpacked
+from attn_cli.models.int8 import EXPONENTS, dequantized, quantized
 from attn_cli.models.model_file import model_arrays, read_model
 from tests import small_models as models
 from tests.parsed import conllu
@@ -21,11 +21,11 @@ def bytes_of(arrays):
     return sum(value.nbytes for value in arrays.values())
 
 
-def test_packed_matrices_take_half_the_bytes_and_are_off_by_a_127th_of_their_row_at_most():
+def test_quantized_matrices_take_half_the_bytes_and_are_off_by_a_127th_of_their_row_at_most():
     arrays = bundled("roles")
-    small = packed(arrays)
+    small = quantized(arrays)
     assert bytes_of(small) < 0.55 * bytes_of(arrays)
-    again = unpacked(small)
+    again = dequantized(small)
     assert again.keys() == arrays.keys()
     changed = 0
     for name, value in arrays.items():
@@ -39,37 +39,40 @@ def test_packed_matrices_take_half_the_bytes_and_are_off_by_a_127th_of_their_row
     assert changed > 3
 
 
-def test_what_was_packed_once_packs_to_the_same_numbers_and_bytes():
-    once = packed(bundled("roles"))
-    twice = packed(unpacked(once))
+def test_what_was_quantized_once_becomes_the_same_numbers_and_bytes():
+    once = quantized(bundled("roles"))
+    twice = quantized(dequantized(once))
     assert all(np.array_equal(twice[name], once[name]) for name in once) and twice.keys() == once.keys()
 
 
-@pytest.mark.parametrize("size", [6e-8, 1e-6, 1.0, 6e4])
-def test_rows_of_every_size_that_a_half_can_hold_are_packed(size):
+@pytest.mark.parametrize("size", [6e-8, 1e-6, 1.0, 6e4, 65280, 65504])
+def test_rows_of_every_size_that_a_half_can_hold_are_quantized(size):
     row = np.linspace(-size, size, 1000).astype(np.float16)
     matrix = np.stack([row, np.zeros_like(row)])
-    again = unpacked(packed({"W": matrix}))["W"]
+    again = dequantized(quantized({"W": matrix}))["W"]
     assert np.isfinite(again).all() and not again[1].any()
-    np.testing.assert_allclose(again[0].astype(float), row.astype(float), atol=max(size / 127, 6e-8), rtol=0)
+    np.testing.assert_allclose(
+        again[0].astype(float), row.astype(float), atol=max(size / 127, 2**-25), rtol=0
+    )
 
 
 def test_a_matrix_that_is_not_finite_stays_as_it_is_for_the_reader_to_refuse():
     matrix = np.full((2, 1000), np.inf, np.float16)
-    assert packed({"W": matrix})["W"] is matrix
+    assert quantized({"W": matrix})["W"] is matrix
 
 
-@pytest.mark.parametrize("change", ["shape", "type", "large", "missing"])
+@pytest.mark.parametrize("change", ["shape", "type", "large", "small", "missing"])
 def test_exponents_that_do_not_fit_are_refused(tmp_path, change):
     made = models.arrays(layers=1, dim=400)
     halves = {n: v if v.dtype == np.uint8 else v.astype(np.float16) for n, v in made.items()}
-    arrays = packed(halves)
+    arrays = quantized(halves)
     name = "0.W_q" + EXPONENTS
     assert name in arrays
     arrays[name] = {
         "shape": arrays[name][:, :1],
         "type": arrays[name].astype(np.int16),
         "large": np.full_like(arrays[name], 100),
+        "small": np.full_like(arrays[name], -100),
         "missing": None,
     }[change]
     whole = {key: value for key, value in arrays.items() if value is not None}
@@ -94,7 +97,7 @@ def test_training_with_eight_bits_writes_half_the_bytes_and_says_so_in_the_file(
         assert done.code == 0, done.err
     (plain, _), (small, about) = (read_safetensors(at / f"{bits}.safetensors") for bits in ("16", "8"))
     assert bytes_of(small) < 0.6 * bytes_of(plain) and '"bits": "8"' in about["facts"]
-    expected = unpacked(packed(plain))
+    expected = dequantized(quantized(plain))
     found = model_arrays(str(at / "8.safetensors"))[0]
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     shown = attn("self", "w1 w2 w3", "-e", "v.txt", "-p", "8.safetensors", "--head", "subject", cwd=at)
