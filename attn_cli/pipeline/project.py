@@ -168,6 +168,7 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
         hint = f"It is in layer {elsewhere}: try --layer {elsewhere}. Layer {layer} has {_listed(names)}."
         raise UsageError(message, hint, "--head")
     named = [name for n in range(stack.layers) for name in stack.head_names(n) if not name.isdigit()]
+    named.sort(key=lambda name: name.rpartition("-")[2].isdigit())  # previous before previous-2
     hint = (
         f"{did_you_mean(head, [*named, MEAN, ALL])}Heads are {_listed(named) + ', ' if named else ''}{MEAN}, {ALL}, "
         f"and 0 to {len(names) - 1} of layer {layer}; --layer 0 to {stack.layers - 1} chooses another."

@@ -8,6 +8,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
+from attn_cli.learn.language_heads import measure_heads
 from attn_cli.models.model_file import bundled
 from attn_cli.render import render
 from attn_cli.settings.output import View
@@ -34,6 +35,12 @@ def looks_at(text, query, model, head="relations"):
     trace = trace_self(text, Settings(projection=model, head=head))
     row = trace.weights[trace.query_tokens.index(query)]
     return [(trace.key_tokens[j], float(row[j])) for j in np.argsort(-row, kind="stable")]
+
+
+def words_of(trace, query):
+    """The word that the last occurrence of a query looks at most."""
+    row = trace.weights[len(trace.query_tokens) - 1 - trace.query_tokens[::-1].index(query)]
+    return trace.key_tokens[int(np.argmax(row))]
 
 
 def words(links):
@@ -82,6 +89,19 @@ def test_a_head_that_is_not_itself_a_distance_beats_the_best_fixed_distance(name
             assert score["accuracy"] == score["baseline"] == 1
         else:
             assert score["accuracy"] > score["baseline"] + 0.05, head
+
+
+def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_what_followed():
+    # Other random words than those by which the file's own names were found.
+    measured = measure_heads(bundled("language"), vectors(), [], "none", 7, lambda stage: None)
+    best = max(measured, key=lambda one: one.measures["induction"].accuracy)
+    assert best.layer == 2 and best.measures["induction"].accuracy > 0.9
+    assert best.measures["induction"].baseline < 0.2, "no fixed distance does it"
+    facts = bundled("language").facts
+    assert facts["scores"]["previous"]["accuracy"] > 0.9 and facts["scores"]["induction"]["accuracy"] > 0.9
+    assert facts["main"] == "previous" and bundled("language").layer_of("previous") < best.layer
+    told = trace_masked("blue stone paper garden music blue stone", Settings(projection="language", head="induction"))
+    assert words_of(told, "stone") == "paper"
 
 
 def test_what_the_animal_did_not_cross_is_not_what_it_means():

@@ -1,6 +1,7 @@
 """attn masked -p language: nothing ahead leaks, what comes next, and what the other commands make of the model."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -51,7 +52,7 @@ def test_the_files_are_as_small_as_was_promised():
 
 def test_the_bundled_file_guesses_as_well_as_it_did_when_it_was_measured():
     stack = bundled("language")
-    assert stack.facts["held_back"]["perplexity"] < 120 and stack.facts["words"] >= 10_000_000
+    assert stack.facts["held_back"]["perplexity"] < 130 and stack.facts["words"] >= 10_000_000
     found = perplexity(stack, vectors(), [text.split() for text in SENTENCES], lambda stage: None)
     assert found.perplexity < 24 and found.unknown == 0
 
@@ -219,7 +220,9 @@ def test_an_unknown_head_is_answered_with_those_of_every_layer():
     assert ran.code == 2 and ran.err.count("\n") == 1
     assert "There is no head 'previos' in language. Did you mean previous?" in ran.err
     hint = ran.err.partition("Heads are ")[2]
-    assert all(f"{name}, " in hint for name in stack.facts["scores"])
+    first = {re.sub(r"-\d+$", "", name) for name in stack.facts["scores"]}
+    assert first >= {"previous", "induction"}
+    assert set(hint.split(", ")[: len(first)]) == first, "before those of the same kind"
     count = len(stack.head_names(stack.layers - 1))
     assert f"mean, all, and 0 to {count - 1} of layer {stack.layers - 1}; --layer 0 to" in hint
     for layer in map(str, range(stack.layers)):
