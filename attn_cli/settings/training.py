@@ -129,7 +129,7 @@ class ModelTraining:
 class Pretraining:
     """How the layers below the named heads learn from running text; the defaults are those of roles-deep."""
 
-    words: int = _number(4_000_000, TRAINING, "Words to read; after the last line, the first comes again.")
+    words: int = _number(16_000_000, TRAINING, "Words to read; after the last line, the first comes again.")
     layers: int = _number(
         5, MODEL, "Layers of the model to come; the last one's heads are not learned here.", 50, 2
     )
