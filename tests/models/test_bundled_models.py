@@ -100,7 +100,9 @@ def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_wha
     facts = bundled("language").facts
     assert facts["scores"]["previous"]["accuracy"] > 0.9 and facts["scores"]["induction"]["accuracy"] > 0.9
     assert facts["main"] == "previous" and bundled("language").layer_of("previous") < best.layer
-    told = trace_masked("blue stone paper garden music blue stone", Settings(projection="language", head="induction"))
+    told = trace_masked(
+        "blue stone paper garden music blue stone", Settings(projection="language", head="induction")
+    )
     assert words_of(told, "stone") == "paper"
 
 
