@@ -313,10 +313,9 @@ def test_batch_gives_each_line_what_masked_gives_it(tmp_path):
     ran = attn("batch", str(tmp_path / "lines.txt"), *fields)
     assert ran.code == 0, ran.err
     for line, text in zip(ran.out.splitlines(), lines, strict=True):
-        trace, record = trace_masked(text, LANGUAGE), json.loads(line)
-        assert [(one["word"], one["probability"]) for one in record["next_words"]] == list(
-            trace.next_words.words
-        )
-        np.testing.assert_array_equal(record["weights"], trace.weights)
+        # As a process of its own does it: with more threads of BLAS, the last digits differ.
+        alone = json.loads(attn("masked", text, "-p", "language", "-f", "json").out)
+        record = json.loads(line)
+        assert record["next_words"] == alone["next_words"] and record["weights"] == alone["weights"]
     short = attn("batch", str(tmp_path / "lines.txt"), *fields[:-1], "weights")
     assert short.code == 0 and "next_words" not in short.out
