@@ -118,7 +118,11 @@ def compare(
     for value in values:
         traces.append(_trace(text, context, settings, option, value, report))
         _check_size(traces[-1])
-    reference = _default_among(option, values, settings, traces[0]) if len(values) > 2 else 0
+    reference = 0
+    if len(values) > 2:
+        of_model = option in ("head", "layer") and traces[0].learned is not None  # a model says which it shows
+        left_out = _trace(text, context, settings, option, None, report) if of_model else traces[0]
+        reference = _default_among(option, values, settings, left_out)
     return between(option, tuple(values), tuple(traces), reference)
 
 
@@ -154,8 +158,8 @@ def _default_among(option: str, values: Sequence[Value], settings: Settings, tra
     learned = trace.learned
     depends = {  # defaults that depend on the command, the model or the vectors
         "mask": "none",
-        "head": trace.head_names[0],
-        "layer": str(learned.layers - 1) if learned is not None else "",
+        "head": trace.shown.name,
+        "layer": str(trace.projection.layer),
         "oov": "model" if learned is not None else "zero",
         "projection": {None: "roles", "word2vec": "roles", "random": "random"}.get(
             settings.embedding, "identity"
