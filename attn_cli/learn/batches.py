@@ -48,6 +48,7 @@ class Batch(NamedTuple):
     relations: NDArray[np.intp]  # (b, n), the same
     importance: NDArray[np.float32]  # (h,), of each head in the loss
     known: NDArray[np.bool_]  # (b, h, n), rows that count in the loss
+    is_imitated: bool = False  # whether the targets are the weights of other models
 
 
 class Vocabulary:

@@ -14,6 +14,7 @@ from attn_cli.learn.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY
 from attn_cli.learn.language_text import Batch, LanguageText
 from attn_cli.learn.layers import pytorch
 from attn_cli.models.encoder import NEARLY_ZERO
+from attn_cli.models.int8 import in_bits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -211,7 +212,7 @@ class Language:
                 self.tensors[name].copy_(value)
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a model's file, in float16: projections head by head."""
+        """Return the arrays of a model's file, in float16 or eight bits: projections head by head."""
         arrays = {name: one.detach().numpy().copy() for name, one in self.tensors.items()}
         arrays["start.vectors"] = arrays.pop("start")[:-1]
         heads = self.settings.heads
@@ -226,4 +227,4 @@ class Language:
             ):  # from far to the left to far to the right: nothing there
                 back = arrays[name][:, ::-1]
                 arrays[name] = np.concatenate([back, np.zeros_like(back[:, 1:])], axis=1)
-        return {name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()}
+        return in_bits(arrays, self.settings.bits)

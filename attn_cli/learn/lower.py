@@ -49,12 +49,12 @@ class Lower(NamedTuple):
         return self.arrays[f"{self.sizes.layers - 1}.b"].shape[1] // 2 if self.heads else self.sizes.reach
 
 
-def read_lower(path: str, table: Vectors) -> Lower:
-    """Return what `attn learn pretrain` wrote; raise InputError where it is not that, or learned on other vectors."""
+def read_lower(path: str, table: Vectors, option: str = "--pretrained") -> Lower:
+    """Return what `attn learn pretrain` or `train` wrote; InputError where it is not that, or of other vectors."""
     shown = visible(path)
     arrays, about = read_safetensors(path)
     if about.get("format") == MODEL_FORMAT:
-        return _of_model(path, table)
+        return _of_model(path, table, option)
     if about.get("format") != FORMAT:
         raise InputError(f"{shown} holds no pretrained layers.", "Make some with attn learn pretrain.")
     if about.get("fingerprint") != table.fingerprint():
@@ -73,7 +73,7 @@ def read_lower(path: str, table: Vectors) -> Lower:
     return Lower(visible(Path(path).name), sizes, names, endings, itself, arrays, facts)
 
 
-def _of_model(path: str, table: Vectors) -> Lower:
+def _of_model(path: str, table: Vectors, option: str) -> Lower:
     """Return a trained model's layers, heads included, by the names that they learn under."""
     stack = read_model(path)
     if stack.fingerprint != table.fingerprint():
@@ -84,7 +84,7 @@ def _of_model(path: str, table: Vectors) -> Lower:
     if stack.W_in is None or stack.words is not None:
         what = "is a language model" if stack.words is not None else "has one layer"
         raise InputError(
-            f"{stack.name} {what}: only heads of several layers are learned on.", "Leave out --pretrained."
+            f"{stack.name} {what}: only heads of several layers are learned on.", f"Leave out {option}."
         )
     found, _ = model_arrays(path)
     arrays = {name: np.asarray(value, np.float32) for name, value in found.items() if name != "start.names"}

@@ -151,15 +151,25 @@ RELATIONS = {
 }
 MAIN = "relations"
 RARE = 0.3
+MOST_BALANCE = 100.0
 ANTECEDENT = 8.0  # how much the head that passages teach counts: they are few
 
 
-def balances(heads: Sequence[str], balance: float) -> list[float]:
+def balances(heads: Sequence[str], balance: str | float) -> list[float]:
     """Return for each head how much its rows without the relation count beside its rows with it.
 
-    Where nearly every row has the relation, rows without it are rare, and count little.
+    `balance` is a number for all heads, and numbers for single ones: "2,object=1". Where nearly every row has the
+    relation, rows without it are rare, and count little. ValueError where it is neither.
     """
-    return [min(balance, RARE) if name in (MAIN, "head") else balance for name in heads]
+    found: dict[str, float] = {}
+    for part in str(balance).split(","):
+        name, _, number = part.rpartition("=")
+        name, value = name.strip(), float(number)
+        if not 0 <= value <= MOST_BALANCE or name in found or (name and name not in RELATIONS):
+            raise ValueError(part)
+        found[name] = value
+    usual = found.get("", 1.0)
+    return [found.get(name, min(usual, RARE) if name in (MAIN, "head") else usual) for name in heads]
 
 
 def importance(heads: Sequence[str]) -> list[float]:

@@ -19,13 +19,14 @@ from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import UNKNOWN, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.before import check_before
 from attn_cli.learn.deep import Deep
+from attn_cli.learn.imitation import Teachers, read_teachers
 from attn_cli.learn.lower import Lower, read_lower, sized
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.passages import is_passages, read_sentences
-from attn_cli.learn.relations import MAIN, RELATIONS
+from attn_cli.learn.relations import MAIN, RELATIONS, balances
 from attn_cli.learn.score import Score, score
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.int8 import quantized
+from attn_cli.models.int8 import in_bits
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
@@ -70,6 +71,7 @@ class Trainer:
         dev: list[Sentence],
         settings: ModelTraining,
         lower: Lower | None = None,
+        teachers: Teachers | None = None,
     ) -> None:
         self.settings = settings = settings.with_defaults()
         self.draw = np.random.default_rng([settings.seed, 0])
@@ -84,6 +86,9 @@ class Trainer:
         ]
         self.is_parsed = [sentence.is_parsed for sentence in sentences]
         self.dev = [self.words.encode(sentence, exact=True) for sentence in dev]
+        self.teachers = teachers
+        if teachers:
+            teachers.prepare(self.words, settings)
         vectors = self.words.matrix()
         # The rarer a word is, the more often it is hidden (Kiperwasser and Goldberg 2016).
         counts = np.zeros(len(vectors))
@@ -108,12 +113,18 @@ class Trainer:
         ]
         chosen = [pair[int(draw.random() < settings.punctuation)] for pair in drawn or self.sentences]
         texts = _paired([chosen[i] for i in draw.permutation(len(chosen))], settings.pairs, draw)
-        groups = batches([len(text.words) for text in texts], settings.batch, draw)
+        groups = [(few, False) for few in self._grouped(texts)]
+        if self.teachers:
+            count = int(settings.imitated * sum(len(text.words) for text in texts))
+            lines = self.teachers.some(count, settings.punctuation, draw)
+            groups += [(few, True) for few in self._grouped(_paired(lines, settings.pairs, draw))]
+            groups = [groups[i] for i in draw.permutation(len(groups)).tolist()]
         self.total_steps = self.total_steps or len(groups) * (settings.epochs or 1)
         begun, words, total = time.monotonic(), 0, 0.0
-        for done, group in enumerate(groups, 1):
-            few = [texts[i] for i in group]
-            batch = self.words.batch(few, [draw.random(len(t.words)) < self.hidden[t.words] for t in few])
+        for done, (few, is_imitated) in enumerate(groups, 1):
+            hidden = [draw.random(len(t.words)) < self.hidden[t.words] for t in few]
+            learned_from = self.teachers.batch if self.teachers and is_imitated else self.words.batch
+            batch = learned_from(few, hidden)
             total += self.learner.learn(batch, self._rate())
             self.steps += 1
             words += int(batch.is_word.sum())
@@ -121,6 +132,11 @@ class Trainer:
                 phase, note = f"epoch {number + 1} of {settings.epochs}", f"loss {total / done:.3f}"
                 report(Stage(phase, done / len(groups), words, time.monotonic() - begun, note))
         return total / len(groups)
+
+    def _grouped(self, texts: Sequence[EncodedSentence]) -> list[list[EncodedSentence]]:
+        """Return texts in batches of similar length, in random order."""
+        groups = batches([len(text.words) for text in texts], self.settings.batch, self.draw)
+        return [[texts[i] for i in group] for group in groups]
 
     def _rate(self) -> float:
         """Return the learning rate: a linear warm-up, then a linear decay to nearly nothing."""
@@ -167,10 +183,7 @@ class Trainer:
             arrays |= self.lower.values
         elif isinstance(self.learner, Deep):
             arrays |= self._values(self.learner)
-        halves: Arrays = {
-            name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()
-        }
-        return quantized(halves) if self.settings.bits == "8" else halves
+        return in_bits(arrays, self.settings.bits)
 
 
 def _paired(
@@ -188,13 +201,21 @@ def _paired(
 
 def train_file(
     treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: ModelTraining,
-    report: StageReport, report_epoch: Callable[[Epoch], None],
+    report: StageReport, report_epoch: Callable[[Epoch], None], teachers: Sequence[str] = (),
+    texts: Sequence[str] = (),
 ) -> Trained:  # fmt: skip
     """Learn a model from treebanks (and passages) and write it to `output`, all or nothing.
 
-    An interrupt ends the training; the model of the last whole pass is written.
+    With `teachers`, models, it also learns their weights on the running text `texts`. An interrupt ends the training;
+    the model of the last whole pass is written.
     """
-    for path in (*treebanks, *dev, *([settings.pretrained] if settings.pretrained else [])):
+    for path in (
+        *treebanks,
+        *dev,
+        *([settings.pretrained] if settings.pretrained else []),
+        *teachers,
+        *texts,
+    ):
         regular(path)
     table = open_table(embedding)
     lower = read_lower(settings.pretrained, table) if settings.pretrained else None
@@ -202,13 +223,18 @@ def train_file(
     heads = _heads(settings, treebanks, lower)
     settings = replace(settings, relations=",".join(heads))
     _check_freeze(settings, heads, lower)
+    _check_balance(settings, heads)
+    models = read_teachers(teachers, texts, table)
+    if models and (settings.layers == 1 or settings.freeze):
+        other = "several layers" if settings.layers == 1 else "no --freeze"
+        raise UsageError(f"--teacher needs {other}.", "Leave out --teacher and --text.", "--teacher")
     check_before(settings, [], output, settings.layers > 1)
     sentences = [s for path in treebanks for s in read_sentences(path) if len(s.words) <= _longest(s)]
     if not sentences:
         raise InputError(f"No sentence has at most {LONGEST} words.")
     held_back = _held_back(dev, sentences)
     trainer = Trainer(
-        table, heads, sentences, [s for some in held_back.values() for s in some], settings, lower
+        table, heads, sentences, [s for some in held_back.values() for s in some], settings, lower, models
     )
     done, interrupted = 0, False
     try:
@@ -234,6 +260,12 @@ def train_file(
     }
     if lower:
         facts["pretrained_on"] = dict(lower.facts)
+    if models:
+        facts["teachers"] = {one.name: dict(one.facts) for one in models.models}
+        facts["imitated_on"] = {
+            "texts": [visible(Path(path).name) for path in texts],
+            "words": models.words_read,
+        }
 
     def write() -> None:
         with written(output) as stream:
@@ -331,6 +363,18 @@ def _heads(settings: ModelTraining, texts: Sequence[str], lower: Lower | None) -
             f"Nothing here teaches the head {untaught[0]}.", f"Give {kind}, or leave it out.", "--relations"
         )
     return sorted(names, key=lambda name: (name != MAIN, list(RELATIONS).index(name)))
+
+
+def _check_balance(settings: ModelTraining, heads: Sequence[str]) -> None:
+    """Refuse a --balance that is neither a number nor names heads."""
+    try:
+        balances(heads, settings.balance or 0)
+    except ValueError:
+        raise UsageError(
+            f"--balance cannot be {visible(str(settings.balance))}.",
+            "Give a number from 0 to 100, and others for single heads: 2,object=1.",
+            "--balance",
+        ) from None
 
 
 def _check_freeze(settings: ModelTraining, heads: Sequence[str], lower: Lower | None) -> None:

@@ -21,6 +21,12 @@ MOST = 127  # of a row, the largest number
 LEAST_EXPONENT, MOST_EXPONENT = -24, 9  # of float16: from its least number above zero, to 127 * 2^9
 
 
+def in_bits(arrays: Arrays, bits: str) -> Arrays:
+    """Return a model's arrays as its file is to hold them: in float16, or with `bits` 8 their matrices quantized."""
+    halves: Arrays = {name: np.ascontiguousarray(value, dtype=np.float16) for name, value in arrays.items()}
+    return quantized(halves) if bits == "8" else halves
+
+
 def quantized(arrays: Arrays) -> Arrays:
     """Return a model's arrays with its matrices of float16, (..., rows, columns), as int8 and exponents (..., rows).
 

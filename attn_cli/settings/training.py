@@ -24,6 +24,16 @@ def _other(default: T, group: str, help: str, metavar: str, unset: str = "", hin
     return about.field(default)
 
 
+def _bits(default: str) -> str:
+    """Declare how many bits a number of the file has."""
+    about = Setting(
+        MODEL, "Bits of a number in the file; 8 halve it, and cost up to 1/127 of the largest number in a row.",
+        choices=("16", "8"),
+        has_variable=False,
+    )  # fmt: skip
+    return about.field(default)
+
+
 @dataclass(frozen=True)
 class VectorTraining:
     """How word vectors are trained; the defaults are those of the bundled ones."""
@@ -90,27 +100,31 @@ class ModelTraining:
     )
     width: int = _number(128, MODEL, "Numbers per word between several layers.", 4096)
     wide: int = _number(320, MODEL, "Hidden units of each word's own network, with several layers.", 16384)
-    bits: str = Setting(
-        MODEL, "Bits of a number in the file; 8 halve it, and cost up to 1/127 of the largest number in a row.",
-        choices=("16", "8"),
-        has_variable=False,
-    ).field("16")  # fmt: skip
+    bits: str = _bits("16")
     seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = _number(1, TRAINING, "Threads for several layers; the last digits depend on it.", 256)
     dropout: float = Setting(
         TRAINING, "Share of the numbers between several layers that is left out at random.", metavar="F",
         bounds=(0, 0.99), hint="Give a number from 0 to 0.99.", has_variable=False,
     ).field(0.2)  # fmt: skip
+    balance: str | None = _other(
+        None,
+        TRAINING,
+        "How much words without the relation count beside those with it: less finds more and invents more. "
+        "For single heads: 2,object=1.",
+        "F,...",
+        "1, with several layers 2",
+    )
     # The rest is no option.
     endings: int = 600
     itself: int | None = None  # none, or 1000
     blend: float = 0.5
-    balance: float | None = None  # 1, or 2
     batch: int = 1500
     punctuation: float = 0.5
     pairs: float = 0.1
     keep: float = 0.998  # of the moving mean of several layers' parameters, at each step; 0 takes none
     texts: float = 0.5  # of the passages, the share that each pass draws
+    imitated: float = 1.0  # words of running text for each word of the sentences, with --teacher
 
     def with_defaults(self) -> ModelTraining:
         """Return the settings with what depends on the number of layers filled in."""
@@ -118,7 +132,7 @@ class ModelTraining:
         usual = {
             "epochs": (12, 18, 12),
             "rate": (0.003, 0.0015, 0.001),
-            "balance": (1.0, 2.0, 2.0),
+            "balance": ("1", "2", "2"),
             "itself": (0, 1000, 1000),
         }
         missing = {name: each[kind] for name, each in usual.items() if getattr(self, name) is None}
@@ -157,13 +171,14 @@ class Pretraining:
 class LanguageTraining:
     """How a language model is trained; the defaults are those of the bundled one."""
 
-    words: int = _number(12_000_000, TRAINING, "Learn from the first N words of the text.")
+    words: int = _number(20_000_000, TRAINING, "Learn from the first N words of the text.")
     layers: int = _number(3, MODEL, "Layers.", 50)
     heads: int = _number(8, MODEL, "Heads in each layer.", 64)
     width: int = _number(128, MODEL, "Numbers per word between the layers.", 4096)
     wide: int = _number(384, MODEL, "Hidden units of each word's own network.", 16384)
     corrected: int = _number(7_500, MODEL, "The commonest words whose vectors are corrected.", least=0)
     reach: int = _number(16, MODEL, "Longer distances count as this one.", 1000)
+    bits: str = _bits("8")
     rate: float = _other(0.004, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
     seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = _number(1, TRAINING, "Threads; the last digits depend on it.", 256)

@@ -106,6 +106,14 @@ def train(
             "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", group=TRAINING
         ),
     ] = None,
+    teacher: Annotated[
+        list[str] | None,
+        own("MODEL", "A model whose weights are learned on --text as well. May be repeated.", group=TRAINING),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        own("TEXT", "Running text to learn from --teacher on. May be repeated.", group=TRAINING),
+    ] = None,
     embedding: Vectors = None,
     *,
     settings: ModelTraining,
@@ -129,7 +137,17 @@ def train(
             right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
             bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
 
-        made = train_file(treebanks, output, dev or [], embedding or "word2vec", settings, bar, report)
+        made = train_file(
+            treebanks,
+            output,
+            dev or [],
+            embedding or "word2vec",
+            settings,
+            bar,
+            report,
+            teacher or [],
+            text or [],
+        )
     for one in made.scores:
         if one.accuracy is None or one.baseline is None or RELATIONS[one.name].distance is not None:
             continue
