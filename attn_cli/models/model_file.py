@@ -104,7 +104,7 @@ def read_model(path: str, name: str | None = None) -> EncoderStack:
 
 
 def model_arrays(path: str) -> tuple[Arrays, dict[str, str]]:
-    """Return the arrays of a model's file, in float16 also where it has them in eight bits, and its metadata."""
+    """Return the arrays of a model's file, numbers of eight bits widened, and its metadata."""
     arrays, about = read_safetensors(path)
     return dequantized(arrays), about
 

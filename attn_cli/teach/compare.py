@@ -120,7 +120,7 @@ def compare(
         _check_size(traces[-1])
     reference = 0
     if len(values) > 2:
-        of_model = option in ("head", "layer") and traces[0].learned is not None  # a model says which it shows
+        of_model = option in ("head", "layer") and traces[0].learned is not None  # it says which it shows
         left_out = _trace(text, context, settings, option, None, report) if of_model else traces[0]
         reference = _default_among(option, values, settings, left_out)
     return between(option, tuple(values), tuple(traces), reference)

@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import InputError
+from attn_cli.io.array_files import read_safetensors
 from attn_cli.learn.language_heads import PATTERNS, HeadMeasures, Measure, names_of
 from attn_cli.learn.language_score import perplexity
 from attn_cli.learn.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
 from attn_cli.learn.train_language import train_file
+from attn_cli.models.int8 import EXPONENTS, quantized
 from attn_cli.models.language import causal, last_rows, matrix_of
-from attn_cli.models.model_file import read_model
+from attn_cli.models.model_file import model_arrays, read_model
 from attn_cli.settings.training import LanguageTraining
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.store.table import bundled
@@ -100,6 +102,18 @@ def test_the_same_text_and_seed_give_the_same_bytes_and_another_seed_others(trai
     assert data[1] != data[0]
 
 
+def test_its_file_has_eight_bits_a_number_or_sixteen(folder, torch):
+    found = {}
+    for bits in ("8", "16"):
+        output = str(folder / f"bits{bits}.safetensors")
+        settings = LanguageTraining(**{**vars(SMALL), "bits": bits, "words": 5000})
+        train_file([str(folder / "text.txt")], output, None, "word2vec", settings, silent)
+        found[bits] = read_safetensors(output)[0]
+    expected = quantized(found["16"])
+    assert any(name.endswith(EXPONENTS) for name in expected) and expected.keys() == found["8"].keys()
+    assert all(np.array_equal(found["8"][name], expected[name]) for name in expected)
+
+
 def test_numpy_and_pytorch_compute_the_same(trained, torch):
     from attn_cli.learn.language import Language
 
@@ -111,9 +125,7 @@ def test_numpy_and_pytorch_compute_the_same(trained, torch):
         text.add(line)
     text.freeze()
     learner = Language(text, text.counts(range(2)), table.matrix, SMALL)
-    from attn_cli.io.array_files import read_safetensors
-
-    arrays, _ = read_safetensors(trained.file)
+    arrays, _ = model_arrays(trained.file)
     with torch.no_grad():
         for name, tensor in learner.tensors.items():
             if name == "start":
