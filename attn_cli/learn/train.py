@@ -252,7 +252,9 @@ def train_file(
     arrays = trainer.arrays() | {"start.names": names}
     dropout = 0.0 if settings.freeze else settings.dropout
     facts: dict[str, object] = {
-        "trained_on": [*_before(lower), *(visible(Path(path).name) for path in treebanks)],
+        "trained_on": list(
+            dict.fromkeys([*_before(lower), *(visible(Path(path).name) for path in treebanks)])
+        ),
         "epochs": done,
         "settings": asdict(replace(settings, pretrained=lower and lower.name, dropout=dropout)),
         "about": {name: RELATIONS[name].about for name in heads},

@@ -86,12 +86,13 @@ def embed(
     accents. `zero` gives it zeros, `random` a random vector (of the table's one length, if it has one),
     `skip` leaves it out, `error` refuses it, `nearest` gives it that of the word with the closest spelling,
     `subword` one that is guessed from the parts of its spelling; `model` gives it what the learned model starts it
-    with.
+    with. Where the model adds to each vector what the spelling adds, it does so to these two as well.
     """
     distinct = list(dict.fromkeys(tokens))
     known = {token: vector for token, (_, vector) in look_up_all(distinct, table, report).items()}
-    if start is not None and start.always:
-        known = {token: vector + start.of(token) for token, vector in known.items()}
+    always = start if start is not None and start.always else None
+    if always:
+        known = {token: vector + always.of(token) for token, vector in known.items()}
     unknown = [token for token in distinct if token not in known]
     replaced: dict[str, str] = {}
     if unknown and oov in ("error", "nearest"):
@@ -105,13 +106,15 @@ def embed(
         replaced = closest(unknown, table, report)
         stand_ins = table.find(replaced.values())
         known |= {
-            token: require_finite(stand_ins[used], used, table.name) for token, used in replaced.items()
+            token: require_finite(stand_ins[used], used, table.name) + (always.of(used) if always else 0)
+            for token, used in replaced.items()
         }
         unknown = [token for token in unknown if token not in replaced]
     if unknown and oov == "subword":
         from attn_cli.vectors.subwords import guess
 
-        known |= guess(unknown, table)
+        guessed = guess(unknown, table)
+        known |= {token: vector + (always.of(token) if always else 0) for token, vector in guessed.items()}
     else:
         own = start if oov == "model" else None
         known |= {token: own.of(token) if own else _stand_in(token, table, oov, seed) for token in unknown}

@@ -17,8 +17,8 @@ from attn_cli.io.progress import Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining
 from attn_cli.vectors.formats.fasttext_ngrams import ngrams
-from attn_cli.vectors.store.table import NGrams, write_table
-from attn_cli.vectors.subwords import LONGEST, SHORTEST
+from attn_cli.vectors.store.table import NGrams, as_text, write_table
+from attn_cli.vectors.subwords import LONGEST, SHORTEST, normal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, re
     """Write the table and its n-grams to `output`, all or nothing.
 
     They are learned twice: without a tenth of the rarer words, to measure how near a guess comes to a word's own
-    vector, and with all.
+    vector once the mean of all is taken off both, and with all.
     """
     check(settings)
     if not output.lower().endswith(".safetensors"):
@@ -59,7 +59,9 @@ def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, re
     words, vectors = names[: settings.words], matrix[: settings.words].astype(np.float64)
     if not np.isfinite(vectors).all():
         raise InputError(f"{table.name} holds NaN or infinity.", "Replace or remove such rows.")
-    counted = _counts(words, settings.buckets)
+    scale = float(np.sqrt(np.mean(vectors**2))) or 1.0
+    vectors = vectors / scale
+    counted = _counts([normal(as_text(word)) for word in words], settings.buckets)
     draw = np.random.default_rng(settings.seed)
     rarer = np.arange(len(words) // 4, len(words))
     held_back = draw.permutation(rarer)[: int(HELD_BACK * len(rarer))]
@@ -69,12 +71,19 @@ def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, re
         is_kept[held_back] = False
         found = _learned(counted[is_kept], vectors[is_kept], settings, "words held back", report)
         guessed = (counted[held_back] @ found.rows) @ found.directions[:-1] + found.directions[-1]
-        cosine = float(np.mean(_cosines(guessed, vectors[held_back])))
+        mean = found.directions[-1]  # which any guess has right
+        cosine = float(np.mean(_cosines(guessed - mean, vectors[held_back] - mean)))
     made = _learned(counted, vectors, settings, "all words", report)
-    noted = {"rank": settings.rank, "words": len(words), "cosine": cosine, "held_back": len(held_back)}
+    with np.errstate(over="ignore"):
+        directions = (np.asarray(made.directions[:]) * scale).astype(np.float32)
+    if not np.isfinite(directions).all():
+        raise InputError(f"The numbers of {table.name} are too large.", "Divide them all by one number.")
+    made = NGrams(made.rows, directions)
+    size = dict(zip(("rows", "numbers"), made.rows.shape, strict=True))
+    noted = {**size, "words": len(words), "cosine": cosine, "held_back": len(held_back)}
     about = {key: value for key, value in table.about.items() if key not in ("format", "doubled")}
     with written(output) as stream:
-        write_table(stream, names, matrix, {**about, "ngrams": json.dumps(noted)}, made)
+        write_table(stream, names, matrix, {**about, "ngrams": json.dumps(noted, allow_nan=False)}, made)
     return Made(output, os.path.getsize(output), len(words), cosine, len(held_back))
 
 
@@ -117,7 +126,7 @@ def _learned(
     rows = full @ strongest
     size = np.maximum(np.abs(rows).max(axis=0), 1e-9) / LARGEST_BYTE
     out = np.vstack([size[:, None] * strongest.T, mean])
-    return NGrams(np.rint(rows / size).astype(np.int8), out.astype(np.float16))
+    return NGrams(np.rint(rows / size).astype(np.int8), out)
 
 
 def _cosines(A: Floats, B: Floats) -> Floats:

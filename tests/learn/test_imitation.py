@@ -69,6 +69,11 @@ def test_what_no_treebank_shows_is_learned_from_a_teacher(folder):
     assert facts["trained_on"] == ["none.conllu"]
     assert facts["teachers"]["teacher.safetensors"]["trained_on"] == ["whole.conllu"]
     assert facts["imitated_on"]["texts"] == ["text.txt"] and facts["imitated_on"]["words"] >= 200 * 96
+    more = ["learn", "train", "none.conllu", "-e", "v.txt", "--pretrained", "b.safetensors", "--epochs", "1"]
+    assert attn(*more, "-o", "d.safetensors", cwd=folder).code == 0
+    facts = read_model(str(folder / "d.safetensors")).facts
+    assert facts["trained_on"] == ["none.conllu"], "once, though it was learned from twice"
+    assert facts["pretrained_on"]["imitated_on"]["texts"] == ["text.txt"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
+from attn_cli.models.model_file import named
 from attn_cli.settings.training import SubwordTraining
 from attn_cli.vectors.export import export
 from attn_cli.vectors.formats.detect import open_file
@@ -125,14 +126,65 @@ def test_n_grams_that_do_not_fit_the_vectors_are_refused(at, table, spoil):
         open_file("bad.safetensors")
 
 
-def test_a_guess_that_is_no_number_is_refused(at, table):
+@pytest.mark.parametrize("numbers", [(np.nan, np.nan), (np.inf, -np.inf)])
+def test_n_grams_that_are_no_numbers_are_refused(at, table, numbers):
     learned(table)
     arrays, about = read_safetensors("with.safetensors")
-    arrays["ngrams.directions"] = np.full_like(arrays["ngrams.directions"], np.nan)
+    arrays["ngrams.directions"] = arrays["ngrams.directions"].copy()
+    arrays["ngrams.directions"][:2] = np.array(numbers)[:, None]
     with open("bad.safetensors", "wb") as file:
         write_safetensors(file, arrays, about)
     done = attn("self", "catdog zzz", "-e", "bad.safetensors", "-p", "identity", "--oov", "subword")
-    assert done.code == 65 and "NaN" in done.err and done.err.count("\n") == 1
+    assert done.code == 65 and "n-grams" in done.err and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e6, 1e12])
+def test_vectors_of_any_size_are_learned_from_alike(at, table, scale):
+    plain = learned(table)
+    other = table_of("animals", table.block[1:-1].split(b"\n"), table.matrix * np.float64(scale), {}, 0)
+    scaled = learned(other, "scaled.safetensors")
+    assert scaled.cosine == pytest.approx(plain.cosine, abs=1e-3)
+    ours, theirs = (
+        guess(["owlish"], open_file(f"{name}.safetensors"))["owlish"] for name in ("with", "scaled")
+    )
+    np.testing.assert_allclose(theirs / scale, ours, rtol=1e-3, atol=1e-3)
+
+
+def test_numbers_that_are_too_large_are_refused(at, table):
+    pytest.importorskip("scipy", reason="SciPy is not installed")
+    words = table.block[1:-1].split(b"\n")
+    with pytest.raises(InputError, match="too large"):
+        learned(table_of("animals", words, table.matrix * np.float64(1e60), {}, 0))
+    assert not Path("with.safetensors").exists()
+
+
+def test_what_all_vectors_share_does_not_count_as_a_good_guess(at):
+    draw = np.random.default_rng(2)
+    words = {"".join(letters).encode() for letters in draw.choice(list("abcdefghij"), (600, 7))}
+    made = learned(table_of("noise", sorted(words), draw.standard_normal((len(words), 20)) + 1.5, {}, 0))
+    assert abs(made.cosine) < 0.15, "there is nothing to learn"
+
+
+def test_a_word_in_capitals_is_learned_and_guessed_in_small_letters(at, table):
+    words = [word.upper() for word in table.block[1:-1].split(b"\n")]
+    assert (
+        learned(table_of("ANIMALS", words, table.matrix, {}, 0)).cosine
+        == learned(table, "b.safetensors").cosine
+    )
+    wanted = guess(["owlish"], open_file("b.safetensors"))["owlish"]
+    for vector in guess(["owlish", "OWLISH", "Owlish"], open_file("with.safetensors")).values():
+        np.testing.assert_array_equal(vector, wanted)
+
+
+@pytest.mark.parametrize("oov", ["subword", "nearest"])
+def test_a_model_adds_to_a_stand_in_what_it_adds_to_each_vector(oov):
+    start = named("roles-deep").start
+    assert start.always
+    plain, started = (embed(["recieve", "cat"], bundled(), oov, 0, one).X for one in (None, start))
+    added = {"subword": "recieve", "nearest": "receive"}[oov]  # nearest: as if that word stood there
+    np.testing.assert_allclose(started - plain, [start.of(added), start.of("cat")], atol=1e-6)
+    only_unknown = named("roles").start
+    np.testing.assert_array_equal(embed(["recieve"], bundled(), oov, 0, only_unknown).X[0], plain[0])
 
 
 def test_the_screen_and_the_json_say_that_it_is_a_guess(at):
@@ -140,8 +192,9 @@ def test_the_screen_and_the_json_say_that_it_is_a_guess(at):
     record = json.loads(done.out)
     assert record["embedding"]["oov"] == "subword" and record["unknown"] == ["forty-odd"]
     assert any("guessed from the parts of its spelling" in note for note in record["notes"])
-    told = attn("explain", "cats forty-odd", "-p", "identity", "--oov", "subword", "--query", "forty-odd")
-    assert "guessed from the parts of its spelling" in told.out
+    for more in (["-p", "identity"], ["-p", "roles-deep", "--layer", "0"]):
+        told = attn("explain", "cats forty-odd", *more, "--oov", "subword", "--query", "forty-odd")
+        assert "guessed from the parts of its spelling" in " ".join(told.out.split("Note")[0].split())
 
 
 def test_batch_gives_what_self_gives(at):

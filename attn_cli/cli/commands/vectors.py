@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +58,7 @@ def info(source: Source = None, format: RecordFormat = None, output: Output = No
 def _described(about: dict[str, object], width: int) -> str:
     lines = [(key, value) for key, value in about.items() if value is not None and key != "about"]
     noted = about["about"]
-    lines += list(noted.items()) if isinstance(noted, dict) else []
+    lines += [(key, _parsed(value)) for key, value in noted.items()] if isinstance(noted, dict) else []
     wrapped = (
         wrap(visible(f"{key:<12} {_plain(value)}"), width, subsequent_indent=" " * 13) for key, value in lines
     )
@@ -164,7 +165,18 @@ def _answer(
     deliver_record(kind, {**asked, "neighbours": listed}, view, lambda: aligned(rows))
 
 
+def _parsed(noted: object) -> object:
+    """Return what a note holds, where it is a JSON object, else the note itself."""
+    try:
+        found = json.loads(str(noted))
+    except (ValueError, RecursionError):
+        return noted
+    return found if isinstance(found, dict) else noted
+
+
 def _plain(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return visible(f"{value:,}" if isinstance(value, int) else str(value))

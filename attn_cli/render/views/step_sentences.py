@@ -213,10 +213,15 @@ def source(trace: Trace, i: int) -> str:
     if i in trace.pad_queries and not trace.projection.layer:
         return "it is padding, which starts as zeros"
     if trace.learned is not None and trace.learned.layers > 1:
-        below = "it comes out of the layers below"
-        return (
-            below if trace.projection.layer else "they are made of its word vector and what its spelling adds"
-        )
+        if trace.projection.layer:
+            return "it comes out of the layers below"
+        if trace.query_tokens[i] not in trace.unknown:
+            return "they are made of its word vector and what its spelling adds"
+        if about.oov == "subword":
+            return (
+                f"{about.name} has no vector for it: they are made of one that is guessed from the parts of its "
+                "spelling, and what its spelling adds"
+            )
     if about.source != "given" and trace.query_tokens[i] in trace.unknown:
         if about.oov == "model":
             return f"{about.name} has no vector for it, and {trace.projection.name} starts from its spelling"

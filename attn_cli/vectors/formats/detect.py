@@ -219,7 +219,7 @@ def _ngrams(source: SourceFile, rows: Entry | None, directions: Entry | None, di
     if rows is None and directions is None:
         return None
     fits = rows is not None and rows.dtype == np.int8 and len(rows.shape) == 2 and min(rows.shape) > 0
-    fits = fits and directions is not None and directions.dtype == np.float16
+    fits = fits and directions is not None and directions.dtype in (np.float16, np.float32)
     if rows is None or directions is None or not fits or directions.shape != (rows.shape[1] + 1, dim):
         raise InputError(
             f"{source.name} is damaged: its n-grams do not fit its vectors.",

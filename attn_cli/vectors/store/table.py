@@ -99,7 +99,7 @@ class NGrams(NamedTuple):
     """Numbers of parts of words, in a file beside the words' vectors: `attn_cli.vectors.subwords` guesses with them."""
 
     rows: Array | FileRows  # (buckets, r), int8
-    directions: Array | FileRows  # (r + 1, dim), the last row the mean of all vectors
+    directions: Array | FileRows  # (r + 1, dim), floats, the last row the mean of all vectors
 
     def arrays(self) -> dict[str, Array]:
         """Return them by the names that they have in a file."""
