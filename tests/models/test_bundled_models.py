@@ -23,7 +23,7 @@ HEADS = (
 LEAST = {
     "roles": {"head": 0.65, "relations": 0.78},
     "roles-deep": {
-        "head": 0.87, "relations": 0.92, "subject": 0.92, "object": 0.91, "determiner": 0.97, "coordination": 0.77,
+        "head": 0.885, "relations": 0.935, "subject": 0.955, "object": 0.93, "determiner": 0.98, "coordination": 0.8,
         "antecedent": 0.70,
     },
 }  # fmt: skip
@@ -117,7 +117,11 @@ def test_what_the_animal_did_not_cross_is_not_what_it_means():
     [
         ("The cat sat on the mat", "sat", ({"cat", "on"}, {"cat", "mat"})),
         ("she likes coffee", "likes", ({"she", "coffee"},)),
-        ("Manchester United hopes to perform better.", "hopes", ({"perform", "United"},)),
+        (
+            "Manchester United hopes to perform better.",
+            "hopes",
+            ({"perform", "United"}, {"perform", "Manchester"}),
+        ),
         (
             "Taylor is setting new benchmarks with her Eras Tour",
             "setting",
