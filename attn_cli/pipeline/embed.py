@@ -248,7 +248,10 @@ def embed_tokens(
     other = texts if context is None else Side(key_tokens, key.X)
     starts = dict(zip((*query_tokens, *key_tokens), (*query.X, *key.X), strict=True))
     same = _same_start(unknown, starts) if oov == "model" else []
-    notes += _unknown_notes(unknown, {*query_tokens, *key_tokens}, oov, stack is not None, same)
+    strange = tuple(word for word in unknown if oov == "subword" and not starts[word].any())
+    read = tuple(word for word in unknown if word not in strange)
+    notes += _unknown_notes(read, {*query_tokens, *key_tokens}, oov, stack is not None, same)
+    notes += _unknown_notes(strange, set(), "strange", stack is not None, [])
     return Inputs(texts, other, True, about, unknown, (), notes, table, replaced, context is not None)
 
 
@@ -300,6 +303,7 @@ def _unknown_notes(
         "zero": "zeros stand in" if learned else "zeros stand in, so each scores 0 with every word",
         "nearest": f"no known {like}, so zeros stand in",
         "subword": f"guessed from the parts of {its} spelling",
+        "strange": f"no known word has {its} letters, so zeros stand in",
         "random": "random vectors stand in",
         "skip": "left out",
         "model": f"the model starts from what it knows of {its} spelling{_told(same)}",

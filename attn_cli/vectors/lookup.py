@@ -111,13 +111,16 @@ def embed(
         }
         unknown = [token for token in unknown if token not in replaced]
     if unknown and oov == "subword":
-        from attn_cli.vectors.subwords import guess
+        from attn_cli.vectors.subwords import guess, guessable
 
-        guessed = guess(unknown, table)
+        guessed = guess(guessable(unknown, table), table)
         known |= {token: vector + (always.of(token) if always else 0) for token, vector in guessed.items()}
-    else:
-        own = start if oov == "model" else None
-        known |= {token: own.of(token) if own else _stand_in(token, table, oov, seed) for token in unknown}
+    own = start if oov == "model" else None
+    known |= {
+        token: own.of(token) if own else _stand_in(token, table, oov, seed)
+        for token in unknown
+        if token not in known
+    }
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
     return Embedded(X, tuple(kept), tuple(unknown), replaced)

@@ -9,14 +9,15 @@ in a byte a number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.vectors.formats.fasttext_ngrams import ngrams
-from attn_cli.vectors.store.table import as_bytes
+from attn_cli.vectors.store.table import as_bytes, as_text
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -40,6 +41,20 @@ def normal(word: str) -> bytes:
     from attn_cli.vectors.lookup import forms
 
     return as_bytes(forms(word)[-1])
+
+
+def letters(words: Iterable[bytes]) -> str:
+    """Return the distinct characters of words, sorted."""
+    return "".join(sorted(set(as_text(b"".join(words)))))
+
+
+def guessable(words: Iterable[str], table: Vectors) -> list[str]:
+    """Return the words that share a character with those that n-grams were learned from: of others they say nothing."""
+    try:
+        known = set(json.loads(table.about.get("ngrams", "null"))["letters"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return list(words)
+    return [word for word in words if known & set(as_text(normal(word)))]
 
 
 def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:

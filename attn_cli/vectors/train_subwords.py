@@ -18,7 +18,7 @@ from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining
 from attn_cli.vectors.formats.fasttext_ngrams import ngrams
 from attn_cli.vectors.store.table import NGrams, as_text, write_table
-from attn_cli.vectors.subwords import LONGEST, SHORTEST, normal
+from attn_cli.vectors.subwords import LONGEST, SHORTEST, letters, normal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +61,8 @@ def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, re
         raise InputError(f"{table.name} holds NaN or infinity.", "Replace or remove such rows.")
     scale = float(np.sqrt(np.mean(vectors**2))) or 1.0
     vectors = vectors / scale
-    counted = _counts([normal(as_text(word)) for word in words], settings.buckets)
+    normals = [normal(as_text(word)) for word in words]
+    counted = _counts(normals, settings.buckets)
     draw = np.random.default_rng(settings.seed)
     rarer = np.arange(len(words) // 4, len(words))
     held_back = draw.permutation(rarer)[: int(HELD_BACK * len(rarer))]
@@ -80,7 +81,13 @@ def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, re
         raise InputError(f"The numbers of {table.name} are too large.", "Divide them all by one number.")
     made = NGrams(made.rows, directions)
     size = dict(zip(("rows", "numbers"), made.rows.shape, strict=True))
-    noted = {**size, "words": len(words), "cosine": cosine, "held_back": len(held_back)}
+    noted = {
+        **size,
+        "words": len(words),
+        "cosine": cosine,
+        "held_back": len(held_back),
+        "letters": letters(normals),
+    }
     about = {key: value for key, value in table.about.items() if key not in ("format", "doubled")}
     with written(output) as stream:
         write_table(stream, names, matrix, {**about, "ngrams": json.dumps(noted, allow_nan=False)}, made)

@@ -197,6 +197,21 @@ def test_the_screen_and_the_json_say_that_it_is_a_guess(at):
         assert "guessed from the parts of its spelling" in " ".join(told.out.split("Note")[0].split())
 
 
+def test_a_word_in_letters_that_no_known_word_has_is_zeros_and_named(at):
+    done = attn(
+        "self", "cats 😀 привет forty-odd", "-p", "identity", "--oov", "subword", "--steps", "-f", "json"
+    )
+    record = json.loads(done.out)
+    notes = [note for note in record["notes"] if note.startswith("No vector")]
+    assert notes == [
+        "No vector for forty-odd: guessed from the parts of its spelling.",
+        "No vector for 😀, привет: no known word has their letters, so zeros stand in.",
+    ]
+    assert [any(row) for row in record["x_query"]] == [True, False, False, True]
+    told = attn("explain", "cats 😀", "-p", "identity", "--oov", "subword", "--query", "😀")
+    assert "zeros stand in" in told.out.split("Note")[0] and "guessed" not in told.out
+
+
 def test_batch_gives_what_self_gives(at):
     Path("lines.txt").write_text("forty-odd cats emailed\ncats\n")
     options = ("-p", "identity", "--oov", "subword")

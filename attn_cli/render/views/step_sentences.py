@@ -229,7 +229,9 @@ def source(trace: Trace, i: int) -> str:
             "random": "random numbers stand in",
             "subword": "one is guessed from the parts of its spelling",
         }
-        return f"{about.name} has no vector for it, and {stand_ins.get(str(about.oov), 'zeros stand in')}"
+        is_zero = trace.x_query is not None and not trace.x_query[i].any()
+        stand_in = "zeros stand in" if is_zero else stand_ins.get(str(about.oov), "zeros stand in")
+        return f"{about.name} has no vector for it, and {stand_in}"
     return {
         "word2vec": "word2vec learned it from the words near it in much text",
         "random": f"drawn at random from seed {about.seed} and the word itself",
