@@ -64,6 +64,9 @@ class RawTerminal:
     def __enter__(self) -> RawTerminal:
         self.undo.enter_context(cleaned_up(self._give_back))
         self.undo.callback(self._give_back)
+        # A signal that comes just before the wait for a key would else be acted upon after that key only.
+        before = signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
+        self.undo.callback(signal.set_wakeup_fd, before)
         self._handle(signal.SIGTSTP, self._stop)
         self._handle(signal.SIGCONT, self._go_on)
         self._handle(signal.SIGQUIT, self._quit)
