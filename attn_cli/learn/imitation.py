@@ -57,15 +57,23 @@ class Teachers:
                 )
             own = sized(ModelTraining(seed=settings.seed, threads=settings.threads), model)
             self.learners.append(Deep(words, vectors, own.with_defaults(), model))
-            had = model.facts.get("settings")
-            balance = had.get("balance") if isinstance(had, dict) else None
-            ratio = wanted / np.array(balances(words.heads, balance)) if balance else np.ones(len(wanted))
-            self.ratios.append(ratio.astype(np.float32)[:, np.newaxis])
+            self.ratios.append(self._ratio(model, wanted))
         self.known = [
             relation.distance is None and all(name in model.heads for model in self.models)
             for name, relation in ((name, RELATIONS[name]) for name in words.heads)
         ]
         self.lines = self._endless()
+
+    def _ratio(self, model: Lower, wanted: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return by what a teacher's weights of words on themselves are to be multiplied, (h, 1)."""
+        settings = model.facts.get("settings")
+        try:
+            had = balances(self.words.heads, settings["balance"]) if isinstance(settings, dict) else wanted
+        except (KeyError, ValueError):
+            raise InputError(f"{model.name} does not say how it was trained.") from None
+        least = 1e-3  # a balance may be 0: of the one that learns, or of a teacher
+        ratio: NDArray[np.float32] = (np.maximum(wanted, least) / np.maximum(had, least)).astype(np.float32)
+        return ratio[:, np.newaxis]
 
     def _endless(self) -> Iterator[tuple[str, ...]]:
         """Yield the tokens of each line that is neither too short nor too long; after the last, the first again."""

@@ -1,11 +1,15 @@
 """Learning from other models on running text: their weights are learned where no treebank says anything."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from attn_cli.errors import InputError
 from attn_cli.learn.batches import Batch
+from attn_cli.learn.imitation import Teachers
+from attn_cli.learn.lower import Lower
 from attn_cli.learn.one_layer import loss_and_gradient
 from attn_cli.learn.relations import balances
 from attn_cli.learn.score import head_weights
@@ -116,6 +120,29 @@ def test_one_layer_learns_from_no_teacher(folder):
         ):
             wrong = attn(*learn, *options, "-o", "m.safetensors", cwd=folder)
             assert wrong.code == 2 and said in wrong.err and wrong.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "ratio"),
+    [("2", "2,object=1", 0.5), (2.0, "1", 0.5), ("object=0", "object=1", 1000.0), ("1", "object=0", 0.001)],
+)
+def test_a_teacher_is_read_by_the_balance_of_the_one_that_learns(theirs, ours, ratio):
+    model = Lower("t", (), [], 0, 0, {}, {"settings": {"balance": theirs}})
+    teachers = Teachers([model], [])
+    teachers.words = SimpleNamespace(heads=("subject", "object"))
+    found = teachers._ratio(model, np.array(balances(teachers.words.heads, ours)))
+    assert found.shape == (2, 1) and found[1, 0] == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"settings": {"balance": "much"}}, {"settings": {"balance": None}}, {"settings": {}}]
+)
+def test_a_teacher_that_does_not_say_how_it_was_trained_is_refused(facts):
+    model = Lower("t", (), [], 0, 0, {}, facts)
+    teachers = Teachers([model], [])
+    teachers.words = SimpleNamespace(heads=("subject",))
+    with pytest.raises(InputError, match="does not say how"):
+        teachers._ratio(model, np.ones(1))
 
 
 def batch(T, is_word=None, **changes):
