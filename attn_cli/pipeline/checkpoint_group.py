@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attn_cli.models.checkpoints.blocks import Attended, Unturned
+from attn_cli.models.checkpoints.blocks import Ready, Unturned
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.pipeline.project import wanted_layer
 from attn_cli.settings.settings import ALL, ROLLOUT
@@ -40,28 +40,18 @@ def traces_of_group(readings: Sequence[Reading], settings: Settings) -> Iterator
 
 def _of_text(steps: LayerSteps, at: int) -> LayerSteps:
     """Return the attention of one of the texts."""
-    about, own = steps.attended, slice(at, at + 1)
+    own = slice(at, at + 1)
 
     def part(M: Array) -> Array:
         return M[own] if len(M) > 1 else M  # what all texts share has one entry
 
-    attended = Attended(
-        q=part(about.q),
-        k=part(about.k),
-        v=part(about.v),
-        scale=about.scale,
-        scores=part(about.scores),
-        scaled_scores=part(about.scaled_scores),
-        position=None if about.position is None else part(about.position),
-        softcap=about.softcap,
-        capped_scores=None if about.capped_scores is None else part(about.capped_scores),
-        mask=None if about.mask is None else about.mask[own] if len(about.mask) > 1 else about.mask,
-        weights=part(about.weights),
-        output=part(about.output),
-    )
+    q, k, v, scale, position, softcap, mask = steps.ready
+    position = None if position is None else part(position)
+    mask = mask[own] if mask is not None and len(mask) > 1 else mask
+    ready = Ready(part(q), part(k), part(v), scale, position, softcap, mask)
     unturned = steps.unturned
     if unturned is not None:
         places = unturned.places[own] if len(unturned.places) > 1 else unturned.places
         unturned = Unturned(part(unturned.q), part(unturned.k), unturned.rotary, places)
     made = (part(steps.x), part(steps.projected), part(steps.context))
-    return LayerSteps(steps.side, steps.layer, steps.kind, *made, attended, unturned)
+    return LayerSteps(steps.side, steps.layer, steps.kind, *made, ready, unturned, steps.where)

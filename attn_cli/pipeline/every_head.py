@@ -138,7 +138,8 @@ def checkpoint_layers(
                     "Is the file whole?",
                 )
             allowed = np.ones((len(queries), len(keys)), np.bool_) if mask is None else mask
-            yield LayerWeights(source, steps.layer, tuple(map(str, range(len(weights)))), weights, allowed)
+            heads = tuple(map(str, range(len(weights))))
+            yield LayerWeights(source, steps.layer, heads, weights, allowed, opened.checkpoint.model.notes)
 
 
 def saved_layers(saved: Saved) -> Iterator[LayerWeights]:

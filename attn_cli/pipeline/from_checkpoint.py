@@ -162,12 +162,15 @@ class Reading(NamedTuple):
         check_one_text(self.asked != "cross", self.name)
         below = Rolled()
         for steps in self.layers(number):
+            own = None
             if number in (None, steps.layer):
                 mean = self._trace(steps, unasked(replace(settings, head="mean")))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
                 found = rolled.instead_of(selected(mean), settings)
                 yield recorded(mean, found, settings, rollout_formula(steps.layer))
-            below = below.through(*self.own(steps))
+                if _is_own(settings) and not mean.condensed:
+                    own = np.array([head.weights for head in mean.heads]), mean.mask
+            below = below.through(*(own or self.own(steps)))
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""
@@ -207,7 +210,8 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
         run = checkpoint.run(texts([source.ids]), texts([target.ids]))
     else:
         run = checkpoint.run(texts([source.ids]))
-    notes = unknown_words((read, source) if source is not read else (read,), model.name)
+    notes = [*checkpoint.model.notes]
+    notes += unknown_words((read, source) if source is not read else (read,), model.name)
     if target is not read:
         notes.append(about_move(target))
     key = source if asked == "cross" else target
@@ -220,7 +224,7 @@ def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[st
     side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
     if side not in stacks:
         raise UsageError(
-            f"A model of the type {family} is an encoder: its words look at all others.",
+            f"This model (of the type {family}) is not causal: its words look at all others.",
             "Ask for attn self, or try --mask causal with it.",
         )
     if asked == "cross" and len(stacks) < 2:
@@ -243,7 +247,7 @@ def _trace(
     steps: LayerSteps, query: Tokens, key: Tokens, window: int | None, settings: Settings, name: str
 ) -> Trace:
     """Let the layer's heads attend, and keep the record."""
-    about = steps.attended
+    about = steps.ready
     d_k, notes = about.q.shape[-1], []
     score, scale = settings.score, None
     if score is None:
@@ -265,7 +269,15 @@ def _trace(
     projected = Projected("given", name, None, None, steps.layer)
     layer = Layer(names, shown, heads, Projection(projected, ()))
     trace = build_trace(steps.kind, inputs, layer, replace(settings, score=score), mask, None)
+    if len(heads) == len(names) and _is_own(settings):  # the layers above need not attend again
+        steps.keep(np.array([[head.output for head in trace.heads]]))
     return replace(trace, query_input_ids=query.ids, key_input_ids=key.ids)
+
+
+def _is_own(settings: Settings) -> bool:
+    """Tell whether a layer attends as the model itself does."""
+    tried = (settings.mask, settings.score, settings.without or None)
+    return tried == (None, None, None) and settings.temperature == 1
 
 
 def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) -> Head:
@@ -273,7 +285,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
 
     What the model adds for distances is part of its scores, so the temperature divides it too.
     """
-    about, position, unturned = steps.attended, steps.attended.position, steps.unturned
+    about, position, unturned = steps.ready, steps.ready.position, steps.unturned
     q, k = (about.q, about.k) if unturned is None else (unturned.q, unturned.k)
     return Head(
         str(h),
@@ -289,7 +301,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
 
 def _mask(steps: LayerSteps, window: int | None, settings: Settings, name: str) -> Mask | None:
     """Return the mask that is asked for, else the model's own."""
-    n_q, n_k = steps.attended.weights.shape[-2:]
+    n_q, n_k = steps.ready.q.shape[2], steps.ready.k.shape[2]
     return own_mask(steps, window) if settings.mask is None else stated_mask(settings, None, n_q, n_k, name)
 
 
@@ -298,7 +310,7 @@ def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask:
     from attn_cli.pipeline import checkpoint_weights as kept  # only those who ask pay for it
 
     weights, settings = run.weights_of(steps, [int(head.name) for head in trace.heads]), trace.settings
-    is_scaled = isclose(trace.scale, steps.attended.scale, rel_tol=1e-6) and trace.score != "cosine"
+    is_scaled = isclose(trace.scale, steps.ready.scale, rel_tol=1e-6) and trace.score != "cosine"
     if settings.mask is not None or settings.without or settings.temperature != 1 or not is_scaled:
         heads = [_head(steps, h, trace.own_scale, trace.temperature) for h in range(stack.heads)]
         work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
@@ -310,10 +322,10 @@ def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask:
 
 def own_mask(steps: LayerSteps, window: int | None) -> Mask | None:
     """Return the mask that the model itself has in this layer, by its rule's name where there is one."""
-    allowed = steps.attended.mask
+    allowed = steps.ready.mask
     if allowed is None and steps.kind != "masked":
         return None
-    n_q, n_k = steps.attended.weights.shape[-2:]
+    n_q, n_k = steps.ready.q.shape[2], steps.ready.k.shape[2]
     if steps.kind == "masked" and window is None:
         return masks.named("causal", n_q, n_k)
     if steps.kind == "self":

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -9,10 +10,22 @@ import numpy as np
 import pytest
 
 from attn_cli import trace_self
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
-from tests.models.checkpoints.by_hand import gpt2, small_gpt2, word_pieces
+from tests.models.checkpoints.by_hand import (
+    BERT,
+    GEMMA2,
+    GPT2,
+    PIECES,
+    bert,
+    byte_pairs,
+    gemma2,
+    gpt2,
+    saved,
+    small_gpt2,
+    word_pieces,
+)
 from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
 from tests.shell import here
@@ -241,7 +254,7 @@ def test_an_encoder_has_no_mask_and_no_second_text(transformers, tmp_path):
     made(transformers, CASES["bert"], 0, tmp_path)
     word_pieces(tmp_path)
     for kind in ("masked", "cross"):
-        with pytest.raises(UsageError, match="is an encoder"):
+        with pytest.raises(UsageError, match="not causal"):
             trace_of(kind, tmp_path, "a")
 
 
@@ -456,3 +469,106 @@ def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign
     assert 'Likeliest to come after "cat"' in said
     ran = here("masked", "the cat", "-m", str(tmp_path))
     assert ran.code == 2 and "--kind masked" in ran.err
+
+
+def counted(monkeypatch):
+    """Return a list that grows by the heads of each layer that the model itself lets attend."""
+    from attn_cli.models.checkpoints import blocks
+
+    made, attend = [], blocks.attend
+    monkeypatch.setattr(blocks, "attend", lambda ready: made.append(ready.q.shape[1]) or attend(ready))
+    return made
+
+
+def test_a_layer_that_is_shown_attends_once(gpt2_folder, monkeypatch):
+    made = counted(monkeypatch)
+    trace_checkpoint("self", "dabca", None, Settings(layer=0), gpt2_folder)
+    assert made == []
+    trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder)
+    assert made == [2], "the layer below"
+    del made[:]
+    every = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="all"), gpt2_folder)
+    assert made == []
+    rolled = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="rollout"), gpt2_folder)
+    assert made == []
+    with monkeypatch.context() as slow:
+        slow.setattr("attn_cli.models.checkpoints.layers.LayerSteps.keep", lambda steps, output: None)
+        again = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="all"), gpt2_folder)
+    close([head.weights for head in every.heads], [head.weights for head in again.heads])
+    alone = trace_checkpoint("self", "dabca", None, Settings(head="rollout"), gpt2_folder)
+    close(rolled.shown.weights, alone.weights)
+
+
+def test_a_layer_that_is_tried_otherwise_is_not_what_the_layers_above_read(gpt2_folder):
+    own = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="all"), gpt2_folder)
+    for other in (
+        Settings(mask="none"),
+        Settings(temperature=9),
+        Settings(score="dot"),
+        Settings(without=("b",)),
+    ):
+        tried = trace_checkpoint("self", "dabca", None, replace(other, layer="all", head="all"), gpt2_folder)
+        close(tried.heads[-1].q, own.heads[-1].q)
+        assert np.abs(tried.heads[0].weights - own.heads[0].weights).max() > 0.01
+
+
+def test_what_a_config_says_and_attn_does_not_know_is_noted_everywhere(tmp_path):
+    folder = small_gpt2(tmp_path / "odd", attn_temperature=2, resid_pdrop=0.3)
+    told = "config.json says attn_temperature = 2, which attn does not know for gpt2: the numbers may differ."
+    assert told in trace_checkpoint("self", "dab", None, Settings(), folder).notes
+    for command in (("self", "dab"), ("explain", "dab"), ("heads", "dab")):
+        assert told in " ".join(here(*command, "-m", folder).out.split())
+        assert told in json.loads(here(*command, "-m", folder, "-f", "json").out)["notes"]
+
+
+def test_a_model_that_its_config_makes_look_both_ways_is_no_longer_masked(tmp_path):
+    folder = small_gpt2(tmp_path / "both", is_causal=False)
+    trace = trace_checkpoint("self", "dabca", None, Settings(next=3), folder)
+    assert (trace.kind, trace.mask) == ("self", None) and (trace.weights > 0).all()
+    with pytest.raises(UsageError, match="not causal"):
+        trace_checkpoint("masked", "dabca", None, Settings(), folder)
+    assert here("heads", "dabca", "-m", folder).code == 0
+    decoder = saved(tmp_path / "decoder", BERT | {"is_decoder": True}, bert(vocabulary=len(PIECES)))
+    word_pieces(decoder)
+    masked = trace_checkpoint("self", TEXT, None, Settings(), decoder)
+    assert (masked.kind, masked.mask_name) == ("masked", "causal")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3.4e38])
+def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(bad, tmp_path):
+    """Warnings are errors here; every tensor is spoilt in turn, and every number of the answer is one."""
+    ways = (
+        Settings(next=2),
+        Settings(layer="all", head="all"),
+        Settings(head="rollout"),
+        Settings(layer=1),
+    )
+    for tensors, config, write in (
+        (gpt2(), GPT2, byte_pairs),
+        (bert(vocabulary=len(PIECES)), BERT, word_pieces),
+    ):
+        write(saved(tmp_path / "model", config, tensors))
+        for name in tensors:
+            spoilt = tensors | {name: np.full_like(tensors[name], bad)}
+            folder = saved(tmp_path / "model", config, spoilt)
+            text = "dab" if config is GPT2 else "the [MASK] walking"
+            for settings in ways:
+                try:
+                    trace = trace_checkpoint(
+                        "self", text, None, settings, folder, keep_weights=settings.layer == 1
+                    )
+                except AttnError as error:
+                    assert len(str(error)) < 500
+                else:
+                    assert all(np.isfinite(head.weights).all() for head in trace.heads), name
+                    json.dumps(trace.to_dict(), allow_nan=False)
+
+
+def test_a_base_of_rotary_positions_that_float32_lacks_is_one_line(tmp_path):
+    tensors, one_head = gemma2(), {"num_attention_heads": 1, "head_dim": 4, "rope_theta": 1e-300}
+    for role in "kv":
+        tensors[f"layers.0.self_attn.{role}_proj.weight"] = tensors["layers.0.self_attn.q_proj.weight"]
+    folder = saved(tmp_path / "model", GEMMA2 | one_head, tensors)
+    byte_pairs(folder)
+    with pytest.raises(InputError, match="not a finite number"):
+        trace_checkpoint("self", "dab", None, Settings(), folder, keep_weights=True)

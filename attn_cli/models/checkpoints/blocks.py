@@ -18,36 +18,37 @@ SLOPE = 0.3275911 * math.sqrt(0.5)
 TAIL = (0.5307027145, -0.7265760135, 0.7107068705, -0.142248368, 0.127414796)  # T_5 first
 
 
-class Attended(NamedTuple):
-    """Every step of one layer's attention: b texts, h heads, n_q queries, n_k keys."""
+class Ready(NamedTuple):
+    """What one layer's attention is computed from: b texts, h heads, n_q queries, n_k keys."""
 
-    q: Array  # (b, h, n_q, d_k), turned by their places where the model does so
+    q: Array  # (b, h, n_q, d_k), rotated by their positions where the model does so
     k: Array  # (b, h, n_k, d_k), likewise
     v: Array  # (b, h, n_k, d_v)
     scale: float
-    scores: Array  # (b, h, n_q, n_k): q.k
-    scaled_scores: Array  # (b, h, n_q, n_k)
     position: Array | None  # (1, h, n_q, n_k), added to the scaled scores for the distance
     softcap: float | None  # where there is one, c * tanh(score / c) limits the scores to -c..c
-    capped_scores: Array | None  # (b, h, n_q, n_k)
     mask: Bools | None  # (b, 1, n_q, n_k), True = may attend
+
+
+class Attended(NamedTuple):
+    """What attention makes of it."""
+
     weights: Array  # (b, h, n_q, n_k)
     output: Array  # (b, h, n_q, d_v)
 
 
-def attend(
-    q: Array, k: Array, v: Array, scale: float, position: Array | None, softcap: float | None,
-    mask: Bools | None,
-) -> Attended:  # fmt: skip
-    """Compute attention and keep every step."""
-    scores = q @ np.swapaxes(k, -1, -2)
-    scaled = scores * np.float32(scale)
-    summed = scaled if position is None else scaled + position
-    capped = None if softcap is None else np.float32(softcap) * np.tanh(summed / np.float32(softcap))
-    final = summed if capped is None else capped
-    masked = final if mask is None else np.where(mask, final, np.float32(-np.inf))
-    weights = softmax(masked)
-    return Attended(q, k, v, scale, scores, scaled, position, softcap, capped, mask, weights, weights @ v)
+def attend(ready: Ready) -> Attended:
+    """Compute attention; where a score is beyond float32, every weight is NaN."""
+    scores = ready.q @ np.swapaxes(ready.k, -1, -2)
+    scores *= np.float32(ready.scale)
+    if ready.position is not None:
+        scores += ready.position
+    if ready.softcap is not None:
+        scores = np.float32(ready.softcap) * np.tanh(scores / np.float32(ready.softcap))
+    if not np.isfinite(scores).all():
+        scores[:] = np.nan
+    weights = softmax(scores if ready.mask is None else np.where(ready.mask, scores, np.float32(-np.inf)))
+    return Attended(weights, weights @ ready.v)
 
 
 def mask_of(real_keys: Bools | None, n_q: int, n_k: int, causal: bool, window: int | None) -> Bools | None:

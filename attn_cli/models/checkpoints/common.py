@@ -1,8 +1,8 @@
-"""What many families' config.json files say alike, in older and newer versions: activation, windows, rotary places."""
+"""What many families' config.json files say alike, old and new: activation, windows, rotary positions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS, Rotary
 from attn_cli.models.checkpoints.config import Config
@@ -11,17 +11,23 @@ MOST_LAYERS = 1000
 FULL, LOCAL = "full_attention", "sliding_attention"
 
 
-def activation(c: Config, *names: str, default: str | None = None) -> str:
-    """Return the activation that the first of these names gives."""
-    name = next((name for name in names if c.has(name)), names[0])
-    if (found := c.word(name, default)) not in ACTIVATIONS:
+def activation(c: Config, name: str) -> str:
+    """Return the activation that the key of this name gives."""
+    if (found := c.word(name)) not in ACTIVATIONS:
         raise c.refused(name, f"one of {', '.join(ACTIVATIONS)}")
     return found
 
 
-def tables(c: Config, own: str, words: str, tied: bool = True) -> tuple[str, ...]:
-    """Return where the logits' table is: its own, or that of the words where the model ties them."""
-    return (own, words) if c.flag("tie_word_embeddings", tied) else (own,)
+def tied(c: Config, own: str, source: str) -> tuple[str, ...]:
+    """Return the names that a tensor of the logits may have: its own, or what the model ties it to."""
+    return (own, source) if c.flag("tie_word_embeddings") else (own,)
+
+
+def switched_off(c: Config, flag: str, roles: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the biases of these roles where a flag says that the model has none: the file's own are not read."""
+    if not c.has(flag) or c.flag(flag):
+        return ()
+    return tuple(f"{names[role]}.bias" for role in roles.split() if role in names)
 
 
 def layer_windows(
@@ -39,36 +45,46 @@ def layer_windows(
 
 
 def read_rotary(
-    c: Config, d_k: int, theta: float, share: float = 1.0, kind: str = FULL, is_apart: bool = False
+    c: Config,
+    d_k: int,
+    theta: str = "rope_theta",
+    share: str | None = None,
+    kind: str | None = None,
+    is_scaled: bool = True,
 ) -> Rotary:
-    """Return how queries and keys turn in layers of this kind.
+    """Return how queries and keys are rotated by their positions, as transformers 5 reads it.
 
-    `theta` and `share` hold where the config gives neither. `is_apart`: layers of this kind do not take the config's
-    common rope_theta and rope_scaling.
+    `theta` and `share` are the keys that hold where rope_parameters has neither; without `share`, all of a head is
+    rotated. `kind` is that of the layers, in families where rope_parameters has an object for each kind. rope_scaling
+    takes the place of rope_parameters, or adds to those of a kind; it does not where `is_scaled` is False.
     """
-    told = c.part("rope_parameters")
-    if told.has(kind) or told.has(FULL):
-        told = told.part(kind)
-    elif is_apart:
-        told = Config(c.where, {})
-    elif not told.values:
-        told = c.part("rope_scaling")
-    if not is_apart:
-        theta, share = c.number("rope_theta", theta), c.number("partial_rotary_factor", share)
-    dims = int(d_k * told.number("partial_rotary_factor", share))
-    if not 0 < dims <= d_k or dims % 2:
-        raise told.refused("partial_rotary_factor", f"a share of {d_k} that is an even number")
-    rotary = Rotary(told.number("rope_theta", theta), dims)
+    told, scaling = c.part("rope_parameters"), c.part("rope_scaling")
+    told = told if kind is None else told.part(kind)
+    if is_scaled and scaling.values:
+        told = scaling if kind is None else told._replace(values={**told.values, **scaling.values})
+    dims = d_k
+    if share is not None:
+        own, named = (told, "partial_rotary_factor") if told.has("partial_rotary_factor") else (c, share)
+        dims = int(d_k * own.number(named))
+        if not 0 < dims <= d_k or dims % 2:
+            raise own.refused(named, f"a share of {d_k} that is an even number")
+    rotary = Rotary(told.number("rope_theta") if told.has("rope_theta") else c.number(theta), dims)
     named = "rope_type" if told.has("rope_type") else "type"
-    type_ = told.word(named, "default")
+    type_ = told.word(named)
     if type_ == "linear":
         return rotary._replace(factor=told.number("factor"))
     if type_ == "llama3":
-        numbers = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-        factor, low, high, length = map(told.number, numbers)
+        factor, low, high = map(told.number, ("factor", "low_freq_factor", "high_freq_factor"))
         if low >= high:
             raise told.refused("high_freq_factor", "more than low_freq_factor")
-        return rotary._replace(llama3=(factor, low, high, length))
+        return rotary._replace(llama3=(factor, low, high, _first_length(c, told)))
     if type_ != "default":
         raise told.refused(named, "default, linear or llama3: attn knows no other")
     return rotary
+
+
+def _first_length(c: Config, told: Config) -> float:
+    """Return how many tokens the model was first trained on."""
+    name = "original_max_position_embeddings"
+    own = next((one for one in (c, told) if one.has(name)), None)
+    return c.number("max_position_embeddings") if own is None else own.number(name)

@@ -1,11 +1,12 @@
-"""A checkpoint's config.json: its values, each checked when it is asked for."""
+"""A checkpoint's config.json: its values, each checked when it is asked for, and the keys that its family declares."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from attn_cli.errors import InputError
@@ -15,63 +16,103 @@ from attn_cli.io.files import read_bytes
 LARGEST_FILE = 1 << 22
 MOST = 1 << 20  # no size in a config but that of a vocabulary is larger
 SPELLED = 60  # how much of a bad value an error shows
+MOST_NAMED = 5  # unknown keys that a note spells out
+# What no forward pass reads, in any family: names, dtypes, dropout, ids of tokens, other heads, training, generation.
+INERT = re.compile(
+    r".*dropout.*|.*_pdrop|.*layerdrop|.*dtype|.*_token_ids?|.*_token_index|summary_.*|classif.*|initializer_.*|"
+    r"init_std|model_type|architectures|transformers\.?js.*|transformers_version|auto_map|custom_pipelines|"
+    r"_?name_or_path|_commit_hash|_?attn_implementation(_internal|_autoset)?|_?experts_implementation(_internal)?|"
+    r"_flash_attn_2_enabled|return_dict(_in_generate)?|output_(attentions|hidden_states|past|scores|logits)|"
+    r"use_cache|cache_implementation|torchscript|use_bfloat16|gradient_checkpointing|use_mems.*|"
+    r"is_encoder_decoder|is_decoder|add_cross_attention|cross_attention_hidden_size|tie_encoder_decoder|"
+    r"tie_last_hidden_states|chunk_size_feed_forward|tokenizer_class|task_specific_params|problem_type|"
+    r"finetuning_task|id2label|label2id|_?num_labels|directionality|pooler_.*|pretraining_tp|unsloth_\w+|"
+    r"vocab_size|max_position_embeddings|type_vocab_size|intermediate_size|"  # sizes that the tensors have, too
+    r"assistant_\w+|num_assistant_\w+|bad_words_ids|(begin_)?suppress_tokens|diversity_penalty|do_sample|"
+    r"early_stopping|(encoder_)?(no_repeat_ngram_size|repetition_penalty)|epsilon_cutoff|eta_cutoff|"
+    r"exponential_decay_length_penalty|length_penalty|max_(new_)?(length|tokens)|min_(length|new_tokens)|num_beams|"
+    r"num_beam_groups|num_return_sequences|prefix|remove_invalid_values|target_lookbehind|temperature|top_[kp]|"
+    r"typical_p|force_bos_token_to_be_generated"
+)
+
+
+class Keys(NamedTuple):
+    """The keys of a config.json, or of an object in it, that a family of models knows."""
+
+    reads: Mapping[
+        str, object
+    ]  # with the family's default; None where there is none, or it follows from others
+    idle: frozenset[str] = frozenset()  # known to change no number of this family
+    parts: Mapping[str, Keys] = {}  # the keys of the objects in it
+
+
+OPEN = Keys(
+    {"model_type": None, "quant_method": "an unnamed method"}, parts={"quantization_config": Keys({})}
+)
 
 
 class Config(NamedTuple):
-    """The values of a config.json, or of an object in it; a value that is null counts as absent."""
+    """The values of a config.json, or of an object in it, as far as its keys are declared.
+
+    A key that is absent has the family's default; so has one that is null, but that `has` tells the two apart.
+    """
 
     where: str
     values: Mapping[str, object]
+    keys: Keys = OPEN
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a value of this name."""
-        return self.values.get(name) is not None
+        """Tell whether a key is read and has a value that is not null, its own or the family's default."""
+        return name in self.keys.reads and self.values.get(name, self.keys.reads[name]) is not None
 
-    def whole(self, name: str, default: int | None = None, least: int = 1, most: int = MOST) -> int:
+    def whole(self, name: str, least: int = 1, most: int = MOST) -> int:
         """Return a whole number from `least` to `most`."""
-        value = self._value(name, default)
+        value = self._value(name)
         if type(value) is not int or not least <= value <= most:
             raise self.refused(name, f"a whole number from {least} to {most:,}")
         return value
 
-    def number(self, name: str, default: float | None = None) -> float:
+    def number(self, name: str) -> float:
         """Return a positive finite number."""
-        value = self._value(name, default)
+        value = self._value(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e30:
             raise self.refused(name, "a positive number")
         return float(value)
 
-    def flag(self, name: str, default: bool) -> bool:
+    def flag(self, name: str) -> bool:
         """Return true or false."""
-        value = self._value(name, default)
+        value = self._value(name)
         if not isinstance(value, bool):
             raise self.refused(name, "true or false")
         return value
 
-    def word(self, name: str, default: str | None = None) -> str:
+    def word(self, name: str) -> str:
         """Return a string."""
-        value = self._value(name, default)
+        value = self._value(name)
         if not isinstance(value, str):
             raise self.refused(name, "a string")
         return value
 
+    def several(self, name: str) -> list[object]:
+        """Return a list."""
+        value = self._value(name)
+        if not isinstance(value, list):
+            raise self.refused(name, "a list")
+        return value
+
     def each(self, name: str, count: int) -> list[object]:
         """Return a list that has a value for each of `count` layers."""
-        value = self._value(name, None)
+        value = self._value(name)
         if not isinstance(value, list) or len(value) != count:
             raise self.refused(name, f"a list with a value for each of {count} layers")
         return value
 
     def part(self, name: str) -> Config:
         """Return the object of this name; an empty one where it is absent."""
-        value = self._value(name, {})
-        if not isinstance(value, dict):
+        value = self.values.get(name)
+        if not isinstance(value, dict | None):
             raise self.refused(name, "an object")
-        return Config(f"{self.where}, {name}", value)
-
-    def without(self, *names: str) -> Config:
-        """Return the config without these values."""
-        return self._replace(values={key: value for key, value in self.values.items() if key not in names})
+        return Config(f"{self.where}, {name}", value or {}, self.keys.parts[name])
 
     def shared(self, name: str, whole: int) -> int:
         """Return `whole` divided by the number of this name, which must divide it."""
@@ -82,15 +123,40 @@ class Config(NamedTuple):
 
     def refused(self, name: str, wanted: str) -> InputError:
         """Return the error that a value is not as it must be."""
-        if not self.has(name):
+        if self.values.get(name, self.keys.reads.get(name)) is None:
             return InputError(f"{self.where} has no {name}.", f"It must be {wanted}.")
-        value = json.dumps(self.values[name])
-        value = value if len(value) <= SPELLED else value[:SPELLED] + "..."
-        return InputError(f"{self.where}: {name} is {visible(value)}.", f"It must be {wanted}.")
+        value = _spelled(self.values.get(name, self.keys.reads.get(name)))
+        return InputError(f"{self.where}: {name} is {value}.", f"It must be {wanted}.")
 
-    def _value(self, name: str, default: object) -> object:
-        value = self.values.get(name)
+    def unknown(self, family: str) -> str | None:
+        """Return the note on values whose keys the family does not declare; None where there are none."""
+        found = [*_unknown(self.values, self.keys)]
+        if not found:
+            return None
+        named = ", ".join(
+            f"{visible(key)[:SPELLED]} = {_spelled(value)}" for key, value in found[:MOST_NAMED]
+        )
+        named += f" and {len(found) - MOST_NAMED:,} more keys" if len(found) > MOST_NAMED else ""
+        return f"config.json says {named}, which attn does not know for {family}: the numbers may differ."
+
+    def _value(self, name: str) -> object:
+        default, value = self.keys.reads[name], self.values.get(name)
         return default if value is None else value
+
+
+def _unknown(values: Mapping[str, object], keys: Keys) -> Iterator[tuple[str, object]]:
+    """Yield what is neither declared nor inert; null, and an empty list or object, say nothing."""
+    for key, value in values.items():
+        inner = keys.parts.get(key)
+        if inner is not None and isinstance(value, dict):
+            yield from ((f"{key}.{name}", one) for name, one in _unknown(value, inner))
+        elif not (key in keys.reads or key in keys.idle or value in (None, [], {}) or INERT.fullmatch(key)):
+            yield key, value
+
+
+def _spelled(value: object) -> str:
+    spelled = json.dumps(value)
+    return visible(spelled if len(spelled) <= SPELLED else spelled[:SPELLED] + "...")
 
 
 def read_config(folder: str) -> Config:
@@ -104,8 +170,8 @@ def read_config(folder: str) -> Config:
     if not isinstance(values, dict):
         raise InputError(f"{where} is not a JSON object.")
     config = Config(where, values)
-    if config.has("quantization_config"):
-        method = config.part("quantization_config").word("quant_method", "an unnamed method")
+    if values.get("quantization_config") is not None:
+        method = config.part("quantization_config")._replace(keys=OPEN).word("quant_method")
         raise InputError(
             f"{where}: the weights are quantised ({visible(method)[:SPELLED]}), which attn does not unpack.",
             "Use the checkpoint that it was made from, with weights in float32, float16 or bfloat16.",

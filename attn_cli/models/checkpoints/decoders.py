@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from math import sqrt
 
-from attn_cli.models.checkpoints.common import MOST_LAYERS, activation, layer_windows, read_rotary, tables
+from attn_cli.models.checkpoints.blocks import Rotary
+from attn_cli.models.checkpoints.common import (
+    MOST_LAYERS,
+    activation,
+    layer_windows,
+    read_rotary,
+    switched_off,
+    tied,
+)
 from attn_cli.models.checkpoints.config import Config
-from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Stack, Words
+from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Stack, Words, one_stack
 
 GPT2 = {
     "qkv": "attn.c_attn", "o": "attn.c_proj", "norm_1": "ln_1", "norm_2": "ln_2",
@@ -31,62 +39,79 @@ def gpt2(c: Config) -> Model:
     """Return GPT-2."""
     d = c.whole("n_embd")
     d_k, count = c.shared("n_head", d), c.whole("n_layer", most=MOST_LAYERS)
-    scale = 1 / sqrt(d_k) if c.flag("scale_attn_weights", True) else 1.0
-    by_layer = c.flag("scale_attn_by_inverse_layer_idx", False)
+    scale = 1 / sqrt(d_k) if c.flag("scale_attn_weights") else 1.0
+    by_layer = c.flag("scale_attn_by_inverse_layer_idx")
     layers = tuple(Layer(f"h.{n}.", GPT2, scale / (n + 1) if by_layer else scale) for n in range(count))
     stack = Stack(
         Words(("wte.weight",), d, positions="wpe.weight"), layers, d, c.whole("n_head"), c.whole("n_head"), d_k,
-        causal=True, activation=activation(c, "activation_function", default="gelu_new"), norm="layer",
-        eps=c.number("layer_norm_epsilon", 1e-5), in_out=True, last_norm="ln_f", counts_real=True,
+        causal=c.flag("is_causal"), activation=activation(c, "activation_function"), norm="layer",
+        eps=c.number("layer_norm_epsilon"), in_out=True, last_norm="ln_f", counts_real=True,
     )  # fmt: skip
-    logits = Logits(tables(c, "lm_head.weight", "wte.weight"))
-    return Model("gpt2", ("transformer.",), None, stack, logits)
+    return one_stack(("transformer.",), stack, Logits(tied(c, "lm_head.weight", "wte.weight")))
 
 
 def gpt_neo(c: Config) -> Model:
     """Return GPT-Neo: scores are not scaled, and every other layer looks back a window only."""
     d, count = c.whole("hidden_size"), c.whole("num_layers", most=MOST_LAYERS)
-    d_k, heads, kinds = c.shared("num_heads", d), c.whole("num_heads"), c.each("attention_layers", count)
-    if not set(map(str, kinds)) <= {"global", "local"}:
-        raise c.refused("attention_layers", "a list of global and local")
-    window = c.whole("window_size", 256)
+    d_k, heads, window = c.shared("num_heads", d), c.whole("num_heads"), c.whole("window_size")
+    kinds = _kinds_of_gpt_neo(c, count)
     layers = tuple(
         Layer(f"h.{n}.", GPT_NEO, 1.0, window if kind == "local" else None) for n, kind in enumerate(kinds)
     )
     stack = Stack(
         Words(("wte.weight",), d, positions="wpe.weight"), layers, d, heads, heads, d_k,
-        causal=True, activation=activation(c, "activation_function", default="gelu_new"), norm="layer",
-        eps=c.number("layer_norm_epsilon", 1e-5), last_norm="ln_f", counts_real=True,
+        causal=True, activation=activation(c, "activation_function"), norm="layer",
+        eps=c.number("layer_norm_epsilon"), last_norm="ln_f", counts_real=True,
     )  # fmt: skip
-    logits = Logits(tables(c, "lm_head.weight", "wte.weight"))
-    return Model("gpt_neo", ("transformer.",), None, stack, logits)
+    return one_stack(("transformer.",), stack, Logits(tied(c, "lm_head.weight", "wte.weight")))
+
+
+def _kinds_of_gpt_neo(c: Config, count: int) -> list[object]:
+    """Return global or local for each layer: from attention_layers, else from attention_types, which repeats some."""
+    name = "attention_layers" if c.has("attention_layers") else "attention_types"
+    wanted = f"a list of global and local for each of {count} layers"
+    if name == "attention_layers":
+        kinds = c.each(name, count)
+    elif not c.has(name):
+        kinds = ["global", "local"] * 12
+    else:
+        wanted += ', as [[["global", "local"], 12]]'
+        kinds = []
+        for entry in c.several(name):
+            match entry:
+                case [list(some), int(times)] if 0 <= times <= count and len(some) <= count:
+                    kinds += some * times
+                case _:
+                    raise c.refused(name, wanted)
+    if len(kinds) != count or not set(map(str, kinds)) <= {"global", "local"}:
+        raise c.refused(name, wanted)
+    return kinds
 
 
 def gpt_neox(c: Config) -> Model:
     """Return GPT-NeoX or Pythia: attention and the network take the same input."""
     d, count = c.whole("hidden_size"), c.whole("num_hidden_layers", most=MOST_LAYERS)
     d_k, heads = c.shared("num_attention_heads", d), c.whole("num_attention_heads")
-    rotary = read_rotary(c, d_k, theta=c.number("rotary_emb_base", 1e4), share=c.number("rotary_pct", 0.25))
+    rotary = read_rotary(c, d_k, "rotary_emb_base", "rotary_pct")
     layers = tuple(Layer(f"layers.{n}.", GPT_NEOX, 1 / sqrt(d_k), rotary=rotary) for n in range(count))
     stack = Stack(
         Words(("embed_in.weight",), d), layers, d, heads, heads, d_k,
-        causal=True, activation=activation(c, "hidden_act", default="gelu"), norm="layer",
-        eps=c.number("layer_norm_eps", 1e-5), parallel=c.flag("use_parallel_residual", True), by_head=True,
+        causal=c.flag("is_causal"), activation=activation(c, "hidden_act"), norm="layer",
+        eps=c.number("layer_norm_eps"), parallel=c.flag("use_parallel_residual"), by_head=True,
         last_norm="final_layer_norm", counts_real=True,
     )  # fmt: skip
-    logits = Logits(tables(c, "embed_out.weight", "embed_in.weight", tied=False))
-    return Model("gpt_neox", ("gpt_neox.",), None, stack, logits)
+    logits = Logits(tied(c, "embed_out.weight", "embed_in.weight"))
+    return one_stack(("gpt_neox.",), stack, logits, switched_off(c, "attention_bias", "qkv o", GPT_NEOX))
 
 
 def opt(c: Config) -> Model:
     """Return OPT."""
     d, count = c.whole("hidden_size"), c.whole("num_hidden_layers", most=MOST_LAYERS)
-    d_k, heads, width = (
-        c.shared("num_attention_heads", d),
-        c.whole("num_attention_heads"),
-        c.whole("word_embed_proj_dim", d),
-    )
-    before, apart = c.flag("do_layer_norm_before", True), width != d
+    d_k, heads = c.shared("num_attention_heads", d), c.whole("num_attention_heads")
+    width = c.whole("word_embed_proj_dim") if c.has("word_embed_proj_dim") else d
+    if not c.flag("layer_norm_elementwise_affine"):
+        raise c.refused("layer_norm_elementwise_affine", "true: attn knows no norms without weights")
+    before, apart = c.flag("do_layer_norm_before"), width != d
     words = Words(
         ("embed_tokens.weight",), width, positions="embed_positions.weight", offset=2,
         project="project_in" if apart else None, project_first=True,
@@ -94,14 +119,15 @@ def opt(c: Config) -> Model:
     layers = tuple(Layer(f"layers.{n}.", BART, 1 / sqrt(d_k)) for n in range(count))
     stack = Stack(
         words, layers, d, heads, heads, d_k,
-        causal=True, activation=activation(c, "activation_function", default="relu"), norm="layer", eps=1e-5,
+        causal=c.flag("is_causal"), activation=activation(c, "activation_function"), norm="layer", eps=1e-5,
         before=before, counts_real=True,
-        last_norm="final_layer_norm" if before and not c.flag("_remove_final_layer_norm", False) else None,
+        last_norm="final_layer_norm" if before and not c.flag("_remove_final_layer_norm") else None,
     )  # fmt: skip
     logits = Logits(
-        tables(c, "lm_head.weight", "embed_tokens.weight"), project="project_out" if apart else None
+        tied(c, "lm_head.weight", "embed_tokens.weight"), project="project_out" if apart else None
     )
-    return Model("opt", ("model.decoder.", "decoder."), None, stack, logits)
+    unread = switched_off(c, "enable_bias", "q k v o up down", BART)
+    return one_stack(("model.decoder.", "decoder."), stack, logits, unread)
 
 
 # Llama and what came of it
@@ -122,68 +148,110 @@ def llama(
     c: Config,
     *,
     names: Mapping[str, str] = LLAMA,
-    theta: float = 1e4,
-    local_theta: float | None = None,
-    windows: Callable[[int], bool] | None = None,
-    tied: bool = False,
+    windows: Sequence[int | None] | None = None,
+    rotaries: Sequence[Rotary | None] | None = None,
     gemma: bool = False,
+    causal: bool | None = None,
 ) -> Model:
-    """Return Llama or a model like it: a decoder with rotary places, RMS norms and a gated network.
+    """Return Llama or a model like it: a decoder with rotary positions, RMS norms and a gated network.
 
-    `windows` tells which layers look back a window only, where the config itself does not.
+    `windows` and `rotaries` have an entry for each layer; without them no layer has a window, and all rotate alike.
     """
     d, count = c.whole("hidden_size"), c.whole("num_hidden_layers", most=MOST_LAYERS)
     heads = c.whole("num_attention_heads")
-    kv_heads = c.whole("num_key_value_heads", heads)
+    kv_heads = c.whole("num_key_value_heads") if c.has("num_key_value_heads") else heads
     if heads % kv_heads:
         raise c.refused("num_key_value_heads", f"a number that divides {heads}")
-    d_k = c.whole("head_dim") if c.has("head_dim") else c.shared("num_attention_heads", d)
-    scale = c.number("query_pre_attn_scalar", d_k) ** -0.5
-    local = layer_windows(c, count, windows)
-    turns = {
-        is_local: read_rotary(
-            c, d_k, theta=local_theta if is_local and local_theta else theta,
-            kind="sliding_attention" if is_local else "full_attention", is_apart=bool(is_local and local_theta),
-        )
-        for is_local in (False, True)
-    }  # fmt: skip
-    turned = c.each("no_rope_layers", count) if c.has("no_rope_layers") else [1] * count
-    layers = tuple(
-        Layer(
-            f"layers.{n}.", names, scale, local[n],
-            turns[local[n] is not None] if turned[n] else None,
-        )
-        for n in range(count)
-    )  # fmt: skip
+    d_k = head_size(c)
+    scale = (c.number("query_pre_attn_scalar") if c.has("query_pre_attn_scalar") else d_k) ** -0.5
+    windows = [None] * count if windows is None else windows
+    rotaries = [read_rotary(c, d_k)] * count if rotaries is None else rotaries
+    layers = tuple(Layer(f"layers.{n}.", names, scale, windows[n], rotaries[n]) for n in range(count))
+    activated = "hidden_activation" if c.has("hidden_activation") else "hidden_act"
     stack = Stack(
         Words(("embed_tokens.weight",), d, scale=sqrt(d) if gemma else 1.0), layers, d, heads, kv_heads, d_k,
-        causal=True,
-        activation="gelu_pytorch_tanh" if gemma and not c.has("hidden_activation")
-        else activation(c, "hidden_activation", "hidden_act", default="silu"),
-        norm="rms, gain less one" if gemma else "rms", eps=c.number("rms_norm_eps", 1e-6), last_norm="norm",
+        causal=c.flag("is_causal") if causal is None else causal, activation=activation(c, activated),
+        norm="rms, gain less one" if gemma else "rms", eps=c.number("rms_norm_eps"), last_norm="norm",
         softcap=c.number("attn_logit_softcapping") if c.has("attn_logit_softcapping") else None,
         counts_real=True,
     )  # fmt: skip
     logits = Logits(
-        tables(c, "lm_head.weight", "embed_tokens.weight", tied),
+        tied(c, "lm_head.weight", "embed_tokens.weight"),
         softcap=c.number("final_logit_softcapping") if c.has("final_logit_softcapping") else None,
     )
     prefixes = ("model.", "language_model.model.", "model.language_model.", "language_model.")
-    return Model(c.word("model_type"), prefixes, None, stack, logits)
+    unread = (
+        *switched_off(c, "attention_bias", "q k v o", names),
+        *switched_off(c, "mlp_bias", "gate up down", names),
+    )
+    return one_stack(prefixes, stack, logits, unread)
+
+
+def head_size(c: Config) -> int:
+    """Return d_k, which need not be an equal share of the model's width."""
+    return (
+        c.whole("head_dim") if c.has("head_dim") else c.shared("num_attention_heads", c.whole("hidden_size"))
+    )
+
+
+def mistral(c: Config) -> Model:
+    """Return Mistral: every layer looks back a window, if there is one."""
+    return llama(c, windows=layer_windows(c, c.whole("num_hidden_layers", most=MOST_LAYERS), lambda n: True))
 
 
 def qwen(c: Config, names: Mapping[str, str] = LLAMA) -> Model:
-    """Return Qwen2 or SmolLM3; with other names, Qwen3. A window holds only where use_sliding_window says so."""
-    if not c.flag("use_sliding_window", False):
-        return llama(c.without("sliding_window", "layer_types"), names=names)
-    first = c.whole("max_window_layers", 28, least=0)
-    return llama(c, names=names, windows=lambda n: n >= first)
+    """Return Qwen2; with other names, Qwen3. A window holds only where use_sliding_window says so."""
+    first, count = c.whole("max_window_layers", least=0), c.whole("num_hidden_layers", most=MOST_LAYERS)
+    has_windows = c.flag("use_sliding_window")
+    return llama(
+        c, names=names, windows=layer_windows(c, count, lambda n: n >= first) if has_windows else None
+    )
+
+
+def smollm3(c: Config) -> Model:
+    """Return SmolLM3: one layer in four knows no positions, and looks back a window where there is one."""
+    count, every = c.whole("num_hidden_layers", most=MOST_LAYERS), c.whole("no_rope_layer_interval")
+    is_rotated = [(n + 1) % every != 0 for n in range(count)]
+    if c.has("no_rope_layers"):
+        is_rotated = [bool(one) for one in c.each("no_rope_layers", count)]
+    has_windows = c.flag("use_sliding_window")
+    windows = layer_windows(c, count, lambda n: not is_rotated[n]) if has_windows else None
+    rotary = read_rotary(c, head_size(c))
+    return llama(c, windows=windows, rotaries=[rotary if one else None for one in is_rotated])
+
+
+def gemma(c: Config, names: Mapping[str, str] = LLAMA, every: int | None = None) -> Model:
+    """Return Gemma; with other names, Gemma 2, in which one layer of `every` sees all and the others a window."""
+    if c.has("use_bidirectional_attention") and c.flag("use_bidirectional_attention"):
+        # transformers itself masks such a model with one implementation of attention and not with another
+        raise c.refused("use_bidirectional_attention", "false or null in this family")
+    if (
+        c.has("hidden_act") and c.word("hidden_act") == "gelu"
+    ):  # which the first Gemma's files say and do not mean
+        c = c._replace(values={**c.values, "hidden_act": "gelu_pytorch_tanh"})
+    count = c.whole("num_hidden_layers", most=MOST_LAYERS)
+    windows = layer_windows(c, count, lambda n: (n + 1) % every != 0) if every else None
+    return llama(c, names=names, windows=windows, gemma=True)
 
 
 def gemma3(c: Config) -> Model:
-    """Return Gemma 3: five layers that look back a window, with rotary places of their own, and one that sees all."""
-    every = c.whole("sliding_window_pattern", 6)
+    """Return Gemma 3: five layers that look back a window, with rotary positions of their own, and one that sees all.
+
+    Where attention is bidirectional, as in EmbeddingGemma, a window of w is w // 2 words on either side.
+    """
+    every, count = c.whole("sliding_window_pattern"), c.whole("num_hidden_layers", most=MOST_LAYERS)
+    windows = layer_windows(c, count, lambda n: (n + 1) % every != 0)
+    causal, both_ways = c.flag("is_causal"), c.flag("use_bidirectional_attention")
+    near = read_rotary(c, head_size(c), "rope_local_base_freq", kind="sliding_attention", is_scaled=False)
+    far = read_rotary(c, head_size(c), kind="full_attention")
+    rotaries = [near if window else far for window in windows]
+    if both_ways:  # is_causal, where it is false too, makes the window's end inclusive
+        windows = [window and window // 2 + (not causal) for window in windows]
     return llama(
-        c, names=GEMMA2 | QK_NORM, theta=1e6, local_theta=c.number("rope_local_base_freq", 1e4),
-        windows=lambda n: (n + 1) % every != 0, tied=True, gemma=True,
-    )  # fmt: skip
+        c,
+        names=GEMMA2 | QK_NORM,
+        windows=windows,
+        rotaries=rotaries,
+        gemma=True,
+        causal=causal and not both_ways,
+    )

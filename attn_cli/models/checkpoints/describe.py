@@ -77,7 +77,7 @@ class Logits(NamedTuple):
     """How the last layer's output becomes a score for each word of the vocabulary."""
 
     tables: tuple[str, ...]
-    bias: str | None = None
+    bias: tuple[str, ...] = ()  # the first that is there
     dense: str | None = None  # a layer before the table: dense, activation, norm
     norm: str | None = None
     activation: str = "gelu"
@@ -90,15 +90,23 @@ class Logits(NamedTuple):
 class Model(NamedTuple):
     """What a config.json says: an encoder, a decoder, or both; and the logits of the last."""
 
-    family: str
     prefixes: tuple[str, ...]  # what may stand before the name of a tensor
     encoder: Stack | None
     decoder: Stack | None
     logits: Logits
     start: int = 0  # the token with which a decoder below an encoder begins
+    unread: tuple[str, ...] = ()  # how the names of tensors end that config.json says the model does not have
+    family: str = ""  # as config.json names it
+    notes: tuple[str, ...] = ()  # on what config.json says and attn does not know
 
     @property
     def stacks(self) -> dict[str, Stack]:
         """The encoder and the decoder, as far as there are any, in the order in which they run."""
         both = {"encoder": self.encoder, "decoder": self.decoder}
         return {side: stack for side, stack in both.items() if stack is not None}
+
+
+def one_stack(prefixes: tuple[str, ...], stack: Stack, logits: Logits, unread: tuple[str, ...] = ()) -> Model:
+    """Return a model of one stack: a decoder where its attention is causal, else an encoder."""
+    encoder, decoder = (None, stack) if stack.causal else (stack, None)
+    return Model(prefixes, encoder, decoder, logits, unread=unread)

@@ -1,53 +1,221 @@
-"""Each family of models by the name that config.json gives it. A new family is a new entry of FAMILIES."""
+"""Each family of models by the name that config.json gives it. A new family is a new entry of FAMILIES.
+
+A family declares the keys that it reads, with the defaults of its configuration class in transformers 5, and those
+that change no number. What is in neither list is told in a note.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import decoders, encoders, translators
-from attn_cli.models.checkpoints.config import Config
+from attn_cli.models.checkpoints.config import Config, Keys
 from attn_cli.models.checkpoints.describe import Model
 
-FAMILIES: dict[str, Callable[[Config], Model]] = {
-    "bert": encoders.bert,
-    "roberta": encoders.roberta,
-    "xlm-roberta": encoders.roberta,
-    "camembert": encoders.roberta,
-    "distilbert": encoders.distilbert,
-    "electra": encoders.electra,
-    "albert": encoders.albert,
-    "modernbert": encoders.modernbert,
-    "gpt2": decoders.gpt2,
-    "gpt_neo": decoders.gpt_neo,
-    "gpt_neox": decoders.gpt_neox,
-    "opt": decoders.opt,
-    "llama": decoders.llama,
-    "mistral": partial(decoders.llama, windows=lambda n: True),
-    "qwen2": decoders.qwen,
-    "qwen3": partial(decoders.qwen, names=decoders.LLAMA | decoders.QK_NORM),
-    "smollm3": decoders.qwen,
-    "gemma": partial(decoders.llama, tied=True, gemma=True),
-    "gemma2": partial(
-        decoders.llama, names=decoders.GEMMA2, windows=lambda n: n % 2 == 0, tied=True, gemma=True
+
+class Family(NamedTuple):
+    """What describes a model of the family, and the keys of its config.json."""
+
+    describe: Callable[[Config], Model]
+    keys: Keys
+
+
+def _family(
+    describe: Callable[[Config], Model],
+    reads: Mapping[str, object],
+    idle: str = "",
+    parts: Mapping[str, Keys] | None = None,
+) -> Family:
+    return Family(describe, Keys(reads, frozenset(idle.split()), parts or {}))
+
+
+# Encoders
+
+BERT = {
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12, "is_decoder": False, "is_causal": True, "tie_word_embeddings": True,
+    "position_embedding_type": "absolute",
+}  # fmt: skip
+ROBERTA = BERT | {"pad_token_id": 1}
+DISTILBERT = {
+    "dim": 768, "n_layers": 6, "n_heads": 12, "activation": "gelu", "tie_word_embeddings": True,
+}  # fmt: skip
+ELECTRA = BERT | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4}
+ALBERT = BERT | {
+    "embedding_size": 128, "hidden_size": 4096, "num_attention_heads": 64, "hidden_act": "gelu_new",
+    "num_hidden_groups": 1, "inner_group_num": 1,
+}  # fmt: skip
+del ALBERT["is_decoder"], ALBERT["is_causal"]
+
+# What rope_parameters, or rope_scaling, holds
+ROPE = Keys(dict.fromkeys((
+    "rope_theta", "type", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+    "partial_rotary_factor",
+)) | {"type": "default", "rope_type": None}, frozenset({"finetuned"}))  # fmt: skip
+ROTARY = {"rope_parameters": ROPE, "rope_scaling": ROPE}
+BY_KIND = {
+    "rope_parameters": Keys({}, parts={"full_attention": ROPE, "sliding_attention": ROPE}),
+    "rope_scaling": ROPE,
+}
+MODERNBERT = {
+    "hidden_size": 768, "num_hidden_layers": 22, "num_attention_heads": 12, "hidden_activation": "gelu",
+    "norm_eps": 1e-5, "norm_bias": False, "attention_bias": False, "mlp_bias": False, "decoder_bias": True,
+    "classifier_bias": False, "classifier_activation": "gelu", "tie_word_embeddings": True, "layer_types": None,
+    "global_attn_every_n_layers": 3, "local_attention": 128, "global_rope_theta": 1.6e5, "local_rope_theta": 1e4,
+    "max_position_embeddings": 8192, "original_max_position_embeddings": None,
+}  # fmt: skip
+
+# Decoders
+
+GPT2 = {
+    "n_embd": 768, "n_layer": 12, "n_head": 12, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "tie_word_embeddings": True,
+    "is_causal": True,
+}  # fmt: skip
+GPT_NEO = {
+    "hidden_size": 2048, "num_layers": 24, "num_heads": 16, "attention_types": None,
+    "attention_layers": None, "window_size": 256, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+GPT_NEOX = {
+    "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64, "hidden_act": "gelu",
+    "layer_norm_eps": 1e-5, "use_parallel_residual": True, "attention_bias": True, "tie_word_embeddings": False,
+    "rotary_emb_base": 1e4, "rotary_pct": 0.25, "max_position_embeddings": 2048,
+    "original_max_position_embeddings": None, "is_causal": True,
+}  # fmt: skip
+OPT = {
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "word_embed_proj_dim": None,
+    "activation_function": "relu", "do_layer_norm_before": True, "_remove_final_layer_norm": False,
+    "enable_bias": True, "layer_norm_elementwise_affine": True, "tie_word_embeddings": True, "is_causal": True,
+}  # fmt: skip
+ANY_LLAMA = {
+    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": None,
+    "head_dim": None, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": False,
+    "original_max_position_embeddings": None, "is_causal": True,
+}  # fmt: skip
+LLAMA = ANY_LLAMA | {"attention_bias": False, "mlp_bias": False, "max_position_embeddings": 2048}
+MISTRAL = ANY_LLAMA | {"num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 131072}
+WINDOWED = {"use_sliding_window": False, "sliding_window": 4096, "layer_types": None}
+QWEN2 = (
+    ANY_LLAMA
+    | WINDOWED
+    | {"num_key_value_heads": 32, "max_window_layers": 28, "max_position_embeddings": 32768}
+)
+QWEN3 = QWEN2 | {"head_dim": 128, "attention_bias": False}
+SMOLLM3 = LLAMA | WINDOWED | {
+    "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 4,
+    "rope_theta": 2e6, "max_position_embeddings": 32768, "sliding_window": None, "no_rope_layers": None,
+    "no_rope_layer_interval": 4, "tie_word_embeddings": True,
+}  # fmt: skip
+GEMMA = ANY_LLAMA | {
+    "hidden_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 16,
+    "head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True, "attention_bias": False,
+    "max_position_embeddings": 8192, "use_bidirectional_attention": None,
+}  # fmt: skip
+GEMMA2 = GEMMA | {
+    "hidden_size": 2304, "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4,
+    "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096,
+    "layer_types": None, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
+}  # fmt: skip
+del GEMMA2["hidden_act"]
+GEMMA3 = GEMMA2 | {
+    "max_position_embeddings": 131072, "final_logit_softcapping": None, "use_bidirectional_attention": False,
+    "rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window_pattern": 6,
+}  # fmt: skip
+del GEMMA3["attn_logit_softcapping"]
+
+# Models of an encoder and a decoder
+
+T5 = {
+    "d_model": 512, "d_kv": 64, "num_layers": 6, "num_decoder_layers": None, "num_heads": 8,
+    "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6,
+    "feed_forward_proj": "relu", "dense_act_fn": None, "is_gated_act": None, "scale_decoder_outputs": None,
+    "tie_word_embeddings": True, "decoder_start_token_id": 0, "is_causal": True,
+}  # fmt: skip
+MT5 = T5 | {"num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu"}
+del MT5["scale_decoder_outputs"], MT5["tie_word_embeddings"]  # always tied, and never scaled
+BART = {
+    "d_model": 1024, "encoder_layers": 12, "encoder_attention_heads": 16, "decoder_layers": 12,
+    "decoder_attention_heads": 16, "activation_function": "gelu", "scale_embedding": False,
+    "tie_word_embeddings": True, "decoder_start_token_id": 2, "is_causal": True,
+}  # fmt: skip
+MARIAN = BART | {"decoder_start_token_id": 58100}
+# Sizes that the tensors have, and what the first versions of BART's and Marian's files say
+OF_BART = (
+    "encoder_ffn_dim decoder_ffn_dim num_hidden_layers normalize_before normalize_embedding add_final_layer_norm "
+    "add_bias_logits static_position_embeddings extra_pos_embeddings max_position_embeddings decoder_vocab_size "
+    "share_encoder_decoder_embeddings"
+)
+
+_gemma3_text = _family(
+    decoders.gemma3,
+    GEMMA3,
+    "hidden_act attn_logit_softcapping _sliding_window_pattern",
+    BY_KIND,
+)
+
+FAMILIES: dict[str, Family] = {
+    "bert": _family(encoders.bert, BERT),
+    "roberta": _family(encoders.roberta, ROBERTA),
+    "xlm-roberta": _family(encoders.roberta, ROBERTA),
+    "camembert": _family(encoders.roberta, ROBERTA),
+    "distilbert": _family(
+        encoders.distilbert, DISTILBERT, "hidden_dim sinusoidal_pos_embds tie_weights_ is_causal"
     ),
-    "gemma3_text": decoders.gemma3,
-    "gemma3": lambda c: decoders.gemma3(c.part("text_config")),
-    "t5": translators.t5,
-    "mt5": translators.t5,
-    "bart": translators.bart,
-    "marian": partial(translators.bart, sinusoids=True),
+    "electra": _family(encoders.electra, ELECTRA),
+    "albert": _family(
+        encoders.albert, ALBERT, "is_causal net_structure_type gap_size num_memory_blocks down_scale_factor"
+    ),
+    "modernbert": _family(
+        encoders.modernbert,
+        MODERNBERT,
+        "deterministic_flash_attn sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad "
+        "layer_norm_eps position_embedding_type is_causal",
+        BY_KIND,
+    ),
+    "gpt2": _family(decoders.gpt2, GPT2, "n_positions n_ctx n_inner reorder_and_upcast_attn"),
+    "gpt_neo": _family(decoders.gpt_neo, GPT_NEO, "is_causal"),
+    "gpt_neox": _family(decoders.gpt_neox, GPT_NEOX, "", ROTARY),
+    "opt": _family(decoders.opt, OPT, "ffn_dim"),
+    "llama": _family(decoders.llama, LLAMA, "is_llama_config rope_interleaved", ROTARY),
+    "mistral": _family(decoders.mistral, MISTRAL, "", ROTARY),
+    "qwen2": _family(decoders.qwen, QWEN2, "use_mrope", ROTARY),
+    "qwen3": _family(partial(decoders.qwen, names=decoders.LLAMA | decoders.QK_NORM), QWEN3, "", ROTARY),
+    "smollm3": _family(decoders.smollm3, SMOLLM3, "max_window_layers", ROTARY),
+    "gemma": _family(decoders.gemma, GEMMA, "hidden_activation", ROTARY),
+    "gemma2": _family(partial(decoders.gemma, names=decoders.GEMMA2, every=2), GEMMA2, "hidden_act", ROTARY),
+    "gemma3_text": _gemma3_text,
+    "gemma3": _family(
+        lambda c: decoders.gemma3(c.part("text_config")),
+        {},
+        "vision_config mm_tokens_per_image tie_word_embeddings",
+        {"text_config": _gemma3_text.keys},
+    ),
+    "t5": _family(translators.t5, T5, "d_ff n_positions"),
+    "mt5": _family(translators.t5, MT5, "d_ff n_positions tie_word_embeddings scale_decoder_outputs"),
+    "bart": _family(translators.bart, BART, OF_BART),
+    "marian": _family(partial(translators.bart, sinusoids=True), MARIAN, OF_BART),
 }
 
 
-def describe(config: Config) -> Model:
-    """Return the description of a config.json's model; raise InputError if its family is not known."""
-    family = config.word("model_type")
-    if family not in FAMILIES:
+def describe(config: Config, is_strict: bool = False) -> Model:
+    """Return the description of a config.json's model, with a note on keys that its family does not know.
+
+    Raises InputError if attn does not know the family; `is_strict` makes an error of the note, too.
+    """
+    name = config.word("model_type")
+    if name not in FAMILIES:
         raise InputError(
-            f"{config.where}: attn does not know models of the type {visible(family)[:60]!r}.",
-            f"{did_you_mean(family, FAMILIES)}It knows {', '.join(FAMILIES)}.",
+            f"{config.where}: attn does not know models of the type {visible(name)[:60]!r}.",
+            f"{did_you_mean(name, FAMILIES)}It knows {', '.join(FAMILIES)}.",
         )
-    return FAMILIES[family](config)
+    family = FAMILIES[name]
+    declared = config._replace(keys=family.keys)
+    unknown = declared.unknown(name)
+    if unknown and is_strict:
+        raise InputError(f"{config.where}: {unknown}")
+    return family.describe(declared)._replace(family=name, notes=(unknown,) if unknown else ())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, Unturned
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, Ready, Unturned
 from attn_cli.models.checkpoints.describe import Layer, Stack
 from attn_cli.models.checkpoints.stored import product
 from attn_cli.models.checkpoints.weights import Weights
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
 
 
-class LayerSteps(NamedTuple):
-    """One attention of one layer, of all texts (b) and heads (h)."""
+@dataclass(frozen=True, eq=False)
+class LayerSteps:
+    """One attention of one layer, of all texts (b) and heads (h); it is computed when it is asked for."""
 
     side: str  # encoder or decoder
     layer: int  # 0 is nearest the words
@@ -33,8 +36,35 @@ class LayerSteps(NamedTuple):
     x: Array  # (b, n_q, d), the layer's input
     projected: Array  # (b, n_q, d), what the queries are made of: x, or its norm
     context: Array  # (b, n_k, d), what keys and values are made of: the same, or the encoder's output
-    attended: Attended
+    ready: Ready
     unturned: Unturned | None  # q and k before they were turned, where they were
+    where: str  # the layer, as an error names it
+
+    @cached_property
+    def attended(self) -> Attended:
+        """Every head's weights and output; raises InputError if they are no numbers."""
+        with np.errstate(all="ignore"):
+            found = blocks.attend(self.ready)
+        check_finite(self.where, found.weights, found.output)
+        return found
+
+    def keep(self, output: Array) -> None:
+        """Take the heads' outputs (b, h, n_q, d_v) that somebody else has computed of what is ready here."""
+        self.__dict__["output"] = output.astype(np.float32)
+
+    @cached_property
+    def output(self) -> Array:
+        """Every head's output, (b, h, n_q, d_v)."""
+        return self.attended.output
+
+
+def check_finite(where: str, *arrays: Array) -> None:
+    """Raise InputError if an array holds what is not a finite number."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise InputError(
+            f"{where}: what it makes is not a finite number.",
+            "The checkpoint holds NaN, infinity or numbers too large for float32.",
+        )
 
 
 class Texts(NamedTuple):
@@ -59,10 +89,10 @@ class Reader(NamedTuple):
         projected = product(x.reshape(-1, x.shape[-1]), matrix, self.stack.in_out, b, activation)
         return projected.reshape(*x.shape[:-1], projected.shape[-1])
 
-    def joined(self, layer: Layer, prefix: str, attended: Attended) -> Array:
+    def joined(self, layer: Layer, prefix: str, output: Array) -> Array:
         """Return the heads' outputs side by side, times W_o: (b, n_q, d); `prefix` is "cross_" for cross-attention."""
-        b, h, rows, d_v = attended.output.shape
-        side_by_side = attended.output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
+        b, h, rows, d_v = output.shape
+        side_by_side = output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
         return self.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
 
     def norm(self, name: str, x: Array) -> Array:
@@ -94,13 +124,14 @@ class Layers:
                 f"{n:,} tokens make {b * stack.heads * n * n_k:,} scores a layer, more than {MOST_SCORES:,}.",
                 f"Give at most {most:,} tokens.",
             )
-        self.x = self._embedded()
+        with np.errstate(all="ignore"):  # what is not finite is refused where it attends
+            self.x = self._embedded()
 
     def steps(self) -> Iterator[LayerSteps]:
         """Yield each attention of each layer."""
         made = self._steps()
         while True:
-            with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # not while others compute
+            with np.errstate(all="ignore"):  # not while others compute
                 found = next(made, None)
             if found is None:
                 return
@@ -113,7 +144,7 @@ class Layers:
             x = self.x
             made = self._attention(layer, n, kind, "", "norm_1", x, position)
             yield made  # whose heads are joined only for those who want what comes next
-            joined = self.reader.joined(layer, "", made.attended)
+            joined = self.reader.joined(layer, "", made.output)
             if self.stack.parallel:
                 self.x = x + joined + self._network(layer, self._before(layer, "norm_2", x))
                 continue
@@ -121,7 +152,7 @@ class Layers:
             if self.context is not None and "cross_q" in layer.names:
                 made = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
                 yield made
-                joined = self.reader.joined(layer, "cross_", made.attended)
+                joined = self.reader.joined(layer, "cross_", made.output)
                 x = self._added(layer, x, joined, "cross_norm", "after_cross")
             wide = self._network(layer, self._before(layer, "norm_2", x))
             self.x = self._added(layer, x, wide, "norm_2", "after_2")
@@ -186,14 +217,10 @@ class Layers:
         real = self.real_context if is_cross else self.given.real
         causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
         mask = blocks.mask_of(real, q.shape[2], k.shape[2], causal, window)
-        attended = blocks.attend(q, k, v, layer.scale, position, self.stack.softcap, mask)
-        if not np.isfinite(attended.scaled_scores).all() or not np.isfinite(attended.output).all():
-            raise InputError(
-                f"{visible(self.reader.weights.folder)}, {self.side} layer {n}: "
-                "what it makes is not a finite number.",
-                "The checkpoint holds NaN, infinity or numbers too large for float32.",
-            )
-        return LayerSteps(self.side, n, kind, x, projected, context, attended, unturned)
+        where = f"{visible(self.reader.weights.folder)}, {self.side} layer {n}"
+        check_finite(where, q, k, v)
+        ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask)
+        return LayerSteps(self.side, n, kind, x, projected, context, ready, unturned, where)
 
     def _shared(self, M: Array) -> Array:
         """Return keys or values (b, kv heads, n_k, ...) with those that several heads share repeated for each."""

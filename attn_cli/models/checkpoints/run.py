@@ -13,7 +13,7 @@ from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import read_config
 from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.families import describe
-from attn_cli.models.checkpoints.layers import Layers, LayerSteps, Reader, Texts
+from attn_cli.models.checkpoints.layers import Layers, LayerSteps, Reader, Texts, check_finite
 from attn_cli.models.checkpoints.stored import product
 from attn_cli.models.checkpoints.weights import Weights
 
@@ -35,11 +35,14 @@ def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Te
 
 
 class Checkpoint:
-    """A model in a local folder. Use it in a `with` statement: its files stay open."""
+    """A model in a local folder. Use it in a `with` statement: its files stay open.
 
-    def __init__(self, folder: str) -> None:
-        self.model: Model = describe(read_config(folder))
-        self.weights = Weights(folder, self.model.prefixes)
+    `is_strict` refuses a config.json with keys that attn does not know; else `model.notes` tell of them.
+    """
+
+    def __init__(self, folder: str, is_strict: bool = False) -> None:
+        self.model: Model = describe(read_config(folder), is_strict)
+        self.weights = Weights(folder, self.model.prefixes, self.model.unread)
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -92,7 +95,7 @@ class Run:
         return made
 
     def steps(self) -> Iterator[LayerSteps]:
-        """Yield each attention, in the order in which they happen. What is not taken is not computed."""
+        """Yield each attention, in the order in which they happen; a layer is computed when it is asked for."""
         return self._steps
 
     def layer(self, layer: int, kind: str | None = None, side: str | None = None) -> LayerSteps:
@@ -115,11 +118,14 @@ class Run:
         stack = self.model.stacks[steps.side]
         return read_layer_weights(self._weights, stack, stack.layers[steps.layer], _prefix(steps), heads)
 
+    @np.errstate(all="ignore")
     def joined(self, steps: LayerSteps) -> Array:
         """Return what W_o makes of all heads of a layer, (b, n_q, d)."""
         stack = self.model.stacks[steps.side]
         reader = Reader(self._weights, stack)
-        return reader.joined(stack.layers[steps.layer], _prefix(steps), steps.attended)
+        made = reader.joined(stack.layers[steps.layer], _prefix(steps), steps.output)
+        check_finite(steps.where, made)
+        return made
 
     def close(self) -> None:
         """Give up what is not computed yet, in the thread that has computed the rest."""
@@ -131,6 +137,7 @@ class Run:
         is_whole = not told.dense or self._weights.find(f"{told.dense}.weight") is not None
         return is_whole and self._weights.find(*told.tables) is not None
 
+    @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
     def logits(self, place: int | None = None) -> Array:
         """Return the score of each word of the vocabulary at each place, or at one: (b, n or 1, vocabulary)."""
         side, stack = list(self.model.stacks.items())[-1]
@@ -155,12 +162,12 @@ class Run:
         if told.project:
             x = reader.linear(told.project, x, stack.words.width)
         x = x * np.float32(told.scale)
-        with np.errstate(over="ignore", invalid="ignore"):
-            d = x.shape[-1]
-            scores = product(x.reshape(-1, d), self._weights.stored(table, None, d))
+        d = x.shape[-1]
+        scores = product(x.reshape(-1, d), self._weights.stored(table, None, d))
         found = scores.reshape(*x.shape[:-1], scores.shape[-1])
-        if told.bias and self._weights.find(told.bias):
-            found += self._weights.read(told.bias, *told.bias_lead, found.shape[-1])
+        bias = self._weights.find(*told.bias)
+        if bias is not None:
+            found += self._weights.read(bias, *told.bias_lead, found.shape[-1])
         if told.softcap is not None:
             found = np.float32(told.softcap) * np.tanh(found / np.float32(told.softcap))
         return found

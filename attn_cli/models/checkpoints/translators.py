@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import sqrt
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
-from attn_cli.models.checkpoints.common import MOST_LAYERS, activation
+from attn_cli.models.checkpoints.common import MOST_LAYERS, activation, tied
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.decoders import BART
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
@@ -28,50 +28,56 @@ BART_CROSS = {
 
 def t5(c: Config) -> Model:
     """Return T5, T5 v1.1, FLAN-T5 and mT5: scores are not scaled, and distances have a number for each head."""
+    _check_causal(c)
     d, heads, d_k = c.whole("d_model"), c.whole("num_heads"), c.whole("d_kv")
-    gated, _, network_kind = c.word("feed_forward_proj", "relu").rpartition("-")
+    gated, _, network_kind = c.word("feed_forward_proj").rpartition("-")
     activated = "gelu_new" if (gated, network_kind) == ("gated", "gelu") else network_kind
     if gated not in ("", "gated") or activated not in ACTIVATIONS:
         raise c.refused(
             "feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it"
         )
+    activated = activation(c, "dense_act_fn") if c.has("dense_act_fn") else activated
+    is_gated = c.flag("is_gated_act") if c.has("is_gated_act") else bool(gated)
     count = c.whole("num_layers", most=MOST_LAYERS)
 
     def stack(side: str, count: int, network: int, cross: dict[str, str]) -> Stack:
         dense = f"layer.{network}.DenseReluDense."
-        ups = {"gate": dense + "wi_0", "up": dense + "wi_1"} if gated else {"up": dense + "wi"}
+        ups = {"gate": dense + "wi_0", "up": dense + "wi_1"} if is_gated else {"up": dense + "wi"}
         names = T5 | cross | ups | {"down": dense + "wo", "norm_2": f"layer.{network}.layer_norm"}
         relative = Relative(
             f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-            c.whole("relative_attention_num_buckets", 32, least=4),
-            c.whole("relative_attention_max_distance", 128),
+            c.whole("relative_attention_num_buckets", least=4),
+            c.whole("relative_attention_max_distance"),
         )
         if relative.farthest <= relative.buckets:
             raise c.refused("relative_attention_max_distance", "more than relative_attention_num_buckets")
         layers = tuple(Layer(f"{side}.block.{n}.", names, 1.0) for n in range(count))
         return Stack(
             Words((f"{side}.embed_tokens.weight", "shared.weight"), d), layers, d, heads, heads, d_k,
-            causal=side == "decoder", activation=activated, norm="rms", eps=c.number("layer_norm_epsilon", 1e-6),
+            causal=side == "decoder", activation=activated, norm="rms", eps=c.number("layer_norm_epsilon"),
             relative=relative, last_norm=f"{side}.final_layer_norm",
         )  # fmt: skip
 
     encoder = stack("encoder", count, 1, {})
-    decoder = stack("decoder", c.whole("num_decoder_layers", count, most=MOST_LAYERS), 2, T5_CROSS)
-    named = c.word("model_type")
-    is_scaled = named == "t5" and c.flag("scale_decoder_outputs", c.flag("tie_word_embeddings", True))
+    below = c.whole("num_decoder_layers", most=MOST_LAYERS) if c.has("num_decoder_layers") else count
+    decoder = stack("decoder", below, 2, T5_CROSS)
+    # T5 v1.1 says that its embeddings are not tied, by which it means that what they are compared with is not scaled
+    scaled = "scale_decoder_outputs" if c.has("scale_decoder_outputs") else "tie_word_embeddings"
+    is_scaled = c.has(scaled) and c.flag(scaled)
     logits = Logits(("lm_head.weight", "shared.weight"), scale=d**-0.5 if is_scaled else 1.0)
-    return Model(named, (), encoder, decoder, logits, _start(c, 0))
+    return Model((), encoder, decoder, logits, _start(c))
 
 
 def bart(c: Config, sinusoids: bool = False) -> Model:
     """Return BART, or Marian, whose places are sinusoids."""
+    _check_causal(c)
     d = c.whole("d_model")
 
     def stack(side: str, names: Mapping[str, str]) -> Stack:
         d_k, heads = c.shared(f"{side}_attention_heads", d), c.whole(f"{side}_attention_heads")
         words = Words(
             (f"{side}.embed_tokens.weight", "shared.weight"), d,
-            scale=sqrt(d) if c.flag("scale_embedding", False) else 1.0,
+            scale=sqrt(d) if c.flag("scale_embedding") else 1.0,
             positions=None if sinusoids else f"{side}.embed_positions.weight", offset=2, sinusoids=sinusoids,
             norm=None if sinusoids else f"{side}.layernorm_embedding",
         )  # fmt: skip
@@ -79,19 +85,25 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
         layers = tuple(Layer(f"{side}.layers.{n}.", names, 1 / sqrt(d_k)) for n in range(count))
         return Stack(
             words, layers, d, heads, heads, d_k,
-            causal=side == "decoder", activation=activation(c, "activation_function", default="gelu"),
+            causal=side == "decoder", activation=activation(c, "activation_function"),
             norm="layer", eps=1e-5, before=False,
         )  # fmt: skip
 
-    logits = Logits(
-        ("lm_head.weight", "decoder.embed_tokens.weight", "shared.weight"),
-        "final_logits_bias",
-        bias_lead=(1,),
+    own = "lm_head.weight"
+    tables = tuple(
+        dict.fromkeys((*tied(c, own, "decoder.embed_tokens.weight"), *tied(c, own, "shared.weight")))
     )
+    logits = Logits(tables, ("final_logits_bias",), bias_lead=(1,))
     encoder, decoder = stack("encoder", BART), stack("decoder", BART | BART_CROSS)
-    return Model(c.word("model_type"), ("model.",), encoder, decoder, logits, _start(c, 2))
+    return Model(("model.",), encoder, decoder, logits, _start(c))
 
 
-def _start(c: Config, default: int) -> int:
+def _check_causal(c: Config) -> None:
+    """Raise InputError if the decoder, which writes word by word, would look ahead."""
+    if not c.flag("is_causal"):
+        raise c.refused("is_causal", "true in a model of an encoder and a decoder")
+
+
+def _start(c: Config) -> int:
     """Return the token with which the decoder begins."""
-    return c.whole("decoder_start_token_id", default, least=0, most=1 << 24)
+    return c.whole("decoder_start_token_id", least=0, most=1 << 24)

@@ -30,11 +30,14 @@ ELDER = {"weight": "gamma", "bias": "beta"}
 
 
 class Weights:
-    """The tensors in a folder. `prefixes` are what may stand before a name, such as `bert.`."""
+    """The tensors in a folder. `prefixes` are what may stand before a name, such as `bert.`.
 
-    def __init__(self, folder: str, prefixes: tuple[str, ...] = ()) -> None:
+    Names that end as one of `unread` count as absent.
+    """
+
+    def __init__(self, folder: str, prefixes: tuple[str, ...] = (), unread: tuple[str, ...] = ()) -> None:
         self.folder = folder
-        self.prefixes = ("", *prefixes)
+        self.prefixes, self.unread = ("", *prefixes), unread
         self._open: dict[str, tuple[IO[bytes], dict[str, Entry], str]] = {}  # and its path, to be shown
         index = os.path.join(folder, INDEX)
         self._files: dict[str, str] | None = None  # of each tensor, where an index tells
@@ -54,6 +57,8 @@ class Weights:
         """Return the first of these names that is in the folder, as it stands there; None if none is."""
         known = self._entries(WHOLE) if self._files is None else self._files
         for name in names:
+            if name.endswith(self.unread):
+                continue
             stem, dot, last = name.rpartition(".")
             for spelled in (name, stem + dot + ELDER.get(last, last)):
                 found = next((p + spelled for p in self.prefixes if p + spelled in known), None)

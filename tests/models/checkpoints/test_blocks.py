@@ -7,6 +7,7 @@ import pytest
 
 from attn_cli.models.checkpoints.blocks import (
     ACTIVATIONS,
+    Ready,
     Rotary,
     attend,
     distance_buckets,
@@ -123,12 +124,10 @@ def test_every_step_of_attention_follows_from_the_one_before(softcap):
     mask = np.ones((2, 1, 4, 5), bool)
     mask[1, 0, :, 3:] = False
     mask[0, 0, 2] = False
-    found = attend(q, k, v, 0.3, position, softcap, mask)
-    close(found.scaled_scores, 0.3 * np.einsum("bhid,bhjd->bhij", q, k), 1e-5)
-    final = found.scaled_scores + position
+    found = attend(Ready(q, k, v, 0.3, position, softcap, mask))
+    final = 0.3 * np.einsum("bhid,bhjd->bhij", q, k) + position
     if softcap is not None:
         final = softcap * np.tanh(final / softcap)
-        close(found.capped_scores, final, 1e-6)
     exps = np.exp(final.astype(float)) * mask
     total = exps.sum(-1, keepdims=True)
     close(found.weights, exps / np.where(total == 0, 1, total))

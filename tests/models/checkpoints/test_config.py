@@ -5,7 +5,7 @@ import json
 import pytest
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.models.checkpoints.config import Config, read_config
+from attn_cli.models.checkpoints.config import Config, Keys, read_config
 
 
 def written(tmp_path, text):
@@ -33,17 +33,52 @@ def test_quantised_weights_are_refused_by_their_method(tmp_path):
     assert "bfloat16" in found.value.hint
 
 
+READS = {
+    "n": 1,
+    "x": 1.0,
+    "yes": None,
+    "s": "",
+    "list": None,
+    "none": 5,
+    "off": 4,
+    "absent": 6,
+    "other": None,
+}
 VALUES = Config(
-    "c", {"n": 8, "x": 0.5, "yes": True, "s": "a", "list": [1, 2], "part": {"n": 3}, "none": None}
+    "c",
+    {"n": 8, "x": 0.5, "yes": True, "s": "a", "list": [1, 2], "part": {"n": 3}, "none": None, "stray": 1},
+    Keys(READS, parts={"part": Keys({"n": None}), "gone": Keys({"n": 9}), "n": Keys({})}),
 )
 
 
 def test_a_value_is_what_it_says():
     assert VALUES.whole("n") == 8 and VALUES.number("x") == 0.5 and VALUES.number("n") == 8
-    assert VALUES.flag("yes", False) is True and VALUES.word("s") == "a" and VALUES.each("list", 2) == [1, 2]
-    assert VALUES.part("part").whole("n") == 3 and VALUES.part("other").values == {}
-    assert VALUES.whole("none", 5) == 5 and VALUES.whole("other", 5) == 5 and not VALUES.has("none")
-    assert VALUES.shared("n", 24) == 3 and not VALUES.without("s", "n").has("n")
+    assert VALUES.flag("yes") is True and VALUES.word("s") == "a" and VALUES.each("list", 2) == [1, 2]
+    assert VALUES.part("part").whole("n") == 3 and VALUES.shared("n", 24) == 3
+
+
+def test_an_absent_value_is_the_default_and_null_can_be_told_from_it():
+    assert VALUES.whole("absent") == 6 and VALUES.has("absent") and VALUES.part("gone").whole("n") == 9
+    assert VALUES.whole("none") == 5 and not VALUES.has("none") and not VALUES.has("other")
+
+
+def test_a_key_that_is_not_declared_is_not_there_and_is_told():
+    assert not VALUES.has("stray")
+    with pytest.raises(KeyError):
+        VALUES.whole("stray")
+    assert VALUES.unknown("bert") == (
+        "config.json says stray = 1, which attn does not know for bert: the numbers may differ."
+    )
+
+
+def test_unknown_keys_are_named_shortly_and_inertly():
+    hostile = Config("c", {f"\x1b[31m{n}": "x" * 999 for n in range(9000)}, Keys({}))
+    told = hostile.unknown("bert")
+    assert "\x1b" not in told and "and 8,995 more keys" in told and len(told) < 800
+    nested = Config(
+        "c", {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}, VALUES.keys
+    )
+    assert "says part.m = 4, which" in nested.unknown("bert")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +90,7 @@ def test_a_value_is_what_it_says():
         (lambda c: c.whole("other"), "has no other"),
         (lambda c: c.number("s"), 's is "a"'),
         (lambda c: c.number("yes"), "yes is true"),
-        (lambda c: c.flag("n", True), "n is 8"),
+        (lambda c: c.flag("n"), "n is 8"),
         (lambda c: c.word("n"), "n is 8"),
         (lambda c: c.each("list", 3), "each of 3 layers"),
         (lambda c: c.part("n"), "an object"),
@@ -70,7 +105,7 @@ def test_a_value_of_another_kind_is_refused(ask, told):
 
 @pytest.mark.parametrize("text", ["1e400", "-1", "0", "NaN", "Infinity", "-Infinity", "1" + "0" * 400])
 def test_a_number_that_is_none_is_refused(text, tmp_path):
-    config = read_config(written(tmp_path, f'{{"x": {text}}}'))
+    config = read_config(written(tmp_path, f'{{"x": {text}}}'))._replace(keys=VALUES.keys)
     with pytest.raises(InputError) as found:
         config.number("x")
     assert len(str(found.value)) < 200 + len(str(tmp_path))

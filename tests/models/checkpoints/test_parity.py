@@ -1,5 +1,6 @@
 """Every family beside transformers: attentions of every layer and head, and logits, of small random models."""
 
+import dataclasses
 import json
 import re
 from typing import NamedTuple
@@ -7,7 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
+from attn_cli.models.checkpoints.config import INERT
+from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
@@ -34,11 +38,21 @@ class Case(NamedTuple):
     config: str
     settings: dict[str, object]
     counts_real: bool = False  # whether transformers must be told the places, as its generate tells them
-    sharpened: float = 2.5  # factor of queries and keys: T5's scores are not scaled, and large already
+    # factor of queries and keys: T5's scores are not scaled, and large already; Qwen3's are multiplied by norms, too
+    sharpened: float = 2.5
 
 
 CASES = {
     "bert": Case("BertForMaskedLM", "BertConfig", WIDE),
+    "bert, decoder": Case("BertLMHeadModel", "BertConfig", WIDE | {"is_decoder": True}),
+    "bert, untied": Case("BertForMaskedLM", "BertConfig", WIDE | {"tie_word_embeddings": False}),
+    "roberta, untied": Case(
+        "RobertaForMaskedLM", "RobertaConfig",
+        WIDE | {"type_vocab_size": 1, "pad_token_id": 1, "tie_word_embeddings": False},
+    ),
+    "albert, untied": Case(
+        "AlbertForMaskedLM", "AlbertConfig", WIDE | TOKENS | {"embedding_size": 16, "tie_word_embeddings": False}
+    ),
     "bert, gelu_new": Case("BertForMaskedLM", "BertConfig", WIDE | {"hidden_act": "gelu_new"}),
     "roberta": Case("RobertaForMaskedLM", "RobertaConfig", WIDE | {"type_vocab_size": 1, "pad_token_id": 1}),
     "xlm-roberta": Case("XLMRobertaForMaskedLM", "XLMRobertaConfig", WIDE | {"type_vocab_size": 1}),
@@ -55,6 +69,21 @@ CASES = {
     ),
     "gpt2": Case(
         "GPT2LMHeadModel", "GPT2Config", TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4}, True
+    ),
+    "gpt2, both ways": Case(
+        "GPT2LMHeadModel", "GPT2Config",
+        TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "is_causal": False}, True
+    ),
+    "gpt_neox, both ways": Case("GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | TOKENS | {"is_causal": False}, True),
+    "opt, both ways": Case(
+        "OPTForCausalLM", "OPTConfig",
+        SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 32, "is_causal": False},
+    ),
+    "gpt_neo, is_causal unread": Case(
+        "GPTNeoForCausalLM", "GPTNeoConfig",
+        TOKENS | {"vocab_size": V, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "intermediate_size": 48,
+                  "attention_types": [[["global", "local"], 1]], "window_size": 3, "is_causal": False},
+        True, 1.0,
     ),
     "gpt2, scaled by layer": Case(
         "GPT2LMHeadModel", "GPT2Config",
@@ -84,6 +113,41 @@ CASES = {
         "LlamaForCausalLM", "LlamaConfig",
         GROUPED | {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
     ),
+    "llama, both ways": Case("LlamaForCausalLM", "LlamaConfig", GROUPED | {"is_causal": False}),
+    "llama, biases": Case("LlamaForCausalLM", "LlamaConfig", GROUPED | {"attention_bias": True, "mlp_bias": True}),
+    "mistral, both ways": Case(
+        "MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": 3, "is_causal": False}
+    ),
+    "qwen3, both ways": Case(
+        "Qwen3ForCausalLM", "Qwen3Config", GROUPED | {"head_dim": 16, "is_causal": False}, sharpened=1.5
+    ),
+    "qwen3, its own head size": Case("Qwen3ForCausalLM", "Qwen3Config", GROUPED, sharpened=1.5),
+    "smollm3, windows": Case(
+        "SmolLM3ForCausalLM", "SmolLM3Config",
+        GROUPED | {"num_hidden_layers": 4, "use_sliding_window": True, "sliding_window": 3},
+    ),
+    "smollm3, one in two": Case(
+        "SmolLM3ForCausalLM", "SmolLM3Config", GROUPED | {"num_hidden_layers": 4, "no_rope_layer_interval": 2}
+    ),
+    "gemma2, its own sizes": Case(
+        "Gemma2ForCausalLM", "Gemma2Config", WIDE | TOKENS | {"num_attention_heads": 8, "num_hidden_layers": 2}
+    ),
+    "gemma2, uncapped": Case(
+        "Gemma2ForCausalLM", "Gemma2Config",
+        GROUPED | {"head_dim": 16, "attn_logit_softcapping": None, "final_logit_softcapping": None},
+    ),
+    "gemma3, its own sizes": Case(
+        "Gemma3ForCausalLM", "Gemma3TextConfig", WIDE | TOKENS | {"num_attention_heads": 8, "sliding_window": 3}
+    ),
+    "gemma3, as EmbeddingGemma": Case(
+        "Gemma3ForCausalLM", "Gemma3TextConfig",
+        GROUPED | {"head_dim": 16, "sliding_window": 5, "num_hidden_layers": 7, "use_bidirectional_attention": True},
+    ),
+    "gemma3, both ways twice": Case(
+        "Gemma3ForCausalLM", "Gemma3TextConfig",
+        GROUPED | {"head_dim": 16, "sliding_window": 4, "num_hidden_layers": 7, "use_bidirectional_attention": True,
+                   "is_causal": False},
+    ),
     "mistral": Case("MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": 3}),
     "mistral, no window": Case("MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": None}),
     "qwen2": Case("Qwen2ForCausalLM", "Qwen2Config", GROUPED),
@@ -91,7 +155,7 @@ CASES = {
         "Qwen2ForCausalLM", "Qwen2Config",
         GROUPED | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
     ),
-    "qwen3": Case("Qwen3ForCausalLM", "Qwen3Config", GROUPED | {"head_dim": 16}),
+    "qwen3": Case("Qwen3ForCausalLM", "Qwen3Config", GROUPED | {"head_dim": 16}, sharpened=1.5),
     "smollm3": Case("SmolLM3ForCausalLM", "SmolLM3Config", GROUPED | {"num_hidden_layers": 4}),
     "gemma": Case("GemmaForCausalLM", "GemmaConfig", GROUPED | {"head_dim": 16, "num_key_value_heads": 1}),
     "gemma2": Case(
@@ -197,13 +261,13 @@ def test_every_head_attends_as_in_transformers(name, seed, side, transformers, t
     same_as(model, case, batch, tmp_path, name)
 
 
-def same_as(model, case, batch, folder, name):
+def same_as(model, case, batch, folder, name, is_strict=True):
     """Check every layer's attention and the logits of a model that is an encoder or a decoder."""
     import torch
 
     with torch.no_grad():
         expected = model(**one_text(case, batch), output_attentions=True)
-    with Checkpoint(str(folder)) as checkpoint:
+    with Checkpoint(str(folder), is_strict) as checkpoint:
         run = checkpoint.run(batch)
         found = list(run.steps())
         assert [steps.layer for steps in found] == list(range(len(expected.attentions)))
@@ -237,7 +301,7 @@ def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
         ("decoder", "masked"): (expected.decoder_attentions, target),
         ("decoder", "cross"): (expected.cross_attentions, target),
     }
-    with Checkpoint(str(tmp_path)) as checkpoint:
+    with Checkpoint(str(tmp_path), is_strict=True) as checkpoint:
         run = checkpoint.run(source, target)
         found = list(run.steps())
         assert len(found) == 2 + 2 * 3
@@ -294,6 +358,136 @@ def test_config_files_of_former_years_say_the_same(name, transformers, tmp_path)
     same_as(model, case, texts(TEXTS), tmp_path, name)
 
 
+def without_defaults(config):
+    """Return a config.json as the hub ships some: without the keys that have their family's default."""
+    keys = FAMILIES[config["model_type"]].keys
+    return {name: value for name, value in config.items() if keys.reads.get(name, ...) != value}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_config_leaves_out_has_the_family_s_default(name, transformers, tmp_path):
+    case = CASES[name]
+    model = made(transformers, case, 6, tmp_path, without_defaults)
+    pad = case.settings.get("pad_token_id", 1 if "roberta" in name else 0)
+    same_as(model, case, texts(TEXTS, pad=pad), tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_a_file_with_the_decoder_s_bias_alone_gives_the_same_words(name, is_tied, transformers, tmp_path):
+    case = CASES[name]._replace(settings=CASES[name].settings | {"tie_word_embeddings": is_tied})
+    made(transformers, case, 7, tmp_path)
+    path = tmp_path / "model.safetensors"
+    arrays, _ = read_safetensors(path)
+    own = next(key for key in arrays if key.endswith(("predictions.bias", "lm_head.bias")))
+    moved = own.removesuffix("bias") + "decoder.bias"
+    assert (moved in arrays) is not is_tied
+    arrays[moved] = arrays.pop(own) if is_tied else arrays[moved]
+    saved(tmp_path, json.loads((tmp_path / "config.json").read_text()), arrays)
+    kind = getattr(transformers, case.model)
+    model = kind.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    pad = case.settings.get("pad_token_id", 0)
+    same_as(model, case, texts(TEXTS, pad=pad), tmp_path, name)
+
+
+UNREAD = [
+    ("llama", {"partial_rotary_factor": 0.5}),
+    ("llama", {"layer_types": ["sliding_attention"] * 3, "sliding_window": 2}),
+    ("llama", {"query_pre_attn_scalar": 64}),
+    ("mistral", {"layer_types": ["full_attention"] * 3}),
+    ("gemma3", {"attn_logit_softcapping": 0.5}),
+    ("gpt_neox", {"rope_theta": 7.0}),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), UNREAD, ids=[f"{name}, {next(iter(more))}" for name, more in UNREAD]
+)
+def test_keys_that_a_family_does_not_read_change_nothing(name, more, transformers, tmp_path):
+    case = CASES[name]
+    model = made(transformers, case, 8, tmp_path, lambda config: config | more)
+    same_as(model, case, texts(TEXTS), tmp_path, name, is_strict=False)
+    with Checkpoint(str(tmp_path)) as checkpoint:
+        notes = checkpoint.model.notes
+    idle = FAMILIES[json.loads((tmp_path / "config.json").read_text())["model_type"]].keys.idle
+    told = [key for key in more if key not in idle]
+    assert [key for key in more if f" {key} = " in "".join(notes)] == told
+    if told:
+        with pytest.raises(InputError, match=told[0]):
+            Checkpoint(str(tmp_path), is_strict=True)
+
+
+def test_of_two_ways_to_say_how_queries_are_rotated_the_one_of_transformers_holds(transformers, tmp_path):
+    other = {"rope_scaling": {"rope_type": "linear", "factor": 3.0, "rope_theta": 50.0}}
+    model = made(transformers, CASES["llama 3"], 9, tmp_path, lambda config: config | other)
+    same_as(model, CASES["llama 3"], texts(TEXTS), tmp_path, "llama, rope_scaling beside rope_parameters")
+
+
+@pytest.mark.parametrize("flag", ["attention_bias", "mlp_bias"])
+def test_biases_that_a_config_switches_off_are_not_read(flag, transformers, tmp_path):
+    case = CASES["llama, biases"]
+    model = made(transformers, case, 10, tmp_path, lambda config: config | {flag: False})
+    same_as(model, case, texts(TEXTS), tmp_path, f"llama without {flag}")
+
+
+@pytest.mark.parametrize("name", ["gemma", "gemma2"])
+def test_a_gemma_that_transformers_itself_masks_in_two_ways_is_refused(name, transformers, tmp_path):
+    made(
+        transformers, CASES[name], 0, tmp_path, lambda config: config | {"use_bidirectional_attention": True}
+    )
+    with pytest.raises(InputError, match="use_bidirectional_attention is true"):
+        Checkpoint(str(tmp_path))
+
+
+def test_the_short_config_of_a_model_of_words_and_pictures_is_enough(transformers, tmp_path):
+    """As gemma-3-4b-it ships it: the text's part has no head counts and no head_dim."""
+    case = CASES["gemma3, its own sizes"]
+    made(transformers, case, 5, tmp_path)
+    arrays, _ = read_safetensors(tmp_path / "model.safetensors")
+    short = {
+        "model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+        "sliding_window": 3, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "vocab_size": V,
+    }  # fmt: skip
+    model = made(transformers, case, 5, tmp_path / "words", lambda config: short)
+    renamed = {name.replace("model.", "language_model.model.", 1): array for name, array in arrays.items()}
+    whole = {
+        "model_type": "gemma3",
+        "text_config": short,
+        "vision_config": {"hidden_size": 8},
+        "image_token_index": 9,
+    }
+    same_as(model, case, texts(TEXTS), saved(tmp_path / "pictures", whole, renamed), "gemma3, short")
+
+
+# What older files say and the configuration classes of transformers 5 turn into something else, or any of them takes
+OLDER = {
+    "rope_theta", "rope_local_base_freq", "rotary_emb_base", "rotary_pct", "global_rope_theta", "local_rope_theta",
+    "original_max_position_embeddings", "is_causal", "position_embedding_type", "sliding_window_pattern",
+    "global_attn_every_n_layers", "attention_layers", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
+    "head_dim", "decoder_start_token_id", "tie_word_embeddings",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, transformers):
+    kind, keys = transformers.CONFIG_MAPPING[family], FAMILIES[family].keys
+    fields = {
+        field.name: field.default for field in dataclasses.fields(kind) if not field.name.startswith("__")
+    }
+    known = {*keys.reads, *keys.idle, *keys.parts}
+    assert not {
+        name for name in {*fields, *kind().to_dict()} if name not in known and not INERT.fullmatch(name)
+    }
+    for name, default in keys.reads.items():
+        assert name in fields or name in OLDER, f"{family} has no {name}"
+        if name in fields:
+            assert default == fields[name], f"{family}: {name} is {fields[name]!r} by default"
+    theta = getattr(kind, "default_theta", None)
+    if "rope_parameters" in keys.parts and family != "modernbert":
+        far = keys.reads.get("rope_theta", keys.reads.get("rotary_emb_base"))
+        assert far == (theta["global"] if isinstance(theta, dict) else theta)
+
+
 @pytest.mark.parametrize("name", ["llama", "gemma3", "gpt_neo", "modernbert"])
 def test_a_longer_text_is_the_same(name, transformers, tmp_path):
     case = CASES[name]
@@ -314,7 +508,7 @@ def test_far_distances_of_t5_share_their_buckets(transformers, tmp_path):
             decoder_input_ids=torch.tensor(target.ids),
             output_attentions=True,
         )
-    with Checkpoint(str(tmp_path)) as checkpoint:
+    with Checkpoint(str(tmp_path), is_strict=True) as checkpoint:
         run = checkpoint.run(source, target)
         same_attention(run.layer(1), expected.encoder_attentions[1], source.real, "encoder")
         same_attention(run.layer(2, "masked"), expected.decoder_attentions[2], target.real, "decoder")

@@ -63,7 +63,7 @@ def test_a_small_gpt2_is_computed_as_plain_loops_compute_it(tmp_path):
         for n, steps in enumerate(run.steps()):
             assert (steps.layer, steps.kind, steps.side) == (n, "masked", "decoder")
             close(steps.attended.weights[0], layers[n])
-            close(steps.attended.weights @ steps.attended.v, steps.attended.output)
+            close(steps.attended.weights @ steps.ready.v, steps.attended.output)
         close(run.logits()[0], logits, 1e-4)
 
 
