@@ -61,7 +61,8 @@ def read_rotary(
     told, scaling = c.part("rope_parameters"), c.part("rope_scaling")
     told = told if kind is None else told.part(kind)
     if is_scaled and scaling.values:
-        told = scaling if kind is None else told._replace(values={**told.values, **scaling.values})
+        of_kind = told.values or {"rope_type": "default"}  # so that the older "type" says nothing beside it
+        told = scaling if kind is None else told._replace(values={**of_kind, **scaling.values})
     dims = d_k
     if share is not None:
         own, named = (told, "partial_rotary_factor") if told.has("partial_rotary_factor") else (c, share)

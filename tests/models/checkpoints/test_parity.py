@@ -423,6 +423,18 @@ def test_of_two_ways_to_say_how_queries_are_rotated_the_one_of_transformers_hold
     same_as(model, CASES["llama 3"], texts(TEXTS), tmp_path, "llama, rope_scaling beside rope_parameters")
 
 
+@pytest.mark.parametrize("name", ["gemma3", "modernbert"])
+@pytest.mark.parametrize("key", ["type", "rope_type"])
+def test_a_scaling_adds_to_the_rotation_of_a_kind_of_layers_as_in_transformers(
+    key, name, transformers, tmp_path
+):
+    def scaled(config):
+        return as_in_former_years(config) | {"rope_scaling": {key: "linear", "factor": 3.0}}
+
+    model = made(transformers, CASES[name], 11, tmp_path, scaled)
+    same_as(model, CASES[name], texts(TEXTS), tmp_path, f"{name}, {key}")
+
+
 @pytest.mark.parametrize("flag", ["attention_bias", "mlp_bias"])
 def test_biases_that_a_config_switches_off_are_not_read(flag, transformers, tmp_path):
     case = CASES["llama, biases"]
