@@ -60,12 +60,14 @@ def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
     return None if None in written else (names[0], f"{names[0].replace('_', '-')}={written[0]},{written[1]}")
 
 
-def unsaid(question: Question, layers: int) -> str:
-    """Return what no option says of the view, or which one says more; nothing where the line says all."""
+def unsaid(line: str, question: Question, layers: int) -> str:
+    """Return what the line does not say of the view, or which option says more, or who reads it; nothing otherwise."""
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in question.text):
         return "U+FFFD stands in it for what no command line can hold."
     if question.edits:
         return "The numbers that were typed are not in that file: w writes a .json, which attn compute reads."
+    if "$'" in line:
+        return "It is written for bash and zsh, which read $'...' as the same text."
     return "All layers at once: --layer all in place of one." if layers > 1 else ""
 
 

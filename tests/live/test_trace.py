@@ -74,7 +74,7 @@ def commands(text, settings=None, source=None):
 @pytest.mark.parametrize("text", [one for one in PASTES if "\udcff" not in one])
 def test_a_command_line_holds_no_control_and_bash_reads_the_text_back(text):
     command, said = commands(text, Settings(tokenizer="whitespace"))
-    assert visible(command) == command and not said
+    assert visible(command) == command and "bash and zsh" in said
     assert text in pasted([command], locale="C")[0]
 
 

@@ -210,7 +210,7 @@ export function startSaving() {
   listen(() => {
     const { file } = command();
     $("command").textContent = visible(commandLine());
-    $("command-note").textContent = file ? `It reads the file ${file}: save it first.` : "";
+    $("command-note").textContent = file ? `It reads the file ${file}: save it first.` : commandLine().includes("$'") ? "It is written for bash and zsh, which read $'...' as the same text." : "";
     $("save-numbers").hidden = !(record.scored && shown().scores && headNamed(state.head));
   }, () => {});
 }
