@@ -63,7 +63,7 @@ def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
 def unsaid(line: str, question: Question, layers: int) -> str:
     """Return what the line does not say of the view, or which option says more, or who reads it; nothing otherwise."""
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in question.text):
-        return "U+FFFD stands in it for what no command line can hold."
+        return "U+FFFD stands in the line for characters that no argument can hold."
     if question.edits:
         return "The numbers that were typed are not in that file: w writes a .json, which attn compute reads."
     if "$'" in line:

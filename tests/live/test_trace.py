@@ -91,7 +91,7 @@ def test_a_dash_is_a_text_and_a_file_whose_name_begins_with_one_is_a_file(at):
 def test_what_no_command_line_can_hold_is_said():
     command, said = commands("fox\0jumped", Settings(tokenizer="whitespace"))
     assert pasted([command])[0][1] == "fox\ufffdjumped"
-    assert said == "U+FFFD stands in it for what no command line can hold."
+    assert said == "U+FFFD stands in the line for characters that no argument can hold."
 
 
 def test_a_row_whose_token_occurs_twice_is_named_by_its_number():
