@@ -125,6 +125,23 @@ def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
     return Ran(code, *written)
 
 
+def pasted(lines: Sequence[str], locale: str = "C.UTF-8") -> list[list[str]]:
+    """Return the words that bash, with its history on, makes of command lines; `attn` in them is not run."""
+    script = "set -o history -H; attn() { printf '%s\\0' $# \"$@\"; }\n" + "".join(
+        f"{line}\n" for line in lines
+    )
+    done = subprocess.run(
+        ["bash", "--norc"],
+        input=os.fsencode(script),
+        capture_output=True,
+        env=surroundings({"LC_ALL": locale}),
+        timeout=60,
+    )
+    assert not done.stderr, done.stderr  # a line that the history has changed is told there
+    words = iter(os.fsdecode(done.stdout).split("\0")[:-1])
+    return [[next(words) for _ in range(int(n))] for n in words]
+
+
 def shell(
     line: str, env: Mapping[str, str | None] | None = None, cwd: str | os.PathLike[str] | None = None
 ) -> Ran:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from attn_cli.cli.deliver import byte_stream, choose_format, is_ordinary, terminal_for, to_standard_output
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.plural import count
 from attn_cli.io.progress import Progress
 from attn_cli.settings.json_keys import ALL_KEYS
@@ -182,7 +182,7 @@ def _check(asked: Asked, settings: Settings, is_folder: bool) -> None:
         if path is not None and os.path.exists(path) and not os.path.isabs(path):
             raise UsageError(
                 f"The workers of a scheduler may be in another folder: {visible(path)} is not the same there.",
-                f"Give the whole path: {visible(os.path.abspath(path))}",
+                f"Give the whole path: {shell_quote(os.path.abspath(path))}",
             )
 
 

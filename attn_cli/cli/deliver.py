@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.console import put_plain, put_screen
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 
@@ -110,7 +110,7 @@ def _check_suffix(format: str | None, suffix: str, path: str, figures: bool = Fa
         other = f", or leave out -f for {SUFFIXES.get(suffix, 'a figure')}" if suffix in known else ""
         raise UsageError(
             f"{visible(path)!r} cannot hold {format}.",
-            f"Type -o {visible(path.removesuffix(path[-len(suffix) :]))}{right}{other}.",
+            f"Type -o {shell_quote(path.removesuffix(path[-len(suffix) :]) + right)}{other}.",
             "--output",
         )
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.escape import as_utf8, visible
+from attn_cli.io.escape import as_utf8, shell_quote, visible
 from attn_cli.io.progress import Progress
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ def one_text(texts: Sequence[str] | None, command: str, settings: Settings) -> s
     """Return the one text given, or standard input."""
     texts = texts or []
     if len(texts) > 1:
+        whole = " ".join(texts)[:120]
         raise UsageError(
             f"{len(texts)} texts were given where one is wanted: put quotes round it.",
-            f'Try: attn {command} "{visible(" ".join(texts))[:120]}"',
+            f"Try: attn {command} {'-- ' * whole.startswith('-')}{shell_quote(whole, double=True)}",
         )
     return read_text(texts[0] if texts else None, command, settings)
 

@@ -55,7 +55,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
         words=lambda is_self: (
             f"Query i may look at the keys 0 to i{': at itself and back' if is_self else ''}."
         ),
-        comment="Causal mask, from the top left corner: a query sees the keys up to its own place.",
+        comment="Causal mask, from the top left corner: each query sees the keys up to its own position.",
         lines={
             "numpy": "np.tril(np.ones((n_q, n_k), dtype=bool))",
             "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril()",
@@ -69,7 +69,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
         words=lambda is_self: (
             "The last query may look at every key, and each query before it at one key less."
         ),
-        comment="Causal mask, from the bottom right corner: the last query sees the last key.",
+        comment="Causal mask, from the bottom right corner: the last query sees every key.",
         lines={
             "numpy": "np.tril(np.ones((n_q, n_k), dtype=bool), n_k - n_q)",
             "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)",
@@ -82,7 +82,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
         words=lambda is_self, n: (
             f"A query may look at keys that stand at most {n:,} place{'s' * (n != 1)} away."
         ),
-        comment="Window mask: a query sees keys whose places differ by at most {}.",
+        comment="Window mask: each query sees the keys whose positions differ from its own by at most {}.",
         lines={
             "numpy": "np.abs(np.arange(n_q)[:, None] - np.arange(n_k)) <= {}",
             "torch": "(torch.arange(n_q)[:, None] - torch.arange(n_k)).abs() <= {}",
@@ -96,7 +96,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
         words=lambda is_self, left, right: (
             f"A query may look at the keys from {_places(left, 'before its own')} to {_places(right, 'after it')}."
         ),
-        comment="Window mask: a query sees the keys from {} before its own place to {} after it.",
+        comment="Window mask: each query sees the keys from {} before its own position to {} after it.",
         lines={
             "numpy": "np.triu(np.tril(np.ones((n_q, n_k), dtype=bool), {1}), -{0})",
             "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril({1}).triu(-{0})",

@@ -132,13 +132,13 @@ def _unit_lines(length: str, largest: str, where: str) -> Lines:
         operands=("Q_unit", "K_unit"),
         helper=(
             "def unit(M):",
-            '"""Return M with each row scaled to length 1; a row of zeros stays."""',
+            '"""Return M with each row scaled to length 1; a row of zeros stays as it is."""',
             f"length = {length}",
             f"return M / {where}(length == 0.0, 1.0, length)",
         ),
         careful=(
             f"largest = {largest}",
-            f"M = M / {where}(largest == 0.0, 1.0, largest)  # else squares would be beyond numbers",
+            f"M = M / {where}(largest == 0.0, 1.0, largest)  # so that no square overflows or vanishes",
         ),
     )
 

@@ -9,6 +9,9 @@ _ZWJ = "\u200d"
 # Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
 
+_SPECIAL = frozenset('"$`\\!')  # that mean something between double quotes
+_ENDING = frozenset("\\'!")  # that end $'...', or that the history of a shell might take
+
 
 def visible(text: str) -> str:
     """Return `text` with each character that a terminal or a page would obey or hide spelled out.
@@ -23,6 +26,33 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_spell(text, i) for i in range(len(text)))
+
+
+def shell_quote(word: str, double: bool = False) -> str:
+    r"""Return a word as one types it in bash or zsh; what a terminal would obey or hide is written as its bytes.
+
+    `double` prefers double quotes, where no character of the word means anything between them. What no argument can
+    hold, NUL and a lone surrogate that stands for no byte, becomes U+FFFD.
+
+    >>> print(shell_quote("the fox's"), shell_quote("a" + chr(27) + "[31m"), shell_quote("it " + chr(0x202E) + "is!"))
+    'the fox'"'"'s' $'a\x1b[31m' $'it \xe2\x80\xaeis\x21'
+    """
+    import shlex  # only commands need it
+
+    if visible(word) != word:
+        return f"$'{''.join(map(_as_bytes, word))}'"
+    if double and not _SPECIAL.intersection(word):
+        return f'"{word}"'
+    return f"'{word}'" if word.startswith("=") and shlex.quote(word) == word else shlex.quote(word)
+
+
+def _as_bytes(char: str) -> str:
+    """Return a character for `$'...'`: as it is, or as the bytes of its UTF-8, which need no locale."""
+    if visible(char) == char and char not in _ENDING:
+        return char
+    if char == "\0" or ("\ud800" <= char <= "\udfff" and not "\udc80" <= char <= "\udcff"):
+        char = "\ufffd"
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def shortened(text: str, longest: int = 24) -> str:

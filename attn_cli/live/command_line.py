@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote
 from attn_cli.live.state import ROW, STEPS, WEIGHTS, Question, State
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
@@ -33,37 +32,16 @@ def command_line(state: State, seen: Seen) -> str:
         options += ["-q", _row(seen.trace.query_tokens, state.row)]
     elif state.pane == STEPS and not seen.source.start:
         options += ["--only", ",".join(NAMES[name][0] for name in seen.steps[state.step])]
+    before = ""
     if not seen.source.has_text:
-        words = [*start, *options]
+        words = [*(f"./{word}" if word.startswith("-") else word for word in start), *options]
+    elif question.text == "-":  # which, typed, is standard input
+        before, words = "printf %s - | ", [*start, "-", *options]
     elif question.text.startswith("-"):
         words = [*start, *options, "--", question.text]
     else:
         words = [*start, question.text, *options]
-    return " ".join(map(quoted, ["attn", *words]))
-
-
-def quoted(word: str) -> str:
-    r"""Return a word as it is typed in bash or zsh; what a terminal would obey or hide is written as an escape.
-
-    >>> quoted("the fox's"), quoted("a\x1b[31m"), quoted("\u202eb")
-    ('\'the fox\'"\'"\'s\'', "$'a\\x1b[31m'", "$'\\u202eb'")
-    """
-    if visible(word) == word:
-        return shlex.quote(word)
-    return f"$'{''.join(map(_escaped, word))}'"
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if char in "\\'":
-        return "\\" + char
-    if visible(char) == char:
-        return char
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
-        return f"\\x{code - 0xDC00:02x}"
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return before + " ".join(map(shell_quote, ["attn", *words]))
 
 
 def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
@@ -82,10 +60,14 @@ def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
     return None if None in written else (names[0], f"{names[0].replace('_', '-')}={written[0]},{written[1]}")
 
 
-def unsaid(question: Question, layers: int) -> str:
-    """Return what no option says of the view, or which one says more; nothing where the line says all."""
+def unsaid(line: str, question: Question, layers: int) -> str:
+    """Return what the line does not say of the view, or which option says more, or who reads it; nothing otherwise."""
+    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in question.text):
+        return "U+FFFD stands in the line for characters that no argument can hold."
     if question.edits:
         return "The numbers that were typed are not in that file: w writes a .json, which attn compute reads."
+    if "$'" in line:
+        return "It is written for bash and zsh, which read $'...' as the same text."
     return "All layers at once: --layer all in place of one." if layers > 1 else ""
 
 

@@ -57,9 +57,8 @@ class Session:
             self._become(lambda state: ACTIONS[action](state, self.seen))
         if self.state.pane == COMMAND:
             line = command_line(replace(self.state, pane=self.state.under), self.seen)
-            self.remark = Remark(
-                command=line, more=unsaid(self.state.question, self.source.layers(self.trace))
-            )
+            more = unsaid(line, self.state.question, self.source.layers(self.trace))
+            self.remark = Remark(command=line, more=more)
 
     def click(self, hit: Hit, times: int) -> None:
         """Do what a click does: choose a cell, a second time open it; move the slider; or press a key."""

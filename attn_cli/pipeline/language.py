@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.core.mask_rules import find_rule
 from attn_cli.core.masks import named
 from attn_cli.errors import UsageError
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.language import MASK, UNKNOWN, causal, last_rows, matrix_of, word_number
 from attn_cli.pipeline.embed import Inputs
@@ -34,7 +34,7 @@ def settings_for(
     if has_context or kind == "cross":
         raise UsageError(
             f"{name} reads one text, from left to right: it has no second text to look at.",
-            f"Try attn masked TEXT -p {visible(name)}, or another projection (-p).",
+            f"Try attn masked TEXT -p {shell_quote(settings.projection or name)}, or another projection (-p).",
             "--projection",
         )
     if settings.mask is None:

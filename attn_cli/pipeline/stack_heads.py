@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_cli.errors import UsageError
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model
 from attn_cli.pipeline.embed import open_shared
@@ -34,7 +34,7 @@ def stack_layers(kind: str, text: str, context: str | None, settings: Settings) 
     if len(set(sizes)) > 1:
         raise UsageError(
             f"The layers of {stack.name} have {min(sizes)} and {max(sizes)} heads: they do not fit on one map.",
-            f"Try attn self TEXT -p {visible(str(settings.projection))} --head all --layer 0.",
+            f"Try attn self TEXT -p {shell_quote(str(settings.projection))} --head all --layer 0.",
             "--projection",
         )
     settings = settings_for_masked(settings) if kind == "masked" else settings

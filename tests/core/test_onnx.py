@@ -5,6 +5,8 @@ With ATTN_REQUIRE_TORCH=1, as in CI, a missing onnx fails these tests; otherwise
 
 import importlib
 import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,8 +42,8 @@ def in_heads(M, heads):
     return M if heads is None else M.reshape(*M.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def in_our_words(given, attributes):
-    """Return the arguments of `attend` for the inputs and attributes of a node."""
+def in_our_words(given, attributes, masks_of):
+    """Return the arguments of `attend` for the inputs and attributes of a node; `masks_of` says its masks by rule."""
     heads = [attributes.get(name) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     Q, K, V = (in_heads(given[name], n) for name, n in zip("QKV", heads, strict=True))
     past, lengths = 0, given.get("nonpad_kv_seqlen")
@@ -86,14 +88,39 @@ def masks_of(attributes, n_q, n_k, past, lengths):
     return [*masks, (-left <= away) & (away <= right)]
 
 
-def solved(case):
+PAGE = (Path(__file__).parents[2] / "docs/attend.md").read_text(encoding="utf-8")
+
+
+def masks_on_the_page(attributes, n_q, n_k, past, lengths):
+    """Return causal and window masks as the table for ONNX in docs/attend.md has them."""
+    L, R = (attributes.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    L, R = (n_q + n_k if side < 0 else side for side in (L, R))
+    first = past if lengths is None else (lengths - n_q)[:, None, None, None]
+    (distance,) = re.findall(r"^> away = (.*)$", PAGE, re.MULTILINE)
+    known = {"np": np, "n_q": n_q, "n_k": n_k, "past": first, "L": L, "R": R}
+    known["away"] = eval(distance, known)
+    masks = ["none"]
+    for name in ("is_causal=1", "left_window_size"):
+        if attributes.get(name.partition("=")[0], -1) in (0, -1):
+            continue
+        (cell,) = re.findall(rf"^\| `{name}`.*? \| (.*) \|$", PAGE, re.MULTILINE)
+        usual, *others = cell.split("; ")
+        sign = "`nonpad_kv_seqlen`" if lengths is not None else "past"
+        is_other = lengths is not None or past
+        clause = next(one for one in others if sign in one) if is_other else usual
+        said = next(code for code in re.findall("`(.*?)`", clause) if code != "nonpad_kv_seqlen")
+        masks.append(eval(said.replace(":L:R", f":{L}:{R}"), known))
+    return masks
+
+
+def solved(case, masks_of):
     """Yield each output that a case's node has: its name, what `attend` and its arguments give, what onnx says."""
     (node,) = case.model.graph.node
     ((inputs, outputs),) = case.data_sets
     named = [place for name, place in zip(node.input, INPUTS, strict=False) if name]
     given = dict(zip(named, inputs, strict=True))
     attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    words = in_our_words(given, attributes)
+    words = in_our_words(given, attributes, masks_of)
     steps = attend(**words, steps=True)
     mode = attributes.get("qk_matmul_output_mode", 0)
     ours = {
@@ -122,8 +149,20 @@ def test_the_cases_are_there_and_each_opset_has_some():
 
 @pytest.mark.parametrize("name", CASES)  # all: there is none that cannot be said
 def test_a_case_of_onnx_comes_out_as_it_says(name):
-    case = CASES[name]
-    for place, ours, theirs in solved(case):
+    compare(CASES[name], masks_of)
+
+
+def has_a_rule(case):
+    return {"is_causal", "left_window_size"} & {one.name for one in case.model.graph.node[0].attribute}
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if has_a_rule(case)])
+def test_a_case_with_a_causal_mask_or_a_window_comes_out_as_the_page_has_it(name):
+    compare(CASES[name], masks_on_the_page)
+
+
+def compare(case, masks_of):
+    for place, ours, theirs in solved(case, masks_of):
         assert ours.shape == theirs.shape, place
         rtol = max(case.rtol, LOOSE.get(theirs.dtype.name, 0))
         ours, theirs = (M.astype(np.float64) for M in (ours.astype(theirs.dtype), theirs))

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
+from tests.shell import pasted
 from tests.thorough import often
 
 laws = settings(max_examples=often(400), deadline=None, derandomize=True)
@@ -89,3 +90,63 @@ def test_an_emoji_stays_whole(emoji):
 def test_an_escape_sequence_is_shown_and_not_sent(text):
     assert all(char.isprintable() for char in visible(text))
     assert len(visible(text)) > len(text)
+
+
+SHELLS = [
+    "fox",
+    "-x",
+    "=ls",
+    "~",
+    "a b",
+    "the 'cat'",
+    "$(touch X) `touch X` $HOME",
+    'say "hi"',
+    "wow!attn",
+    "\\",
+    "a\\",
+    "#",
+    "*?[a]{b,c}",
+]
+PASTES = [
+    "fox\x1b[201~\x15touch X\n",
+    "it's\x1b !attn \\",
+    "\x9b31m",
+    "a\u202eb",
+    "a\u2028b",
+    "a\u00a0b",
+    "\x1b5",
+    "\udcff\udc80",
+    "e\u0301\x07",
+]
+
+arguments = any_text.map(lambda text: text.replace("\0", "").encode("utf-8", "replace").decode())
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+@settings(laws, max_examples=often(20))
+@given(st.lists(arguments, min_size=20))
+@example([*SHELLS, *PASTES])
+def test_a_word_of_a_command_is_inert_and_bash_reads_it_back(locale, texts):
+    for double in (False, True):
+        words = [shell_quote(text, double) for text in texts]
+        assert all(visible(word) == word for word in words)
+        assert pasted([f"attn {word} {word}" for word in words], locale) == [[text, text] for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("word", "plain"),
+    [
+        ("fox", "fox"),
+        ("the fox", "'the fox'"),
+        ("caf\xe9", "'caf\xe9'"),
+        ("=ls", "'=ls'"),
+        ("fox's", "'fox'\"'\"'s'"),
+    ],
+)
+def test_a_word_without_controls_looks_as_one_types_it(word, plain):
+    assert shell_quote(word) == plain
+    assert shell_quote(word, double=True) == f'"{word}"'
+
+
+def test_what_no_argument_can_hold_is_the_sign_for_it():
+    assert pasted([f"attn {shell_quote(chr(0) + 'a' + chr(0xD800))}"]) == [["\ufffda\ufffd"]]

@@ -2,19 +2,24 @@
 
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("textual")
 
+from attn_cli.cli.read_text import labelled_weights
 from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.live.clipboard import osc52
 from attn_cli.live.record import Recorder, read_recording
 from attn_cli.live.replay import Replay
+from attn_cli.live.sources import WeightsSource
 from attn_cli.settings.settings import Settings
+from tests.io.test_escape import PASTES
 from tests.live.stage import FOX, made, play, traced
-from tests.shell import here
+from tests.shell import here, pasted, shell
 
 VIEWS = [
     ((), {}, FOX),
@@ -52,6 +57,41 @@ def test_the_command_line_of_a_row_of_a_step_and_of_a_difference():
     ]
     for command in commands:
         assert here(*shlex.split(command)[1:]).code == 0, command
+
+
+def commands(text, settings=None, source=None):
+    """Return the command line that `c` leaves, and what is said beside it."""
+    said = []
+
+    async def act(stage):
+        await stage.press("c")
+        said.append(stage.session.remark.more)
+
+    (command,) = play(act, made(text, settings, source)).commands
+    return command, said[0]
+
+
+@pytest.mark.parametrize("text", [one for one in PASTES if "\udcff" not in one])
+def test_a_command_line_holds_no_control_and_bash_reads_the_text_back(text):
+    command, said = commands(text, Settings(tokenizer="whitespace"))
+    assert visible(command) == command and "bash and zsh" in said
+    assert text in pasted([command], locale="C")[0]
+
+
+def test_a_dash_is_a_text_and_a_file_whose_name_begins_with_one_is_a_file(at):
+    command, _ = commands("-", Settings(tokenizer="whitespace", next=None))
+    ran = shell(f"{command} -f json")
+    assert json.loads(ran.out)["query_tokens"] == ["-"]
+    Path("-w.json").write_text('{"weights": [[1.0]], "tokens": ["fox"]}')
+    saved = labelled_weights("-w.json", "show", None, None, None)
+    command, _ = commands("", source=WeightsSource(saved, "-w.json"))
+    assert shell(f"{command} -f json").code == 0
+
+
+def test_what_no_command_line_can_hold_is_said():
+    command, said = commands("fox\0jumped", Settings(tokenizer="whitespace"))
+    assert pasted([command])[0][1] == "fox\ufffdjumped"
+    assert said == "U+FFFD stands in the line for characters that no argument can hold."
 
 
 def test_a_row_whose_token_occurs_twice_is_named_by_its_number():

@@ -9,7 +9,7 @@ from attn_cli.cli.deliver import aligned
 from attn_cli.cli.options import Source, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import CreateError, UsageError, WriteError
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.progress import Progress
 from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining
@@ -44,20 +44,22 @@ def import_(
     counted = f"; {int(doubled):,} doubled, the first of each counts" if doubled else ""
     size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
     say(f"attn: imported {imported}: {size}{counted}.")
-    say(f"attn: try: attn vectors nearest {_some_word(vectors)} -e {imported}")
+    word = _some_word(vectors)
+    typed = (
+        [shell_quote(word), "-e", imported] if word[:1] != "-" else ["-e", imported, "--", shell_quote(word)]
+    )
+    say(f"attn: try: attn vectors nearest {' '.join(typed)}")
 
 
 def _some_word(vectors: WordVectors) -> str:
     """Return a word to try: a common one, else the first of some letters."""
-    import shlex
-
     from attn_cli.vectors.store.table import as_text
 
     usual = vectors.find(USUAL)
     if usual:
         return next(iter(usual))
     first = [as_text(word) for word in next(vectors.word_blocks())[:1000]]
-    return visible(shlex.quote(next((word for word in first if word.isalpha() and len(word) > 3), first[0])))
+    return next((word for word in first if word.isalpha() and len(word) > 3), first[0])
 
 
 def remove(
@@ -151,7 +153,7 @@ def download(
     try:
         import_(path, name)
     except (CreateError, WriteError) as error:
-        hint = f"The file is there, without its name: attn vectors import {visible(path)}"
+        hint = f"The file is there, without its name: attn vectors import {shell_quote(path)}"
         raise type(error)(error.message, hint) from None
 
 

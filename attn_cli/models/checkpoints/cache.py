@@ -6,7 +6,7 @@ import os
 import re
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import read_bytes
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
@@ -25,7 +25,7 @@ def find_folder(model: str) -> str:
     if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
         raise FileError(
             f"{shown!r} is a file of a model.",
-            f"Give its folder: {visible(os.path.dirname(model) or '.')[:200]}.",
+            f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.",
         )
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
         raise FileError(

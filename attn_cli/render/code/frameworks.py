@@ -29,10 +29,10 @@ class Names(NamedTuple):
 def in_numpy(plan: ScriptPlan, names: Names) -> Iterator[list[str]]:
     """Yield the softmax written out, and the output."""
     s = names.scores
-    why = "The largest score of a row is subtracted first: that cancels out, and keeps exp small."
+    why = "The largest score of a row is subtracted first: it cancels out, and exp cannot overflow."
     if plan.has_empty_row:
         yield [
-            *comment_lines(f"Softmax over the keys. {why} A query that may look at nothing has zeros."),
+            *comment_lines(f"Softmax over the keys. {why} A query that may attend to nothing gets zeros."),
             f"largest = {s}.max(axis=-1, keepdims=True)",
             f"exps = np.exp({s} - np.where(np.isneginf(largest), 0.0, largest))",
             "total = exps.sum(axis=-1, keepdims=True)",
@@ -60,7 +60,7 @@ def in_torch(plan: ScriptPlan, names: Names) -> Iterator[list[str]]:
     about = "Softmax over the keys: each row sums to one."
     lines = [f"{names.weights} = {weights}"]
     if plan.has_empty_row:
-        about += " A query that may look at nothing gets NaN from it; its weights are zeros here."
+        about += " A query that may attend to nothing would get NaN; its weights are set to zero here."
         lines = [
             f"empty = torch.isneginf({names.scores}).all(dim=-1, keepdim=True)",
             f"{names.weights} = {weights}.masked_fill(empty, 0.0)",
@@ -70,23 +70,23 @@ def in_torch(plan: ScriptPlan, names: Names) -> Iterator[list[str]]:
         yield _mixed(names)
         return
     about = (
-        "Output: the values, mixed by the weights, from the same Q, K and V in one call. It takes query, key, value, "
-        "scales by 1 / sqrt(d_k) unless scale says otherwise, and returns no weights."
+        "Output: the values, mixed by the weights, from the same Q, K and V in one call. The function takes query, "
+        "key, value, scales by 1 / sqrt(d_k) unless scale is given, and returns no weights."
     )
     lines, mask, has_mask = [], "", plan.trace.mask is not None
     if has_mask and not plan.has_position:
-        about += " In torch.nn.MultiheadAttention, True in attn_mask would mean may not attend."
+        about += " (In torch.nn.MultiheadAttention, True in attn_mask means may not attend.)"
         mask = "mask"
     elif plan.has_position:
-        about += " An attn_mask of numbers is added to the scaled scores; -inf masks."
+        about += " An attn_mask of numbers is added to the scaled scores; -inf masks a key."
         mask = "position_scores"
         if has_mask:
             lines, mask = ["bias = position_scores.masked_fill(~mask, -torch.inf)"], "bias"
     if plan.has_empty_row:
-        about += " Older versions give NaN, not zeros, where nothing is allowed."
+        about += " Older versions of PyTorch give NaN, not zeros, where nothing is allowed."
     on, off = ("", "") if plan.several else ("[None]", "[0]")
     if not plan.several:
-        about += " [None] and [0] put on and take off an axis for heads."
+        about += " [None] adds an axis for heads, and [0] removes it."
     arguments = [name + on for name in (names.queries, names.keys, "V")]
     arguments += [f"attn_mask={mask}"] if mask else []
     arguments.append(f"scale={names.factor}")
@@ -101,12 +101,14 @@ def in_keras(plan: ScriptPlan, names: Names) -> Iterator[list[str]]:
     about, s = "Softmax over the keys: each row sums to one.", names.scores
     lines = [f"{names.weights} = ops.softmax({s}, axis=-1)"]
     if len(plan.trace.key_tokens) == 1:
-        about = "Softmax over one key: 1 whatever its score, 0 where it is masked. (ops.softmax would warn of it.)"
+        about = (
+            "Softmax over a single key: 1 whatever its score, 0 where it is masked. (ops.softmax would warn.)"
+        )
         lines = [f'{names.weights} = ops.cast(ops.isfinite({s}), "float64")']
     elif plan.has_empty_row:
         about += (
-            " A query that may look at nothing gets NaN from it; its weights are zeros here. (In Keras' own layers "
-            "such a row is zeros or not, by layer and version.)"
+            " A query that may attend to nothing would get NaN; its weights are set to zero here. (Whether Keras' own "
+            "layers give zeros for such a row depends on the layer and the version.)"
         )
         lines = [
             f"empty = ops.all(ops.isinf({s}), axis=-1, keepdims=True)",
@@ -134,16 +136,16 @@ def has_layer(plan: ScriptPlan) -> bool:
 
 def _layer(plan: ScriptPlan, names: Names) -> list[str]:
     about = (
-        "The same from a layer. Its inputs are query, VALUE, key. It does not scale (use_scale=True would learn a "
-        "factor), so the queries are scaled before. It may work in float32, whatever it is given."
+        "The same from Keras' own layer. Its inputs are query, VALUE, key. It does not scale (use_scale=True would "
+        "learn a factor), so the queries are scaled beforehand. It may compute in float32, whatever it is given."
     )
     axis, first = ("", "") if plan.several else ("[None]", "[0]")
     factor = f"({names.factor})" if "/" in names.factor else names.factor
     arguments = [f"[{names.queries}{axis} * {factor}, V{axis}, {names.keys}{axis}]"]
     if plan.rule is not None:
-        about += " Its causal mask is this one, from the top left corner."
+        about += " Its causal mask starts from the top left corner, as this one does."
         arguments.append(rule_named(plan.rule)[0].keras_argument)
-    about += " The heads stand on its batch axis." if plan.several else " [None] puts on an axis for a batch."
+    about += " The heads are on its batch axis." if plan.several else " [None] adds a batch axis."
     return [
         *comment_lines(about),
         'attention = keras.layers.Attention(use_scale=False, score_mode="dot", dtype="float64")',

@@ -1,4 +1,4 @@
-"""Tokens, numbers and matrices as Python source: exact, safe_name, and laid out as formatters leave it."""
+"""Tokens, numbers and matrices as Python source: exact, inert, and laid out as formatters leave it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
 LINE = 100
-LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins_heads
+LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins
 
 
 def string(text: str) -> str:

@@ -87,11 +87,11 @@ def plan_script(trace: Trace) -> ScriptPlan:
     furthest = max(len(trace.query_tokens), len(trace.key_tokens)) - 1
     reach = None if biases is None else min(len(biases) // 2, furthest)
     arrays = [*(_vectors(trace, heads, shared) if start == "QKV" else _inputs(trace, heads, start))]
-    arrays += _positions(heads, reach)
+    arrays += _positions(trace, heads, reach)
     if trace.mask is not None and rule is None:
         arrays.append(InputArray("mask", trace.mask, "The mask.", "queries"))
     if joins_heads(trace) and trace.W_o is not None:
-        arrays.append(InputArray("W_o", trace.W_o, "What joins_heads the heads' outputs."))
+        arrays.append(InputArray("W_o", trace.W_o, "The output projection, which joins the heads' outputs."))
         arrays += [] if trace.b_o is None else [InputArray("b_o", trace.b_o)]
     many = f" and {len(heads)} heads" if len(heads) > 1 else ""
     here = f" Here are {count(len(trace.key_tokens), 'key', 'keys')}{many}."
@@ -174,7 +174,7 @@ def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[Input
         return
     axis = 1 if trace.projection.layout == "in-out" else 0
     shape = "(in, out)" if axis else "(out, in)"
-    about = f"The weights, {shape}{_whose(trace, heads)}."
+    about = f"The weights{_whose(trace, heads)}, as {shape}."
     for name in ("W_q", "W_k", "W_v"):
         yield InputArray(name, np.concatenate([getattr(head, name) for head in heads], axis=axis), about)
         about = ""
@@ -202,9 +202,9 @@ def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
     """Return where Q, K and V come from, and why they are written out."""
     head = heads[0]
     if head.turned is not None:
-        return f"Queries and keys, turned by their places (rotary), and values{_whose(trace, heads)}."
+        return f"Queries and keys (rotated by their positions) and values{_whose(trace, heads)}."
     if head.W_q is None or head.W_v is None:
-        return f"Queries, keys and values, as given{_whose(trace, heads)}."
+        return f"Queries, keys and values{_whose(trace, heads)}, as {made_by(trace)}."
     turned = "^T" if trace.projection.layout == "out-in" else ""
     same = _equal(head.W_v, np.eye(len(head.W_v)))
     other = "X" if _has_one_x(trace) else "context"
@@ -217,8 +217,13 @@ def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
     rows, columns = head.W_q.shape
     return (
         f"Queries, keys and values{_whose(trace, heads)}: {', '.join(made)}. They are written out because W_q and W_k "
-        f"of {safe_name(trace.projection.name or 'the model')} have {rows} x {columns} numbers each. {_below(trace)}"
+        f"({safe_name(trace.projection.name or 'the model')}) have {rows} x {columns} numbers each. {_below(trace)}"
     ).strip()
+
+
+def made_by(trace: Trace) -> str:
+    """Return where queries, keys and values come from that the script has no weights for, behind `as`."""
+    return "the model computes them" if trace.of_model else "given"
 
 
 def _below(trace: Trace) -> str:
@@ -226,16 +231,16 @@ def _below(trace: Trace) -> str:
     layer = trace.projection.layer or 0
     if not layer:
         return ""
-    return f"X is what {'layer 0 makes' if layer == 1 else f'layers 0 to {layer - 1} make'} of the words."
+    return f"X is the output of layer {layer - 1}."
 
 
 def _whose(trace: Trace, heads: tuple[Head, ...]) -> str:
     if len(heads) > 1:
-        return f" of {len(heads)} heads side by side"
+        return f" of {len(heads)} heads, side by side"
     return f" of head {safe_name(trace.shown.name)}" if len(trace.head_names) > 1 else ""
 
 
-def _positions(heads: tuple[Head, ...], reach: int | None) -> Iterator[InputArray]:
+def _positions(trace: Trace, heads: tuple[Head, ...], reach: int | None) -> Iterator[InputArray]:
     """Yield what distances add: R and b for those that occur, or the scores that were given."""
     head = heads[0]
     if reach is not None and head.position_biases is not None:
@@ -247,7 +252,7 @@ def _positions(heads: tuple[Head, ...], reach: int | None) -> Iterator[InputArra
         yield InputArray("R", np.concatenate(R, axis=1), about, "distances")
         yield InputArray("b", b[0] if len(heads) == 1 else np.stack(b, axis=1), rows="distances")
     elif head.position_scores is not None and head.turned is None:  # turned vectors have it in them
-        about = "Position scores, as given: they are added to the scaled scores."
+        about = f"Position scores, as {made_by(trace)}: they are added to the scaled scores."
         yield InputArray("position_scores", head.position_scores, about, "queries")
 
 

@@ -20,7 +20,7 @@ from attn_cli.render.code.literals import (
     strings,
     vector,
 )
-from attn_cli.render.code.plan import ScriptPlan, joins_heads, plan_script
+from attn_cli.render.code.plan import ScriptPlan, joins_heads, made_by, plan_script
 from attn_cli.render.code.steps import steps
 from attn_cli.render.views.wording import d_k, title
 from attn_cli.trace.trace import Trace
@@ -57,7 +57,7 @@ def _spaced(blocks: Sequence[list[str]]) -> str:
 
 def _docstring(plan: ScriptPlan, framework: Framework) -> list[str]:
     trace = plan.trace
-    summary = f"It recomputes what attn {trace.kind} shows, from the same numbers: {_formula(trace)}."
+    summary = f"This recomputes what attn {trace.kind} shows, from the same numbers: {_formula(trace)}."
     facts = list(_facts(plan))
     wide = max(len(name) for name, _ in facts) + 2
     lines = [f'"""{title(trace)}, in {framework.title}.', "", *textwrap.wrap(summary, LINE), ""]
@@ -91,10 +91,11 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
     about, W = trace.embedding, trace.projection
     numbers = f", {about.dim} numbers each" if about.dim is not None else ""
     seed = "" if about.seed is None else f", seed {about.seed}"
-    by = "given by " if about.source == "given" else ""
-    yield ("matrices" if by else "vectors"), f"{by}{safe_name(about.name or '')}{numbers}{seed}"
+    by = "given by " if about.source == "given" and not trace.of_model else ""
+    what = "model" if trace.of_model else "matrices" if by else "vectors"
+    yield what, f"{by}{safe_name(about.name or '')}{numbers}{seed}"
     if trace.heads[0].W_q is None:
-        yield "Q, K, V", "as given"
+        yield "Q, K, V", f"as {made_by(trace)}"
     else:
         seed = "" if W.seed is None else f", seed {W.seed}"
         layer = "" if trace.learned is None else f", learned, layer {W.layer}"
@@ -102,7 +103,7 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
         by = {"given": "given by ", "file": "from "}.get(W.source, "")
         yield "weights", f"{by}{safe_name(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
     score = score_named(trace.score)
-    how = "divided by the root of d_k" if score.is_scaled else "not scaled"
+    how = "divided by the square root of d_k" if score.is_scaled else "not scaled"
     how = how if trace.own_scale is None else f"times {trace.own_scale!r}"
     yield "score", f"{score.noun}s, {how}{'' if trace.softcap is None else f', capped at {trace.softcap!r}'}"
     if trace.temperature != 1:
@@ -214,7 +215,7 @@ def _links(rows: str, row: str, label: str, keys: str, top: int, is_masked: bool
     seen = f"[j for j in {seen} if mask[i][j]]" if is_masked else seen
     return [
         f"def links(name, matrix{', mask' if is_masked else ''}):",
-        f'    """Print each query\'s strongest keys, {top} at most."""',
+        f'    """Print the strongest keys of each query, at most {top}."""',
         "    print(name)",
         f"    for i in {rows}:",
         f"        row = {row}",

@@ -68,9 +68,11 @@ def _projected(plan: ScriptPlan, framework: Framework) -> Lines:
 def _split(plan: ScriptPlan, framework: Framework) -> list[str]:
     names = ["Q", "K"] if plan.shared_values else ["Q", "K", "V"]
     names += ["R"] if plan.reach is not None else []
-    about = f"{len(plan.heads)} heads: each takes its share of the columns. Q is (heads, queries, d_k) now."
+    about = (
+        f"{len(plan.heads)} heads: each takes its share of the columns, so Q is now (heads, queries, d_k)."
+    )
     if plan.shared_values:
-        about += " All have the same values."
+        about += " All heads have the same values."
     listed = ", ".join(names)
     return [
         *comment_lines(about),
@@ -97,7 +99,7 @@ def _scale(plan: ScriptPlan, framework: Framework) -> list[str]:
     is_scaled, is_tempered = score_named(trace.score).is_scaled, trace.temperature != 1
     about = "Scaled by 1 / sqrt(d_k)" if is_scaled else "Not scaled"
     if trace.own_scale is not None:
-        whose = "a number of the model's own" if trace.of_model else "the number that was given"
+        whose = "the model's own factor" if trace.of_model else "the factor that was given"
         about, is_scaled = f"Scaled by {whose}", True
     about += f", {'and' if is_scaled else 'but'} divided by the temperature" if is_tempered else ""
     lines = comment_lines(f"{about}.")
@@ -118,7 +120,7 @@ def _cap(plan: ScriptPlan, framework: Framework) -> list[str]:
     """Return the soft cap; the temperature divides what it leaves."""
     cap = "softcap" if plan.trace.temperature == 1 else "(softcap / temperature)"
     return [
-        *comment_lines("A soft cap: tanh bends large scores, so that none gets beyond it."),
+        *comment_lines("Soft cap: tanh bends large scores, so that none exceeds the cap."),
         f"softcap = {plan.trace.softcap!r}",
         f"capped_scores = {cap} * {framework.library}.tanh(scaled_scores / {cap})",
     ]
@@ -138,8 +140,8 @@ def _position(plan: ScriptPlan, framework: Framework) -> Lines:
     pattern = "hid,hijd->hij" if plan.several else "id,ijd->ij"
     yield [
         *comment_lines(
-            "Position: the distance from query to key adds q . r + b, scaled as the scores are"
-            + (" (were they dot products)." if own else ".")
+            "Position: the distance from query to key adds q . r + b, scaled as "
+            + ("dot products would be." if own else "the scores are.")
         ),
         f"reach = {plan.reach}",
         f"distance = {lib}.arange(n_k) - {lib}.arange(n_q)[:, None]",
@@ -159,7 +161,7 @@ def _masked(plan: ScriptPlan, framework: Framework) -> Lines:
         return
     rule = plan.rule
     if rule is None:
-        lines = comment_lines("A score that is not allowed becomes -inf.")
+        lines = comment_lines("Where the mask does not allow a pair, its score becomes -inf.")
     else:
         found, numbers = rule_named(rule)
         lines = comment_lines(f"{found.comment.format(*numbers)} {framework.polarity}")
@@ -174,7 +176,7 @@ def _joined(plan: ScriptPlan, framework: Framework) -> Lines:
         W_o = framework.transpose.format("W_o") if trace.projection.layout == "out-in" else "W_o"
         outputs = framework.join.format("head_outputs") if plan.several else "output"
         plus = " + b_o" if plan.has("b_o") else ""
-        about = "The layer's output: the outputs of the heads side by side, times W_o."
+        about = "The layer's output: the heads' outputs side by side, times W_o."
         yield [*comment_lines(about), f"layer_output = {outputs} @ {W_o}{plus}"]
     if not plan.several:
         return
@@ -186,5 +188,6 @@ def _joined(plan: ScriptPlan, framework: Framework) -> Lines:
         ]
         return
     at = [head.name for head in plan.heads].index(trace.shown.name)
-    about = f"Head {safe_name(trace.shown.name)}, which attn shows{' first' if trace.settings.head == 'all' else ''}."
+    order = " first" if trace.settings.head == "all" else ""
+    about = f"Head {safe_name(trace.shown.name)}, the one that attn shows{order}."
     yield [*comment_lines(about), f"weights, output = head_weights[{at}], head_outputs[{at}]"]

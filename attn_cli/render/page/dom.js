@@ -37,7 +37,7 @@ export function refill(element, ...children) {
   if (at >= 0) element.querySelectorAll(FOCUSABLE)[at]?.focus({ preventScroll: true });
 }
 
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\uffa0\u{e0100}-\u{e01ef}]/gu;
+const HIDDEN = /(?<![\p{L}\p{N}\p{P}\p{S}])[\ufe00-\ufe0f]|[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\uffa0\u{e0100}-\u{e01ef}]/gu;
 const JOINER = /(?<=[\p{So}\u{1f3fb}-\u{1f3ff}]\ufe0f?)\u200d(?=[\p{So}\u{1f3fb}-\u{1f3ff}])/gu;
 
 /** Return text with each character that a page would obey or hide spelled out, as attn shows it everywhere. */
@@ -46,12 +46,8 @@ export function visible(text) {
   return text.replace(HIDDEN, (char, at) => {
     const code = char.codePointAt(0);
     if (char === " " || joiners.has(at)) return char;
-    return code < 32 || code === 127 ? `^${String.fromCharCode(code ^ 64)}` : spelled(code);
+    return code < 32 || code === 127 ? `^${String.fromCharCode(code ^ 64)}` : `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`;
   });
-}
-
-function spelled(code) {
-  return `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`;
 }
 
 /** Return a token to be shown, cut where it is long, and apart from the direction of what stands around it. */

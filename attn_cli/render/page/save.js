@@ -81,8 +81,19 @@ function headPlain(result) {
 
 // The command line
 
-const INPUT_FILE = "attn-numbers.json";
-const quote = (text) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+const [INPUT_FILE, DATA_FILE] = ["attn-numbers.json", "attn-view.json"];
+const NO_ARGUMENT = /^-$|[\0\p{Cs}]/u; // `-` is standard input, and no argument holds the others
+
+/** Return a word as one types it in bash or zsh; what a terminal would obey or hide is written as its bytes, as in attn_cli/io/escape.py. */
+function quote(word) {
+  if (visible(word) === word) return /^(?!=)[\w./:=,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  return `$'${word.replace(/./gsu, (char) => (visible(char) === char && !"\\'!".includes(char) ? char : asBytes(char)))}'`;
+}
+
+function asBytes(char) {
+  const bytes = /[\udc80-\udcff]/u.test(char) ? [char.charCodeAt(0) & 0xff] : new TextEncoder().encode(char.replace("\0", "\ufffd"));
+  return Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("");
+}
 
 /** Return how `--without` names a key: its token where all of it are off, else its place; null where neither will do. */
 function withoutNames() {
@@ -101,13 +112,12 @@ export function command() {
   const isEdited = [...state.edits.values()].some((edit) => edit.q || edit.k || edit.v || edit.scores?.size);
   const isMaskChanged = state.mask !== record.mask || state.off.join() !== record.off.join();
   const isOther = (state.mask === "given" && record.mask !== "given") || (record.below && layer().number > 0 && isMaskChanged);
-  const live = [];
-  if (record.scored && state.temperature !== 1) live.push("-t", String(state.temperature));
-  if (isEdited || !record.command || !without || isOther) {
+  const live = record.scored && state.temperature !== 1 ? ["-t", String(state.temperature)] : [];
+  const texts = record.command ? [typed() ? state.text : record.command.text, ...record.command.after] : [];
+  if (isEdited || !record.command || !without || isOther || texts.some((text) => NO_ARGUMENT.test(text))) {
     const ready = record.scored && shown().scores;
     return { words: ready ? ["attn", "compute", INPUT_FILE, ...live] : ["attn", "show", DATA_FILE], file: ready ? INPUT_FILE : DATA_FILE };
   }
-  const words = [...record.command.words, "--", state.text ?? record.command.text, ...record.command.after];
   const options = [...record.command.options];
   if (state.head !== record.command.head) options.push("--head", state.head);
   if (record.layers.length > 1) options.push("--layer", String(layer().number));
@@ -115,12 +125,9 @@ export function command() {
   const usual = record.kind === "masked" ? "causal" : "none";
   if (state.mask !== usual && state.mask !== "given") options.push("--mask", state.mask);
   options.push(...live, ...without.flatMap((name) => [name.startsWith("-") ? `--without=${name}` : "--without", ...(name.startsWith("-") ? [] : [name])]));
-  words.splice(words.indexOf("--"), 0, ...options);
-  if (!words[words.indexOf("--") + 1].startsWith("-") && !record.command.after.length) words.splice(words.indexOf("--"), 1);
-  return { words, file: null };
+  const ends = texts[0].startsWith("-") || texts.length > 1 ? ["--"] : [];
+  return { words: [...record.command.words, ...options, ...ends, ...texts], file: null };
 }
-
-const DATA_FILE = "attn-view.json";
 
 export const commandLine = () => command().words.map(quote).join(" ");
 
@@ -203,7 +210,7 @@ export function startSaving() {
   listen(() => {
     const { file } = command();
     $("command").textContent = visible(commandLine());
-    $("command-note").textContent = file ? `It reads the file ${file}: save it first.` : "";
+    $("command-note").textContent = file ? `It reads the file ${file}: save it first.` : commandLine().includes("$'") ? "It is written for bash and zsh, which read $'...' as the same text." : "";
     $("save-numbers").hidden = !(record.scored && shown().scores && headNamed(state.head));
   }, () => {});
 }

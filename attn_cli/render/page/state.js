@@ -1,4 +1,5 @@
 // What the reader has chosen: one object. Views ask to be told when it changes, and a link holds all of it.
+import { tokenize } from "./tokenize.js";
 
 /** The record of the computation, as Python wrote it. */
 export const record = JSON.parse(document.getElementById("record").textContent);
@@ -6,6 +7,7 @@ export const record = JSON.parse(document.getElementById("record").textContent);
 /** Everything that can be chosen; `row` and `column` are the cell looked at, `step` what the matrix shows. */
 export const state = {
   text: null, // a sentence that was typed in; null is the page's own
+  refused: "", // why the page did not take another one
   layer: record.shown.layer, // its place among record.layers
   head: record.shown.head,
   linked: [], // further heads whose links are drawn
@@ -30,11 +32,19 @@ export function listen(changed, selected = changed) {
   onSelect.push(selected);
 }
 
-/** Change some of what is chosen, and let all views show it. */
+/** Change some of what is chosen, and let all views show it; a text that the page does not take changes nothing else. */
 export function change(parts) {
-  Object.assign(state, parts);
+  const refused = typeof parts.text === "string" ? whyRefused(parts.text) : "";
+  Object.assign(state, refused ? { refused } : { ...parts, refused });
   for (const tell of onChange) tell();
   remember();
+}
+
+/** Return why the page does not take a text, wherever it comes from; nothing where it does. */
+function whyRefused(text) {
+  const { tokenizer, keepPunctuation, most } = record.vocabulary;
+  const count = tokenize(text, tokenizer, keepPunctuation).tokens.length;
+  return !count ? "There is no word in it: type some." : count > most ? `${count.toLocaleString("en")} words are too many: the page takes ${most}.` : "";
 }
 
 /** Look at a cell. */

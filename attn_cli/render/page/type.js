@@ -1,15 +1,13 @@
 // Another sentence: it is tokenized, looked up and attended to here, as attn self does it.
 import { $, fill, make, visible } from "./dom.js";
 import { change, listen, record, state } from "./state.js";
-import { tokenize } from "./tokenize.js";
 import { typed } from "./view.js";
 
-function listed(words) {
-  return words.slice(0, 12).map(visible).join(", ") + (words.length > 12 ? ", ..." : "");
-}
+const listed = (words) => words.slice(0, 12).map(visible).join(", ") + (words.length > 12 ? ", ..." : "");
 
-/** Say what became of the sentence: words that the page does not have, marks that were dropped. */
+/** Say what became of the sentence: why it was not taken, words that the page does not have, marks that were dropped. */
 function remarks() {
+  if (state.refused) return [state.refused];
   const found = typed();
   if (!found) return [];
   const said = [];
@@ -24,19 +22,14 @@ function remarks() {
 export function startTyping() {
   $("type-part").hidden = !record.vocabulary;
   if (!record.vocabulary) return;
-  const say = (...lines) => fill($("type-says"), ...lines.map((text) => make("p", {}, text)));
   $("type-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const text = $("sentence").value;
-    const { tokens } = tokenize(text, record.vocabulary.tokenizer, record.vocabulary.keepPunctuation);
-    if (!tokens.length) say("There is no word in it: type some.");
-    else if (tokens.length > record.vocabulary.most) say(`That are ${tokens.length} words; the page takes ${record.vocabulary.most}.`);
-    else change({ text, row: 0, column: null, off: [], edits: new Map(), mask: state.mask === "given" ? "none" : state.mask });
+    change({ text: $("sentence").value, row: 0, column: null, off: [], edits: new Map(), mask: state.mask === "given" ? "none" : state.mask });
   });
   $("own").addEventListener("click", () => { $("sentence").value = ""; change({ text: null, row: record.shown.row, column: null, off: [], edits: new Map() }); });
   listen(() => {
     $("own").hidden = state.text === null;
-    if (state.text !== null && document.activeElement !== $("sentence")) $("sentence").value = state.text;
-    say(...remarks());
+    if (state.text !== null && !state.refused && document.activeElement !== $("sentence")) $("sentence").value = state.text;
+    fill($("type-says"), ...remarks().map((text) => make("p", {}, text)));
   }, () => {});
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
+from attn_cli.io.escape import shell_quote
 from attn_cli.io.plural import count
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
@@ -39,7 +40,7 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
     With `each`, a step of `only` that the trace lacks is named with the reason.
     """
     head = trace.heads[0] if trace.shown.scores is None else trace.shown
-    others = [f"--head {name}" for name in trace.head_names[::-1] if name != head.name][:1]
+    others = [f"--head {shell_quote(name)}" for name in trace.head_names[::-1] if name != head.name][:1]
     others += ["--layer N"] * trace.has_layers
     if others:
         yield Say(f"The steps below are those of {head_of_layer(head)}; {' or '.join(others)} shows another.")

@@ -12,7 +12,7 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import Entry, is_safetensors, read_npz, safetensors_entries
 from attn_cli.io.compressed import packing, pieces
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.formats.text import text_format
@@ -97,11 +97,15 @@ def _refuse_foreign(source: SourceFile, start: bytes) -> None:
     """Raise InputError for a format that attn recognises and does not read."""
     for pattern, form, hint in FOREIGN:
         if re.match(pattern, start, re.DOTALL):
-            # Inside Python that stands inside the shell's quotes, or for the shell itself.
-            path = visible(repr(source.path)) if '"' in hint else source.quoted()
-            raise InputError(
-                f"{source.name} is {form}: attn does not read that.", hint.replace("{path}", path)
-            )
+            raise InputError(f"{source.name} is {form}: attn does not read that.", _with_path(hint, source))
+
+
+def _with_path(hint: str, source: SourceFile) -> str:
+    """Return a hint with the file's path in it: for the shell, or inside the Python that it has in double quotes."""
+    if '"' not in hint:
+        return hint.replace("{path}", source.quoted())
+    before, code, after = hint.split('"')
+    return before + shell_quote(code.replace("{path}", repr(source.path)), double=True) + after
 
 
 def _lines(source: SourceFile, packed: str) -> OpenVectors:

@@ -14,7 +14,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.io.array_files import npy_header
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import check_regular
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ class SourceFile(NamedTuple):
         return SourceFile(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
 
     def quoted(self) -> str:
-        """Return the path as one types it in a shell, printable."""
-        import shlex  # only hints need it
-
-        return visible(shlex.quote(self.path))
+        """Return the path as one types it in a shell, printable, and taken for no option."""
+        return shell_quote(f"./{self.path}" if self.path.startswith("-") else self.path)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tokenize
 import warnings
 
 import numpy as np
@@ -27,11 +28,18 @@ from attn_cli.pipeline.from_text import trace_cross, trace_masked, trace_self
 from attn_cli.render.code.literals import number, string
 from attn_cli.render.code.script import script
 from attn_cli.render.screen.text import cells
+from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here, shell
 from tests.thorough import often
 
 FRAMEWORKS = ("numpy", "torch", "keras")
 IMPORTS = {"numpy": {"numpy"}, "torch": {"torch"}, "keras": {"keras"}}
+NAMED_IN_COMMENTS = {
+    "scaled_dot_product_attention",
+    "attn_mask",
+    "attention_mask",
+    "use_scale",
+}  # of frameworks
 TEXT = "she likes hot coffee"
 HOSTILE = ['"', "'", '"""', "\\", "\\N{DASH}", "a\nb", "\x1b[31m", "\u2028", "\u202eabc", "{x}", "%s", "\0"]
 HOSTILE += [
@@ -275,6 +283,20 @@ def test_a_script_compiles_and_is_tidy(trace, framework):
     }
     bound = {alias.asname or alias.name.partition(".")[0] for node in found for alias in node.names}
     assert bound <= loaded, "an import is not used"
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    known = {token.string for token in tokens if token.type == tokenize.NAME} | NAMED_IN_COMMENTS
+    comments = " ".join(token.string for token in tokens if token.type == tokenize.COMMENT)
+    assert set(re.findall(r"\b[a-z]{2,}(?:_[a-z]+)+\b", comments)) <= known, (
+        "a comment names what is not there"
+    )
+
+
+def test_what_a_model_computes_is_not_said_to_be_given(tmp_path, tokenizers):
+    folder = small_gpt2(tmp_path / "gpt2")
+    source = script(trace_self("dabca", Settings(model=folder)), "numpy")
+    assert "model    gpt2\n" in source and "Q, K, V  as the model computes them\n" in source
+    assert "# Queries, keys and values of head 0, as the model computes them.\n" in source
+    assert "given" not in source
 
 
 def test_scripts_are_as_a_formatter_leaves_them(tmp_path):

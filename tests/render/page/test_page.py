@@ -3,6 +3,7 @@
 import json
 import shlex
 import xml.etree.ElementTree as ET
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -194,6 +195,80 @@ def test_words_that_the_page_does_not_have_are_said(opened, fox):
     assert "zebra" in said and "jumped" not in said and "Dropped: !" in said
     opened.page.click("#own")
     assert opened.page.inner_text("#text") == FOX
+
+
+def typed(opened, text: str) -> None:
+    opened.page.fill("#sentence", text)
+    opened.page.press("#sentence", "Enter")
+
+
+def pasted(opened, text: str) -> None:
+    opened.page.focus("#sentence")
+    opened.page.keyboard.press("Control+A")
+    opened.page.keyboard.insert_text(text)
+    opened.page.click("#type-form button")
+
+
+def opened_with(opened, text: str) -> None:
+    address = opened.page.url.partition("#")[0]
+    opened.page.goto("about:blank")
+    opened.page.goto(f"{address}#text={quote(text)}&t=2")
+
+
+def gone_back_to(opened, text: str) -> None:
+    addressed(opened, "pushState", text)
+    opened.follow("#")
+    opened.page.go_back()
+
+
+def reloaded_with(opened, text: str) -> None:
+    addressed(opened, "replaceState", text)
+    opened.page.reload()
+
+
+def addressed(opened, how: str, text: str) -> None:
+    """Put a link into the address bar, and leave it there: the page would put its own choice in its place."""
+    script = "([how, link]) => { history[how](null, '', link); history.replaceState = () => {}; }"
+    opened.page.evaluate(script, [how, f"#text={quote(text)}&t=2"])
+
+
+DOORS = [
+    typed,
+    pasted,
+    opened_with,
+    gone_back_to,
+    reloaded_with,
+    lambda opened, text: opened.follow(f"#text={text}&t=2"),
+]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_sentence_has_as_many_words_as_the_page_takes_at_whatever_door_it_comes_in(opened, fox, door):
+    opened.go(fox, "#t=3")
+    door(opened, "the " * 61)
+    opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
+    assert opened.page.inner_text("#type-says") == "61 words are too many: the page takes 60."
+    assert opened.page.inner_text("#text") == FOX  # and nothing else is taken either
+    assert opened.page.input_value("#temperature-number") != "2"
+    assert opened.page.locator("#own").is_hidden()
+    door(opened, " ".join(["the"] * 60))
+    opened.page.wait_for_function("() => !document.getElementById('own').hidden")
+    assert opened.page.locator("#off button").count() == 60 and not opened.page.inner_text("#type-says")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_sentence_without_a_word_is_refused_at_whatever_door_it_comes_in(opened, fox, door):
+    opened.go(fox)
+    door(opened, "...!")
+    opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
+    assert opened.page.inner_text("#type-says") == "There is no word in it: type some."
+    assert opened.page.inner_text("#text") == FOX
+    assert opened.page.text_content("#command") == f"attn self '{FOX}'"
+
+
+def test_a_page_without_words_takes_the_rest_of_a_link(opened, tmp_path):
+    opened.go(made(tmp_path, "page", FOX, "--words", "0"), "#text=she&t=2")
+    assert opened.page.text_content("#command") == f"attn self -t 2 '{FOX}'"
 
 
 def test_the_view_is_saved_as_svg_and_png(opened, fox):

@@ -1,11 +1,14 @@
 """A page obeys nobody: whatever tokens, names and files hold, nothing of it runs, loads or shows as markup."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 
+from attn_cli.io.escape import shell_quote, visible
 from tests.cli.test_hostile import CONTROLS, MARKUP, SEQUENCES, UNSEEN
-from tests.shell import attn
+from tests.io.test_escape import PASTES, SHELLS
+from tests.shell import attn, pasted
 
 SCRIPTS = [
     "<img src=x onerror=window.obeyed=1>",
@@ -126,3 +129,77 @@ def test_the_policy_lets_nothing_else_run(opened, tmp_path):
     opened.complaints.clear()
     assert len(complaints) == 2 and all("Content Security Policy" in one for one in complaints)
     assert opened.page.evaluate("window.obeyed") is None
+
+
+def commands(opened, links: list[str]) -> list[str]:
+    """Return the command that the page shows at each of these links."""
+    return opened.page.evaluate(
+        """async (links) => {
+          const shown = [];
+          for (const link of links) {
+            const arrived = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
+            location.hash = link;
+            await arrived;
+            shown.push(document.getElementById("command").textContent);
+          }
+          return shown;
+        }""",
+        links,
+    )
+
+
+def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(opened, tmp_path):
+    path = tmp_path / "page.html"
+    made = ("fox", "--tokenizer", "whitespace", "--words", "9", "-o", str(path))
+    assert attn("page", *made).code == 0
+    texts = [
+        one for one in [*SHELLS[1:], *PASTES, *CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP] if "\udcff" not in one
+    ]
+    opened.go(path)
+    found = commands(opened, [f"#text={quote(text)}" for text in texts])
+    assert all(visible(command) == command for command in found)
+    assert [words[-1] for words in pasted(found, locale="C")] == texts
+    for command, text in zip(found, texts, strict=True):
+        assert visible(text) == text or command.endswith(f" {shell_quote(text)}")
+
+
+@pytest.mark.parametrize("text", PASTES[:2])
+def test_the_copied_command_is_the_one_shown_and_makes_the_same_view(opened, tmp_path, text):
+    path = tmp_path / "page.html"
+    assert attn("page", "fox", "-o", str(path), "--words", "99").code == 0
+    opened.go(path, f"#text={quote(text)}")
+    opened.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened.page.click("#copy-command")
+    opened.page.wait_for_function("() => document.getElementById('save-says').textContent !== ''")
+    command = opened.page.evaluate("navigator.clipboard.readText()")
+    assert command == opened.page.text_content("#command") == f"attn self {shell_quote(text)}"
+    assert "bash and zsh" in opened.page.inner_text("#command-note")
+    (words,) = pasted([command])
+    ran = attn(*words, "-f", "json")
+    assert json.loads(opened.saved("save-json"))["query_tokens"] == json.loads(ran.out)["query_tokens"]
+
+
+def test_the_command_of_a_page_that_was_made_of_such_texts_and_paths_makes_the_same_view(opened, tmp_path):
+    path, vectors = tmp_path / "page.html", tmp_path / "a\x1b'!b\udcff.txt"
+    vectors.write_text("fox 0.2 0.9\njumped 0.7 0.1\n-x\u202e 0.3 0.4\n")
+    options = ("--tokenizer", "whitespace", "-e", str(vectors), "--without", "-x\u202e", "-f", "page")
+    ran = attn("cross", *options, "-o", str(path), "--", "fox\x15 -x\u202e", "-x\u202e jumped")
+    assert ran.code == 0, ran.err
+    opened.go(path)
+    ((kind, *words),) = pasted([opened.page.text_content("#command")])
+    ran = attn(kind, "-f", "json", *words)
+    saved, expected = json.loads(opened.saved("save-json")), json.loads(ran.out)
+    for name in ("query_tokens", "key_tokens", "mask"):
+        assert saved[name] == expected[name]
+    assert expected["embedding"]["name"] == visible(str(vectors))
+
+
+@pytest.mark.parametrize("text", ["fox\0jumped", "-"])
+def test_a_text_that_no_argument_can_be_is_computed_from_saved_numbers(opened, tmp_path, text):
+    path = tmp_path / "page.html"
+    made = ("page", "-", "--tokenizer", "whitespace", "--words", "9", "-o", str(path))
+    assert attn(*made, input=text).code == 0
+    opened.go(path)
+    assert opened.page.text_content("#command") == "attn compute attn-numbers.json"
+    found = commands(opened, ["#text=fox", f"#text={quote(text)}"])
+    assert found == ["attn self --tokenizer whitespace fox", "attn compute attn-numbers.json"]
