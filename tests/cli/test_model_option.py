@@ -72,7 +72,7 @@ def test_it_is_not_compared_in_a_model_that_has_its_own(name, folder):
 def test_what_is_typed_beats_what_stands_in_the_environment(folder):
     expected = weights("self", TEXT, "-m", folder)
     standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
-    np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected)
+    np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected, atol=FLOAT32)
     record = json.loads(attn("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder}).out)
     assert record["embedding"]["source"] == "random"
 

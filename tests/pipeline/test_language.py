@@ -16,7 +16,7 @@ from attn_cli.models.language import MASK, UNKNOWN, causal, last_rows, matrix_of
 from attn_cli.models.model_file import BUNDLED, bundled
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.store.table import bundled as vectors
-from tests.alike import assert_alike
+from tests.alike import FLOAT32, assert_alike
 from tests.shell import attn
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def test_words_that_are_ahead_change_nothing_before_them():
         assert one.next_words_at is not None
         other = trace_masked(words, Settings(projection="language", next_at="all")).next_words_at
         said, wanted = ([(w.words, w.token) for w in side[:place]] for side in (one.next_words_at, other))
-        assert_alike(said, wanted)
+        assert_alike(said, wanted, FLOAT32)
 
 
 def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
@@ -154,7 +154,7 @@ def test_self_holds_the_mask_and_cross_is_refused():
 def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words():
     bare = trace_masked(TEXT, Settings(projection="language", mask="none"))
     assert bare.mask is None and any("cheats: each word sees the next one" in note for note in bare.notes)
-    assert_alike(bare.next_words, trace_masked(TEXT, LANGUAGE).next_words)
+    assert_alike(bare.next_words, trace_masked(TEXT, LANGUAGE).next_words, FLOAT32)
     for mask, cheats in (("window:1", True), ("window:2:0", False), ("causal", False)):
         notes = trace_masked(TEXT, Settings(projection="language", mask=mask)).notes
         assert any(f"Under {mask} language cheats" in note for note in notes) == cheats
@@ -181,13 +181,14 @@ def test_padding_rounding_and_positions_change_nothing_that_it_says():
         {"score": "dot"},
     ):
         found = trace_masked(TEXT, Settings(projection="language", **settings)).next_words
-        assert_alike(found.words, plain.words)
+        assert_alike(found.words, plain.words, FLOAT32)
 
 
 def test_the_screen_says_what_added_positions_change_and_what_they_do_not():
     added = Settings(projection="language", positions="sinusoidal")
     assert not np.allclose(trace_masked(TEXT, added).weights, trace_masked(TEXT, LANGUAGE).weights)
-    assert_alike(trace_masked(TEXT, added).next_words, trace_masked(TEXT, LANGUAGE).next_words)
+    found = trace_masked(TEXT, added).next_words
+    assert_alike(found, trace_masked(TEXT, LANGUAGE).next_words, FLOAT32)
     shown = attn("masked", TEXT, "-p", "language", "--positions", "sinusoidal").out
     shown = " ".join(shown.split())
     assert "--positions holds for the weights, not for them." in shown

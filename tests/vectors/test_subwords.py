@@ -167,10 +167,8 @@ def test_what_all_vectors_share_does_not_count_as_a_good_guess(at):
 
 def test_a_word_in_capitals_is_learned_and_guessed_in_small_letters(at, table):
     words = [word.upper() for word in table.block[1:-1].split(b"\n")]
-    assert (
-        learned(table_of("ANIMALS", words, table.matrix, {}, 0)).cosine
-        == learned(table, "b.safetensors").cosine
-    )
+    cosine = learned(table_of("ANIMALS", words, table.matrix, {}, 0)).cosine
+    assert cosine == pytest.approx(learned(table, "b.safetensors").cosine, abs=1e-3)
     wanted = guess(["owlish"], open_file("b.safetensors"))["owlish"]
     for vector in guess(["owlish", "OWLISH", "Owlish"], open_file("with.safetensors")).values():
         np.testing.assert_allclose(vector, wanted, atol=0.02)  # numbers of size one, stored in a byte
