@@ -24,6 +24,7 @@ from attn_cli.batch.manifest import Part, hashes_of_files
 from attn_cli.batch.parts import check_owner, write_part
 from attn_cli.batch.workers import Failure
 from attn_cli.batch.write import Written, write_chunk
+from attn_cli.core.threads import one_blas_thread
 from attn_cli.errors import AttnError, FileError, InputError, MachineError, NoMemory, WriteError
 from attn_cli.io.files import reason
 
@@ -86,7 +87,10 @@ def _written_part(task: PartTask) -> Part:
     manifests.LINES = task.lines_a_part
     job, computer = _prepared(task)
     folder, chunks = folder_of(task.folder), _chunks(computer, task.cut)
-    return write_part(folder, job, task.cut.number, chunks, lambda: check_owner(folder, task.owner))
+    with (
+        one_blas_thread()
+    ):  # with more, the last bits of a long line would be others than those of one machine
+        return write_part(folder, job, task.cut.number, chunks, lambda: check_owner(folder, task.owner))
 
 
 def _prepared(task: PartTask) -> tuple[Job, Computer]:

@@ -38,6 +38,7 @@ class HeadInput(NamedTuple):
     score: str = "scaled"
     scale: float | None = None
     softcap: float | None = None
+    steady: bool = False  # whether every process must find the same digits, whatever is faster there
 
     def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
         """Return the mask of these rows, (rows, n_k); None where there is none."""
@@ -79,7 +80,7 @@ class HeadInput(NamedTuple):
             return None
         from attn_cli.core.tiles import Tiles
 
-        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap)
+        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap, self.steady)
 
 
 def spread(by_distance: Array, rows: Ints, n_k: int) -> Array:

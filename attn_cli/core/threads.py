@@ -58,11 +58,11 @@ def run(
             waiting.clear()  # after an error the other threads stop, too
 
     def help_out() -> None:
-        with _one_blas_thread(alone=False):
+        with one_blas_thread(alone=False):
             work(None)
 
     threads = min(threads, len(tasks))
-    with _one_blas_thread(alone=True):
+    with one_blas_thread():
         if threads <= 1:
             work(report)
             return
@@ -93,7 +93,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def _one_blas_thread(alone: bool) -> Iterator[None]:
+def one_blas_thread(alone: bool = True) -> Iterator[None]:
     """Hold BLAS to one thread; `alone` has callers in other threads wait for each other.
 
     The number is the whole process's, and threadpoolctl has it set back by the thread alone that set it: of two

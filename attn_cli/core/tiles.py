@@ -40,17 +40,19 @@ class Power(NamedTuple):
     unit: float
 
 
+NATURAL = Power(np.exp, 1.0)
+
+
 @cache
 def quickest(itemsize: int) -> Power:
     """Return exp, or exp2 where it is clearly faster in this process, for numbers of so many bytes.
 
     It is measured (in 50 microseconds), because the processor does not decide it: on one machine the same exp2 ran at
     4 numbers a nanosecond in one process and at 1.3 in the next, with exp at 2.5. float64 always takes exp, which was
-    never slower, so that a command gives the same digits each time.
+    never slower, and so does a head that is `steady`: a command gives the same digits each time.
     """
-    natural = Power(np.exp, 1.0)
     if itemsize == 8:
-        return natural
+        return NATURAL
     x = np.linspace(-20, 0, SAMPLE, dtype=np.float32)
     room = np.empty_like(x)
 
@@ -62,7 +64,7 @@ def quickest(itemsize: int) -> Power:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    return Power(np.exp2, math.log2(math.e)) if best(np.exp2) * QUICKER < best(np.exp) else natural
+    return Power(np.exp2, math.log2(math.e)) if best(np.exp2) * QUICKER < best(np.exp) else NATURAL
 
 
 class Piece(NamedTuple):
@@ -78,7 +80,7 @@ class Tiles:
 
     To the scaled scores of Q (n_q, d_k) and K (n_k, d_k) is added `bias` (n_q, n_k), in which -inf masks, and what
     depends on the clipped distance alone: `by_distance` is (n_q, 2 reach + 1), as in `HeadInput`. A `softcap` bounds
-    the scaled scores before anything is added or subtracted.
+    the scaled scores before anything is added or subtracted. `steady` tiles take exp, whatever is faster.
     """
 
     def __init__(
@@ -90,12 +92,13 @@ class Tiles:
         bias: Array | None = None,
         by_distance: Array | None = None,
         softcap: float | None = None,
+        steady: bool = False,
     ) -> None:
         self.Q, self.mask, self.bias, self.by_distance = Q, mask, bias, by_distance
         self.n_q, self.n_k = len(Q), len(K)
         self._given = K
         self._beside_ones: Array | None = None
-        self.power = quickest(Q.dtype.itemsize)
+        self.power = NATURAL if steady else quickest(Q.dtype.itemsize)
         self.factor = Q.dtype.type(scale * self.power.unit)
         self.unit = Q.dtype.type(self.power.unit)
         self.cap = None if softcap is None else Q.dtype.type(softcap * self.power.unit)

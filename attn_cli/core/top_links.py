@@ -31,14 +31,14 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     k = min(k, n_k)
     kept = np.where(mask, weights, -1) if mask is not None else weights
     if k == 1:  # the first of those that tie with the largest
-        least = kept.max(axis=-1, keepdims=True) * (1 - _tie(kept.dtype))
+        least = kept.max(axis=-1, keepdims=True) * (1 - rounding_of(kept.dtype))
         keys = (kept >= least).argmax(axis=-1)[:, np.newaxis]
         return _links(kept, keys, weights.dtype)
     if n_k > SHORT and k < n_k // 4:
         # The k-th largest weight bounds the candidates; sorting those alone is quicker.
         bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
         with np.errstate(under="ignore"):
-            bound -= np.abs(bound) * _tie(bound.dtype)
+            bound -= np.abs(bound) * rounding_of(bound.dtype)
         keys = np.empty((n_q, k), dtype=np.intp)
         for i, row in enumerate(kept):
             candidates = np.flatnonzero(row >= bound[i])
@@ -58,7 +58,7 @@ def _in_order(weights: Array) -> Ints:
     """Return the places of the weights along the last axis, strongest first; of those that tie the lowest first."""
     order: Ints = np.argsort(-weights, axis=-1, kind="stable")
     found = np.take_along_axis(weights, order, axis=-1)
-    lowest = 1 - _tie(weights.dtype)
+    lowest = 1 - rounding_of(weights.dtype)
     unsure = (found[..., 1:] >= found[..., :-1] * lowest) & (order[..., 1:] < order[..., :-1])
     for at in np.argwhere(unsure.any(axis=-1)):
         places, row = order[tuple(at)], found[tuple(at)]
@@ -70,7 +70,7 @@ def _in_order(weights: Array) -> Ints:
     return order
 
 
-def _tie(dtype: np.dtype[Any]) -> float:
-    """Return the relative difference up to which weights tie."""
+def rounding_of(dtype: np.dtype[Any]) -> float:
+    """Return the relative difference up to which weights, or scores, tie."""
     share: float = float(np.finfo(dtype).eps) ** TIED
     return share

@@ -58,7 +58,8 @@ class Work(NamedTuple):
         softcap = (
             head.softcap and head.softcap / self.temperature
         )  # so that capped scores are divided by it too
-        return HeadInput(q, k, head.v, head.mask or self.mask, bias, by_distance, self.score, scale, softcap)
+        mask = head.mask or self.mask
+        return HeadInput(q, k, head.v, mask, bias, by_distance, self.score, scale, softcap, steady=True)
 
     def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""

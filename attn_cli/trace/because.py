@@ -75,8 +75,8 @@ def named_rivals(trace: Trace) -> tuple[int, ...]:
 
 def against(trace: Trace, row: Row, winner: int, rival: int) -> Because:
     """Return how far the winner of a row is ahead of a rival; what is too large for a number is the largest."""
-    content = _kept(row.content[winner] - row.content[rival])
-    distance = None if row.position is None else _kept(row.position[winner] - row.position[rival])
+    content = _kept(row.lead(row.content, winner, rival))
+    distance = None if row.position is None else _kept(row.lead(row.position, winner, rival))
     if row.is_masked(rival):
         decided = "mask"
     elif content + (distance or 0.0) == 0:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cmp_to_key
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from attn_cli.core.scores import score_named
@@ -121,6 +122,7 @@ class Row(NamedTuple):
     exps: list[float]
     total: float
     weights: list[float]
+    rounding: float  # the relative difference up to which two scores tie
 
     @property
     def content(self) -> list[float]:
@@ -136,11 +138,25 @@ class Row(NamedTuple):
         """Return whether the query may not look at key j."""
         return self.masked[j] == -math.inf
 
+    def lead(self, values: list[float], one: int, other: int) -> float:
+        """Return how much larger the value of one key is than that of another; 0 where rounding alone sets them apart.
+
+        BLAS adds in different orders in different parts of a product: the scores of identical keys may differ.
+        """
+        by = values[one] - values[other]
+        return 0.0 if abs(by) <= self.rounding * max(1.0, abs(values[one])) else by
+
     @property
     def strongest(self) -> list[int]:
-        """The keys that the query may look at, those with the largest weights first, then the largest scores."""
-        allowed = [j for j in range(len(self.masked)) if not self.is_masked(j)]
-        return sorted(allowed, key=lambda j: (-self.weights[j], -self.masked[j]))
+        """The keys that the query may look at, those with the largest scores first; of those that tie the first."""
+        allowed = (j for j in range(len(self.masked)) if not self.is_masked(j))
+        order = sorted(allowed, key=lambda j: -self.masked[j])  # so that few are left to compare
+        return sorted(order, key=cmp_to_key(self._after))
+
+    def _after(self, one: int, other: int) -> int:
+        """Return more than 0 where a key comes after another in `strongest`, less where before it."""
+        by = self.lead(self.masked, other, one)
+        return (1 if by > 0 else -1) if by else one - other
 
 
 class Source(Protocol):
@@ -285,6 +301,8 @@ class Trace(Frozen):
         head = head or self.shown
         if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
             return None
+        from attn_cli.core.top_links import rounding_of  # with NumPy, which is loaded where there are scores
+
         at = self.held(i)
         masked = head.masked_scores[at].tolist()
         largest = max(masked)
@@ -294,7 +312,8 @@ class Trace(Frozen):
         capped = None if head.capped_scores is None else head.capped_scores[at].tolist()
         scores, scaled = head.scores[at].tolist(), head.scaled_scores[at].tolist()
         weights, is_turned = head.weights[at].tolist(), head.turned is not None
-        return Row(i, scores, scaled, position, capped, is_turned, masked, shift, exps, sum(exps), weights)
+        parts = (scores, scaled, position, capped, is_turned, masked, shift, exps, sum(exps), weights)
+        return Row(i, *parts, rounding_of(head.masked_scores.dtype))
 
     def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
         """Return the diagnostics of each listed row (or each of `rows`), for the shown head.

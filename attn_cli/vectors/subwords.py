@@ -60,6 +60,7 @@ def guessable(words: Iterable[str], table: Vectors) -> list[str]:
 def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
     """Return a float64 vector (dim,) for each word, of the table's one length if it has one.
 
+    Words are multiplied one by one: in one product, a word's last bits would depend on the words beside it.
     Raises UsageError where the table has no n-grams, InputError where they hold NaN or infinity.
     """
     check_has_ngrams(table)
@@ -75,7 +76,9 @@ def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
         raise InputError(
             f"The n-grams of {table.name} hold NaN or infinity.", "Make them anew with attn vectors subwords."
         )
-    vectors = (sums / np.sqrt(counts)[:, None]) @ out[:-1] + out[-1]
+    vectors = np.empty((len(words), out.shape[1]))
+    for n, total in enumerate(sums / np.sqrt(counts)[:, None]):
+        vectors[n] = total @ out[:-1] + out[-1]
     if table.length is not None:
         vectors *= table.length / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     return dict(zip(words, vectors, strict=True))

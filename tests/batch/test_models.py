@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
-TOLERANCE = 1e-5  # of numbers of size one, computed in float32
 
 
 def lines(n: int) -> list[str]:
@@ -22,22 +22,6 @@ def lines(n: int) -> list[str]:
 def folder(at):
     Path("lines.txt").write_text("".join(f"{line}\n" for line in lines(40)))
     return small_gpt2(at / "gpt2")
-
-
-def assert_alike(got: object, wanted: object) -> None:
-    """Assert that numbers are within TOLERANCE, and all else equal."""
-    if isinstance(wanted, dict):
-        assert isinstance(got, dict) and list(got) == list(wanted)
-        for key in wanted:
-            assert_alike(got[key], wanted[key])
-    elif isinstance(wanted, list):
-        assert isinstance(got, list) and len(got) == len(wanted)
-        for one, other in zip(got, wanted, strict=True):
-            assert_alike(one, other)
-    elif isinstance(wanted, float):
-        assert got == pytest.approx(wanted, abs=TOLERANCE, rel=TOLERANCE)
-    else:
-        assert got == wanted
 
 
 @pytest.mark.parametrize(
@@ -62,7 +46,7 @@ def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(options, fold
         if by_itself.code:
             assert record["error"]["code"] == by_itself.code
         else:
-            assert_alike({**record}, json.loads(by_itself.out))
+            assert_alike({**record}, json.loads(by_itself.out), FLOAT32)
 
 
 def test_any_number_of_processes_and_parts_that_are_continued_hold_the_same_bytes(folder):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 from attn_cli.batch import cluster, folder, part_task, parts
 from attn_cli.batch import manifest as manifests
@@ -270,6 +271,19 @@ def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine
         assert "no longer this run's" in str(failed.exception())
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
     assert sorted(before) == ["manifest.json", "part-00000.jsonl"] and ".run" not in os.listdir("one")
+
+
+def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one_machine(at, monkeypatch):
+    lines = [" ".join(WORDS[i % 9] for i in range(n)) for n in (61, 70, 85, 99, 125)]
+    Path("lines.txt").write_text("\n".join(lines))
+    options = ("lines.txt", "--fields", "output,weights")
+    assert attn("batch", *options, "-o", "out/").code == 0  # as the program is run: with one
+    one = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    monkeypatch.setattr(cluster, "Cluster", Here)
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with threadpoolctl.threadpool_limits(2):
+        assert here("batch", *options, "-o", "out/", "--engine", "dask", "--force").code == 0
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == one
 
 
 def test_a_folder_is_one_run_s_at_a_time(at):

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.alike import assert_alike
 from tests.shell import attn, here
 from tests.teach.test_worked import BLOCKS, CROSS, PARTS, held, worked
 
@@ -110,7 +111,7 @@ def test_several_heads_are_the_same_side_by_side_and_one_matrix_each(run, layout
     other = run(
         {"X": X, "heads": 2} | dict(zip(names, flat, strict=True)), "--layout", layout, "--head", "all"
     )
-    assert [h["weights"] for h in one["heads"]] == [h["weights"] for h in other["heads"]]
+    assert_alike([h["weights"] for h in one["heads"]], [h["weights"] for h in other["heads"]])
     assert len(one["heads"]) == 2
 
 
@@ -225,7 +226,7 @@ def test_the_inputs_of_an_exercise_are_taken_as_they_are_printed(run):
     inputs = {"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
     plain_inputs = {name: value.tolist() for name, value in inputs.items()}
     wrapped = run({"schema": "attn/1", "kind": "exercise", "seed": 1, "inputs": plain_inputs, "answers": {}})
-    assert wrapped["weights"] == run(inputs)["weights"]
+    assert_alike(wrapped["weights"], run(inputs)["weights"])
 
 
 def test_rounding_comes_before_computing_and_is_said(run):
@@ -250,7 +251,7 @@ def test_an_empty_token_is_refused_as_in_show(refused):
 def test_numbers_too_large_to_have_digits_after_the_point_are_rounded_to_themselves(run):
     huge = {"Q": [[1e308, 1], [1, 1]], "K": [[1e308, 1], [1, 1]], "V": [[1, 2], [3, 4]]}
     rounded, plain_ = (run(huge, "--score", "cosine", *more) for more in (["--round", "1"], []))
-    assert rounded["weights"] == plain_["weights"]
+    assert_alike(rounded["weights"], plain_["weights"])
     out = here("compute", "given.json", "--score", "cosine", "-q", "0").out
     assert "too large to write out" in out and "inf" not in out
 

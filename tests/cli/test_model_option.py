@@ -10,6 +10,7 @@ from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
 from attn_cli.settings.settings import OF_MODEL, REPLACED
+from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.shell import attn, here
 
@@ -34,13 +35,13 @@ def test_the_commands_show_what_the_model_computes(command, folder):
     for layer in (0, 1):
         expected = trace_checkpoint("masked", TEXT, None, Settings(layer=layer, head="1"), folder).weights
         found = weights(command, TEXT, "-m", folder, "--layer", str(layer), "--head", "1")
-        np.testing.assert_allclose(found, expected)
+        np.testing.assert_allclose(found, expected, atol=FLOAT32)
 
 
 def test_a_variable_names_it_too_and_the_library_takes_it(folder):
     expected = weights("self", TEXT, "-m", folder)
-    np.testing.assert_allclose(weights("self", TEXT, env={"ATTN_MODEL": folder}), expected)
-    np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected)
+    np.testing.assert_allclose(weights("self", TEXT, env={"ATTN_MODEL": folder}), expected, atol=FLOAT32)
+    np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected, atol=FLOAT32)
 
 
 BESIDE = {
@@ -71,7 +72,7 @@ def test_it_is_not_compared_in_a_model_that_has_its_own(name, folder):
 def test_what_is_typed_beats_what_stands_in_the_environment(folder):
     expected = weights("self", TEXT, "-m", folder)
     standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
-    np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected)
+    np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected, atol=FLOAT32)
     record = json.loads(attn("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder}).out)
     assert record["embedding"]["source"] == "random"
 
@@ -86,12 +87,14 @@ def test_the_library_refuses_both(folder):
 def test_settings_are_compared_and_lines_of_a_file_computed(folder, at):
     compared = json.loads(attn("compare", TEXT, "-m", folder, "--vary", "head=0,1", "-f", "json").out)
     for record, head in zip(compared["records"], "01", strict=True):
-        np.testing.assert_allclose(record["weights"], weights("self", TEXT, "-m", folder, "--head", head))
+        alone = weights("self", TEXT, "-m", folder, "--head", head)
+        np.testing.assert_allclose(record["weights"], alone, atol=FLOAT32)
     (at / "lines.txt").write_text("dab\nabca\n")
     ran = attn("batch", str(at / "lines.txt"), "-m", folder)
     assert ran.code == 0, ran.err
     for line, text in zip(ran.out.splitlines(), ("dab", "abca"), strict=True):
-        np.testing.assert_allclose(json.loads(line)["weights"], weights("self", text, "-m", folder))
+        alone = weights("self", text, "-m", folder)
+        np.testing.assert_allclose(json.loads(line)["weights"], alone, atol=FLOAT32)
 
 
 def test_the_story_says_that_places_are_part_of_content(folder):
@@ -103,9 +106,11 @@ def test_the_story_says_that_places_are_part_of_content(folder):
 def test_an_encoder_s_mask_is_tried_in_every_command(tokenizers, tmp_path):
     bert = small_bert(tmp_path / "bert")
     expected = weights("self", "the cat", "-m", bert, "--mask", "causal")
-    np.testing.assert_array_equal(weights("explain", "the cat", "-m", bert, "--mask", "causal"), expected)
+    explained = weights("explain", "the cat", "-m", bert, "--mask", "causal")
+    np.testing.assert_allclose(explained, expected, atol=FLOAT32)
     ran = attn("compare", "the cat", "-m", bert, "--vary", "mask=none,causal", "-f", "json")
-    np.testing.assert_array_equal(np.array(json.loads(ran.out)["records"][1]["weights"], float), expected)
+    compared = np.array(json.loads(ran.out)["records"][1]["weights"], float)
+    np.testing.assert_allclose(compared, expected, atol=FLOAT32)
 
 
 def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):

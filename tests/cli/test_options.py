@@ -24,6 +24,7 @@ from attn_cli.settings.training import ModelTraining, VectorTraining
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.nearest import nearest
 from attn_cli.vectors.store.table import bundled
+from tests.alike import assert_alike
 from tests.shell import here
 
 SETTINGS = declared(Settings) | declared(View)
@@ -100,7 +101,8 @@ def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_ever
     chosen = ["self", "a b", "-e", "random", "--mask", "everything", "-f", "json"]
     record = json.loads(here(*chosen).out)
     usual = json.loads(here(*chosen, "--score", "dot").out)
-    assert record["score"] == "double" and record["weights"] == usual["weights"]
+    assert record["score"] == "double"
+    assert_alike(record["weights"], usual["weights"])
 
 
 def test_help_shows_the_settings_by_group():

@@ -111,7 +111,8 @@ def test_its_file_has_eight_bits_a_number_or_sixteen(folder, torch):
         found[bits] = read_safetensors(output)[0]
     expected = quantized(found["16"])
     assert any(name.endswith(EXPONENTS) for name in expected) and expected.keys() == found["8"].keys()
-    assert all(np.array_equal(found["8"][name], expected[name]) for name in expected)
+    for name, wanted in expected.items():  # of two trainings: a whole number may be rounded the other way
+        np.testing.assert_allclose(found["8"][name].astype(float), wanted.astype(float), atol=1, err_msg=name)
 
 
 def test_numpy_and_pytorch_compute_the_same(trained, torch):

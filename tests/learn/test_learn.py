@@ -254,7 +254,7 @@ def test_a_step_goes_down_and_restoring_goes_back():
         last = made.learn(batch, 0.01)
     assert last < first * 0.8
     made.restore(before)
-    assert made.gradients(batch)[0] == first
+    assert made.gradients(batch)[0] == pytest.approx(first, rel=1e-12)
     for name, value in before.items():
         np.testing.assert_array_equal(made.parameters[name], value)
 
@@ -580,8 +580,8 @@ def test_a_packed_treebank_and_two_parts_of_one_teach_the_same(little):
             lambda epoch: None,
         )  # fmt: skip
         arrays.append(np.array(read_model(str(little / "m.safetensors")).last.heads[0].W_q))
-    np.testing.assert_array_equal(arrays[0], arrays[1])
-    np.testing.assert_array_equal(arrays[0], arrays[2])
+    np.testing.assert_allclose(arrays[1], arrays[0], rtol=1e-3, atol=1e-5)  # a unit of float16
+    np.testing.assert_allclose(arrays[2], arrays[0], rtol=1e-3, atol=1e-5)  # a unit of float16
 
 
 WRONG = {

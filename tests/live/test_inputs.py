@@ -11,6 +11,7 @@ from attn_cli.inputs.matrices import read_given
 from attn_cli.live.sources import MatricesSource, ModelSource, WeightsSource
 from attn_cli.live.state import MATRICES, WEIGHTS
 from attn_cli.settings.settings import Settings
+from tests.alike import FLOAT32
 from tests.live.stage import made, play
 from tests.shell import here
 
@@ -162,11 +163,11 @@ def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
         return trace_checkpoint("self", "dabca", None, Settings(**chosen), folder).weights
 
     async def act(stage):
-        assert np.allclose(stage.trace.weights, expected())
+        assert np.allclose(stage.trace.weights, expected(), atol=FLOAT32)
         await stage.press("l")
-        assert np.allclose(stage.trace.weights, expected(layer=0))
+        assert np.allclose(stage.trace.weights, expected(layer=0), atol=FLOAT32)
         await stage.press("h")
-        assert np.allclose(stage.trace.weights, expected(layer=0, head="1"))
+        assert np.allclose(stage.trace.weights, expected(layer=0, head="1"), atol=FLOAT32)
         assert "mask causal" in stage.text()
         await stage.press("t")
         await stage.type("b")

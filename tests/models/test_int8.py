@@ -101,7 +101,8 @@ def test_training_with_eight_bits_writes_half_the_bytes_and_says_so_in_the_file(
     assert bytes_of(small) < 0.6 * bytes_of(plain) and '"bits": "8"' in about["facts"]
     expected = dequantized(quantized(plain))
     found = model_arrays(str(at / "8.safetensors"))[0]
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    for name, wanted in expected.items():  # of two trainings: an eighth bit may be rounded the other way
+        np.testing.assert_allclose(found[name], wanted, atol=np.abs(wanted).max() / 64, err_msg=name)
     shown = attn("self", "w1 w2 w3", "-e", "v.txt", "-p", "8.safetensors", "--head", "subject", cwd=at)
     assert shown.code == 0 and "subject" in shown.out
     wrong = attn("learn", "train", *common, "--bits", "12", "-o", "12.safetensors", cwd=at)

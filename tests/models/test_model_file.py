@@ -128,7 +128,9 @@ def test_the_same_vectors_in_another_file_are_the_same_vectors(files, tmp_path):
     with (tmp_path / "v.safetensors").open("wb") as stream:
         write_table(stream, models.table().words(), models.table().matrix, {})
     other = Settings(embedding=str(tmp_path / "v.safetensors"), projection=settings.projection)
-    np.testing.assert_array_equal(trace_self(TEXT, settings).weights, trace_self(TEXT, other).weights)
+    np.testing.assert_allclose(
+        trace_self(TEXT, settings).weights, trace_self(TEXT, other).weights, rtol=1e-12
+    )
 
 
 # What is refused
@@ -450,7 +452,7 @@ def test_a_head_is_shown_by_its_name_or_its_number(files):
             trace_self(TEXT, Settings(**{**base, "head": head})) for head in (name, str(number))
         )
         assert by_name.shown.name == by_number.shown.name == name
-        np.testing.assert_array_equal(by_name.weights, by_number.weights)
+        np.testing.assert_allclose(by_name.weights, by_number.weights, rtol=1e-12)
     together = trace_self(TEXT, Settings(**{**base, "head": "all"}))
     mean = trace_self(TEXT, Settings(**{**base, "head": "mean"}))
     np.testing.assert_allclose(
@@ -575,13 +577,13 @@ def test_words_that_are_looked_up_alike_are_alike_to_a_bundled_model(one, other,
     assert first.unknown == second.unknown == ()
     assert first.query_tokens != second.query_tokens
     for ours, theirs in zip(first.heads, second.heads, strict=True):
-        np.testing.assert_array_equal(ours.weights, theirs.weights)
+        np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
 
 
 def test_to_a_model_that_starts_known_words_from_their_vectors_alone_case_is_all_one():
     one, other = (trace_self(text, Settings(head="all")) for text in ("THE fox runs", "the Fox runs"))
     for ours, theirs in zip(one.heads, other.heads, strict=True):
-        np.testing.assert_array_equal(ours.weights, theirs.weights)
+        np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
 
 
 def test_an_unknown_word_is_spelled_alike_however_its_accents_are_stored(files):

@@ -37,10 +37,10 @@ def test_random_weights_come_from_the_seed_and_the_number_of_the_head():
 
 
 def test_a_head_does_not_depend_on_how_many_come_after_it():
-    X = some(3, 8)
     few, many = random(8, 2, 1), random(8, 2, 1)
     for a, b in zip(few.heads, many.heads, strict=True):
-        np.testing.assert_array_equal(a.project(X, X), b.project(X, X))
+        for name in ("W_q", "W_k", "W_v"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     assert not np.allclose(few.heads[0].W_q, few.heads[1].W_q)
     assert not np.allclose(random(8, 2, 1).heads[0].W_q, random(8, 2, 2).heads[0].W_q)
 

@@ -13,6 +13,7 @@ from attn_cli import trace_self
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.pipeline.from_checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
+from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import (
     BERT,
     GEMMA2,
@@ -294,8 +295,8 @@ def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_
         trace_checkpoint("self", text, None, Settings(layer=0), str(tmp_path)).shown
         for text in ("cat a b", "home cat a b")
     )
-    close(short.position_scores[1:4, 1:4], long.position_scores[2:5, 2:5], 1e-6)
-    close(short.scores[1:4, 1:4], long.scores[2:5, 2:5], 1e-6)
+    close(short.position_scores[1:4, 1:4], long.position_scores[2:5, 2:5], FLOAT32)
+    close(short.scores[1:4, 1:4], long.scores[2:5, 2:5], FLOAT32)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -338,8 +339,8 @@ def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, 
     assert part.condensed and not whole.condensed
     i = part.focus[0]
     for name in ("scores", "scaled_scores", "position_scores", "capped_scores", "weights"):
-        close(getattr(part.shown, name)[part.held(i)], getattr(whole.shown, name)[i], 1e-9)
-    close(part.output, whole.output, 1e-6)
+        close(getattr(part.shown, name)[part.held(i)], getattr(whole.shown, name)[i], FLOAT32)
+    close(part.output, whole.output, FLOAT32)
 
 
 ALL_KINDS = {
@@ -371,19 +372,19 @@ def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):
             assert (gain is not None) == (name in ("qwen3", "gemma3") and letter != "v")
             if gain is not None:
                 found = found / np.sqrt((found * found).mean(axis=1, keepdims=True) + 1e-6) * gain
-            close(found, getattr(head, letter), 2e-5)
+            close(found, getattr(head, letter), FLOAT32)
     assert trace.projection.x_is_normed == (name not in ("bert", "albert"))
     joined = projected(np.concatenate([head.output for head in trace.heads], axis=1), trace.W_o, trace.b_o)
     close(trace.layer_output, joined, 1e-5)
     alone = trace_checkpoint(
         "self", TEXT, None, Settings(layer=1, head="1"), str(tmp_path), keep_weights=True
     )
-    close(alone.layer_output, trace.layer_output, 1e-6)
+    close(alone.layer_output, trace.layer_output, FLOAT32)
     close(alone.shown.W_q, trace.heads[1].W_q, 0)
     warmer = Settings(layer=1, head="all", temperature=2.0, mask="none")
     warmer = trace_checkpoint("self", TEXT, None, warmer, str(tmp_path), keep_weights=True)
     joined = projected(np.concatenate([head.output for head in warmer.heads], axis=1), warmer.W_o, warmer.b_o)
-    close(warmer.layer_output, joined, 1e-6)
+    close(warmer.layer_output, joined, FLOAT32)
     assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
 
 

@@ -16,6 +16,7 @@ from attn_cli.models.language import MASK, UNKNOWN, causal, last_rows, matrix_of
 from attn_cli.models.model_file import BUNDLED, bundled
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.store.table import bundled as vectors
+from tests.alike import FLOAT32, assert_alike
 from tests.shell import attn
 
 ROOT = Path(__file__).parents[2]
@@ -58,21 +59,20 @@ def test_the_bundled_file_guesses_as_well_as_it_did_when_it_was_measured():
 
 
 def test_words_that_are_ahead_change_nothing_before_them():
-    """Each word is replaced in turn: all that stands before it is the same to the last bit."""
+    """Each word is replaced in turn: all that stands before it is the same."""
     stack, table = bundled("language"), vectors()
     words = ["the", "old", "cat", "sleeps", "in", "a", "new", "house"]
     before = last_rows(stack, embed(words, table, "model", 0, stack.start).X, causal(8))
     for place in range(8):
         changed = [*words[:place], "zwxing", *words[place + 1 :]]
         after = last_rows(stack, embed(changed, table, "model", 0, stack.start).X, causal(8))
-        assert np.array_equal(after[:place], before[:place])
-        assert (np.abs(after[place:] - before[place:]).max(axis=1) > 0).all()
+        np.testing.assert_allclose(after[:place], before[:place], rtol=0, atol=1e-12)
+        assert (np.abs(after[place:] - before[place:]).max(axis=1) > 1e-6).all()
         one = trace_masked(changed, Settings(projection="language", next_at="all"))
         assert one.next_words_at is not None
         other = trace_masked(words, Settings(projection="language", next_at="all")).next_words_at
-        assert [(w.words, w.token) for w in one.next_words_at[:place]] == [
-            (w.words, w.token) for w in other[:place]
-        ]
+        said, wanted = ([(w.words, w.token) for w in side[:place]] for side in (one.next_words_at, other))
+        assert_alike(said, wanted, FLOAT32)
 
 
 def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
@@ -154,7 +154,7 @@ def test_self_holds_the_mask_and_cross_is_refused():
 def test_without_the_mask_it_says_why_that_is_cheating_and_tells_the_same_words():
     bare = trace_masked(TEXT, Settings(projection="language", mask="none"))
     assert bare.mask is None and any("cheats: each word sees the next one" in note for note in bare.notes)
-    assert bare.next_words == trace_masked(TEXT, LANGUAGE).next_words
+    assert_alike(bare.next_words, trace_masked(TEXT, LANGUAGE).next_words, FLOAT32)
     for mask, cheats in (("window:1", True), ("window:2:0", False), ("causal", False)):
         notes = trace_masked(TEXT, Settings(projection="language", mask=mask)).notes
         assert any(f"Under {mask} language cheats" in note for note in notes) == cheats
@@ -180,13 +180,15 @@ def test_padding_rounding_and_positions_change_nothing_that_it_says():
         {"without": ("cat",)},
         {"score": "dot"},
     ):
-        assert trace_masked(TEXT, Settings(projection="language", **settings)).next_words.words == plain.words
+        found = trace_masked(TEXT, Settings(projection="language", **settings)).next_words
+        assert_alike(found.words, plain.words, FLOAT32)
 
 
 def test_the_screen_says_what_added_positions_change_and_what_they_do_not():
     added = Settings(projection="language", positions="sinusoidal")
     assert not np.allclose(trace_masked(TEXT, added).weights, trace_masked(TEXT, LANGUAGE).weights)
-    assert trace_masked(TEXT, added).next_words == trace_masked(TEXT, LANGUAGE).next_words
+    found = trace_masked(TEXT, added).next_words
+    assert_alike(found, trace_masked(TEXT, LANGUAGE).next_words, FLOAT32)
     shown = attn("masked", TEXT, "-p", "language", "--positions", "sinusoidal").out
     shown = " ".join(shown.split())
     assert "--positions holds for the weights, not for them." in shown

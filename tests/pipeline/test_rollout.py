@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
+from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
@@ -111,7 +112,7 @@ def test_its_pieces_are_joined(tokenizers, tmp_path):
     words = trace_self("the cats", Settings(model=bert, head="rollout", join_pieces=True, hide_special=True))
     assert words.query_tokens == ("the", "cats")
     summed = np.add.reduceat(whole, [0, 1, 2, 4], axis=1)[:, 1:3]
-    np.testing.assert_allclose(words.weights, [summed[1], summed[2:4].mean(axis=0)])
+    np.testing.assert_allclose(words.weights, [summed[1], summed[2:4].mean(axis=0)], atol=FLOAT32)
 
 
 def test_a_file_of_several_layers_has_one(file):

@@ -15,6 +15,7 @@ from attn_cli.render.palette import shades
 from attn_cli.render.screen.text import cells
 from attn_cli.settings.settings import SHOWN_ONLY
 from attn_cli.teach.compare import VARIED, compare, written
+from tests.alike import assert_alike
 from tests.shell import here, plain
 
 CAT = "The cat sat on the mat"
@@ -65,8 +66,8 @@ PAIRS = [
 def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_first(vary, first, second):
     more = ("-p", "roles-deep") if vary.startswith("layer") else ()
     found = record("--vary", vary, *more)
-    before, after = alone(*first, *more), alone(*second, *more)
-    assert found["records"] == [before, after]
+    before, after = found["records"]
+    assert_alike([before, after], [alone(*first, *more), alone(*second, *more)])
     assert found["difference"] == [
         [b - a for a, b in zip(*rows, strict=True)]
         for rows in zip(before["weights"], after["weights"], strict=True)
@@ -112,7 +113,7 @@ def test_three_values_are_each_compared_with_the_first():
     assert found["difference"] is None and found["largest_mover"] is None
     for change, value in zip(found["changes"], ("0.5", "2"), strict=True):
         pair = record("--vary", f"t=1,{value}")
-        assert change["largest_mover"] == pair["largest_mover"]
+        assert_alike(change["largest_mover"], pair["largest_mover"])
         assert pair["summary"] in found["summary"]
     assert "The difference" not in screen("--vary", "t=1,0.5,2")
 
@@ -183,7 +184,7 @@ def test_a_query_narrows_both_sides_and_the_sentence():
     assert len(found["difference"]) == 1 and found["largest_mover"]["cell"][0] == 0
     whole = record("--vary", "score=scaled,dot")
     row = found["records"][0]["query_rows"][0]
-    assert found["difference"][0] == whole["difference"][row]
+    assert_alike(found["difference"][0], whole["difference"][row])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from attn_cli import Settings
 from attn_cli.errors import UsageError
 from attn_cli.teach.swap import Swap, parse_swaps, swap
+from tests.alike import assert_alike
 from tests.shell import here
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -37,7 +38,7 @@ def refused(*args, text=FOX):
 def test_each_side_is_what_attn_gives_its_text(more):
     found = record("--swap", "fox=rock", *more)
     before, after = found["records"]
-    assert (before, after) == (alone(*more), alone(*more, text=ROCK))
+    assert_alike([before, after], [alone(*more), alone(*more, text=ROCK)])
     assert found["values"] == [FOX, ROCK]
     assert found["difference"] == [
         [b - a for a, b in zip(*rows, strict=True)]
@@ -104,7 +105,7 @@ def test_a_word_of_the_context_can_be_swapped():
         json.loads(here("cross", "he drinks", one, "-f", "json").out)
         for one in ("she likes coffee", "she likes tea")
     ]
-    assert found["records"] == sides
+    assert_alike(found["records"], sides)
 
 
 def test_the_same_rows_are_shown_before_and_after_even_where_the_word_that_looks_is_replaced():
@@ -135,8 +136,8 @@ def test_csv_has_a_row_for_each_link():
     assert [one["key_after"] for one in rows] == ROCK.split()
     for one, key in zip(rows, row["keys"], strict=True):
         for name in ("content", "distance"):
-            assert [float(one[f"{name}_{side}"]) for side in ("before", "after")] == key[name]
-        assert float(one["difference"]) == key["weights"][1] - key["weights"][0]
+            assert_alike([float(one[f"{name}_{side}"]) for side in ("before", "after")], key[name])
+        assert_alike(float(one["difference"]), key["weights"][1] - key["weights"][0])
     assert '"fox" has' in ran.err
 
 

@@ -34,17 +34,28 @@ def test_the_lead_is_the_logarithm_of_the_ratio_of_two_weights(text, settings):
     trace = trace_self(text, settings)
     for one in of(trace):
         weights = trace.weights[one.query_index]
-        assert weights[one.winner_index] == weights.max()
+        assert weights[one.winner_index] == pytest.approx(weights.max(), rel=1e-12)  # keys alike are a tie
         assert one.lead == pytest.approx(
             math.log(weights[one.winner_index] / weights[one.rival_index]), abs=1e-9
         )
         scaled = trace.shown.scaled_scores[one.query_index]
-        assert one.content == scaled[one.winner_index] - scaled[one.rival_index]
+        lead = scaled[one.winner_index] - scaled[one.rival_index]
+        assert one.content == pytest.approx(lead, rel=1e-12, abs=1e-10)
         assert (one.distance is None) == (trace.shown.position_scores is None)
         if one.decided == "distance":
             assert one.distance > one.content
         if one.decided == "content":
             assert one.distance is None or one.content > one.distance
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7, 11, 14])
+def test_no_reason_is_made_of_the_last_bits_of_keys_that_are_alike(n):
+    for settings in (Settings(embedding="random", dim=32), Settings(embedding="random", dim=64)):
+        trace = trace_self(" ".join(["no"] * n), settings)
+        for one in of(trace):
+            assert (one.winner_index, one.rival_index, one.content, one.decided) == (0, 1, 0, "neither")
+    for one in of(trace_self(" ".join(["fox"] * n))):
+        assert (one.content, one.decided) == (0, "distance")
 
 
 def test_the_runner_up_is_the_second_strongest_key():

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ FITS = jsonschema_rs.validator_for(COMPLETE).is_valid  # a hundred times as fast
 DEFS = SCHEMA["$defs"]
 STEP_KEYS = ["q", *DEFS["head"]["dependentRequired"]["q"]]
 FOX = "The quick brown fox jumped over the lazy dog"
+LEAST_OF_TIES = 1 - 1e-5  # weights of words that are alike differ by less, also in float32
 # Nine words, one of them a mark; obl, nsubj, det and case are among their relations.
 TREEBANK = """\
 # text = The dog barks at the cat .
@@ -189,8 +191,8 @@ def summary_is_strongest(record: Record) -> None:
         assert entry["query"] == record["query_tokens"][i]
         row = record["weights"][i]
         if entry["key"] is not None:
-            assert entry["weight"] == max(row)
-            assert record["key_tokens"][row.index(max(row))] == entry["key"]
+            assert entry["weight"] == row[entry["key_index"]] >= max(row) * LEAST_OF_TIES
+            assert record["key_tokens"][entry["key_index"]] == entry["key"]
 
 
 def links_are_in_range(record: Record, blind: list[bool]) -> None:
@@ -202,7 +204,7 @@ def links_are_in_range(record: Record, blind: list[bool]) -> None:
         rows.setdefault(query, []).append(weight)
     assert list(rows) == [i for i, nothing in enumerate(blind) if not nothing]
     for i, found in rows.items():
-        assert found == sorted(found, reverse=True)
+        assert all(weaker * LEAST_OF_TIES <= stronger for stronger, weaker in pairwise(found))
         assert found[0] == record["summary"][i]["weight"]
 
 

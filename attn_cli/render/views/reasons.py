@@ -12,7 +12,6 @@ from attn_cli.trace.because import Because, named_rivals
 from attn_cli.trace.trace import Row, Trace
 
 MOST_RIVALS = 4
-SAME = 1e-12
 
 
 def reasons(trace: Trace, row: Row, found: list[Because]) -> Iterator[str]:
@@ -88,7 +87,5 @@ def _alone(trace: Trace, row: Row, position: list[float]) -> str:
 def _first(row: Row, values: list[float]) -> int | None:
     """Return the allowed key with the largest value; None where several share it."""
     order = sorted(row.strongest, key=lambda j: -values[j])
-    is_shared = len(order) > 1 and values[order[0]] - values[order[1]] <= SAME * max(
-        1.0, abs(values[order[0]])
-    )
+    is_shared = len(order) > 1 and not row.lead(values, order[0], order[1])
     return None if is_shared else order[0]

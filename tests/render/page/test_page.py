@@ -8,6 +8,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn
 
@@ -33,10 +34,10 @@ def record(*args: str, input: str | None = None) -> dict:
     return json.loads(ran.out)
 
 
-def same(saved: dict, expected: dict) -> bool:
-    """Tell whether two records have the same weights to 1e-6, masked in the same places."""
+def same(saved: dict, expected: dict, within: float = 1e-6) -> bool:
+    """Tell whether two records have the same weights, masked in the same places."""
     return saved["mask"] == expected["mask"] and np.allclose(
-        saved["weights"], expected["weights"], rtol=0, atol=1e-6
+        saved["weights"], expected["weights"], rtol=0, atol=within
     )
 
 
@@ -354,7 +355,7 @@ def test_a_page_of_a_model_on_disk_has_the_numbers_of_every_layer_and_head(opene
         _, *args = shlex.split(opened.page.inner_text("#command"))
         assert {"--model", "--layer"} <= set(args)
         saved, expected = json.loads(opened.saved("save-json")), record(*args)
-        assert same(saved, expected)
+        assert same(saved, expected, FLOAT32)
         head = next(head for head in saved["heads"] if head["name"] == saved["head"])
         for name in ("scores", "scaled_scores", "output"):
-            assert np.allclose(head[name], expected["heads"][0][name], rtol=1e-5, atol=1e-6)
+            assert np.allclose(head[name], expected["heads"][0][name], rtol=FLOAT32, atol=FLOAT32)

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import GEMMA2, GPT2, gemma2, gpt2, saved
 from tests.shell import here
 
@@ -110,7 +111,7 @@ def test_the_sharper_temperature_gives_the_strongest_key_what_is_promised(capped
     record = json.loads(here("self", "dabc", "-m", capped, "-f", "json").out)
     at = record["diagnostics"][3]["temperature_95"]
     sharp = json.loads(here("self", "dabc", "-m", capped, "-f", "json", "-t", repr(at)).out)
-    assert max(sharp["weights"][3]) == pytest.approx(0.95, abs=1e-9)
+    assert max(sharp["weights"][3]) == pytest.approx(0.95, abs=FLOAT32)
 
 
 def test_because_splits_the_score_before_the_cap(capped):

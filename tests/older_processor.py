@@ -1,0 +1,91 @@
+"""The default tests as on an older processor: `python -m tests.older_processor [ARGUMENTS OF PYTEST]`.
+
+OpenBLAS takes its kernels for Haswell, and NumPy leaves out its loops above AVX2, so that last bits come out as they do
+where there is no AVX-512. Both read the environment when they are loaded, and what the tests start inherits it. Whether
+it takes effect is seen in a process of its own before pytest starts. What cannot be changed here is said.
+"""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import threadpoolctl
+
+CORE, LOOPS = "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"
+OLDER = "Haswell"  # the first with AVX2, and without AVX-512
+ABOVE_AVX2 = re.compile("AVX512.*|AVX10.*|X86_V([4-9]|[1-9][0-9]).*")  # as NumPy has named them so far
+X86 = ("x86_64", "amd64")
+REPORT = "import json; from tests.older_processor import in_use; print(json.dumps(in_use()))"
+
+
+class InUse(NamedTuple):
+    """What computes in a process: OpenBLAS's kernels, one for each copy of it that is loaded, and NumPy's loops."""
+
+    kernels: list[str]
+    loops: list[str]
+
+
+def in_use() -> InUse:
+    """Return what computes in this process."""
+    blas = [one for one in threadpoolctl.threadpool_info() if one["internal_api"] == "openblas"]
+    config: Any = np.show_config(mode="dicts")
+    loops = config.get("SIMD Extensions", {}).get("found", [])
+    return InUse(sorted({str(one.get("architecture")) for one in blas}), list(loops))
+
+
+def in_use_with(environ: Mapping[str, str]) -> InUse:
+    """Return what computes in a process that is started with these variables."""
+    command = [sys.executable, "-W", "error", "-c", REPORT]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True)
+    return InUse(*json.loads(done.stdout))
+
+
+def older(environ: Mapping[str, str], now: InUse, machine: str) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that make a processor look older, and what is said of them.
+
+    >>> older({}, InUse(["SkylakeX"], ["X86_V3", "X86_V4", "AVX512_ICL"]), "x86_64")[0]
+    {'OPENBLAS_CORETYPE': 'Haswell', 'NPY_DISABLE_CPU_FEATURES': 'X86_V4,AVX512_ICL'}
+    >>> older({"OPENBLAS_CORETYPE": "Zen"}, InUse(["Haswell"], ["AVX2"]), "x86_64")[1]
+    ['OPENBLAS_CORETYPE is Zen, and is left as it is.', 'NumPy has no loops above AVX2 here.']
+    """
+    made, said = {}, []
+    has_avx2 = any(name.startswith(("AVX2", "AVX512", "X86_V3", "X86_V4")) for name in now.loops)
+    if environ.get(CORE):
+        said.append(f"{CORE} is {environ[CORE]}, and is left as it is.")
+    elif not now.kernels or machine.lower() not in X86:
+        said.append(f"No OpenBLAS for x86 here ({machine}): {CORE} is not set.")
+    elif not has_avx2:
+        said.append(f"This processor is older than {OLDER}: {CORE} is not set.")
+    else:
+        made[CORE] = OLDER
+    if newer := [name for name in now.loops if ABOVE_AVX2.fullmatch(name)]:
+        made[LOOPS] = ",".join(filter(None, [environ.get(LOOPS), *newer]))
+    else:
+        said.append("NumPy has no loops above AVX2 here.")
+    return made, said
+
+
+def main(args: Sequence[str]) -> int:
+    """Run the tests, and return pytest's exit code; 1 where a variable has no effect."""
+    made, said = older(os.environ, in_use(), platform.machine())
+    print(*said, *(f"{name}={value}" for name, value in made.items()), sep="\n")
+    if not made:
+        print("The tests would be the same: not run again.")
+        return 0
+    environ = {**os.environ, **made}
+    then = in_use_with(environ)
+    print(f"OpenBLAS computes with {then.kernels}, NumPy with its baseline and {then.loops}.", flush=True)
+    if (CORE in made and then.kernels != [OLDER]) or any(map(ABOVE_AVX2.fullmatch, then.loops)):
+        print("That is not what was asked for.")
+        return 1
+    return subprocess.run([sys.executable, "-m", "pytest", *args], env=environ, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
