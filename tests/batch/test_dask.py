@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 
 from attn_cli.batch import cluster
 from attn_cli.batch import manifest as manifests
-from tests.batch.test_parts import manifest, records
+from tests.batch.test_parts import ended, manifest, records
 from tests.batch.test_parts import write as write_lines
 from tests.batch.test_workers import none_left
 from tests.machines import Machines
@@ -54,11 +54,11 @@ def content(folder: str) -> dict[str, bytes]:
 
 
 @contextmanager
-def once_there(path: str, act) -> Iterator[None]:
-    """Do something when a file is there, while the block runs."""
+def once(is_so: Callable[[], bool], act: Callable[[], object]) -> Iterator[None]:
+    """Do something when something is so, while the block runs."""
 
     def watch() -> None:
-        while not Path(path).exists() and not over.is_set():
+        while not is_so() and not over.is_set():
             time.sleep(0.005)
         if not over.is_set():
             act()
@@ -115,9 +115,7 @@ def test_a_run_goes_on_from_one_engine_to_the_other(at, machines):
     assert here("batch", "lines.txt", "-o", "out/").code == 0
     whole = content("out")
     for is_here in (False, True):
-        about = manifest()
-        about["parts"], about["complete"] = about["parts"][1:4], False
-        Path("out/manifest.json").write_text(json.dumps(about))
+        Path("out/manifest.json").write_text(json.dumps(ended(manifest(), 1, 4)))
         Path("out/part-00002.jsonl").write_text("spoilt")
         options = ("lines.txt", "-o", "out/")
         got = here("batch", *options) if is_here else on(machines, *options)
@@ -171,7 +169,7 @@ def test_workers_that_are_killed_lose_nothing(at):
         for pid in children():
             os.kill(pid, signal.SIGKILL)
 
-    with once_there("out/part-00001.jsonl", kill):
+    with once(Path("out/part-00001.jsonl").exists, kill):
         got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
     assert got == (0, "", "")
     assert content("out") == content("one")
@@ -180,7 +178,10 @@ def test_workers_that_are_killed_lose_nothing(at):
 
 def test_a_scheduler_that_is_killed_is_one_line_and_the_same_command_goes_on(at):
     write_lines(9_000)
-    with Machines() as own, once_there("out/manifest.json", own.scheduler.kill):
+    with (
+        Machines() as own,
+        once(lambda: Path("out/manifest.json").exists() and manifest()["parts"], own.scheduler.kill),
+    ):
         got = on(own, "lines.txt", "-o", "out/")
     assert got.code == 71 and got.err.count("\n") == 1, got
     assert f"The scheduler at {own.address} was lost." in got.err and "goes on where this run was" in got.err
