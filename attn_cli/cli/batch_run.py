@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
 ONE_MACHINE, DASK = "local", "dask"
+CONNECT_TIMEOUT = 30.0  # seconds to wait for a scheduler
+SHORTEST, LONGEST = 0.1, 86_400
 
 
 class Asked(NamedTuple):
@@ -40,6 +42,7 @@ class Asked(NamedTuple):
     force: bool
     engine: str
     scheduler: str | None
+    connect_timeout: float | None
 
 
 def run_batch(asked: Asked, settings: Settings, view: View) -> tuple[int, int]:
@@ -84,9 +87,10 @@ def _on_cluster(asked: Asked, settings: Settings, view: View, form: str) -> tupl
     job = _job(asked, settings, view, form, True)
     with Computer(job):  # what would be wrong with every line is said before anything is started
         pass
+    timeout = CONNECT_TIMEOUT if asked.connect_timeout is None else asked.connect_timeout
     try:
         with (
-            Cluster(asked.workers or default_workers(), asked.scheduler) as cluster,
+            Cluster(asked.workers or default_workers(), asked.scheduler, timeout) as cluster,
             Progress("Attending") as progress,
         ):
             run = ClusterRun(job, files, cluster)
@@ -141,7 +145,15 @@ def _check(asked: Asked, settings: Settings, is_folder: bool) -> None:
         )
     if "-" in asked.files and len(asked.files) > 1:
         raise UsageError("Standard input (-) cannot be read beside files.", "Give - alone, or files.")
+    if asked.connect_timeout is not None and not SHORTEST <= asked.connect_timeout <= LONGEST:
+        raise UsageError(
+            f"--connect-timeout cannot be {asked.connect_timeout:g}.",
+            f"Give seconds from {SHORTEST:g} to {LONGEST:,}.",
+            "--connect-timeout",
+        )
     if asked.scheduler is None:
+        if asked.connect_timeout is not None:
+            raise UsageError("--connect-timeout goes with --scheduler.", option="--connect-timeout")
         return
     if not is_on_cluster:
         raise UsageError("--scheduler goes with --engine dask.", option="--scheduler")

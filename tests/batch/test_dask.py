@@ -136,7 +136,7 @@ def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
     assert records() == here("batch", "lines.txt", "--keep-going").out
 
 
-def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, machines, monkeypatch):
+def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, machines):
     write_lines(3)
     Path("v.txt").write_text("she 1 0\ncat 0 1\n")
     for code, options in (
@@ -150,15 +150,6 @@ def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, m
         assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got
     assert here("batch", "lines.txt", "-o", "out/", "--scheduler", machines.address).code == 2
     assert here("batch", "-", "-o", "out/", *ON_DASK).code == 2
-    monkeypatch.setattr(cluster, "PATIENCE", 1)
-    got = here("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", "tcp://127.0.0.1:1")
-    assert got.code == 71 and "Cannot reach the scheduler at tcp://127.0.0.1:1" in got.err
-    for address, why in (
-        ("http://127.0.0.1:1", "unknown address scheme"),
-        ("tcp://127.0.0.1", "missing port"),
-    ):
-        got = here("batch", "lines.txt", "-o", "out/", "--engine", "dask", "--scheduler", address)
-        assert got.code == 2 and why in got.err and "tcp://host:8786" in got.err
 
 
 def test_workers_that_are_killed_lose_nothing(at):

@@ -251,7 +251,7 @@ class Here:
 
     scheduler = None
 
-    def __init__(self, workers, scheduler):
+    def __init__(self, workers, scheduler, timeout):
         pass
 
     def __enter__(self):
