@@ -146,7 +146,7 @@ class Cluster:
         with self._connected():
             if future.status == "cancelled":
                 raise self._lost()
-            found = future.result()
+            found = self._ask(future.result)
         self.seen = time.monotonic()
         yield number, found
 
@@ -206,9 +206,11 @@ class Cluster:
         if self.scheduler is None:
             return self.workers
         with self._connected():
-            waiting = f"attn: {self.name} does not answer: waiting for it."
-            about = ask(lambda: self.client.scheduler_info(n_workers=-1), waiting)["workers"]
+            about = self._ask(lambda: self.client.scheduler_info(n_workers=-1))["workers"]
         return sum(worker["nthreads"] for worker in about.values())
+
+    def _ask(self, work: Callable[[], Any]) -> Any:
+        return ask(work, f"attn: {self.name} does not answer: waiting for it.")
 
 
 @contextmanager

@@ -115,8 +115,9 @@ class LocalFolder:
         try:
             with open_regular(self._at(name)) as stream:
                 return hash_of(stream)
-        except OSError as error:
-            raise WriteError(f"Cannot read back what was written: {error}") from None
+        except OSError:
+            name = visible(self._at(name))
+            raise WriteError(f"{name} was written, and cannot be read.", "Try again.") from None
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files."""

@@ -18,6 +18,10 @@ SILENCE = 2.0  # seconds without an answer before that is said
 GRACE = 1.0  # seconds, after its own limit, in which Dask may say what was wrong
 PROBE = 0.5  # seconds to find out why nobody answers
 PARTING = 0.5  # seconds to take leave of a scheduler that was not reached
+OF_SETTINGS = (
+    "ssl_context",
+    "encryption required",
+)  # what Dask says where its settings do not fit the address
 EXAMPLE = "An address is tcp://host:8786."
 Found = TypeVar("Found")
 
@@ -95,10 +99,10 @@ def _check(address: str) -> None:
 
 def _failed(error: BaseException, address: str, seconds: float) -> Exception:
     """Return in the place of Dask's error what it means."""
-    name = visible(address)
-    if isinstance(error, (TypeError, RuntimeError)):  # of what is set here
-        hint = "TLS needs the certificates of Dask's own settings: distributed.comm.tls."
-        return UsageError(f"--scheduler cannot be {name}: {_said(error)}.", hint, "--scheduler")
+    name, said = visible(address), _said(error)
+    if isinstance(error, FileNotFoundError) or any(word in said for word in OF_SETTINGS):
+        hint = "Its certificates are those of Dask's own settings: distributed.comm.tls."
+        return UsageError(f"--scheduler cannot be {name}: {said}.", hint, "--scheduler")
     if isinstance(error, (OSError, ImportError)):
         why = _reason(error) or _refusal(address) or f"it does not answer in {seconds:g} s"
         hint = "It is started with: dask scheduler. One with TLS has an address tls://host:8786."

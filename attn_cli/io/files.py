@@ -73,19 +73,20 @@ def open_regular(path: str) -> Iterator[IO[bytes]]:
 
     Raises FileNotFoundError where nothing is there, FileError for what is not a regular file or cannot be read.
     """
+    name = visible(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | UNFOLLOWED) if is_regular(path) else -1
-    except FileNotFoundError:
+        # It may have been replaced between the two looks.
+        if descriptor < 0 or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise FileError(f"Cannot read {name}: it is not a regular file.")
+        with open(descriptor, "rb") as stream:
+            yield stream
+    except (FileNotFoundError, FileError):
         raise
     except OSError as error:
-        raise FileError(f"Cannot read {visible(path)}: {reason(error)}.") from None
-    # It may have been replaced between the two calls.
-    if descriptor < 0 or not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        if descriptor >= 0:
-            os.close(descriptor)
-        raise FileError(f"Cannot read {visible(path)}: it is not a regular file.")
-    with open(descriptor, "rb") as stream:
-        yield stream
+        raise FileError(f"Cannot read {name}: {reason(error)}.") from None
 
 
 def first_bytes(path: str | Path) -> bytes:

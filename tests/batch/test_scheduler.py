@@ -145,6 +145,16 @@ def test_tls_that_does_not_match_is_told(tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", code, *args], env=env, capture_output=True, text=True, timeout=30
         )
+        missing = subprocess.run(
+            [sys.executable, "-c", code, *args],
+            env=env | {f"{start}CA_FILE": "nowhere"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert missing.returncode == 2 and "certificates" in error(
+        Ran(missing.returncode, missing.stdout, missing.stderr)
+    )
     assert done.returncode == 71, done
     told = error(Ran(done.returncode, done.stdout, done.stderr))
     assert "Cannot reach" in told or "does not speak" in told
@@ -217,6 +227,8 @@ def test_a_scheduler_that_stops_for_a_while_is_told_of_and_waited_for(monkeypatc
     write(4000)
     with Machines(workers=1) as machines:
         process = machines.scheduler
+        resumed = threading.Timer(20, lambda: process.send_signal(signal.SIGCONT))  # whatever is said
+        resumed.start()
         with (
             once(Path("out/part-00000.jsonl").exists, lambda: process.send_signal(signal.SIGSTOP)),
             once(
@@ -225,5 +237,6 @@ def test_a_scheduler_that_stops_for_a_while_is_told_of_and_waited_for(monkeypatc
             ),
         ):
             got = on(machines.address, "--connect-timeout", "30")
+        resumed.cancel()
     assert got == (0, "", "")
     assert f"attn: The scheduler at {machines.address} does not answer: waiting for it." in said

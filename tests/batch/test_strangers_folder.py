@@ -19,6 +19,7 @@ import pytest
 from attn_cli.batch import cluster, folder, parts
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import CreateError, FileError, InputError
+from attn_cli.io import files
 from tests.batch.test_parts import Here
 from tests.shell import Ran, here
 from tests.thorough import often
@@ -35,9 +36,10 @@ def guarded(monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(manifests, "LINES", SIZE)
     monkeypatch.setattr(cluster, "Cluster", Here)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    if (taken := Path("/proc/self/statm")).exists():
+        now = int(taken.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + LIMIT, hard))
     before = signal.signal(signal.SIGALRM, _too_long)
-    resource.setrlimit(resource.RLIMIT_AS, (now + LIMIT, hard))
     signal.alarm(SECONDS)
     yield
     signal.alarm(0)
@@ -510,6 +512,15 @@ def test_a_part_never_takes_the_place_of_what_is_no_file(kind, at):
         place.read("part-00000.jsonl", 100)
     assert place.size("part-00000.jsonl") is None
     assert tree() == before and Path("beside").read_text() == "mine\n"
+
+
+def test_a_file_that_is_replaced_between_two_looks_is_not_waited_for(at, monkeypatch):
+    os.mkfifo("a")
+    Path("b").symlink_to("/dev/zero")
+    monkeypatch.setattr(files, "is_regular", lambda path: True)  # it was when it was looked at
+    for name in ("a", "b"):
+        with pytest.raises(FileError, match=name), files.open_regular(name):
+            pass
 
 
 def test_a_link_that_comes_while_a_part_is_written_is_replaced_and_not_followed(at):
