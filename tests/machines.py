@@ -18,7 +18,13 @@ class Machines:
             port = one.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port))
-        self.workers = [self._start("worker", self.address, "--nthreads", "1") for _ in range(workers)]
+        self.workers: list[subprocess.Popen[bytes]] = []
+        for _ in range(workers):
+            self.add_worker()
+
+    def add_worker(self) -> None:
+        """Start another worker."""
+        self.workers.append(self._start("worker", self.address, "--nthreads", "1"))
 
     def _start(self, what: str, *args: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *args, "--no-dashboard"]

@@ -1,4 +1,4 @@
-"""A Dask cluster: one of this machine, or the user's own by the address of its scheduler. Dask is known here alone."""
+"""A Dask cluster: one of this machine, or the user's own by the address of its scheduler."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+from attn_cli.batch.scheduler import ask, connect
 from attn_cli.batch.workers import Failure
-from attn_cli.errors import MachineError, MissingExtra, UsageError
+from attn_cli.errors import MachineError, MissingExtra
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.io.plural import count
 from attn_cli.io.signals import cleaned_up
 
 TRIES = 10  # of a task whose worker dies, on this machine
-PATIENCE = 10  # seconds for a scheduler to answer
+PATIENCE = 10.0  # seconds for the scheduler of this machine to answer
 TICK = 0.5  # seconds between two looks whether the scheduler is there
 AHEAD = 3  # tasks a processor that are handed out
 LEAST_AHEAD = 16  # of them, so that a cluster that grows with its work sees some
@@ -40,11 +41,12 @@ NO_WARNING = "ignore:resource_tracker"
 class Cluster:
     """Processes that do tasks, in any order. Use it in a `with` statement.
 
-    `workers` processes of one thread are started here, unless `scheduler` is the address of others.
+    `workers` processes of one thread are started here, unless `scheduler` is the address of others, which has so many
+    seconds to answer.
     """
 
-    def __init__(self, workers: int, scheduler: str | None = None) -> None:
-        self.workers, self.scheduler = workers, scheduler
+    def __init__(self, workers: int, scheduler: str | None = None, timeout: float = PATIENCE) -> None:
+        self.workers, self.scheduler, self.timeout = workers, scheduler, timeout
         self.opened = ExitStack()
         self.pending: dict[str, tuple[int, Any]] = {}  # tasks by their keys: their numbers and futures
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -64,7 +66,9 @@ class Cluster:
         with ExitStack() as opening:  # closed only if something fails
             if self.scheduler is None:
                 self.local = opening.enter_context(_local_cluster(self.workers))
-            self.client = opening.enter_context(_client(distributed.Client, self.scheduler or self.local))
+            self.client = opening.enter_context(
+                _client(distributed.Client, self.scheduler, self.local, self.timeout)
+            )
             self.opened = opening.pop_all()
         return self
 
@@ -142,7 +146,7 @@ class Cluster:
         with self._connected():
             if future.status == "cancelled":
                 raise self._lost()
-            found = future.result()
+            found = self._ask(future.result)
         self.seen = time.monotonic()
         yield number, found
 
@@ -202,23 +206,21 @@ class Cluster:
         if self.scheduler is None:
             return self.workers
         with self._connected():
-            about = self.client.scheduler_info(n_workers=-1)["workers"]
+            about = self._ask(lambda: self.client.scheduler_info(n_workers=-1))["workers"]
         return sum(worker["nthreads"] for worker in about.values())
+
+    def _ask(self, work: Callable[[], Any]) -> Any:
+        return ask(work, f"attn: {self.name} does not answer: waiting for it.")
 
 
 @contextmanager
-def _client(make: Callable[..., Any], address: Any) -> Iterator[Any]:
+def _client(kind: Any, scheduler: str | None, local: Any, seconds: float) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other versions of packages that attn has nothing to do with
-        try:
-            client = make(address, timeout=PATIENCE, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
-            said = visible(str(error)[:200]).rstrip(".")
-            if isinstance(error, OSError):
-                message = f"Cannot reach the scheduler at {visible(str(address))}: {said}."
-                raise MachineError(message, "It is started with: dask scheduler.") from None
-            message = f"--scheduler cannot be {visible(str(address))}: {said}."
-            raise UsageError(message, "An address is tcp://host:8786.", "--scheduler") from None
+        if scheduler is None:
+            client = kind(local, timeout=PATIENCE, set_as_default=False)
+        else:
+            client = connect(kind, scheduler, seconds)
     try:
         yield client
     finally:
@@ -239,7 +241,8 @@ def _local_cluster(workers: int) -> Iterator[Any]:
     try:
         with cleaned_up(lambda: shutil.rmtree(folder, ignore_errors=True)), config.set(SETTINGS):
             try:
-                cluster = distributed.LocalCluster(
+                start: Any = distributed.LocalCluster  # not typed
+                cluster = start(
                     n_workers=workers,
                     threads_per_worker=1,
                     host="127.0.0.1",

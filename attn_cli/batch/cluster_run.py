@@ -12,13 +12,13 @@ import attn_cli
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.cut import Plan
 from attn_cli.batch.inputs import Input, blocks_of
+from attn_cli.batch.lines import count_lines
 from attn_cli.batch.manifest import Part
 from attn_cli.batch.part_task import PartTask, compute_part, holds, job_bytes, scan
 from attn_cli.batch.parts import Keeper, disown, own
 from attn_cli.batch.storage import is_url
 from attn_cli.batch.workers import Failure
 from attn_cli.errors import AttnError, WriteError
-from attn_cli.io.escape import visible
 from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class ClusterRun:
         self.total = self.plan.lines
         return self.plan.fingerprint
 
+    def count(self) -> int:
+        """Return how many lines the input has."""
+        return count_lines(self.files) if self.total is None else self.total
+
     def check(self, folder: Folder, parts: list[Part]) -> list[bool]:
         """Return of each part whether it is there as it was written."""
         found: list[bool] = self.cluster.in_order(holds, ((_absolute(folder.path), part) for part in parts))
@@ -65,6 +69,7 @@ class ClusterRun:
         keeper = Keeper(folder, manifest)
         numbers: list[int] = []  # of the parts that were handed out
         try:
+            keeper.store()  # from now on the folder is known to be a run's
             tasks = self._tasks(folder, own(folder), manifest, numbers)
             with cleaned_up(keeper.end):
                 self._write(folder, keeper, tasks, numbers, report)
@@ -125,12 +130,11 @@ def _arrived(folder: Folder, part: Part) -> None:
     """Wait until a part that a worker wrote is seen here; WriteError if it is not: then the folder is not shared."""
     if is_url(folder.path):
         return
-    path = os.path.join(folder.path, part.file)
     end = time.monotonic() + PATIENCE
-    while not (os.path.isfile(path) and os.path.getsize(path) == part.bytes):
+    while folder.size(part.file) != part.bytes:
         if time.monotonic() > end:
             raise WriteError(
-                f"A worker wrote {visible(path)}, and it is not here.",
+                f"A worker wrote {folder.name.rstrip('/')}/{part.file}, and it is not here.",
                 "All machines must see the folder: a shared one, or s3://, gs:// or hdfs://.",
             )
         time.sleep(0.1)

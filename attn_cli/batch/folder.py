@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Protocol
 
-from attn_cli.batch.manifest import PART, Part, hash_of_file
+from attn_cli.batch.manifest import ANEW, PART, Part, hash_of
 from attn_cli.batch.storage import is_url
-from attn_cli.errors import CreateError, FileError
+from attn_cli.errors import CreateError, InputError, WriteError
 from attn_cli.io.atomic import sweep, sync_folder, written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import reason
+from attn_cli.io.files import open_regular, reason
 
 PATIENCE = 5.0  # seconds that another run may take to leave the folder
 UNFINISHED = re.compile(rf"\.({PART.pattern})\.[0-9a-f]{{8}}\.part")
@@ -32,12 +33,12 @@ class Folder(Protocol):
         """Keep other runs out, where that is possible; CreateError where the folder cannot be made."""
         ...
 
-    def names(self) -> list[str]:
-        """Return the names of what is in it."""
+    def names(self) -> dict[str, bool]:
+        """Return the names of what is in it, and of each whether it is a regular file."""
         ...
 
-    def read(self, name: str) -> bytes | None:
-        """Return what a file holds; None if it is not there."""
+    def read(self, name: str, most: int) -> bytes | None:
+        """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
         ...
 
     def put(self, name: str, write: Write) -> tuple[int, str]:
@@ -46,6 +47,10 @@ class Folder(Protocol):
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files."""
+        ...
+
+    def size(self, name: str) -> int | None:
+        """Return the bytes of a regular file; None for what is none."""
         ...
 
     def holds(self, part: Part) -> bool:
@@ -85,44 +90,70 @@ class LocalFolder:
         finally:
             os.close(descriptor)
 
-    def names(self) -> list[str]:
-        """Return the names of what is in it."""
+    def names(self) -> dict[str, bool]:
+        """Return the names of what is in it, and of each whether it is a regular file."""
         try:
-            return os.listdir(self.path)
+            with os.scandir(self.path) as entries:
+                return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
         except OSError as error:
             raise CreateError(f"Cannot write into {self.name}: {reason(error)}.") from None
 
-    def read(self, name: str) -> bytes | None:
-        """Return what a file holds; None if it is not there."""
-        path = os.path.join(self.path, name)
+    def read(self, name: str, most: int) -> bytes | None:
+        """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
         try:
-            with open(path, "rb") as stream:
-                return stream.read()
+            with open_regular(self._at(name)) as stream:
+                found = stream.read(most + 1)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise FileError(f"Cannot read {visible(path)}: {reason(error)}.") from None
+        check_size(len(found), most, visible(self._at(name)))
+        return found
 
     def put(self, name: str, write: Write) -> tuple[int, str]:
         """Write a file beside its place, sync and rename it; return its bytes and their hash."""
-        path = os.path.join(self.path, name)
-        with written(path) as stream:
+        with written(self._at(name), follow=False) as stream:
             write(stream)
-        return hash_of_file(path)
+        try:
+            with open_regular(self._at(name)) as stream:
+                return hash_of(stream)
+        except OSError:
+            name = visible(self._at(name))
+            raise WriteError(f"{name} was written, and cannot be read.", "Try again.") from None
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files."""
+        for name in names:
+            try:
+                os.unlink(self._at(name))
+            except OSError as error:
+                raise CreateError(f"Cannot remove {visible(self._at(name))}: {reason(error)}.") from None
         try:
-            for name in names:
-                os.unlink(os.path.join(self.path, name))
             sync_folder(self.path)
         except OSError as error:
             raise CreateError(f"Cannot write into {self.name}: {reason(error)}.") from None
 
+    def size(self, name: str) -> int | None:
+        """Return the bytes of a regular file; None for what is none."""
+        try:
+            about = os.lstat(self._at(name))
+        except OSError:
+            return None
+        return about.st_size if stat.S_ISREG(about.st_mode) else None
+
     def holds(self, part: Part) -> bool:
         """Tell whether a part is there, as it was written."""
-        path = os.path.join(self.path, part.file)
-        return os.path.isfile(path) and hash_of_file(path) == (part.bytes, part.blake2b)
+        if self.size(part.file) != part.bytes:
+            return False
+        with open_regular(self._at(part.file)) as stream:
+            return hash_of(stream) == (part.bytes, part.blake2b)
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+
+def check_size(size: int, most: int, name: str) -> None:
+    """Raise InputError for a file that is larger than what attn writes."""
+    if size > most:
+        raise InputError(f"{name} is no file of attn batch: it has more than {most:,} bytes.", ANEW)
 
 
 def tidy(folder: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -242,3 +243,9 @@ class Chunks(Iterator[Chunk]):
     def is_ready(self) -> bool:
         """Tell whether the next can be read without waiting."""
         return self.reader.is_ready()
+
+
+def count_lines(files: Sequence[Input]) -> int:
+    """Return how many lines files have."""
+    with open_feed(files) as feed:
+        return Chunks(feed).skip(sys.maxsize)

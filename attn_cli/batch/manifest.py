@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import IO, TYPE_CHECKING, Any
 
 import attn_cli
+from attn_cli.batch.forms import FORMS
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import reason
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 SCHEMA = "attn-batch/1"
 LINES = 10_240  # of a part; the last has what is left
-PART = re.compile(r"part-\d{5,}\.[a-z.]+")
+PART = re.compile(rf"part-[0-9]{{5,}}\.(?:{'|'.join(map(re.escape, FORMS))})")
+OWNER = ".run"  # which run's parts may come into the folder: those of a run that has gone may still be on their way
+BESIDE = ".new"  # behind the name of a file with a URL that is not in its place yet
+OURS = re.compile(rf"(?:{PART.pattern}|{re.escape(MANIFEST)}|{re.escape(OWNER)})(?:{re.escape(BESIDE)})?")
+LARGEST = 1 << 26  # bytes of a manifest
+ROOM, ENTRY = 1 << 22, 512  # bytes that it has for the settings, and for each part
+HASH = re.compile("[0-9a-f]{32}")
+MOST_NAMES, LONGEST_NAME = 8, 200  # of settings that a message lists, and characters of each
+ANEW = "Give another folder, or --force to start anew."
 FREE = ("threads",)  # settings that change no number
 PIECE = 1 << 20
 OF_A_MODEL = (".json", ".txt", ".model", ".safetensors")  # files of its folder
@@ -75,19 +84,85 @@ class Manifest:
         return json.dumps({**about, "input": self.input, "run": self.run, "parts": parts}, indent=1) + "\n"
 
 
-def read_manifest(text: bytes, name: str) -> Manifest:
-    """Return the manifest that was written; InputError if it is none."""
+TYPES = {
+    "schema": str,
+    "complete": bool,
+    "lines": int,
+    "refused": int,
+    "input": dict,
+    "run": dict,
+    "parts": list,
+}
+OF_PART = {"file": str, "first": int, "lines": int, "refused": int, "bytes": int, "blake2b": str}
+
+
+def most_bytes(lines: int) -> int:
+    """Return how many bytes the manifest of so many lines has at most: JSON takes 23 times as much when it is read."""
+    return min(LARGEST, ROOM + ENTRY * count_parts(lines))
+
+
+def count_parts(lines: int) -> int:
+    """Return how many parts so many lines are."""
+    return -(-lines // LINES)
+
+
+def read_manifest(
+    text: bytes, folder: str, source: Mapping[str, Any], run: Mapping[str, Any], lines: int
+) -> Manifest:
+    """Return the manifest that this run has written, whose input has so many lines.
+
+    Anybody may have written it, so nothing in it counts before all of it was compared: with the run, with the lines
+    of the input, and with itself. Raises InputError where it is another run's, or where anything in it is wrong: a
+    part that was lost is computed again, but a list of parts that cannot be right says nothing about any of them.
+    """
+    name = f"{folder.rstrip('/')}/{MANIFEST}"
     try:
         record = json.loads(text.decode())
-        found = Manifest(record["input"], record["run"], complete=record["complete"] is True)
-        for part in (Part(**about) for about in record["parts"]):
-            if PART.fullmatch(part.file) and (part.first - 1) % LINES == 0 and 0 < part.lines <= LINES:
-                found.add(part)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise InputError(
-            f"{name} is no manifest of attn batch.", "Give another folder, or --force to start anew."
-        ) from None
-    return found
+    except (ValueError, RecursionError):
+        record = None
+    if not _is_of(record, TYPES) or record["schema"] != SCHEMA:
+        raise InputError(f"{name} is no manifest of attn batch.", ANEW)
+    if record["parts"] or record["complete"]:  # otherwise there is nothing that another run could lose
+        if what := _differences(record, source, run):
+            raise InputError(f"{folder} holds another run: {what}.", ANEW)
+        if what := _contradiction(record, str(run["format"]), lines):
+            raise InputError(f"{name} cannot be right: {what}.", ANEW)
+    parts = [Part(**about) for about in record["parts"]]
+    return Manifest(dict(source), dict(run), {part.number: part for part in parts}, record["complete"])
+
+
+def _is_of(record: Any, types: Mapping[str, type]) -> bool:
+    """Tell whether a record has these keys and no others, with values of these types."""
+    return isinstance(record, dict) and {key: type(value) for key, value in record.items()} == types
+
+
+def _contradiction(record: Mapping[str, Any], form: str, lines: int) -> str:
+    """Return in words what is wrong in a manifest of a run over so many lines; nothing where all fits together."""
+    parts: Sequence[Any] = record["parts"]
+    for n, about in enumerate(parts):
+        if not _is_of(about, OF_PART) or not _is_possible(Part(**about), form, lines):
+            return f"entry {n} of its parts is not of this input"
+    numbers = [Part(**about).number for about in parts]
+    if numbers != sorted(set(numbers)):
+        return "its parts are not in order"
+    if record["complete"] and len(parts) != count_parts(lines):
+        return f"it says complete, and names {len(parts):,} of {count_parts(lines):,} parts"
+    if any(record[key] != sum(about[key] for about in parts) for key in ("lines", "refused")):
+        return "its counts are not those of its parts"
+    return ""
+
+
+def _is_possible(part: Part, form: str, lines: int) -> bool:
+    """Tell whether an input of so many lines has this part: all but its bytes and what was refused is known."""
+    start = part.number * LINES
+    return (
+        0 <= start < lines
+        and (part.file, part.first, part.lines)
+        == (part_name(part.number, form), 1 + start, min(LINES, lines - start))
+        and 0 <= part.refused <= part.lines
+        and part.bytes >= 0
+        and HASH.fullmatch(part.blake2b) is not None
+    )
 
 
 def part_name(number: int, form: str) -> str:
@@ -143,25 +218,39 @@ def _hash_of_model(model: str) -> str:
     return digest.hexdigest()
 
 
-def differences(found: Manifest, source: dict[str, Any], run: dict[str, Any]) -> str:
+def _differences(found: Mapping[str, Any], source: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """Return in words what is not as it was; nothing where all is."""
-    if found.input != source:
+    if _as_json(found["input"]) != _as_json(source):
         return "its input was another"
-    was, now = ({**one, **one.get("settings", {})} for one in (found.run, run))
-    names = sorted(_different(was, now))
-    return f"it was made with other settings ({visible(', '.join(names))})" if names else ""
+    if _as_json(found["run"]) == _as_json(run):
+        return ""
+    was, now = ({**one, **_dict(one.get("settings"))} for one in (found["run"], run))
+    names = [name[:LONGEST_NAME] for name in sorted(_different(was, now))[:MOST_NAMES]]
+    return f"it was made with other settings ({visible(', '.join(names) or 'settings')})"
+
+
+def _as_json(value: Any) -> str:
+    """Return a value as text, in which True is not 1, as it is in Python; nothing for one that is nested too deep."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return ""
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _different(was: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     for name in {*was, *now} - {"settings", "files"}:
-        if was.get(name) != now.get(name):
+        if _as_json(was.get(name)) != _as_json(now.get(name)):
             yield name
-    before, after = was.get("files", {}), now.get("files", {})
+    before, after = _dict(was.get("files")), _dict(now.get("files"))
     yield from (f"{path} was changed" for path in after if path in before and before[path] != after[path])
 
 
 def hash_of_file(path: str) -> tuple[int, str]:
-    """Return the bytes of a file and their hash."""
+    """Return the bytes of a file that the user named, and their hash."""
     try:
         with open(path, "rb") as stream:
             return hash_of(stream)

@@ -7,80 +7,156 @@ complete parts, of which the manifest does not name the last ones; these are com
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.forms import FORMS
-from attn_cli.batch.manifest import MANIFEST, PART, Manifest, Part, differences, part_name, read_manifest
+from attn_cli.batch.manifest import (
+    ANEW,
+    BESIDE,
+    LARGEST,
+    MANIFEST,
+    OURS,
+    OWNER,
+    Manifest,
+    Part,
+    most_bytes,
+    part_name,
+    read_manifest,
+    run_of,
+)
 from attn_cli.batch.storage import is_url
-from attn_cli.errors import AttnError, InputError, WriteError
+from attn_cli.errors import AttnError, InputError, UsageError, WriteError
 from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
     from attn_cli.batch.folder import Folder
+    from attn_cli.batch.inputs import Input
     from attn_cli.batch.job import Job
     from attn_cli.batch.write import Written
 
-OWNER = ".run"  # which run's parts may come into the folder: those of a run that has gone may still be on their way
+OWNER_BYTES = 16
+OWNER_NAME = re.compile(rb"[0-9a-f]{%d}" % OWNER_BYTES)
 SHARE = 0.05  # of the time, at most, goes into writing the manifest
 
-Check = Callable[["Folder", list[Part]], Iterable[bool]]
+
+class AnyRun(Protocol):
+    """A run into a folder, here or by a cluster; `lines` and `refused` count what is written."""
+
+    job: Job
+    lines: int
+    refused: int
+
+    @property
+    def files(self) -> Sequence[Input]:
+        """The input."""
+        ...
+
+    @property
+    def done(self) -> float | None:
+        """The share that is done."""
+        ...
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the fingerprint of the input."""
+        ...
+
+    def count(self) -> int:
+        """Return how many lines the input has."""
+        ...
+
+    def check(self, folder: Folder, parts: list[Part]) -> Sequence[bool]:
+        """Return of each part whether it is there as it was written."""
+        ...
+
+    def write_parts(self, folder: Folder, manifest: Manifest, report: Callable[[int], None]) -> None:
+        """Write the parts of a folder that are missing."""
+        ...
 
 
-def open_run(
-    folder: Folder, source: dict[str, Any], run: dict[str, Any], force: bool, check: Check
-) -> Manifest:
+def check_inputs(folder: Folder, files: Iterable[Input]) -> None:
+    """Refuse to write into a folder where a file that is read has the name of one that is written."""
+    place = _real(folder.path)
+    for file in files:
+        at, name = os.path.split(_real(file.path))
+        if at == place and OURS.fullmatch(name):
+            said = f"{file.name} is a file that is read: it would be replaced."
+            raise UsageError(said, "Write into another folder.", "--output")
+
+
+def _real(path: str) -> str:
+    path = path.removeprefix("file://")
+    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
+
+
+def open_run(folder: Folder, run: AnyRun, force: bool) -> Manifest:
     """Return the manifest of a run to go on with, or of a new one; parts that are not as they were written go.
 
-    Raises InputError where the folder holds something else, unless `force`, which starts anew.
+    What is in the folder may be anybody's. Raises InputError, and changes nothing, where it holds anything that this
+    run has not written, unless `force`, which starts anew.
     """
-    disown(folder)
-    text = None if force else folder.read(MANIFEST)
-    if text is None:
-        _clear(folder, force)
-        return Manifest(source, run)
-    found = read_manifest(text, f"{folder.name.rstrip('/')}/{MANIFEST}")
-    if what := differences(found, source, run):
-        raise InputError(
-            f"{folder.name} holds another run: {what}.", "Give another folder, or --force to start anew."
-        )
-    parts = list(found.parts.values())
-    whole = {part.number: part for part, holds in zip(parts, check(folder, parts), strict=True) if holds}
-    return found if len(whole) == len(parts) else Manifest(source, run, whole)
-
-
-def _clear(folder: Folder, force: bool) -> None:
-    """Remove what an earlier run has left, the manifest first; refuse a folder of other files, unless `force`."""
+    source, about = run.fingerprint(), run_of(run.job)
     names = folder.names()
-    ours = [name for name in names if PART.fullmatch(name)]
-    if not force and any(not name.startswith(".") for name in names if name not in ours):
+    ours = [name for name in names if OURS.fullmatch(name)]
+    found = None if force else _manifest(folder, names, run, source, about)
+    if found is None or not (found.parts or found.complete):
+        # The manifest goes last: until then the folder is known to be a run's.
+        folder.remove(sorted(ours, key=lambda name: (name.startswith(MANIFEST), name)))
+        return Manifest(source, about)
+    disown(folder)
+    parts = list(found.parts.values())
+    whole = {part.number: part for part, holds in zip(parts, run.check(folder, parts), strict=True) if holds}
+    return found if len(whole) == len(parts) else Manifest(source, about, whole)
+
+
+def _manifest(
+    folder: Folder,
+    names: Mapping[str, bool],
+    run: AnyRun,
+    source: Mapping[str, Any],
+    about: Mapping[str, Any],
+) -> Manifest | None:
+    """Return the manifest of a folder, all of it checked, or None for an empty folder; InputError for any other."""
+    place = folder.name.rstrip("/")
+    for name, is_regular in names.items():
+        if OURS.fullmatch(name) and not is_regular:
+            raise InputError(f"{place}/{name} is not a regular file: attn batch did not write it.", ANEW)
+    if OWNER in names and not OWNER_NAME.fullmatch(folder.read(OWNER, OWNER_BYTES) or b""):
+        raise InputError(f"{place}/{OWNER} is not attn's.", ANEW)
+    is_run = MANIFEST in names or MANIFEST + BESIDE in names
+    lines = run.count() if is_run else 0
+    text = folder.read(MANIFEST, most_bytes(lines)) if is_run else None
+    if text is not None:
+        return read_manifest(text, folder.name, source, about, lines)
+    if any(not name.startswith(".") for name in names):
         raise InputError(
             f"{folder.name} is no empty folder, and holds no run of attn batch.",
             "Give another folder, or --force to write into this one.",
         )
-    folder.remove([MANIFEST] * (MANIFEST in names) + ours)
+    return None
 
 
 def own(folder: Folder) -> str:
     """Let the parts of a run that begins now, and of no other, come into the folder; return its name."""
-    owner = os.urandom(8).hex()
+    owner = os.urandom(OWNER_BYTES // 2).hex()
     folder.put(OWNER, lambda stream: stream.write(owner.encode()))
     return owner
 
 
 def disown(folder: Folder) -> None:
     """Let no more parts come into the folder from the workers of a run that has gone."""
-    if folder.read(OWNER) is not None:
+    if folder.read(OWNER, OWNER_BYTES) is not None:
         folder.remove([OWNER])
 
 
 def check_owner(folder: Folder, owner: str) -> None:
     """Raise WriteError where the folder is another run's now, or nobody's."""
-    if folder.read(OWNER) != owner.encode():
+    if folder.read(OWNER, OWNER_BYTES) != owner.encode():
         raise WriteError(
             f"{folder.name} is no longer this run's: it has ended, or another has begun.",
             "Give each run a folder of its own.",
@@ -106,6 +182,10 @@ class Keeper:
         """Write the manifest: what it names is there."""
         start = time.monotonic()
         text = self.manifest.text().encode()
+        if len(text) > LARGEST:
+            raise InputError(
+                "A manifest cannot name so many parts.", "Cut the input, and give each a folder."
+            )
         self.folder.put(MANIFEST, lambda stream: stream.write(text))
         end = time.monotonic()
         self.next, self.is_behind = end + (end - start) / SHARE, False
@@ -134,6 +214,7 @@ def write_parts(folder: Folder, job: Job, keeper: Keeper, chunks: Iterable[Writt
     """
     try:
         with cleaned_up(keeper.end):
+            keeper.store()  # from now on the folder is known to be a run's
             for number, found in groupby(chunks, lambda chunk: (chunk.first - 1) // manifests.LINES):
                 keeper.add(write_part(folder, job, number, found))
     except BaseException:

@@ -9,7 +9,7 @@ from attn_cli.batch import manifest as manifests
 from attn_cli.batch.compute import Computer
 from attn_cli.batch.forms import FORMS
 from attn_cli.batch.inputs import Input, fingerprint
-from attn_cli.batch.lines import Chunks
+from attn_cli.batch.lines import Chunks, count_lines
 from attn_cli.batch.parts import Keeper, write_parts
 from attn_cli.batch.write import Written, write_chunk
 
@@ -60,6 +60,10 @@ class Run:
     def fingerprint(self) -> dict[str, Any]:
         """Return the fingerprint of the input."""
         return fingerprint(self.files)
+
+    def count(self) -> int:
+        """Return how many lines the input has."""
+        return count_lines(self.files)
 
     def check(self, folder: Folder, parts: list[Part]) -> list[bool]:
         """Return of each part whether it is there as it was written."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.cli.deliver import byte_stream, choose_format, is_ordinary, terminal_for, to_standard_output
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
@@ -20,17 +20,15 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from attn_cli.batch.folder import Folder
     from attn_cli.batch.inputs import Input
     from attn_cli.batch.job import Job
     from attn_cli.batch.lines import Feed
-    from attn_cli.batch.manifest import Manifest, Part
+    from attn_cli.batch.parts import AnyRun
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
 ONE_MACHINE, DASK = "local", "dask"
+CONNECT_TIMEOUT = 30.0  # seconds to wait for a scheduler
+SHORTEST, LONGEST = 0.1, 86_400
 
 
 class Asked(NamedTuple):
@@ -44,31 +42,7 @@ class Asked(NamedTuple):
     force: bool
     engine: str
     scheduler: str | None
-
-
-class AnyRun(Protocol):
-    """A run into a folder, here or by a cluster."""
-
-    job: Job
-    lines: int
-    refused: int
-
-    @property
-    def done(self) -> float | None:
-        """The share that is done."""
-        ...
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the fingerprint of the input."""
-        ...
-
-    def check(self, folder: Folder, parts: list[Part]) -> Sequence[bool]:
-        """Return of each part whether it is there as it was written."""
-        ...
-
-    def write_parts(self, folder: Folder, manifest: Manifest, report: Callable[[int], None]) -> None:
-        """Write the parts of a folder that are missing."""
-        ...
+    connect_timeout: float | None
 
 
 def run_batch(asked: Asked, settings: Settings, view: View) -> tuple[int, int]:
@@ -113,9 +87,10 @@ def _on_cluster(asked: Asked, settings: Settings, view: View, form: str) -> tupl
     job = _job(asked, settings, view, form, True)
     with Computer(job):  # what would be wrong with every line is said before anything is started
         pass
+    timeout = CONNECT_TIMEOUT if asked.connect_timeout is None else asked.connect_timeout
     try:
         with (
-            Cluster(asked.workers or default_workers(), asked.scheduler) as cluster,
+            Cluster(asked.workers or default_workers(), asked.scheduler, timeout) as cluster,
             Progress("Attending") as progress,
         ):
             run = ClusterRun(job, files, cluster)
@@ -128,13 +103,13 @@ def _on_cluster(asked: Asked, settings: Settings, view: View, form: str) -> tupl
 def _into_folder(run: AnyRun, output: str, force: bool, progress: Progress) -> None:
     """Write parts into a folder, or go on where a run that was ended has left off."""
     from attn_cli.batch.folder import folder_of
-    from attn_cli.batch.manifest import run_of
-    from attn_cli.batch.parts import open_run
+    from attn_cli.batch.parts import check_inputs, open_run
     from attn_cli.io.console import say
 
     folder = folder_of(output)
+    check_inputs(folder, run.files)
     with folder.locked():
-        manifest = open_run(folder, run.fingerprint(), run_of(run.job), force, run.check)
+        manifest = open_run(folder, run, force)
         done = f"{count(manifest.lines, 'line', 'lines')} in {count(len(manifest.parts), 'part', 'parts')}"
         if manifest.complete:
             bad = f", {manifest.refused:,} of them refused" if manifest.refused else ""
@@ -170,7 +145,15 @@ def _check(asked: Asked, settings: Settings, is_folder: bool) -> None:
         )
     if "-" in asked.files and len(asked.files) > 1:
         raise UsageError("Standard input (-) cannot be read beside files.", "Give - alone, or files.")
+    if asked.connect_timeout is not None and not SHORTEST <= asked.connect_timeout <= LONGEST:
+        raise UsageError(
+            f"--connect-timeout cannot be {asked.connect_timeout:g}.",
+            f"Give seconds from {SHORTEST:g} to {LONGEST:,}.",
+            "--connect-timeout",
+        )
     if asked.scheduler is None:
+        if asked.connect_timeout is not None:
+            raise UsageError("--connect-timeout goes with --scheduler.", option="--connect-timeout")
         return
     if not is_on_cluster:
         raise UsageError("--scheduler goes with --engine dask.", option="--scheduler")

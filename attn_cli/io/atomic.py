@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import AttnError, CreateError, WriteError
 from attn_cli.io.escape import visible
-from attn_cli.io.files import reason
+from attn_cli.io.files import is_regular, reason
 from attn_cli.io.signals import cleaned_up
 from attn_cli.io.streams import CheckedStream
 
@@ -25,20 +25,22 @@ UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders
 
 
 @contextlib.contextmanager
-def written(path: str | Path) -> Iterator[IO[bytes]]:
+def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
     """Open `path` for writing so that it holds all or nothing: written beside, synced, then renamed.
 
     A symbolic link is followed and an existing file keeps its permissions. What a killed run has left beside it is
-    removed. A device or a pipe is written to directly. Raises CreateError when it cannot be opened, WriteError when
-    writing fails; then nothing was changed, unless the message says otherwise.
+    removed. A device or a pipe is written to directly. Without `follow`, for a folder that others write to, a link, a
+    device and a pipe are refused. Raises CreateError when it cannot be opened, WriteError when writing fails; then
+    nothing was changed, unless the message says otherwise.
     """
     name = visible(str(path))
-    if _opened_already(str(path)) is not None or (os.path.exists(path) and not os.path.isfile(path)):
+    is_special = _opened_already(str(path)) is not None or (os.path.exists(path) and not os.path.isfile(path))
+    if is_special and follow:
         with _direct(path, name) as stream:
             yield stream
         return
     try:
-        part = Part(_target(path))
+        part = Part(_target(path, follow))
     except (OSError, ValueError) as error:
         raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     with cleaned_up(part.remove):
@@ -283,9 +285,12 @@ def sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def _target(path: str | Path) -> str:
+def _target(path: str | Path, follow: bool = True) -> str:
     """Return the file that `path` leads to; OSError where none can be created there."""
-    target = os.path.realpath(path)
+    folder, name = os.path.split(path)
+    target = os.path.realpath(path) if follow else os.path.join(os.path.realpath(folder), name)
+    if not follow and os.path.lexists(target) and not is_regular(target):
+        raise OSError(errno.EEXIST, "what is there is not a regular file")
     if os.path.islink(target):  # what realpath returns of a loop
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if len(os.fsencode(os.path.basename(target))) > 255:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import CreateError, FileError
@@ -17,6 +18,8 @@ SUFFIXES = (
     *(".txt", ".vec", ".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv"),
     *(".gz", ".xz", ".kv", ".model", ".conllu", ".vectors"),
 )
+# How a file that others may have replaced is opened, where the system knows these flags.
+UNFOLLOWED = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC"))
 
 
 def data_path(name: str) -> Path:
@@ -57,6 +60,33 @@ def check_regular(path: str | Path) -> None:
         raise FileError(f"Cannot read {name}: it is not a regular file.", hint)
     if not os.access(path, os.R_OK):
         raise FileError(f"Cannot read {name}: permission denied.", "Check its permissions.")
+
+
+def is_regular(path: str) -> bool:
+    """Tell whether `path` itself is a regular file: no link to one; OSError where nothing is there."""
+    return stat.S_ISREG(os.lstat(path).st_mode)
+
+
+@contextmanager
+def open_regular(path: str) -> Iterator[IO[bytes]]:
+    """Open a file of a folder that others write to: no link is followed, no FIFO is waited for, no device is opened.
+
+    Raises FileNotFoundError where nothing is there, FileError for what is not a regular file or cannot be read.
+    """
+    name = visible(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | UNFOLLOWED) if is_regular(path) else -1
+        # It may have been replaced between the two looks.
+        if descriptor < 0 or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise FileError(f"Cannot read {name}: it is not a regular file.")
+        with open(descriptor, "rb") as stream:
+            yield stream
+    except (FileNotFoundError, FileError):
+        raise
+    except OSError as error:
+        raise FileError(f"Cannot read {name}: {reason(error)}.") from None
 
 
 def first_bytes(path: str | Path) -> bytes:

@@ -30,9 +30,16 @@ def write(n: int, name: str = "lines.txt") -> str:
     return name
 
 
-def manifest() -> dict[str, object]:
-    found: dict[str, object] = json.loads(Path("out/manifest.json").read_text())
+def manifest(folder: str = "out") -> dict[str, object]:
+    found: dict[str, object] = json.loads(Path(folder, "manifest.json").read_text())
     return found
+
+
+def ended(about: dict[str, object], start: int, end: int | None = None) -> dict[str, object]:
+    """Return a manifest as it was when a run was ended that had written only some of its parts."""
+    parts = about["parts"][start:end]
+    counts = {key: sum(part[key] for part in parts) for key in ("lines", "refused")}
+    return about | counts | {"complete": False, "parts": parts}
 
 
 def records() -> str:
@@ -84,9 +91,7 @@ def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
     elif damage == "cut":
         part.write_bytes(part.read_bytes()[:-1])
     elif damage == "no manifest entry":
-        about = manifest()
-        about["parts"], about["complete"] = about["parts"][:1], False
-        Path("out/manifest.json").write_text(json.dumps(about))
+        Path("out/manifest.json").write_text(json.dumps(ended(manifest(), 0, 1)))
     got = here("batch", "lines.txt", "-o", "out/")
     left = "512 lines in 1 part" if damage == "no manifest entry" else "788 lines in 2 parts"
     assert got == (0, "", f"attn: out/ has {left}: going on.\n")
@@ -134,6 +139,16 @@ def test_what_changes_no_byte_may_change_between_two_runs(at, small):
     assert records() == here("batch", "bad.txt", "--keep-going").out
     again = here("batch", "bad.txt", "-o", "out/")
     assert again.code == 0 and "1,302 lines in 3 parts, 1 of them refused" in again.err
+
+
+def test_a_run_that_ended_before_its_first_part_keeps_no_other_out(at, small):
+    Path("lines.txt").write_text("a b\n...\n")
+    assert here("batch", "lines.txt", "-o", "out/").code == 65
+    assert not manifest()["parts"]
+    write(600)
+    Path("out/part-00007.jsonl").write_text("of a process that was killed before it could name it")
+    assert here("batch", "lines.txt", "-o", "out/", "-t", "2") == (0, "", "")
+    assert records() == here("batch", "lines.txt", "-t", "2").out
 
 
 def test_a_folder_needs_a_file_and_force_needs_a_folder(at):
@@ -237,7 +252,7 @@ class Here:
 
     scheduler = None
 
-    def __init__(self, workers, scheduler):
+    def __init__(self, workers, scheduler, timeout):
         pass
 
     def __enter__(self):

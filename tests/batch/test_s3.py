@@ -11,6 +11,7 @@ import pytest
 
 from attn_cli.batch import manifest as manifests
 from tests.batch.test_dask import content, here
+from tests.batch.test_parts import ended
 from tests.batch.test_parts import write as write_lines
 
 NEEDED = ("moto", "s3fs", "distributed")
@@ -85,8 +86,7 @@ def test_what_no_manifest_names_does_not_count(store):
     write_lines(1300)
     assert here("batch", "lines.txt", "-o", "s3://texts/out/", env=store).code == 0
     whole = fetched("texts/out")
-    about = json.loads(whole["manifest.json"])
-    about["parts"], about["complete"] = about["parts"][:2], False
+    about = ended(json.loads(whole["manifest.json"]), 0, 2)
     put("texts/out/manifest.json", json.dumps(about).encode())
     put("texts/out/part-00001.jsonl", b"cut off")
     put("texts/out/part-00002.jsonl", b"half")
@@ -99,6 +99,31 @@ def test_what_no_manifest_names_does_not_count(store):
     put("texts/mine/notes.txt", b"keep me")
     assert here("batch", "lines.txt", "-o", "s3://texts/mine/", env=store).code == 65
     assert fetched("texts/mine") == {"notes.txt": b"keep me"}
+
+
+def test_what_lies_in_a_store_is_checked_before_it_is_believed(store):
+    write_lines(1300)
+    options = ("lines.txt", "-o", "s3://texts/out/", "--fields", "summary")
+    assert here("batch", *options, env=store).code == 0
+    whole = fetched("texts/out")
+    about = json.loads(whole["manifest.json"])
+    last = {"parts": about["parts"][:2], "lines": 1024}
+    for text, said in (
+        (json.dumps(about | last), "it says complete, and names 2 of 3 parts"),
+        (json.dumps(about | {"lines": True}), "is no manifest of attn batch"),
+        (" " * (5 << 20), "is no file of attn batch: it has more than"),
+        ("", "is no manifest of attn batch"),
+    ):
+        put("texts/out/manifest.json", text.encode())
+        got = here("batch", *options, env=store)
+        assert got.code == 65 and said in got.err and got.err.count("\n") == 1, got
+    put("texts/out/manifest.json", whole["manifest.json"])
+    put("texts/out/part-00009.jsonl/inside", b"mine")
+    got = here("batch", *options, env=store)
+    assert got.code == 65 and "part-00009.jsonl is not a regular file" in got.err
+    put("texts/new/.run", b"mine")
+    got = here("batch", "lines.txt", "-o", "s3://texts/new/", env=store)
+    assert got.code == 65 and fetched("texts/new") == {".run": b"mine"}
 
 
 def test_what_cannot_be_reached_is_one_line(store):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attn_cli.batch import manifest as manifests
-from tests.batch.test_parts import write
+from tests.batch.test_parts import ended, manifest, write
 from tests.shell import here
 
 
@@ -27,8 +27,7 @@ def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at):
     assert here("batch", "lines.txt", "-o", "one/").code == 0
     assert here("batch", f"{where}/li*.txt", "-o", f"{where}/many/").code == 0
     assert content("one") == content("many")
-    about = json.loads(Path("many/manifest.json").read_text())
-    about["parts"], about["complete"] = about["parts"][1:], False
+    about = ended(manifest("many"), 1)
     Path("many/manifest.json").unlink()
     Path("many/manifest.json.new").write_text(json.dumps(about))  # ended between two renamings
     got = here("batch", "lines.txt", "-o", f"{where}/many/")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from attn_cli.cli.batch_run import DEFAULT_FIELDS, Asked, check_text, run_batch
+from attn_cli.cli.batch_run import CONNECT_TIMEOUT, DEFAULT_FIELDS, Asked, check_text, run_batch
 from attn_cli.cli.options import OF_FIGURES, SETTINGS, argument, option, own, without
 from attn_cli.errors import InputError
 from attn_cli.io.plural import count
@@ -69,6 +69,14 @@ Scheduler = Annotated[
     str | None,
     own("ADDRESS", "Of a Dask cluster: tcp://host:8786.  [default: a cluster of this machine]", group=OUTPUT),
 ]
+ConnectTimeout = Annotated[
+    float | None,
+    own(
+        "SECONDS",
+        f"How long to wait for the scheduler to answer.  [default: {CONNECT_TIMEOUT:g}]",
+        group=OUTPUT,
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Start a run into a folder anew.", rich_help_panel=OUTPUT)
 ]
@@ -83,6 +91,7 @@ def batch(
     workers: Workers = None,
     engine: Engine = "local",
     scheduler: Scheduler = None,
+    connect_timeout: ConnectTimeout = None,
     force: Force = False,
     fields: Annotated[str | None, option(SETTINGS["fields"], FIELDS_HELP)] = None,
     *,
@@ -97,7 +106,9 @@ def batch(
     Example: attn batch sentences.txt | jq -c .summary
     """
     check_text(files or [])
-    asked = Asked(files or [], kind, keep_going, written_as, workers, force, engine, scheduler)
+    asked = Asked(
+        files or [], kind, keep_going, written_as, workers, force, engine, scheduler, connect_timeout
+    )
     lines, refused = run_batch(asked, settings, replace(view, fields=fields))
     if refused:
         raise InputError(
