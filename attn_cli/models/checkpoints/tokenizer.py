@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 LARGEST = 1 << 26
+LARGEST_LIST, MOST_WORDS = 1 << 24, 1 << 20  # of vocab.txt and its like: LaBSE has 501,153 words in 5 MB
 MOST_GROWTH = 64  # of a text by a normalizer; sound ones replace a space by a letter
 OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm")
@@ -137,8 +138,8 @@ def _load(library: Any, folder: str, family: str) -> Any:
         made.no_padding()
         return made
     if has(WORDPIECE):
-        lines = _text(folder, WORDPIECE).split("\n")
-        vocabulary = {line.rstrip("\r"): n for n, line in enumerate(lines) if line.strip()}
+        lines = enumerate(_text(folder, WORDPIECE).split("\n"))
+        vocabulary = {line.rstrip("\r"): n for n, line in lines if line.strip()}
         is_lower = _lower_cased(folder)
         return library.BertWordPieceTokenizer(vocabulary, lowercase=is_lower, strip_accents=None)
     if has(*BPE):
@@ -185,9 +186,13 @@ def _byte_level(library: Any, folder: str, family: str) -> Any:
 
 
 def _text(folder: str, name: str) -> str:
+    """Return a vocabulary, or merges, with so many words at most; what comes of a word takes twenty times its bytes."""
     path = os.path.join(folder, name)
+    data = read_bytes(path, LARGEST_LIST)
+    if max(data.count(b"\n"), data.count(b",")) > MOST_WORDS:
+        raise InputError(f"{visible(path)} has more than {MOST_WORDS:,} words.", "Is it the model's own?")
     try:
-        return read_bytes(path, LARGEST).decode()
+        return data.decode()
     except UnicodeDecodeError:
         raise InputError(f"{visible(path)} is not UTF-8 text.") from None
 

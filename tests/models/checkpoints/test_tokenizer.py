@@ -159,6 +159,26 @@ def test_a_giant_file_and_a_circle_of_links_are_refused(tokenizers, tmp_path):
         TextEncoder(str(tmp_path), "bert")
 
 
+def test_a_vocabulary_that_is_larger_than_any_is_refused_at_once(tokenizers, tmp_path):
+    names = {"vocab.txt": b"\n", "vocab.json": b",", "merges.txt": b"\n"}
+    for name, between in names.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for other in names:
+            (folder / other).write_bytes(b"{}")
+        if name != "vocab.txt":
+            (folder / "vocab.txt").unlink()
+        (folder / name).write_bytes(b"a" + between * 1_100_000)
+        start = time.monotonic()
+        with pytest.raises(InputError, match=rf"{name} has more than 1,048,576 words"):
+            TextEncoder(str(folder), "gpt2")
+        with (folder / name).open("wb") as file:
+            file.truncate(24_000_000)
+        with pytest.raises(FileError, match=r"24,000,000 bytes is above the limit"):
+            TextEncoder(str(folder), "gpt2")
+        assert time.monotonic() - start < 5
+
+
 def test_a_text_that_cannot_be_encoded_is_refused(tokenizers, tmp_path):
     word_pieces(tmp_path, WORDS)
     with pytest.raises(InputError, match="cannot encode the text"):
