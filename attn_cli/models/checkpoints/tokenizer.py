@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,19 +101,25 @@ def _silent_panics() -> Iterator[None]:
 
     It writes past Python, to descriptor 2; the error that follows says the same in one line.
     """
-    kept = nowhere = None
-    with suppress(OSError):  # where there is no standard error, or no descriptor left, panics are shown
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        kept = os.dup(2)
-        os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        if kept is not None:
-            os.dup2(kept, 2)
-        for number in filter(None, (kept, nowhere)):
-            with suppress(OSError):
-                os.close(number)
+    with _SILENCE:
+        kept = nowhere = None
+        with suppress(OSError):  # where there is no standard error, or no descriptor left, panics are shown
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            kept = os.dup(2)
+            os.dup2(nowhere, 2)
+        try:
+            yield
+        finally:
+            if kept is not None:
+                os.dup2(kept, 2)
+            for number in filter(None, (kept, nowhere)):
+                with suppress(OSError):
+                    os.close(number)
+
+
+_SILENCE = (
+    threading.Lock()
+)  # two threads at once: the second would keep the first one's silence, and restore that
 
 
 def _library() -> ModuleType:

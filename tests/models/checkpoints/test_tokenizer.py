@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -177,6 +178,19 @@ def test_a_vocabulary_that_is_larger_than_any_is_refused_at_once(tokenizers, tmp
         with pytest.raises(FileError, match=r"24,000,000 bytes is above the limit"):
             TextEncoder(str(folder), "gpt2")
         assert time.monotonic() - start < 5
+
+
+def test_threads_that_encode_at_the_same_time_leave_standard_error_as_it_was(tokenizers, tmp_path):
+    byte_pairs(tmp_path, BYTES, MERGES)
+    encoder, before = TextEncoder(str(tmp_path), "gpt2"), os.fstat(2).st_ino
+
+    def ask(_):
+        for _ in range(1000):
+            encoder.encode("the")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(8)))
+    assert os.fstat(2).st_ino == before
 
 
 def test_a_text_that_cannot_be_encoded_is_refused(tokenizers, tmp_path):
