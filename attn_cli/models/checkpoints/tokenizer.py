@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
+from attn_cli.models.checkpoints.tokenizer_bounds import examine, unbounded_model
+from attn_cli.models.checkpoints.tokenizer_process import TokenizerProxy
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 LARGEST = 1 << 26
-MOST_GROWTH = 64  # of a text by a normalizer; sound ones replace a space by a letter
+LARGEST_LIST, MOST_WORDS = 1 << 24, 1 << 20  # of vocab.txt and its like: LaBSE has 501,153 words in 5 MB
+MOST_HERE = 1 << 23  # bytes that a tokenizer may make of a text in this process
 OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm")
 MASKS = ("[MASK]", "<mask>")
@@ -40,13 +44,21 @@ class TextEncoder:
     def __init__(self, folder: str, family: str) -> None:
         self.name = visible(folder)
         library = _library()
-        self._tokenizer = self._guarded("is not a sound tokenizer", lambda: _load(library, folder, family))
-        if self._tokenizer is None:
-            raise _no_tokenizer(folder)
+        unsound = "is not a sound tokenizer"
+        self._tokenizer, self._growth = self._guarded(unsound, lambda: _load(library, folder, family))
+        self._guarded(
+            unsound, lambda: self.token(0), self._tokenizer
+        )  # a separate process reads its file now
+        self._path = os.path.join(folder, OWN)
 
     def encode(self, text: str, second: str | None = None) -> Encoded:
         """Return the tokens of a text, framed as the model expects it; `second` follows it in the same sequence."""
-        found = self._guarded("cannot encode the text", lambda: self._tokenizer.encode(text, second))
+        made = self._tokenizer
+        if (len(text) + len(second or "")) * self._growth > MOST_HERE:
+            examined = examine(read_bytes(self._path, LARGEST), self.name)
+            grown = f"a text that may become {self._growth:,} times as long"
+            made = TokenizerProxy(examined.data, self.name, grown)
+        found = self._guarded("cannot encode the text", lambda: made.encode(text, second), made)
         if not found.ids:
             raise InputError("There are no tokens to attend to.", "Give at least one token.")
         special = tuple(bool(one) for one in found.special_tokens_mask)
@@ -67,10 +79,9 @@ class TextEncoder:
     def text(self, id_: int) -> str:
         """Return a token as text: a space in front starts a new word; ## of a word piece stays."""
         spelled = self.token(id_)
+        made = self._tokenizer
         decoded = str(
-            self._guarded(
-                "cannot spell a token", lambda: self._tokenizer.decode([id_], skip_special_tokens=False)
-            )
+            self._guarded("cannot spell a token", lambda: made.decode([id_], skip_special_tokens=False), made)
         )
         if not decoded or "\ufffd" in decoded:  # a part of a character, or no token of the tokenizer's
             return spelled
@@ -81,10 +92,10 @@ class TextEncoder:
         ids = {name: self._tokenizer.token_to_id(name) for name in MASKS}
         return next(((name, int(id_)) for name, id_ in ids.items() if id_ is not None), (None, None))
 
-    def _guarded(self, what: str, work: Callable[[], Any]) -> Any:
+    def _guarded(self, what: str, work: Callable[[], Any], made: Any = None) -> Any:
         """Return what `work` does; the library's errors, and its panics, become an InputError."""
         try:
-            with _silent_panics():
+            with nullcontext() if isinstance(made, TokenizerProxy) else _silent_panics():
                 return work()
         except (AttnError, KeyboardInterrupt, SystemExit, MemoryError):
             raise
@@ -99,19 +110,25 @@ def _silent_panics() -> Iterator[None]:
 
     It writes past Python, to descriptor 2; the error that follows says the same in one line.
     """
-    kept = nowhere = None
-    with suppress(OSError):  # where there is no standard error, or no descriptor left, panics are shown
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        kept = os.dup(2)
-        os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        if kept is not None:
-            os.dup2(kept, 2)
-        for number in filter(None, (kept, nowhere)):
-            with suppress(OSError):
-                os.close(number)
+    with _SILENCE:
+        kept = nowhere = None
+        with suppress(OSError):  # where there is no standard error, or no descriptor left, panics are shown
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            kept = os.dup(2)
+            os.dup2(nowhere, 2)
+        try:
+            yield
+        finally:
+            if kept is not None:
+                os.dup2(kept, 2)
+            for number in filter(None, (kept, nowhere)):
+                with suppress(OSError):
+                    os.close(number)
+
+
+_SILENCE = (
+    threading.Lock()
+)  # two threads at once: the second would keep the first one's silence, and restore that
 
 
 def _library() -> ModuleType:
@@ -124,41 +141,39 @@ def _library() -> ModuleType:
     return library
 
 
-def _load(library: Any, folder: str, family: str) -> Any:
-    """Return the tokenizer of a folder; None where it has none that can be read."""
+def _load(library: Any, folder: str, family: str) -> tuple[Any, int]:
+    """Return a folder's tokenizer, and how many times as long it makes a text at most."""
 
     def has(*names: str) -> bool:
         return all(os.path.exists(os.path.join(folder, name)) for name in names)
 
     if has(OWN):
-        made = library.Tokenizer.from_buffer(read_bytes(os.path.join(folder, OWN), LARGEST))
-        _check_growth(made, os.path.join(folder, OWN))
-        made.no_truncation()
-        made.no_padding()
-        return made
+        return _own(library, folder)
     if has(WORDPIECE):
-        lines = _text(folder, WORDPIECE).split("\n")
-        vocabulary = {line.rstrip("\r"): n for n, line in enumerate(lines) if line.strip()}
-        is_lower = _lower_cased(folder)
-        return library.BertWordPieceTokenizer(vocabulary, lowercase=is_lower, strip_accents=None)
+        return _word_pieces(library, folder), 1
     if has(*BPE):
-        return _byte_level(library, folder, family)
-    return None
+        return _byte_level(library, folder, family), 1
+    raise _no_tokenizer(folder)
 
 
-def _check_growth(made: Any, path: str) -> None:
-    """Refuse a tokenizer that replaces letters by long texts, again and again: memory would not be bounded."""
-    for part in (made.normalizer, made.decoder):
-        growth, waiting = 1, [] if part is None else [json.loads(part.__getstate__())]
-        while waiting:
-            step = waiting.pop()
-            if isinstance(step, dict):
-                growth *= max(1, len(str(step.get("content", ""))), len(str(step.get("prepend", ""))))
-                waiting += step.values()
-            elif isinstance(step, list):
-                waiting += step
-        if growth > MOST_GROWTH:
-            raise InputError(f"{visible(path)} makes a text up to {growth:,} times as long.", "Is it sound?")
+def _own(library: Any, folder: str) -> tuple[Any, int]:
+    """Return the tokenizer of tokenizer.json: in this process if it is plain, else in a separate one."""
+    path = os.path.join(folder, OWN)
+    examined = examine(read_bytes(path, LARGEST), visible(path))
+    unbounded = examined.unbounded
+    if not unbounded:
+        made = library.Tokenizer.from_buffer(examined.data)
+        unbounded = unbounded_model(made.model)
+        if not unbounded:
+            return made, examined.growth
+    return TokenizerProxy(examined.data, visible(folder), unbounded), 1
+
+
+def _word_pieces(library: Any, folder: str) -> Any:
+    """Return the tokenizer of vocab.txt: BERT's."""
+    words = enumerate(_text(folder, WORDPIECE).split("\n"))
+    vocabulary = {line.rstrip("\r"): n for n, line in words if line.strip()}
+    return library.BertWordPieceTokenizer(vocabulary, lowercase=_lower_cased(folder), strip_accents=None)
 
 
 def _byte_level(library: Any, folder: str, family: str) -> Any:
@@ -185,9 +200,13 @@ def _byte_level(library: Any, folder: str, family: str) -> Any:
 
 
 def _text(folder: str, name: str) -> str:
+    """Return a vocabulary, or merges, with so many words at most; what comes of a word takes twenty times its bytes."""
     path = os.path.join(folder, name)
+    data = read_bytes(path, LARGEST_LIST)
+    if max(data.count(b"\n"), data.count(b",")) > MOST_WORDS:
+        raise InputError(f"{visible(path)} has more than {MOST_WORDS:,} words.", "Is it the model's own?")
     try:
-        return read_bytes(path, LARGEST).decode()
+        return data.decode()
     except UnicodeDecodeError:
         raise InputError(f"{visible(path)} is not UTF-8 text.") from None
 

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -157,6 +158,39 @@ def test_a_giant_file_and_a_circle_of_links_are_refused(tokenizers, tmp_path):
     (tmp_path / "vocab.txt").symlink_to("vocab.txt")
     with pytest.raises(FileError, match="no tokenizer"):
         TextEncoder(str(tmp_path), "bert")
+
+
+def test_a_vocabulary_that_is_larger_than_any_is_refused_at_once(tokenizers, tmp_path):
+    names = {"vocab.txt": b"\n", "vocab.json": b",", "merges.txt": b"\n"}
+    for name, between in names.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for other in names:
+            (folder / other).write_bytes(b"{}")
+        if name != "vocab.txt":
+            (folder / "vocab.txt").unlink()
+        (folder / name).write_bytes(b"a" + between * 1_100_000)
+        start = time.monotonic()
+        with pytest.raises(InputError, match=rf"{name} has more than 1,048,576 words"):
+            TextEncoder(str(folder), "gpt2")
+        with (folder / name).open("wb") as file:
+            file.truncate(24_000_000)
+        with pytest.raises(FileError, match=r"24,000,000 bytes is above the limit"):
+            TextEncoder(str(folder), "gpt2")
+        assert time.monotonic() - start < 5
+
+
+def test_threads_that_encode_at_the_same_time_leave_standard_error_as_it_was(tokenizers, tmp_path):
+    byte_pairs(tmp_path, BYTES, MERGES)
+    encoder, before = TextEncoder(str(tmp_path), "gpt2"), os.fstat(2).st_ino
+
+    def ask(_):
+        for _ in range(1000):
+            encoder.encode("the")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(8)))
+    assert os.fstat(2).st_ino == before
 
 
 def test_a_text_that_cannot_be_encoded_is_refused(tokenizers, tmp_path):

@@ -1,0 +1,105 @@
+"""The separate process of a tokenizer. It is run as a file, and imports the library and Python's own modules alone.
+
+A question is a line of JSON, and so is its answer. Memory and time are limited where the system has such limits; the
+process that asks has a limit of time of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+
+def main(library: str, memory: int, seconds: int) -> None:
+    """Answer questions until there are no more."""
+    _limit_memory(memory)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the library writes is no answer
+    sys.path.append(library)
+    import tokenizers
+
+    made = None
+    for line in sys.stdin.buffer:
+        asked = json.loads(line)
+        data = sys.stdin.buffer.read(asked.get("size", 0))
+        with _watched(seconds):
+            try:
+                if data:
+                    made = None  # never two of them
+                    made = _loaded(tokenizers, data)
+                answer = json.dumps({"found": None if data else _found(made, asked)})
+            except MemoryError:
+                os.abort()
+            except BaseException as error:  # a panic of the library's Rust code is no Exception
+                answer = json.dumps({"why": str(error)[:1000]})
+        _write(answers, answer.encode() + b"\n")
+
+
+def _loaded(tokenizers: Any, data: bytes) -> Any:
+    made = tokenizers.Tokenizer.from_buffer(data)
+    made.no_truncation()
+    made.no_padding()
+    return made
+
+
+def _found(made: Any, asked: dict[str, Any]) -> Any:
+    if asked["do"] == "encode":
+        found = made.encode(asked["text"], asked["second"])
+        return [found.ids, found.tokens, found.special_tokens_mask, found.offsets, found.type_ids]
+    if asked["do"] == "decode":
+        return made.decode(asked["ids"], skip_special_tokens=False)
+    return getattr(made, asked["do"])(asked["of"])
+
+
+def _write(answers: IO[bytes], written: bytes) -> None:
+    with suppress(BrokenPipeError):  # the process that asked has ended: there is no next line
+        answers.write(written)
+        answers.flush()
+
+
+def _limit_memory(most: int) -> None:
+    with suppress(ImportError, OSError, ValueError):  # Windows has no such limits, and macOS not this one
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")  # if the machine is out of memory, this process goes first
+
+
+@contextmanager
+def _watched(seconds: int) -> Iterator[None]:
+    """Have the system end the process if the work takes longer, or if the process that asked ends meanwhile.
+
+    While the library works, nothing of Python runs.
+    """
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds + 1, most))
+    _signal_end(True)
+    yield
+    _signal_end(False)
+
+
+def _signal_end(is_on: bool) -> None:
+    """Have the system send SIGIO, which ends this process, when its input ends; or no longer."""
+    with suppress(ImportError, OSError, AttributeError):
+        import fcntl
+        import select
+
+        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(0, fcntl.F_GETFL)
+        fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC if is_on else flags & ~os.O_ASYNC)
+        if is_on and select.select([0], [], [], 0)[0]:  # it has ended already
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
