@@ -221,9 +221,9 @@ def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch):
 
 def test_a_scheduler_that_stops_for_a_while_is_told_of_and_waited_for(monkeypatch):
     said: list[str] = []
-    monkeypatch.setattr(scheduler, "SILENCE", 0.3)
+    monkeypatch.setattr(cluster, "WAIT", 0.3)
+    monkeypatch.setattr(cluster, "say", lambda text: None)  # of the worker, which takes its time to come
     monkeypatch.setattr(scheduler, "say", said.append)
-    monkeypatch.setattr(cluster, "WAIT", 300)
     write(4000)
     with Machines(workers=1) as machines:
         process = machines.scheduler
