@@ -1,4 +1,4 @@
-"""A Dask cluster: one of this machine, or the user's own by the address of its scheduler."""
+"""A Dask cluster: one of this machine, or the user's own by the address of its scheduler. Dask is known here alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 10.0  # seconds for the scheduler of this machine to answer
 TICK = 0.5  # seconds between two looks whether the scheduler is there
 AHEAD = 3  # tasks a processor that are handed out
 LEAST_AHEAD = 16  # of them, so that a cluster that grows with its work sees some
-WAIT = 10.0  # seconds without a worker before that is said
+WAIT = 10.0  # seconds without a worker, or an answer, before that is said
 GONE = 5.0  # seconds without its process after which a worker of this machine is replaced
 QUIET = dict.fromkeys(("distributed", "distributed.client", "distributed.worker", "tornado"), "critical")
 SETTINGS = {
@@ -67,7 +67,7 @@ class Cluster:
             if self.scheduler is None:
                 self.local = opening.enter_context(_local_cluster(self.workers))
             self.client = opening.enter_context(
-                _client(distributed.Client, self.scheduler, self.local, self.timeout)
+                _client(distributed, self.scheduler, self.local, self.timeout)
             )
             self.opened = opening.pop_all()
         return self
@@ -210,17 +210,17 @@ class Cluster:
         return sum(worker["nthreads"] for worker in about.values())
 
     def _ask(self, work: Callable[[], Any]) -> Any:
-        return ask(work, f"attn: {self.name} does not answer: waiting for it.")
+        return ask(work, f"attn: {self.name} does not answer: waiting for it.", WAIT)
 
 
 @contextmanager
-def _client(kind: Any, scheduler: str | None, local: Any, seconds: float) -> Iterator[Any]:
+def _client(dask: Any, scheduler: str | None, local: Any, seconds: float) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other versions of packages that attn has nothing to do with
         if scheduler is None:
-            client = kind(local, timeout=PATIENCE, set_as_default=False)
+            client = dask.Client(local, timeout=PATIENCE, set_as_default=False)
         else:
-            client = connect(kind, scheduler, seconds)
+            client = connect(dask, scheduler, seconds)
     try:
         yield client
     finally:

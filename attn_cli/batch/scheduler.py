@@ -26,8 +26,8 @@ EXAMPLE = "An address is tcp://host:8786."
 Found = TypeVar("Found")
 
 
-def ask(work: Callable[[], Found], waiting: str, seconds: float | None = None) -> Found:
-    """Return what `work` returns, which waits for another machine; after some silence, say what is waited for.
+def ask(work: Callable[[], Found], waiting: str, silence: float, seconds: float | None = None) -> Found:
+    """Return what `work` returns, which waits for another machine; after some silence, say `waiting`.
 
     It runs in a thread of its own: Dask sets no limit where a connection is taken and nothing comes, and a look-up of
     a host lets no signal through. Raises TimeoutError after so many seconds.
@@ -42,7 +42,7 @@ def ask(work: Callable[[], Found], waiting: str, seconds: float | None = None) -
 
     threading.Thread(target=answer, daemon=True).start()
     left = threading.TIMEOUT_MAX if seconds is None else seconds
-    first = min(SILENCE, left)
+    first = min(silence, left)
     try:
         found, error = answers.get(timeout=first)
     except queue.Empty:
@@ -57,17 +57,16 @@ def ask(work: Callable[[], Found], waiting: str, seconds: float | None = None) -
     return found  # type: ignore[return-value]
 
 
-def connect(kind: Any, address: str, seconds: float) -> Any:
-    """Return a client (`kind` is Dask's class) of the scheduler at an address; MachineError if none answers in time."""
-    name = visible(address)
-    _check(address)
-    client = kind.__new__(kind)  # known here, so that it can be closed where it cannot be made
+def connect(dask: Any, address: str, seconds: float) -> Any:
+    """Return a client of the scheduler at an address; MachineError if none answers in time. `dask` is its library."""
+    name, place = visible(address), _place(dask.comm, address)
+    client = dask.Client.__new__(dask.Client)  # known here, so that it can be closed where it cannot be made
 
     def work() -> None:
         try:
             client.__init__(address, timeout=seconds, set_as_default=False)
         except BaseException as error:
-            failed = _failed(error, address, seconds)
+            failed = _failed(error, name, place, seconds)
             with suppress(BaseException):
                 client.close(timeout=PARTING)
             client.status = "closed"  # or it would try again when it is forgotten
@@ -75,36 +74,33 @@ def connect(kind: Any, address: str, seconds: float) -> Any:
 
     waiting = f"attn: waiting for the Dask scheduler at {name} (at most {seconds:g} s: --connect-timeout)."
     try:
-        ask(work, waiting, seconds + GRACE)
+        ask(work, waiting, SILENCE, seconds + GRACE)
     except TimeoutError:
         said = f"The scheduler at {name} has taken the connection, and not answered in {seconds:g} s."
         raise MachineError(said, "Is it one of Dask? --connect-timeout waits longer.") from None
     return client
 
 
-def _check(address: str) -> None:
-    """Raise UsageError for what is no address that Dask knows."""
-    from distributed.comm import addressing, registry  # only on a cluster
-
+def _place(comm: Any, address: str) -> tuple[str, int] | None:
+    """Return the host and the port of an address, where it has them; UsageError for what is none that Dask knows."""
     try:
-        scheme, place = addressing.parse_address(address)
-        registry.get_backend(scheme)
-        if scheme in ("tcp", "tls"):
-            addressing.parse_host_port(place)
+        scheme, place = comm.addressing.parse_address(address)
+        comm.registry.get_backend(scheme)
+        host, port = comm.addressing.parse_host_port(place) if scheme in ("tcp", "tls") else ("", 0)
     except ValueError as error:
-        raise UsageError(
-            f"--scheduler cannot be {visible(address)}: {_said(error)}.", EXAMPLE, "--scheduler"
-        ) from None
+        said = f"--scheduler cannot be {visible(address)}: {_said(error)}."
+        raise UsageError(said, EXAMPLE, "--scheduler") from None
+    return (host, port) if port else None
 
 
-def _failed(error: BaseException, address: str, seconds: float) -> Exception:
+def _failed(error: BaseException, name: str, place: tuple[str, int] | None, seconds: float) -> Exception:
     """Return in the place of Dask's error what it means."""
-    name, said = visible(address), _said(error)
+    said = _said(error)
     if isinstance(error, FileNotFoundError) or any(word in said for word in OF_SETTINGS):
         hint = "Its certificates are those of Dask's own settings: distributed.comm.tls."
         return UsageError(f"--scheduler cannot be {name}: {said}.", hint, "--scheduler")
     if isinstance(error, (OSError, ImportError)):
-        why = _reason(error) or _refusal(address) or f"it does not answer in {seconds:g} s"
+        why = _reason(error) or _refusal(place) or f"it does not answer in {seconds:g} s"
         hint = "It is started with: dask scheduler. One with TLS has an address tls://host:8786."
         return MachineError(f"Cannot reach the scheduler at {name}: {why}.", hint)
     hint = f"{EXAMPLE} One with TLS has tls:// instead."
@@ -123,17 +119,13 @@ def _reason(error: BaseException | None) -> str:
     return found
 
 
-def _refusal(address: str) -> str:
-    """Return why the port cannot be connected to, of which Dask's last try says nothing; nothing where it can."""
-    from distributed.comm import addressing  # only on a cluster
-
-    scheme, place = addressing.parse_address(address)
-    if scheme not in ("tcp", "tls"):
-        return ""
+def _refusal(place: tuple[str, int] | None) -> str:
+    """Return why a port cannot be connected to, of which Dask's last try says nothing; nothing where it can."""
     try:
-        socket.create_connection(addressing.parse_host_port(place), PROBE).close()
+        if place is not None:
+            socket.create_connection(place, PROBE).close()
     except TimeoutError:
-        return ""
+        pass
     except OSError as error:
         return reason(error)
     return ""

@@ -21,6 +21,7 @@ from tests.batch.test_dask import once
 from tests.batch.test_parts import write
 from tests.machines import Machines
 from tests.shell import COMMAND, Ran, here, surroundings
+from tests.thorough import takes_long
 
 HAS_DASK = importlib.util.find_spec("distributed") is not None
 pytestmark = [
@@ -219,11 +220,12 @@ def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch):
     assert said == [f"attn: The scheduler at {machines.address} has no workers: waiting for one."]
 
 
+@takes_long
 def test_a_scheduler_that_stops_for_a_while_is_told_of_and_waited_for(monkeypatch):
     said: list[str] = []
-    monkeypatch.setattr(scheduler, "SILENCE", 0.3)
+    monkeypatch.setattr(cluster, "WAIT", 0.3)
+    monkeypatch.setattr(cluster, "say", lambda text: None)  # of the worker, which takes its time to come
     monkeypatch.setattr(scheduler, "say", said.append)
-    monkeypatch.setattr(cluster, "WAIT", 300)
     write(4000)
     with Machines(workers=1) as machines:
         process = machines.scheduler
