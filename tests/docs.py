@@ -295,8 +295,12 @@ def no_matplotlib(text: str) -> bool:
 
 
 def settled(lines: list[str]) -> list[str]:
-    """Return lines with long decimals cut to nine digits, for comparison."""
-    return [re.sub(r"\d+\.\d{10,}(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", line) for line in lines]
+    """Return lines with long decimals cut for comparison: to nine digits, and to six where they are of float32."""
+
+    def cut(found: re.Match[str]) -> str:
+        return f"{float(found[0]):.{9 if len(found[1]) > 9 else 6}g}"
+
+    return [re.sub(r"\d+\.(\d{7,})(e-?\d+)?", cut, line) for line in lines]
 
 
 def modules() -> list[str]:
