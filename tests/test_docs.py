@@ -167,6 +167,9 @@ def test_another_last_digit_is_no_change() -> None:
     assert docs.rewritten(page("0.12345678901234444 of 3")) == page("0.12345678901234444 of 3")
     assert docs.rewritten(page("0.12345699901234567 of 3")) == page(right)
     assert docs.rewritten(page("0.12345678901234567 of 4")) == page(right)
+    for other in ("[1.2369471e-06,0.8277436,0.172255]", "[1.2369468e-06,0.8277437,0.17225502]"):
+        page = f"```console\n$ echo [1.2369468e-06,0.8277437,0.17225502]\n{other}\n```\n"
+        assert docs.rewritten(page) == page  # of float32
 
 
 @pytest.mark.parametrize("command", ["no-such-program", "attn self x | no-such-program", "python -c 'x'"])

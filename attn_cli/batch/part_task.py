@@ -87,9 +87,7 @@ def _written_part(task: PartTask) -> Part:
     manifests.LINES = task.lines_a_part
     job, computer = _prepared(task)
     folder, chunks = folder_of(task.folder), _chunks(computer, task.cut)
-    with (
-        one_blas_thread()
-    ):  # with more, the last bits of a long line would be others than those of one machine
+    with one_blas_thread():  # with more, a long line's last bits would be others than on one machine
         return write_part(folder, job, task.cut.number, chunks, lambda: check_owner(folder, task.owner))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's defau
 
 LARGE = 1_000_000
 FIRST_TOKENS = 6
+LARGEST_ROUNDED = 1000.0  # larger scores tie as these do: the softmax sees their differences alone
 
 
 class Embedding(NamedTuple):
@@ -144,7 +145,8 @@ class Row(NamedTuple):
         BLAS adds in different orders in different parts of a product: the scores of identical keys may differ.
         """
         by = values[one] - values[other]
-        return 0.0 if abs(by) <= self.rounding * max(1.0, abs(values[one])) else by
+        size = min(max(1.0, abs(values[one])), LARGEST_ROUNDED)
+        return 0.0 if abs(by) <= self.rounding * size else by
 
     @property
     def strongest(self) -> list[int]:

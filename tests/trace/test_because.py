@@ -2,11 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
+from attn_cli.inputs.matrices import given_from
+from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.trace.because import because
 from tests.shell import here
 from tests.thorough import often
@@ -50,12 +53,21 @@ def test_the_lead_is_the_logarithm_of_the_ratio_of_two_weights(text, settings):
 
 @pytest.mark.parametrize("n", [2, 3, 5, 7, 11, 14])
 def test_no_reason_is_made_of_the_last_bits_of_keys_that_are_alike(n):
-    for settings in (Settings(embedding="random", dim=32), Settings(embedding="random", dim=64)):
+    drawn = Settings(embedding="random", dim=32)
+    for settings in (drawn, replace(drawn, dim=64), replace(drawn, dtype="float32"), replace(drawn, dim=400)):
         trace = trace_self(" ".join(["no"] * n), settings)
         for one in of(trace):
             assert (one.winner_index, one.rival_index, one.content, one.decided) == (0, 1, 0, "neither")
     for one in of(trace_self(" ".join(["fox"] * n))):
         assert (one.content, one.decided) == (0, "distance")
+
+
+def test_scores_that_are_large_do_not_tie_where_their_weights_differ():
+    rows = {"Q": [[1e6]], "K": [[1e6], [1e6 + 5e-7]], "V": [[1.0], [2.0]]}
+    trace = trace_matrices("compute", given_from(rows, "given"), Settings())
+    (one,) = because(trace, 0)
+    assert (one.winner_index, one.decided) == (1, "content")
+    assert one.content == pytest.approx(0.5, abs=0.01) and trace.weights[0, 1] > 0.6
 
 
 def test_the_runner_up_is_the_second_strongest_key():
