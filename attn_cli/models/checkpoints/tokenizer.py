@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.models.checkpoints.tokenizer_bounds import examine, unbounded_model
+from attn_cli.models.checkpoints.tokenizer_bounds import HINT, examine, unbounded_model
 from attn_cli.models.checkpoints.tokenizer_process import TokenizerProxy
 
 if TYPE_CHECKING:
@@ -46,21 +46,22 @@ class TextEncoder:
         library = _library()
         unsound = "is not a sound tokenizer"
         self._tokenizer, self._growth = self._guarded(unsound, lambda: _load(library, folder, family))
-        self._guarded(
-            unsound, lambda: self.token(0), self._tokenizer
-        )  # a separate process reads its file now
+        self._guarded(unsound, lambda: self.token(0), self._tokenizer)  # a separate process reads it now
         self._path = os.path.join(folder, OWN)
 
     def encode(self, text: str, second: str | None = None) -> Encoded:
         """Return the tokens of a text, framed as the model expects it; `second` follows it in the same sequence."""
         made = self._tokenizer
         if (len(text) + len(second or "")) * self._growth > MOST_HERE:
-            examined = examine(read_bytes(self._path, LARGEST), self.name)
-            grown = f"a text that may become {self._growth:,} times as long"
-            made = TokenizerProxy(examined.data, self.name, grown)
+            made = self._guarded("is not a sound tokenizer", self._elsewhere)
         found = self._guarded("cannot encode the text", lambda: made.encode(text, second), made)
         if not found.ids:
             raise InputError("There are no tokens to attend to.", "Give at least one token.")
+        if not len(found.ids) == len(found.tokens) == len(found.offsets):  # a template's, whose lists differ
+            said = (
+                f"The tokenizer of {self.name} gives {len(found.ids):,} ids and {len(found.tokens):,} tokens."
+            )
+            raise InputError(said, HINT)
         special = tuple(bool(one) for one in found.special_tokens_mask)
         unknown = {
             text[start:stop]: token
@@ -70,6 +71,12 @@ class TextEncoder:
         return Encoded(
             tuple(found.ids), tuple(found.tokens), special, tuple(found.type_ids), tuple(unknown.items())
         )
+
+    def _elsewhere(self) -> TokenizerProxy:
+        """Return the same tokenizer in a separate process."""
+        examined = examine(read_bytes(self._path, LARGEST), self.name)
+        grown = f"a text that may become {self._growth:,} times as long"
+        return TokenizerProxy(examined.data, self.name, grown)
 
     def token(self, id_: int) -> str:
         """Return how the vocabulary spells a token."""

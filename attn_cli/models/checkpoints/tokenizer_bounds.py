@@ -19,7 +19,7 @@ from attn_cli.models.checkpoints.tokenizer_patterns import is_known
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools
 
-MOST_STEPS = 32  # of a normalizer, with those inside it; sound ones have six
+MOST_STEPS = 32  # of a part, with those inside them; sound ones have six
 MOST_GROWTH = 1 << 14  # of a text by all steps, at worst; ALBERT's could reach 2,904
 MOST_FRAMING = 1 << 10  # tokens that a template adds; sound ones add three
 MOST_VALUES = 1 << 21  # in a file; a vocabulary of 900,000 pieces with their scores has 1.8 million
@@ -31,9 +31,8 @@ LONGEST_WORD, LONGEST_AFFIX = 1 << 10, 1 << 6  # WordPiece's time grows with the
 NESTED = ("normalizers", "pretokenizers", "processors", "decoders")
 PARTS = ("added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder")
 MODEL = re.compile(rb'"model"\s*:\s*')
-AFTER_OBJECT = re.compile(
-    rb'\}(?=\s*,\s*"([^"]*[A-Za-z\\][^"]*)"\s*:)'
-)  # a key; a word that ends in }, has none
+# The key that follows an object; the words "}," and ":" of a vocabulary, with a number between them, are none.
+AFTER_OBJECT = re.compile(rb'\}(?=\s*,\s*"([^"]*[A-Za-z\\][^"]*)"\s*:)')
 AFTER_VOCABULARY = {b"merges", b"unk_token", b"type"}
 # A vocabulary that is an object is no Unigram model's: theirs are lists.
 WITHOUT_TRIE = re.compile(
@@ -170,7 +169,7 @@ def _template(step: Step, name: str) -> int:
             return 0
         named = [(kind, one.get("id")) for piece in pieces if isinstance(piece, dict)
                  for kind, one in piece.items() if isinstance(one, dict)]  # fmt: skip
-        sizes = [_framing(ids.get(id_), name) for kind, id_ in named if kind == "SpecialToken"]
+        sizes = [_framing(ids.get(id_)) for kind, id_ in named if kind == "SpecialToken"]
         texts = [id_ for kind, id_ in named if kind == "Sequence"]
         if (size := sum(sizes) + len(texts)) > MOST_FRAMING:
             raise InputError(f"{name} makes {size:,} tokens of a text of one.", HINT)
@@ -178,13 +177,10 @@ def _template(step: Step, name: str) -> int:
     return repeated
 
 
-def _framing(special: object, name: str) -> int:
+def _framing(special: object) -> int:
     """Return how many tokens a special token of a template stands for."""
-    ids, tokens = (special.get(key) if isinstance(special, dict) else None for key in ("ids", "tokens"))
-    sizes = [len(one) if isinstance(one, list) else 0 for one in (ids, tokens)]
-    if sizes[0] != sizes[1]:
-        raise InputError(f"The template of {name} has {sizes[0]:,} ids for {sizes[1]:,} tokens.", HINT)
-    return max(1, sizes[0])
+    lists = [special.get(key) for key in ("ids", "tokens")] if isinstance(special, dict) else []
+    return max([1, *(len(one) for one in lists if isinstance(one, list))])
 
 
 def _charsmap(step: Step, name: str) -> int:
@@ -256,9 +252,7 @@ def _quotes(data: bytes | memoryview) -> Bools:
 
     letters = np.frombuffer(data, np.uint8)
     slashes = np.flatnonzero(letters[:-1] == ord("\\"))
-    starts = np.flatnonzero(
-        np.diff(slashes, prepend=-2) > 1
-    )  # of runs, in which every other one escapes what follows
+    starts = np.flatnonzero(np.diff(slashes, prepend=-2) > 1)  # of runs: every other one escapes what follows
     within = np.arange(slashes.size) - np.repeat(starts, np.diff(starts, append=slashes.size))
     found: Bools = letters == ord('"')
     found[slashes[within % 2 == 0] + 1] = False

@@ -17,15 +17,16 @@ from typing import IO, Any
 def main(library: str, memory: int, seconds: int) -> None:
     """Answer questions until there are no more."""
     _limit_memory(memory)
-    answers = os.fdopen(os.dup(1), "wb")
+    os.environ |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    questions, answers = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library writes is no answer
     sys.path.append(library)
     import tokenizers
 
     made = None
-    for line in sys.stdin.buffer:
+    for line in questions:
         asked = json.loads(line)
-        data = sys.stdin.buffer.read(asked.get("size", 0))
+        data = questions.read(asked.get("size", 0))
         with _watched(seconds):
             try:
                 if data:

@@ -5,23 +5,15 @@ Each process of attn has one such process at most, and that has one tokenizer at
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import sys
 import threading
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from attn_cli.errors import InputError, MachineError
-from attn_cli.io.signals import cleaned_up
-
-if TYPE_CHECKING:
-    from subprocess import Popen
+from attn_cli.errors import InputError
+from attn_cli.io.separate_process import DiedError, SeparateProcess
 
 SECONDS = 30  # for each question
 MEMORY = 4 << 30
-LONGEST_ANSWER = 1 << 28
 
 
 class LibraryError(Exception):
@@ -63,117 +55,58 @@ class TokenizerProxy:
         return found
 
     def _ask(self, do: str, **more: object) -> Any:
-        return _process().ask(self, {"do": do, **more})
-
-
-class _Process:
-    """The separate process: it starts at the first question, and anew at the next one after its death."""
-
-    def __init__(self) -> None:
-        self.lock, self.owner = threading.Lock(), os.getpid()
-        self.running: Popen[bytes] | None = None
-        self.is_late = False
-        self.read = b""  # the file whose tokenizer it holds
-
-    def ask(self, tokenizer: TokenizerProxy, question: dict[str, object]) -> Any:
-        """Return the answer; raise InputError if the process dies of the question, or takes too long."""
-        with self.lock, cleaned_up(self.kill):
-            try:
-                if self.running is None or self.running.poll() is not None:
-                    self._start()
-                if self.read != tokenizer.data:
-                    self.read = b""
-                    self._exchange(tokenizer, {"do": "load", "size": len(tokenizer.data)}, tokenizer.data)
-                    self.read = tokenizer.data
-                return self._exchange(tokenizer, question)
-            except LibraryError:
-                raise
-            except BaseException:  # an interrupt, too: what is asked next must not get this answer
-                self.end()
-                raise
-
-    def _exchange(self, tokenizer: TokenizerProxy, question: dict[str, object], data: bytes = b"") -> Any:
-        running = self.running
-        assert running is not None and running.stdin is not None and running.stdout is not None
-        timer = threading.Timer(SECONDS, self._end_late)
-        timer.daemon = True
-        timer.start()
+        holder = _holders.get(os.getpid()) or _holders.setdefault(os.getpid(), _Holder())
         try:
-            running.stdin.write(json.dumps(question).encode() + b"\n" + data)
-            running.stdin.flush()
-            line = running.stdout.readline(LONGEST_ANSWER)
-        except BrokenPipeError:
-            line = b""
-        finally:
-            timer.cancel()
-        if not line.endswith(b"\n"):
-            self.kill()
-            raise self._death(tokenizer, running.wait())
-        answer = json.loads(line)
+            answer = holder.ask(self.data, {"do": do, **more})
+        except DiedError as error:
+            what = f"took more than {MEMORY >> 30} GB of memory, or crashed"
+            what = f"took more than {SECONDS} seconds" if error.is_late else what
+            raise InputError(
+                f"The tokenizer of {self.name} {what}: attn cannot foresee the cost of {self.unbounded}.",
+                "Compare its tokenizer.json with that of the model's publisher, or give a shorter text.",
+            ) from None
         if "why" in answer:
             raise LibraryError(answer["why"])
         return answer["found"]
 
-    def _start(self) -> None:
-        import atexit
-        import subprocess
 
-        import tokenizers
+class _Holder:
+    """The separate process, which starts with the first question, and anew after its death."""
 
-        self.end()
-        child = os.path.join(os.path.dirname(__file__), "tokenizer_child.py")
-        library = os.path.dirname(os.path.dirname(tokenizers.__file__))
-        alone = {"MALLOC_ARENA_MAX": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        try:  # -I: it imports nothing from the folder that attn runs in, or from PYTHONPATH
-            self.running = subprocess.Popen(
-                [sys.executable or "python", "-I", child, library, str(MEMORY), str(SECONDS)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for attn, which then kills it
-                env={**os.environ, **alone},
-            )
-        except OSError as error:
-            raise MachineError(f"The process of a tokenizer cannot be started: {error.strerror}.") from None
-        atexit.unregister(self.end)
-        atexit.register(self.end)
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.process: SeparateProcess | None = None
+        self.data = b""  # the file that it has read
 
-    def _end_late(self) -> None:
-        self.is_late = True
-        self.kill()
-
-    def kill(self) -> None:
-        """Kill the process, if there is one of ours."""
-        if self.running is not None and self.owner == os.getpid():
-            self.running.kill()
+    def ask(self, data: bytes, question: dict[str, Any]) -> Any:
+        """Return the answer of the tokenizer that a file makes, to a thread at a time."""
+        with self.lock:
+            if self.process is None or not self.process.is_running():
+                self.end()
+                child = os.path.join(os.path.dirname(__file__), "tokenizer_child.py")
+                self.process = SeparateProcess(child, [_library(), str(MEMORY), str(SECONDS)], SECONDS)
+            if self.data != data:
+                self.data = b""
+                answer = self.process.ask({"do": "load", "size": len(data)}, data)
+                if "why" in answer:
+                    return answer
+                self.data = data
+            return self.process.ask(question)
 
     def end(self) -> None:
-        """Kill the process, and forget it."""
-        if self.running is None or self.owner != os.getpid():
-            return
-        self.kill()
-        self.running.wait()
-        for pipe in (self.running.stdin, self.running.stdout):
-            with suppress(OSError):
-                assert pipe is not None
-                pipe.close()
-        self.running, self.is_late, self.read = None, False, b""
-
-    def _death(self, tokenizer: TokenizerProxy, code: int) -> InputError:
-        """Return the error of a process that has ended before its answer."""
-        what = f"took more than {MEMORY >> 30} GB of memory, or crashed"
-        if self.is_late or code == -getattr(signal, "SIGXCPU", 0):
-            what = f"took more than {SECONDS} seconds"
-        return InputError(
-            f"The tokenizer of {tokenizer.name} {what}: attn cannot foresee the cost of {tokenizer.unbounded}.",
-            "Compare its tokenizer.json with that of the model's publisher, or give a shorter text.",
-        )
+        """End the process, if there is one."""
+        if self.process is not None:
+            self.process.end()
+        self.process, self.data = None, b""
 
 
-_processes: dict[
-    int, _Process
-] = {}  # by the number of attn's own process: a fork has no share in its parent's
+_holders: dict[int, _Holder] = {}  # by the number of attn's own process: a fork has no share in its parent's
 
 
-def _process() -> _Process:
-    return _processes.get(os.getpid()) or _processes.setdefault(os.getpid(), _Process())
+def _library() -> str:
+    """Return the folder of the tokenizers package: the separate process imports it from there."""
+    from importlib.util import find_spec
+
+    found = find_spec("tokenizers")
+    assert found is not None and found.origin is not None  # attn has imported it
+    return os.path.dirname(os.path.dirname(found.origin))

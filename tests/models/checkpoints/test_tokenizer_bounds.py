@@ -125,7 +125,7 @@ BEYOND = {
     "a template of 90 million ids": ({"post_processor": template(3000, 30_000)}, "makes 90,000,001 tokens"),
     "a template of 2,000 texts": ({"post_processor": template(texts=2000)}, "makes 2,001 tokens"),
     "many templates": ({"post_processor": {"type": "Sequence", "processors": [template(texts=30)] * 5}}, "24,300,000"),
-    "a template's ids without tokens": ({"post_processor": template(ids=3, tokens=1)}, "3 ids for 1 tokens"),
+    "a template's ids without tokens": ({"post_processor": template(ids=3, tokens=1)}, "gives 4 ids and 2 tokens"),
     "a map of no bytes": ({"normalizer": precompiled("")}, "map of .* is damaged"),
     "a map that is no base64": ({"normalizer": precompiled("?")}, "map of .* is damaged"),
     "a map of 4 GB in four bytes": ({"normalizer": precompiled("/////w==")}, "map of .* is damaged"),

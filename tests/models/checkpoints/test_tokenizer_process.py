@@ -41,8 +41,17 @@ def model(tokenizers, tmp_path):
     return str(tmp_path / "model")
 
 
-def running():
-    return tokenizer_process._process().running
+def holder():
+    return tokenizer_process._holders[os.getpid()]
+
+
+@pytest.fixture
+def anew(model):
+    """Let the separate process start in a test, with the limits that it sets, and end with it."""
+    TextEncoder(model, "gpt2")
+    holder().end()
+    yield
+    holder().end()
 
 
 def children(pid):
@@ -60,10 +69,10 @@ def wait_until(is_so, seconds=10):
 def test_one_process_answers_for_all_texts_and_for_every_reader_of_a_file(model):
     first = TextEncoder(model, "gpt2")
     assert first.encode("a b ab").ids == (0, 1, 4)
-    process = running()
+    process = holder().process
     second = TextEncoder(model, "gpt2")
     assert second.encode("b", "a").types == (0, 1) and second.token(4) == "ab" and second.text(3) == "d"
-    assert second.mask() == (None, None) and running() is process and process.poll() is None
+    assert second.mask() == (None, None) and holder().process is process and process.is_running()
 
 
 def test_what_the_library_refuses_is_refused_in_one_line(model, tmp_path):
@@ -74,7 +83,7 @@ def test_what_the_library_refuses_is_refused_in_one_line(model, tmp_path):
     assert TextEncoder(model, "gpt2").encode("a").ids == (0,)
 
 
-def test_more_time_than_there_is_ends_in_one_line_and_the_next_text_is_encoded(model, monkeypatch):
+def test_more_time_than_there_is_ends_in_one_line_and_the_next_text_is_encoded(model, anew, monkeypatch):
     monkeypatch.setattr(tokenizer_process, "SECONDS", 1)
     encoder = TextEncoder(model, "gpt2")
     start = time.monotonic()
@@ -84,23 +93,21 @@ def test_more_time_than_there_is_ends_in_one_line_and_the_next_text_is_encoded(m
     assert encoder.encode("ab").ids == (4,)
 
 
-def test_more_memory_than_there_is_ends_in_one_line(tokenizers, tmp_path, monkeypatch):
+def test_more_memory_than_there_is_ends_in_one_line(anew, tmp_path, monkeypatch):
     longer = replace("", "ab" * 500) | {"pattern": {"Regex": "[ab]"}}
     steps = {"type": "Sequence", "normalizers": [longer] * 8}
     (tmp_path / "tokenizer.json").write_text(tokenizer_json(normalizer=steps))
-    tokenizer_process._process().end()
     monkeypatch.setattr(tokenizer_process, "MEMORY", 1 << 30)
     encoder = TextEncoder(str(tmp_path), "bert")
     with pytest.raises(InputError, match=r"took more than 1 GB of memory, or crashed: .* the step Replace"):
         encoder.encode("a")
-    assert running() is None and encoder.encode("c").ids == (2,)
-    tokenizer_process._process().end()
+    assert not holder().process.is_running() and encoder.encode("c").ids == (2,)
 
 
 def test_a_process_that_has_been_killed_is_started_again(model):
     encoder = TextEncoder(model, "gpt2")
-    os.kill(running().pid, signal.SIGKILL)
-    running().wait()
+    os.kill(holder().process.running.pid, signal.SIGKILL)
+    holder().process.running.wait()
     assert encoder.encode("ab").ids == (4,)
 
 
@@ -154,7 +161,7 @@ import os, signal, sys, threading, time
 from attn_cli import Settings, trace_self
 from attn_cli.models.checkpoints import tokenizer_process
 def interrupt():
-    while tokenizer_process._process().running is None:
+    while not tokenizer_process._holders:
         time.sleep(0.01)
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGINT)
