@@ -18,10 +18,8 @@ SILENCE = 2.0  # seconds without an answer before that is said
 GRACE = 1.0  # seconds, after its own limit, in which Dask may say what was wrong
 PROBE = 0.5  # seconds to find out why nobody answers
 PARTING = 0.5  # seconds to take leave of a scheduler that was not reached
-OF_SETTINGS = (
-    "ssl_context",
-    "encryption required",
-)  # what Dask says where its settings do not fit the address
+# What Dask says where its settings do not fit the address
+OF_SETTINGS = ("ssl_context", "encryption required")
 EXAMPLE = "An address is tcp://host:8786."
 Found = TypeVar("Found")
 

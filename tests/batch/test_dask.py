@@ -46,7 +46,9 @@ def machines() -> Iterator[Machines]:
 
 
 def on(machines: Machines, *args: str) -> Ran:
-    return here("batch", *args, "--engine", "dask", "--scheduler", machines.address)
+    """Run a batch on a cluster; that a busy machine is waited for is left out of what is said."""
+    got = here("batch", *args, "--engine", "dask", "--scheduler", machines.address)
+    return got._replace(err="".join(line for line in got.err.splitlines(True) if "waiting for" not in line))
 
 
 def content(folder: str) -> dict[str, bytes]:
@@ -174,8 +176,7 @@ def test_a_scheduler_that_is_killed_is_one_line_and_the_same_command_goes_on(at)
         once(lambda: Path("out/manifest.json").exists() and manifest()["parts"], own.scheduler.kill),
     ):
         got = on(own, "lines.txt", "-o", "out/")
-    told = [line for line in got.err.splitlines() if "waiting for" not in line]  # on a busy machine that, too
-    assert got.code == 71 and len(told) == 1, got
+    assert got.code == 71 and got.err.count("\n") == 1, got
     assert f"The scheduler at {own.address} was lost." in got.err and "goes on where this run was" in got.err
     assert not manifest()["complete"] and manifest()["parts"]
     assert here("batch", "lines.txt", "-o", "out/", *ON_DASK).code == 0

@@ -133,9 +133,8 @@ def _silent_panics() -> Iterator[None]:
                     os.close(number)
 
 
-_SILENCE = (
-    threading.Lock()
-)  # two threads at once: the second would keep the first one's silence, and restore that
+# Of two threads at once, the second would take the first one's silence for standard error, and restore that.
+_SILENCE = threading.Lock()
 
 
 def _library() -> ModuleType:
