@@ -222,15 +222,15 @@ def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[st
     """Return the side and the kind of attention that is asked for, as the model has them."""
     stacks, family = checkpoint.model.stacks, checkpoint.model.family
     side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
-    if side not in stacks:
-        raise UsageError(
-            f"This model (of the type {family}) is not causal: its words look at all others.",
-            "Ask for attn self, or try --mask causal with it.",
-        )
     if asked == "cross" and len(stacks) < 2:
         raise UsageError(
             f"A model of the type {family} reads one text.",
             "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR.",
+        )
+    if side not in stacks:
+        raise UsageError(
+            f"This model (of the type {family}) is not causal: its words look at all others.",
+            "Ask for attn self, or try --mask causal with it.",
         )
     if (context is not None) != (side == "decoder" and len(stacks) == 2):
         wanted = "a second text, which its encoder reads" if context is None else "one text"

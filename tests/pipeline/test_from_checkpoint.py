@@ -254,8 +254,8 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
 def test_an_encoder_has_no_mask_and_no_second_text(transformers, tmp_path):
     made(transformers, CASES["bert"], 0, tmp_path)
     word_pieces(tmp_path)
-    for kind in ("masked", "cross"):
-        with pytest.raises(UsageError, match="not causal"):
+    for kind, told in (("masked", "not causal"), ("cross", "reads one text")):
+        with pytest.raises(UsageError, match=told):
             trace_of(kind, tmp_path, "a")
 
 

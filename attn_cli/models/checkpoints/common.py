@@ -23,15 +23,29 @@ def tied(c: Config, own: str, source: str) -> tuple[str, ...]:
     return (own, source) if c.flag("tie_word_embeddings") else (own,)
 
 
-def switched_off(c: Config, flag: str, roles: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the biases of these roles where a flag says that the model has none: the file's own are not read."""
-    if not c.has(flag) or c.flag(flag):
-        return ()
-    return tuple(f"{names[role]}.bias" for role in roles.split() if role in names)
+def is_causal(c: Config) -> bool:
+    """Tell whether words look at themselves and those before only; null, which means no to some, is refused."""
+    if "is_causal" in c.values and not isinstance(c.values["is_causal"], bool):
+        raise c.refused("is_causal", "true or false")
+    return c.flag("is_causal")
+
+
+def switched_off(
+    c: Config, flag: str, roles: str, names: Mapping[str, str], always: str = ""
+) -> tuple[str, ...]:
+    """Return the biases of these roles where the model has none: the file's own are not read.
+
+    A family with this flag says so by it; one without has no biases but those of the roles in `always`.
+    """
+    if flag in c.keys.reads:
+        always = roles if c.flag(flag) else ""
+    return tuple(
+        f"{names[role]}.bias" for role in roles.split() if role in names and role not in always.split()
+    )
 
 
 def layer_windows(
-    c: Config, count: int, is_local: Callable[[int], bool] | None, size: str = "sliding_window"
+    c: Config, count: int, is_local: Callable[[int], bool], size: str = "sliding_window"
 ) -> list[int | None]:
     """Return each layer's window; `is_local` tells which layers have one where the config has no layer_types."""
     if c.has("layer_types"):
@@ -40,7 +54,7 @@ def layer_windows(
             raise c.refused("layer_types", f"a list of {FULL} and {LOCAL}")
         local = [kind == LOCAL for kind in kinds]
     else:
-        local = [is_local is not None and c.has(size) and is_local(n) for n in range(count)]
+        local = [c.has(size) and is_local(n) for n in range(count)]
     return [c.whole(size, most=1 << 24) if one else None for one in local]
 
 
@@ -78,14 +92,14 @@ def read_rotary(
         factor, low, high = map(told.number, ("factor", "low_freq_factor", "high_freq_factor"))
         if low >= high:
             raise told.refused("high_freq_factor", "more than low_freq_factor")
-        return rotary._replace(llama3=(factor, low, high, _first_length(c, told)))
+        return rotary._replace(llama3=(factor, low, high, _first_length(c, told, kind is None)))
     if type_ != "default":
         raise told.refused(named, "default, linear or llama3: attn knows no other")
     return rotary
 
 
-def _first_length(c: Config, told: Config) -> float:
+def _first_length(c: Config, told: Config, is_for_all: bool) -> float:
     """Return how many tokens the model was first trained on."""
     name = "original_max_position_embeddings"
-    own = next((one for one in (c, told) if one.has(name)), None)
+    own = next((one for one in (c, told) if one.has(name) and (is_for_all or one is told)), None)
     return c.number("max_position_embeddings") if own is None else own.number(name)

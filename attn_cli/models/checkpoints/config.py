@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,10 +16,16 @@ LARGEST_FILE = 1 << 22
 MOST = 1 << 20  # no size in a config but that of a vocabulary is larger
 SPELLED = 60  # how much of a bad value an error shows
 MOST_NAMED = 5  # unknown keys that a note spells out
+LONGEST_KEY = 80
+# What may be null in a family that has a default for it, and is then off, or follows from other keys
+MAY_BE_NULL = frozenset({
+    "sliding_window", "num_key_value_heads", "use_bidirectional_attention", "attn_logit_softcapping",
+    "final_logit_softcapping",
+})  # fmt: skip
 # What no forward pass reads, in any family: names, dtypes, dropout, ids of tokens, other heads, training, generation.
 INERT = re.compile(
     r".*dropout.*|.*_pdrop|.*layerdrop|.*dtype|.*_token_ids?|.*_token_index|summary_.*|classif.*|initializer_.*|"
-    r"init_std|model_type|architectures|transformers\.?js.*|transformers_version|auto_map|custom_pipelines|"
+    r"init_std|model_type|architectures|transformers\.?js.*|transformers_version|custom_pipelines|"
     r"_?name_or_path|_commit_hash|_?attn_implementation(_internal|_autoset)?|_?experts_implementation(_internal)?|"
     r"_flash_attn_2_enabled|return_dict(_in_generate)?|output_(attentions|hidden_states|past|scores|logits)|"
     r"use_cache|cache_implementation|torchscript|use_bfloat16|gradient_checkpointing|use_mems.*|"
@@ -32,7 +37,8 @@ INERT = re.compile(
     r"early_stopping|(encoder_)?(no_repeat_ngram_size|repetition_penalty)|epsilon_cutoff|eta_cutoff|"
     r"exponential_decay_length_penalty|length_penalty|max_(new_)?(length|tokens)|min_(length|new_tokens)|num_beams|"
     r"num_beam_groups|num_return_sequences|prefix|remove_invalid_values|target_lookbehind|temperature|top_[kp]|"
-    r"typical_p|force_bos_token_to_be_generated"
+    r"typical_p|force_bos_token_to_be_generated|min_p|renormalize_logits|penalty_alpha|sequence_bias|guidance_scale|"
+    r"max_sequence_length|generator_size|replacing_rate|save_step|tf_legacy_loss|use_past|xla_device"
 )
 
 
@@ -46,15 +52,14 @@ class Keys(NamedTuple):
     parts: Mapping[str, Keys] = {}  # the keys of the objects in it
 
 
-OPEN = Keys(
-    {"model_type": None, "quant_method": "an unnamed method"}, parts={"quantization_config": Keys({})}
-)
+# What is asked before the family is known
+OPEN = Keys({"model_type": None}, parts={"quantization_config": Keys({"quant_method": "an unnamed method"})})
 
 
 class Config(NamedTuple):
     """The values of a config.json, or of an object in it, as far as its keys are declared.
 
-    A key that is absent has the family's default; so has one that is null, but that `has` tells the two apart.
+    A key that is absent has the family's default. One that is null has none, where the family allows that.
     """
 
     where: str
@@ -63,7 +68,7 @@ class Config(NamedTuple):
 
     def has(self, name: str) -> bool:
         """Tell whether a key is read and has a value that is not null, its own or the family's default."""
-        return name in self.keys.reads and self.values.get(name, self.keys.reads[name]) is not None
+        return name in self.keys.reads and self._value(name) is not None
 
     def whole(self, name: str, least: int = 1, most: int = MOST) -> int:
         """Return a whole number from `least` to `most`."""
@@ -123,7 +128,7 @@ class Config(NamedTuple):
 
     def refused(self, name: str, wanted: str) -> InputError:
         """Return the error that a value is not as it must be."""
-        if self.values.get(name, self.keys.reads.get(name)) is None:
+        if name not in self.values and self.keys.reads.get(name) is None:
             return InputError(f"{self.where} has no {name}.", f"It must be {wanted}.")
         value = _spelled(self.values.get(name, self.keys.reads.get(name)))
         return InputError(f"{self.where}: {name} is {value}.", f"It must be {wanted}.")
@@ -140,8 +145,11 @@ class Config(NamedTuple):
         return f"config.json says {named}, which attn does not know for {family}: the numbers may differ."
 
     def _value(self, name: str) -> object:
-        default, value = self.keys.reads[name], self.values.get(name)
-        return default if value is None else value
+        default = self.keys.reads[name]
+        value = self.values.get(name, default)
+        if value is None and default is not None and name not in MAY_BE_NULL:
+            raise self.refused(name, f"left out, or a value such as {_spelled(default)}")
+        return value
 
 
 def _unknown(values: Mapping[str, object], keys: Keys) -> Iterator[tuple[str, object]]:
@@ -150,12 +158,19 @@ def _unknown(values: Mapping[str, object], keys: Keys) -> Iterator[tuple[str, ob
         inner = keys.parts.get(key)
         if inner is not None and isinstance(value, dict):
             yield from ((f"{key}.{name}", one) for name, one in _unknown(value, inner))
-        elif not (key in keys.reads or key in keys.idle or value in (None, [], {}) or INERT.fullmatch(key)):
+        elif not (key in keys.reads or key in keys.idle or value in (None, [], {}) or _is_inert(key)):
             yield key, value
 
 
+def _is_inert(key: str) -> bool:
+    return len(key) <= LONGEST_KEY and INERT.fullmatch(key) is not None
+
+
 def _spelled(value: object) -> str:
-    spelled = json.dumps(value)
+    try:
+        spelled = json.dumps(value)
+    except RecursionError:
+        return "a deeply nested value"
     return visible(spelled if len(spelled) <= SPELLED else spelled[:SPELLED] + "...")
 
 
@@ -164,20 +179,18 @@ def read_config(folder: str) -> Config:
     path = os.path.join(folder, "config.json")
     where = visible(path)
     try:
-        values = json.loads(read_bytes(path, LARGEST_FILE), parse_constant=_not_finite)
+        values = json.loads(
+            read_bytes(path, LARGEST_FILE), parse_constant=float
+        )  # refused where it is asked for
     except (ValueError, RecursionError):
         raise InputError(f"{where} is not JSON.") from None
     if not isinstance(values, dict):
         raise InputError(f"{where} is not a JSON object.")
     config = Config(where, values)
     if values.get("quantization_config") is not None:
-        method = config.part("quantization_config")._replace(keys=OPEN).word("quant_method")
+        method = config.part("quantization_config").word("quant_method")
         raise InputError(
             f"{where}: the weights are quantised ({visible(method)[:SPELLED]}), which attn does not unpack.",
             "Use the checkpoint that it was made from, with weights in float32, float16 or bfloat16.",
         )
     return config
-
-
-def _not_finite(name: str) -> float:
-    return math.inf if name == "Infinity" else math.nan  # refused where it is asked for

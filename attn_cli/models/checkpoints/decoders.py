@@ -7,8 +7,10 @@ from math import sqrt
 
 from attn_cli.models.checkpoints.blocks import Rotary
 from attn_cli.models.checkpoints.common import (
+    LOCAL,
     MOST_LAYERS,
     activation,
+    is_causal,
     layer_windows,
     read_rotary,
     switched_off,
@@ -44,7 +46,7 @@ def gpt2(c: Config) -> Model:
     layers = tuple(Layer(f"h.{n}.", GPT2, scale / (n + 1) if by_layer else scale) for n in range(count))
     stack = Stack(
         Words(("wte.weight",), d, positions="wpe.weight"), layers, d, c.whole("n_head"), c.whole("n_head"), d_k,
-        causal=c.flag("is_causal"), activation=activation(c, "activation_function"), norm="layer",
+        causal=is_causal(c), activation=activation(c, "activation_function"), norm="layer",
         eps=c.number("layer_norm_epsilon"), in_out=True, last_norm="ln_f", counts_real=True,
     )  # fmt: skip
     return one_stack(("transformer.",), stack, Logits(tied(c, "lm_head.weight", "wte.weight")))
@@ -63,7 +65,8 @@ def gpt_neo(c: Config) -> Model:
         causal=True, activation=activation(c, "activation_function"), norm="layer",
         eps=c.number("layer_norm_epsilon"), last_norm="ln_f", counts_real=True,
     )  # fmt: skip
-    return one_stack(("transformer.",), stack, Logits(tied(c, "lm_head.weight", "wte.weight")))
+    unread = switched_off(c, "attention_bias", "q k v", GPT_NEO)
+    return one_stack(("transformer.",), stack, Logits(tied(c, "lm_head.weight", "wte.weight")), unread)
 
 
 def _kinds_of_gpt_neo(c: Config, count: int) -> list[object]:
@@ -96,7 +99,7 @@ def gpt_neox(c: Config) -> Model:
     layers = tuple(Layer(f"layers.{n}.", GPT_NEOX, 1 / sqrt(d_k), rotary=rotary) for n in range(count))
     stack = Stack(
         Words(("embed_in.weight",), d), layers, d, heads, heads, d_k,
-        causal=c.flag("is_causal"), activation=activation(c, "hidden_act"), norm="layer",
+        causal=is_causal(c), activation=activation(c, "hidden_act"), norm="layer",
         eps=c.number("layer_norm_eps"), parallel=c.flag("use_parallel_residual"), by_head=True,
         last_norm="final_layer_norm", counts_real=True,
     )  # fmt: skip
@@ -119,7 +122,7 @@ def opt(c: Config) -> Model:
     layers = tuple(Layer(f"layers.{n}.", BART, 1 / sqrt(d_k)) for n in range(count))
     stack = Stack(
         words, layers, d, heads, heads, d_k,
-        causal=c.flag("is_causal"), activation=activation(c, "activation_function"), norm="layer", eps=1e-5,
+        causal=is_causal(c), activation=activation(c, "activation_function"), norm="layer", eps=1e-5,
         before=before, counts_real=True,
         last_norm="final_layer_norm" if before and not c.flag("_remove_final_layer_norm") else None,
     )  # fmt: skip
@@ -152,10 +155,12 @@ def llama(
     rotaries: Sequence[Rotary | None] | None = None,
     gemma: bool = False,
     causal: bool | None = None,
+    biased: str = "",
 ) -> Model:
     """Return Llama or a model like it: a decoder with rotary positions, RMS norms and a gated network.
 
     `windows` and `rotaries` have an entry for each layer; without them no layer has a window, and all rotate alike.
+    `biased` are roles that always have a bias.
     """
     d, count = c.whole("hidden_size"), c.whole("num_hidden_layers", most=MOST_LAYERS)
     heads = c.whole("num_attention_heads")
@@ -167,10 +172,10 @@ def llama(
     windows = [None] * count if windows is None else windows
     rotaries = [read_rotary(c, d_k)] * count if rotaries is None else rotaries
     layers = tuple(Layer(f"layers.{n}.", names, scale, windows[n], rotaries[n]) for n in range(count))
-    activated = "hidden_activation" if c.has("hidden_activation") else "hidden_act"
+    activated = "hidden_activation" if "hidden_activation" in c.keys.reads else "hidden_act"
     stack = Stack(
         Words(("embed_tokens.weight",), d, scale=sqrt(d) if gemma else 1.0), layers, d, heads, kv_heads, d_k,
-        causal=c.flag("is_causal") if causal is None else causal, activation=activation(c, activated),
+        causal=is_causal(c) if causal is None else causal, activation=activation(c, activated),
         norm="rms, gain less one" if gemma else "rms", eps=c.number("rms_norm_eps"), last_norm="norm",
         softcap=c.number("attn_logit_softcapping") if c.has("attn_logit_softcapping") else None,
         counts_real=True,
@@ -181,7 +186,7 @@ def llama(
     )
     prefixes = ("model.", "language_model.model.", "model.language_model.", "language_model.")
     unread = (
-        *switched_off(c, "attention_bias", "q k v o", names),
+        *switched_off(c, "attention_bias", "q k v o", names, biased),
         *switched_off(c, "mlp_bias", "gate up down", names),
     )
     return one_stack(prefixes, stack, logits, unread)
@@ -203,9 +208,10 @@ def qwen(c: Config, names: Mapping[str, str] = LLAMA) -> Model:
     """Return Qwen2; with other names, Qwen3. A window holds only where use_sliding_window says so."""
     first, count = c.whole("max_window_layers", least=0), c.whole("num_hidden_layers", most=MOST_LAYERS)
     has_windows = c.flag("use_sliding_window")
-    return llama(
-        c, names=names, windows=layer_windows(c, count, lambda n: n >= first) if has_windows else None
-    )
+    windows = layer_windows(c, count, lambda n: has_windows and n >= first)
+    if any(windows) and not has_windows:
+        raise c.refused("use_sliding_window", f"true where layer_types has {LOCAL}")
+    return llama(c, names=names, windows=windows, biased="q k v")
 
 
 def smollm3(c: Config) -> Model:
@@ -213,17 +219,20 @@ def smollm3(c: Config) -> Model:
     count, every = c.whole("num_hidden_layers", most=MOST_LAYERS), c.whole("no_rope_layer_interval")
     is_rotated = [(n + 1) % every != 0 for n in range(count)]
     if c.has("no_rope_layers"):
-        is_rotated = [bool(one) for one in c.each("no_rope_layers", count)]
+        is_rotated = [bool(one) for one in c.several("no_rope_layers")[:count]]
+        if len(is_rotated) < count:
+            raise c.refused("no_rope_layers", f"a list with a value for each of {count} layers")
     has_windows = c.flag("use_sliding_window")
-    windows = layer_windows(c, count, lambda n: not is_rotated[n]) if has_windows else None
+    windows = layer_windows(c, count, lambda n: has_windows and not is_rotated[n])
     rotary = read_rotary(c, head_size(c))
     return llama(c, windows=windows, rotaries=[rotary if one else None for one in is_rotated])
 
 
 def gemma(c: Config, names: Mapping[str, str] = LLAMA, every: int | None = None) -> Model:
     """Return Gemma; with other names, Gemma 2, in which one layer of `every` sees all and the others a window."""
-    if c.has("use_bidirectional_attention") and c.flag("use_bidirectional_attention"):
-        # transformers itself masks such a model with one implementation of attention and not with another
+    if _looks_both_ways(
+        c
+    ):  # transformers masks such a model with one implementation of attention, not with another
         raise c.refused("use_bidirectional_attention", "false or null in this family")
     if (
         c.has("hidden_act") and c.word("hidden_act") == "gelu"
@@ -241,7 +250,7 @@ def gemma3(c: Config) -> Model:
     """
     every, count = c.whole("sliding_window_pattern"), c.whole("num_hidden_layers", most=MOST_LAYERS)
     windows = layer_windows(c, count, lambda n: (n + 1) % every != 0)
-    causal, both_ways = c.flag("is_causal"), c.flag("use_bidirectional_attention")
+    causal, both_ways = is_causal(c), _looks_both_ways(c)
     near = read_rotary(c, head_size(c), "rope_local_base_freq", kind="sliding_attention", is_scaled=False)
     far = read_rotary(c, head_size(c), kind="full_attention")
     rotaries = [near if window else far for window in windows]
@@ -255,3 +264,15 @@ def gemma3(c: Config) -> Model:
         gemma=True,
         causal=causal and not both_ways,
     )
+
+
+def gemma3_with_pictures(c: Config) -> Model:
+    """Return the text's part of a Gemma 3 that reads pictures, too."""
+    text, tie = c.part("text_config"), "tie_word_embeddings"
+    if _looks_both_ways(text):  # which transformers obeys in a model of text alone
+        raise text.refused("use_bidirectional_attention", "false or null in this family")
+    return gemma3(text._replace(values={**text.values, tie: c.flag(tie)}))
+
+
+def _looks_both_ways(c: Config) -> bool:
+    return c.has("use_bidirectional_attention") and c.flag("use_bidirectional_attention")

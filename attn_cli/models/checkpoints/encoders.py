@@ -8,6 +8,7 @@ from math import sqrt
 from attn_cli.models.checkpoints.common import (
     MOST_LAYERS,
     activation,
+    is_causal,
     layer_windows,
     read_rotary,
     switched_off,
@@ -65,7 +66,7 @@ def _bert_like(
     layers = tuple(Layer(places(n), names, 1 / sqrt(d_k)) for n in range(count))
     stack = Stack(
         words, layers, d, heads, heads, d_k,
-        causal=c.has("is_decoder") and c.flag("is_decoder") and c.flag("is_causal"),
+        causal=c.has("is_decoder") and c.flag("is_decoder") and is_causal(c),
         activation=activation(c, activated), norm="layer", before=False, counts_real=counts_real,
         eps=c.number("layer_norm_eps") if c.has("layer_norm_eps") else 1e-12,
     )  # fmt: skip
@@ -124,7 +125,7 @@ def albert(c: Config) -> Model:
     )  # fmt: skip
     return _bert_like(
         c, "albert.", logits, names=ALBERT, project="encoder.embedding_hidden_mapping_in", always_projects=True,
-        places=lambda n: f"encoder.albert_layer_groups.{n * groups // count}.albert_layers.0.",
+        places=lambda n: f"encoder.albert_layer_groups.{int(n / (count / groups))}.albert_layers.0.",
     )  # fmt: skip
 
 

@@ -141,12 +141,12 @@ del MT5["scale_decoder_outputs"], MT5["tie_word_embeddings"]  # always tied, and
 BART = {
     "d_model": 1024, "encoder_layers": 12, "encoder_attention_heads": 16, "decoder_layers": 12,
     "decoder_attention_heads": 16, "activation_function": "gelu", "scale_embedding": False,
-    "tie_word_embeddings": True, "decoder_start_token_id": 2, "is_causal": True,
+    "tie_word_embeddings": True, "decoder_start_token_id": 2, "is_causal": True, "num_hidden_layers": None,
 }  # fmt: skip
 MARIAN = BART | {"decoder_start_token_id": 58100}
 # Sizes that the tensors have, and what the first versions of BART's and Marian's files say
 OF_BART = (
-    "encoder_ffn_dim decoder_ffn_dim num_hidden_layers normalize_before normalize_embedding add_final_layer_norm "
+    "encoder_ffn_dim decoder_ffn_dim normalize_before normalize_embedding add_final_layer_norm "
     "add_bias_logits static_position_embeddings extra_pos_embeddings max_position_embeddings decoder_vocab_size "
     "share_encoder_decoder_embeddings"
 )
@@ -190,9 +190,9 @@ FAMILIES: dict[str, Family] = {
     "gemma2": _family(partial(decoders.gemma, names=decoders.GEMMA2, every=2), GEMMA2, "hidden_act", ROTARY),
     "gemma3_text": _gemma3_text,
     "gemma3": _family(
-        lambda c: decoders.gemma3(c.part("text_config")),
-        {},
-        "vision_config mm_tokens_per_image tie_word_embeddings",
+        decoders.gemma3_with_pictures,
+        {"tie_word_embeddings": True},
+        "vision_config mm_tokens_per_image",
         {"text_config": _gemma3_text.keys},
     ),
     "t5": _family(translators.t5, T5, "d_ff n_positions"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import sqrt
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
-from attn_cli.models.checkpoints.common import MOST_LAYERS, activation, tied
+from attn_cli.models.checkpoints.common import MOST_LAYERS, activation, is_causal, tied
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.decoders import BART
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
@@ -36,6 +36,9 @@ def t5(c: Config) -> Model:
         raise c.refused(
             "feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it"
         )
+    for name in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs"):
+        if name in c.values and c.values[name] is None:
+            raise c.refused(name, "left out, or a value")
     activated = activation(c, "dense_act_fn") if c.has("dense_act_fn") else activated
     is_gated = c.flag("is_gated_act") if c.has("is_gated_act") else bool(gated)
     count = c.whole("num_layers", most=MOST_LAYERS)
@@ -65,7 +68,7 @@ def t5(c: Config) -> Model:
     scaled = "scale_decoder_outputs" if c.has("scale_decoder_outputs") else "tie_word_embeddings"
     is_scaled = c.has(scaled) and c.flag(scaled)
     logits = Logits(("lm_head.weight", "shared.weight"), scale=d**-0.5 if is_scaled else 1.0)
-    return Model((), encoder, decoder, logits, _start(c))
+    return Model((), encoder, decoder, logits, _start(c), unread=(".bias",))
 
 
 def bart(c: Config, sinusoids: bool = False) -> Model:
@@ -81,7 +84,11 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
             positions=None if sinusoids else f"{side}.embed_positions.weight", offset=2, sinusoids=sinusoids,
             norm=None if sinusoids else f"{side}.layernorm_embedding",
         )  # fmt: skip
-        count = c.whole(f"{side}_layers", most=MOST_LAYERS)
+        # transformers keeps num_hidden_layers as another name of encoder_layers, which wins
+        counted = (
+            "num_hidden_layers" if side == "encoder" and c.has("num_hidden_layers") else f"{side}_layers"
+        )
+        count = c.whole(counted, most=MOST_LAYERS)
         layers = tuple(Layer(f"{side}.layers.{n}.", names, 1 / sqrt(d_k)) for n in range(count))
         return Stack(
             words, layers, d, heads, heads, d_k,
@@ -100,7 +107,7 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
 
 def _check_causal(c: Config) -> None:
     """Raise InputError if the decoder, which writes word by word, would look ahead."""
-    if not c.flag("is_causal"):
+    if not is_causal(c):
         raise c.refused("is_causal", "true in a model of an encoder and a decoder")
 
 

@@ -46,7 +46,17 @@ READS = {
 }
 VALUES = Config(
     "c",
-    {"n": 8, "x": 0.5, "yes": True, "s": "a", "list": [1, 2], "part": {"n": 3}, "none": None, "stray": 1},
+    {
+        "n": 8,
+        "x": 0.5,
+        "yes": True,
+        "s": "a",
+        "list": [1, 2],
+        "part": {"n": 3},
+        "none": None,
+        "sliding_window": None,
+        "stray": 1,
+    },
     Keys(READS, parts={"part": Keys({"n": None}), "gone": Keys({"n": 9}), "n": Keys({})}),
 )
 
@@ -59,7 +69,10 @@ def test_a_value_is_what_it_says():
 
 def test_an_absent_value_is_the_default_and_null_can_be_told_from_it():
     assert VALUES.whole("absent") == 6 and VALUES.has("absent") and VALUES.part("gone").whole("n") == 9
-    assert VALUES.whole("none") == 5 and not VALUES.has("none") and not VALUES.has("other")
+    assert not VALUES.has("other") and not VALUES.has("sliding_window")
+    for ask in (VALUES.has, VALUES.whole):
+        with pytest.raises(InputError, match=r"none is null\. It must be left out, or a value such as 5"):
+            ask("none")
 
 
 def test_a_key_that_is_not_declared_is_not_there_and_is_told():
@@ -75,6 +88,9 @@ def test_unknown_keys_are_named_shortly_and_inertly():
     hostile = Config("c", {f"\x1b[31m{n}": "x" * 999 for n in range(9000)}, Keys({}))
     told = hostile.unknown("bert")
     assert "\x1b" not in told and "and 8,995 more keys" in told and len(told) < 800
+    assert Config("c", {"dropout" * 30_000 + "\n": 1}, Keys({})).unknown("bert")  # at once
+    deep = json.loads("[" * 900 + "]" * 900)
+    assert "which attn does not know" in Config("c", {"a": [deep]}, Keys({})).unknown("bert")
     nested = Config(
         "c", {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}, VALUES.keys
     )

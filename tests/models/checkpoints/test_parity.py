@@ -429,7 +429,8 @@ def test_a_scaling_adds_to_the_rotation_of_a_kind_of_layers_as_in_transformers(
     key, name, transformers, tmp_path
 ):
     def scaled(config):
-        return as_in_former_years(config) | {"rope_scaling": {key: "linear", "factor": 3.0}}
+        older = {"rope_scaling": {key: "linear", "factor": 3.0}, "original_max_position_embeddings": 4}
+        return as_in_former_years(config) | older
 
     model = made(transformers, CASES[name], 11, tmp_path, scaled)
     same_as(model, CASES[name], texts(TEXTS), tmp_path, f"{name}, {key}")
@@ -440,6 +441,100 @@ def test_biases_that_a_config_switches_off_are_not_read(flag, transformers, tmp_
     case = CASES["llama, biases"]
     model = made(transformers, case, 10, tmp_path, lambda config: config | {flag: False})
     same_as(model, case, texts(TEXTS), tmp_path, f"llama without {flag}")
+
+
+NO_BIAS = {
+    "mistral": "self_attn.q_proj", "qwen2": "self_attn.o_proj", "qwen3": "self_attn.q_proj", "gemma": "mlp.up_proj",
+    "gpt_neo": "attn.attention.q_proj",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_BIAS)
+def test_a_bias_that_the_family_does_not_have_is_not_read(name, transformers, tmp_path):
+    case = CASES[name]
+    model = made(transformers, case, 12, tmp_path)
+    arrays, _ = read_safetensors(tmp_path / "model.safetensors")
+    of = next(key for key in arrays if key.endswith(f"{NO_BIAS[name]}.weight"))
+    arrays[of.replace("weight", "bias")] = np.ones(len(arrays[of]), np.float32)
+    biased = saved(tmp_path / "biased", json.loads((tmp_path / "config.json").read_text()), arrays)
+    same_as(model, case, texts(TEXTS), biased, name)
+
+
+def test_t5_has_no_biases(transformers, tmp_path):
+    made(transformers, PAIRS["t5"], 0, tmp_path)
+    arrays, _ = read_safetensors(tmp_path / "model.safetensors")
+    of = next(key for key in arrays if key.endswith("SelfAttention.q.weight"))
+    biased = arrays | {of.replace("weight", "bias"): np.ones(len(arrays[of]), np.float32)}
+    config = json.loads((tmp_path / "config.json").read_text())
+    found = []
+    for n, tensors in enumerate((arrays, biased)):
+        with Checkpoint(saved(tmp_path / str(n), config, tensors)) as checkpoint:
+            found.append(checkpoint.run(texts(TEXTS)).layer(0).attended.weights)
+    close(*found, "t5")
+
+
+@pytest.mark.parametrize(("layers", "groups"), [(18, 14), (5, 3)])
+def test_layers_of_albert_fall_into_groups_as_in_transformers(layers, groups, transformers, tmp_path):
+    sizes = {"num_hidden_layers": layers, "num_hidden_groups": groups}
+    case = CASES["albert"]._replace(settings=CASES["albert"].settings | sizes)
+    model = made(transformers, case, 13, tmp_path)
+    same_as(model, case, texts(TEXTS), tmp_path, "albert")
+
+
+def test_windows_of_smollm3_are_those_of_its_layer_types(transformers, tmp_path):
+    kinds = ["sliding_attention", "full_attention"] * 2
+    case = CASES["smollm3"]._replace(
+        settings=CASES["smollm3"].settings | {"layer_types": kinds, "sliding_window": 3}
+    )
+    model = made(transformers, case, 14, tmp_path)
+    same_as(model, case, texts(TEXTS), tmp_path, "smollm3")
+
+
+def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(transformers, tmp_path):
+    case = PAIRS["bart"]
+    made(transformers, case, 15, tmp_path, lambda config: config | {"num_hidden_layers": 1})
+    with Checkpoint(str(tmp_path), is_strict=True) as checkpoint:
+        assert len(checkpoint.model.stacks["encoder"].layers) == 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_other_name_of_a_key_is_taken_for_idle(family, transformers):
+    aliases = transformers.CONFIG_MAPPING[family].attribute_map
+    keys = FAMILIES[family].keys
+    assert not [alias for alias, of in aliases.items() if alias in keys.idle and of not in keys.idle]
+
+
+NULLS = [
+    *(
+        ("gpt2", "is_causal"),
+        ("llama", "is_causal"),
+        ("bert", "is_causal"),
+        ("gemma2", "query_pre_attn_scalar"),
+    ),
+    *(("llama", "rms_norm_eps"), ("gemma3", "hidden_activation"), ("qwen3", "head_dim")),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [*NULLS, ("t5", "tie_word_embeddings"), ("t5", "scale_decoder_outputs")]
+)
+def test_null_where_transformers_takes_none_is_refused(name, key, transformers, tmp_path):
+    case = (CASES | PAIRS)[name]
+    made(transformers, case, 0, tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text()) | {key: None, "is_decoder": name == "bert"}
+    if key == "tie_word_embeddings":
+        del config["scale_decoder_outputs"]  # which T5 reads before it
+    path.write_text(json.dumps(config))
+    with pytest.raises(InputError, match=f"{key} is null"):
+        Checkpoint(str(tmp_path))
+
+
+def test_a_gemma3_of_words_and_pictures_that_looks_both_ways_is_refused(tmp_path):
+    text = {"model_type": "gemma3_text", "use_bidirectional_attention": True}
+    folder = saved(tmp_path, {"model_type": "gemma3", "text_config": text}, {"a": np.ones(1, np.float32)})
+    with pytest.raises(InputError, match="use_bidirectional_attention is true"):
+        Checkpoint(folder)
 
 
 @pytest.mark.parametrize("name", ["gemma", "gemma2"])
@@ -476,7 +571,7 @@ OLDER = {
     "rope_theta", "rope_local_base_freq", "rotary_emb_base", "rotary_pct", "global_rope_theta", "local_rope_theta",
     "original_max_position_embeddings", "is_causal", "position_embedding_type", "sliding_window_pattern",
     "global_attn_every_n_layers", "attention_layers", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
-    "head_dim", "decoder_start_token_id", "tie_word_embeddings",
+    "head_dim", "decoder_start_token_id", "tie_word_embeddings", "num_hidden_layers",
 }  # fmt: skip
 
 

@@ -171,6 +171,7 @@ def test_no_family_takes_values_of_another_kind(family):
         "layer_types": ["sliding_attention", "full_attention"], "vocab_size": 6, "tie_word_embeddings": True,
         "num_key_value_heads": 1, "no_rope_layers": [1, 0], "query_pre_attn_scalar": 4, "embedding_size": 4,
         "num_hidden_groups": 1, "local_attention": 4, "scale_embedding": True, "feed_forward_proj": "relu",
+        "use_sliding_window": True,
     }  # fmt: skip
     whole |= {"text_config": dict(whole, model_type="gemma3_text"), "model_type": family}
     assert describe(Config("c", whole)).family in (family, "gemma3_text")
