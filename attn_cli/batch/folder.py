@@ -120,7 +120,13 @@ class LocalFolder:
             raise WriteError(f"{name} was written, and cannot be read.", "Try again.") from None
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files."""
+        """Remove files; none of them where one is a folder."""
+        for name in names:
+            if os.path.isdir(self._at(name)) and not os.path.islink(self._at(name)):
+                raise CreateError(
+                    f"{visible(self._at(name))} is a folder, which attn batch does not remove.",
+                    "Remove it yourself, or write into another folder.",
+                )
         for name in names:
             try:
                 os.unlink(self._at(name))

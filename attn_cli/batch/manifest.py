@@ -121,7 +121,7 @@ def read_manifest(
     except (ValueError, RecursionError):
         record = None
     if not _is_of(record, TYPES) or record["schema"] != SCHEMA:
-        raise InputError(f"{name} is no manifest of attn batch.", ANEW)
+        raise InputError(f"{name} is not an attn batch manifest.", ANEW)
     if record["parts"] or record["complete"]:  # otherwise there is nothing that another run could lose
         if what := _differences(record, source, run):
             raise InputError(f"{folder} holds another run: {what}.", ANEW)

@@ -135,7 +135,7 @@ def _manifest(
         return read_manifest(text, folder.name, source, about, lines)
     if any(not name.startswith(".") for name in names):
         raise InputError(
-            f"{folder.name} is no empty folder, and holds no run of attn batch.",
+            f"{folder.name} is not empty and holds no attn batch run.",
             "Give another folder, or --force to write into this one.",
         )
     return None

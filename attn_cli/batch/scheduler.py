@@ -74,8 +74,8 @@ def connect(dask: Any, address: str, seconds: float) -> Any:
     try:
         ask(work, waiting, SILENCE, seconds + GRACE)
     except TimeoutError:
-        said = f"The scheduler at {name} has taken the connection, and not answered in {seconds:g} s."
-        raise MachineError(said, "Is it one of Dask? --connect-timeout waits longer.") from None
+        said = f"The scheduler at {name} accepted the connection but did not answer in {seconds:g} s."
+        raise MachineError(said, "Is it a Dask scheduler? --connect-timeout waits longer.") from None
     return client
 
 

@@ -230,7 +230,7 @@ def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[st
     if side not in stacks:
         raise UsageError(
             f"This model (of the type {family}) is not causal: its words look at all others.",
-            "Ask for attn self, or try --mask causal with it.",
+            "Use attn self TEXT -m DIR; with --mask causal it tries that mask.",
         )
     if (context is not None) != (side == "decoder" and len(stacks) == 2):
         wanted = "a second text, which its encoder reads" if context is None else "one text"

@@ -45,11 +45,11 @@ def find_next_words(
         return _likeliest(run, read.ids, at, encoder, count, name, fills=False), []
     mask, id_ = encoder.mask()
     if mask is None:
-        return None, [f"{name} is an encoder, and its vocabulary has no token for a gap: it names no words."]
+        return None, [f"{name} is not causal, and its vocabulary has no token for a gap: it names no words."]
     masks = [i for i, one in enumerate(read.ids) if one == id_]
     if not masks:
         return None, [
-            f'--next: {name} is an encoder, which fills gaps. Put {mask} into the text, as in "the {mask} sat".'
+            f'--next: {name} is not causal: it fills gaps. Put {mask} into the text, as in "the {mask} sat".'
         ]
     notes = []
     if len(masks) > 1:
@@ -62,9 +62,7 @@ def find_at_each(
 ) -> tuple[tuple[NextWords, ...] | None, list[str]]:
     """Return the `count` likeliest tokens after each token, or None, and notes on them."""
     if not list(run.model.stacks.values())[-1].causal:
-        return None, [
-            f"--next-at all: {name} is an encoder, which sees the words that it would have to tell."
-        ]
+        return None, [f"--next-at all: {name} is not causal: it sees the words that it would have to tell."]
     places = range(len(read.ids))
     return tuple(_likeliest(run, read.ids, at, encoder, count, name, fills=False) for at in places), []
 

@@ -110,9 +110,9 @@ def test_what_lies_in_a_store_is_checked_before_it_is_believed(store):
     last = {"parts": about["parts"][:2], "lines": 1024}
     for text, said in (
         (json.dumps(about | last), "it says complete, and names 2 of 3 parts"),
-        (json.dumps(about | {"lines": True}), "is no manifest of attn batch"),
+        (json.dumps(about | {"lines": True}), "is not an attn batch manifest"),
         (" " * (5 << 20), "is no file of attn batch: it has more than"),
-        ("", "is no manifest of attn batch"),
+        ("", "is not an attn batch manifest"),
     ):
         put("texts/out/manifest.json", text.encode())
         got = here("batch", *options, env=store)

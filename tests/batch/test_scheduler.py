@@ -89,7 +89,7 @@ def test_a_port_that_never_answers_is_told_of_and_left_in_time(monkeypatch):
     told = error(Ran(got.code, got.out, last))
     assert (
         got.code == 71
-        and f"The scheduler at tcp://{port} has taken the connection, and not answered in 0.4 s" in told
+        and f"The scheduler at tcp://{port} accepted the connection but did not answer in 0.4 s" in told
     )
 
 

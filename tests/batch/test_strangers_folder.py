@@ -109,7 +109,7 @@ def parts_of(*numbers: int, **values: object) -> Change:
     return change
 
 
-OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is no manifest of attn batch"
+OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is not an attn batch manifest"
 ENTRY, ORDER, COUNTS = (
     "entry {} of its parts is not of this input",
     "are not in order",
@@ -433,7 +433,7 @@ def test_a_file_that_is_called_run_and_is_somebody_else_s_stays(text, honest):
 def test_files_without_a_manifest_are_somebody_else_s(name, honest):
     Path("mine").mkdir()
     Path("mine", name).write_text("mine\n")
-    assert is_refused(batch(out="mine/"), "mine/ is no empty folder, and holds no run of attn batch")
+    assert is_refused(batch(out="mine/"), "mine/ is not empty and holds no attn batch run")
     assert os.listdir("mine") == [name] and Path("mine", name).read_text() == "mine\n"
     assert batch("--force", out="mine/").code == 0
     assert Path("mine/part-00000.txt").exists() == (name == "part-00000.txt")
@@ -492,6 +492,15 @@ def test_a_folder_that_is_none_is_refused(make, honest):
     got = batch()
     assert (got.code, got.out, got.err.count("\n")) == (73, "", 1)
     assert Path("beside").read_text() == "mine\n" and not Path("new").exists()
+
+
+def test_force_removes_nothing_where_it_cannot_remove_everything(honest):
+    Path("out/part-00001.jsonl").unlink()
+    Path("out/part-00001.jsonl").mkdir()
+    before = tree()
+    got = batch("--force")
+    assert got.code == 73 and "part-00001.jsonl is a folder" in got.err and "Remove it yourself" in got.err
+    assert tree() == before
 
 
 # A stranger who is quicker than the look before

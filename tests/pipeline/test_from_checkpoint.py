@@ -526,6 +526,7 @@ def test_a_model_that_its_config_makes_look_both_ways_is_no_longer_masked(tmp_pa
     folder = small_gpt2(tmp_path / "both", is_causal=False)
     trace = trace_checkpoint("self", "dabca", None, Settings(next=3), folder)
     assert (trace.kind, trace.mask) == ("self", None) and (trace.weights > 0).all()
+    assert "config.json says is_causal = false: no word is hidden from another." in trace.notes
     with pytest.raises(UsageError, match="not causal"):
         trace_checkpoint("masked", "dabca", None, Settings(), folder)
     assert here("heads", "dabca", "-m", folder).code == 0

@@ -6,6 +6,7 @@ that change no number. What is in neither list is told in a note.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import decoders, encoders, translators
 from attn_cli.models.checkpoints.config import Config, Keys
 from attn_cli.models.checkpoints.describe import Model
+
+LOOKS_AHEAD = {"is_causal": False, "use_bidirectional_attention": True}  # what takes a decoder's mask away
 
 
 class Family(NamedTuple):
@@ -218,4 +221,10 @@ def describe(config: Config, is_strict: bool = False) -> Model:
     unknown = declared.unknown(name)
     if unknown and is_strict:
         raise InputError(f"{config.where}: {unknown}")
-    return family.describe(declared)._replace(family=name, notes=(unknown,) if unknown else ())
+    model, notes = family.describe(declared), [unknown] if unknown else []
+    key = next((key for key, value in LOOKS_AHEAD.items() if config.values.get(key) is value), None)
+    if key and model.decoder is None and key in family.keys.reads:
+        notes.append(
+            f"config.json says {key} = {json.dumps(LOOKS_AHEAD[key])}: no word is hidden from another."
+        )
+    return model._replace(family=name, notes=tuple(notes))

@@ -108,7 +108,7 @@ class TextEncoder:
             raise
         except BaseException as error:  # a panic of the library's Rust code is no Exception
             why = visible(str(error))[:200]
-            raise InputError(f"The tokenizer of {self.name} {what}: {why}.") from None
+            raise InputError(f"The tokenizer of {self.name} {what}: {why}.", HINT) from None
 
 
 @contextmanager
