@@ -140,10 +140,13 @@ class Layers:
     def _steps(self) -> Iterator[LayerSteps]:
         kind = "masked" if self.stack.causal else "self"
         position = self._relative()
+        made = None
         for n, layer in enumerate(self.stack.layers):
             x = self.x
-            made = self._attention(layer, n, kind, "", "norm_1", x, position)
+            # The layer before is let go when this one has attended: freed sooner, its pages would be taken anew.
+            before, made = made, self._attention(layer, n, kind, "", "norm_1", x, position)
             yield made  # whose heads are joined only for those who want what comes next
+            del before
             joined = self.reader.joined(layer, "", made.output)
             if self.stack.parallel:
                 self.x = x + joined + self._network(layer, self._before(layer, "norm_2", x))
