@@ -15,8 +15,7 @@ from attn_cli.batch.scheduler import ask, connect
 from attn_cli.batch.workers import Failure
 from attn_cli.errors import MachineError, MissingExtra
 from attn_cli.io.console import say
-from attn_cli.io.escape import visible
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count, visible
 from attn_cli.io.signals import cleaned_up
 
 TRIES = 10  # of a task whose worker dies, on this machine

@@ -17,7 +17,7 @@ from attn_cli.batch import manifest as manifests
 from attn_cli.batch.inputs import Block, Input, blocks_of, joined, pieces_of
 from attn_cli.batch.lines import LINES, LONGEST_START, UTF_8, UTF_16, Feed, Line, LineReader, open_lines
 from attn_cli.errors import InputError
-from attn_cli.io.compressed import packing
+from attn_cli.io.files import packing
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Ints

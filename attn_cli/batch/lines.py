@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 
 from attn_cli.batch.inputs import Input
 from attn_cli.errors import FileError, InputError
-from attn_cli.io.compressed import packing, pieces
+from attn_cli.io.files import packing, pieces
 
 LONGEST_LINE = 1 << 20  # bytes
 LINES = 512  # of a chunk

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.batch.forms import FORMS
 from attn_cli.errors import AttnError
-from attn_cli.io.json_line import json_line
+from attn_cli.io.json_text import json_line
 
 if TYPE_CHECKING:
     from attn_cli.batch.compute import Computer

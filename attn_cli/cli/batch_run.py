@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from attn_cli.cli.deliver import byte_stream, choose_format, is_ordinary, terminal_for, to_standard_output
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import shell_quote, visible
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress
-from attn_cli.settings.json_keys import ALL_KEYS
-from attn_cli.settings.output import View
+from attn_cli.settings.output import ALL_KEYS, View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from attn_cli.live.paper import Pane, Paper
 from attn_cli.live.state import State
 from attn_cli.render.blocks import Block, Formula, Heading, Say
 from attn_cli.render.views.steps import walk
-from attn_cli.trace.because import stepped_head
+from attn_cli.trace.row import stepped_head
 from attn_cli.trace.trace import Trace
 
 STEPS = (

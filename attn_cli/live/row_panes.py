@@ -15,10 +15,10 @@ from attn_cli.live.state import BEFORE, State
 from attn_cli.render.blocks import Bars, Block, Columns, Say
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.overview import largest_weight, row_bars
-from attn_cli.render.views.reasons import reasons
+from attn_cli.render.views.whys import reasons
 from attn_cli.render.views.wording import quoted_at
-from attn_cli.trace.because import because_of, stepped_head
-from attn_cli.trace.trace import Row, Trace
+from attn_cli.trace.row import Row, because_of, stepped_head
+from attn_cli.trace.trace import Trace
 
 MOST_KEYS, FEW_KEYS = 12, 4
 LINES_OF_KEY = 3  # at most: its bar, and its line in a table or in both parts of a wide one

@@ -14,14 +14,14 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
-from attn_cli.vectors.lookup import forms
-from attn_cli.vectors.store.table import as_bytes
+from attn_cli.vectors.spelling import forms
+from attn_cli.vectors.table import as_bytes
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
     from attn_cli.models.encoder import EncoderLayer, EncoderStack
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
     Take = Callable[..., Array]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.top_links import Links, strongest
+from attn_cli.core.heads import Links, strongest
 from attn_cli.trace.diagnostics import entropy
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LongView, Trace

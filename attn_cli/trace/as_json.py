@@ -78,7 +78,7 @@ def _summary(trace: Trace, i: int) -> dict[str, object]:
 def _because(shown: Shown) -> object:
     if not (shown.walked and shown.trace.is_scored):
         return None
-    from attn_cli.trace.because import because  # only for rows that are walked
+    from attn_cli.trace.row import because  # only for rows that are walked
 
     return [one._asdict() for i in shown.trace.focus for one in because(shown.trace, i)]
 

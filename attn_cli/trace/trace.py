@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cmp_to_key
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from attn_cli.core.scores import score_named
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Frozen, Head
+from attn_cli.trace.row import Row
 
-if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
+if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from attn_cli.io.array_types import Array, Bools, Ints
     from attn_cli.trace.diagnostics import Diagnosis
-
+    from attn_cli.trace.head import Learned, Projected
 
 LARGE = 1_000_000
 FIRST_TOKENS = 6
-LARGEST_ROUNDED = 1000.0  # larger scores tie as these do: the softmax sees their differences alone
 
 
 class Embedding(NamedTuple):
@@ -35,38 +34,6 @@ class Embedding(NamedTuple):
     oov: str | None
     seed: int | None
     length: float | None = None  # where all vectors have one
-
-
-class Projected(NamedTuple):
-    """Where W_q, W_k and W_v came from; source is learned, identity, random, file or given."""
-
-    source: str
-    name: str | None
-    layout: str | None
-    seed: int | None
-    layer: int | None
-    x_is_normed: bool | None = None  # of a pretrained model, whether X went through the layer's norm
-    kv_heads: int | None = None  # of a pretrained model whose heads share keys and values: how many there are
-
-
-class Learned(NamedTuple):
-    """What is known of a learned head; a score is the share of words whose strongest link is right.
-
-    A head of a language model was taught nothing: `about` is then what it was found to do.
-    """
-
-    model: str
-    layers: int
-    trained_on: tuple[str, ...]  # treebanks
-    scored_on: str | None  # a treebank that it was not trained on
-    about: str | None  # what the head was trained, or found, to look at; None if nothing in particular
-    accuracy: float | None
-    baseline: float | None  # what the best fixed distance gets
-    precision: float | None  # of its strongest links to another word, the share that are right
-    hard: float | None  # its accuracy over the words for which the best fixed distance is wrong
-    content: float | None  # its accuracy where its term for the distance is left out
-    values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
-    taught: bool = True  # whether the head was taught what it is named for; else it was found to do it
 
 
 class LongView(NamedTuple):
@@ -101,64 +68,6 @@ class NextWords(NamedTuple):
     fills: bool  # whether they fill a mask
     token: str  # that token, as the vocabulary spells it
     came: float | None = None  # the probability of the token that does come next, where one does
-
-
-class Row(NamedTuple):
-    """One query's way to its weights, number by number; a masked key has no exp and no weight.
-
-    Where scores are capped, `capped` is what the cap leaves of the content, or of content and distance where these
-    are one score (`is_turned`).
-    weight = exp / total, where exp = e^(masked score - shift). The shift is 0 unless e^score would be
-    unwieldy (beyond e^30); it cancels out.
-    """
-
-    query: int
-    scores: list[float]
-    scaled: list[float]
-    position: list[float] | None
-    capped: list[float] | None
-    is_turned: bool
-    masked: list[float]  # -inf where masked
-    shift: float
-    exps: list[float]
-    total: float
-    weights: list[float]
-    rounding: float  # the relative difference up to which two scores tie
-
-    @property
-    def content(self) -> list[float]:
-        """What a key's content puts into its score, beside what its distance does."""
-        return self.scaled if self.capped is None or self.is_turned else self.capped
-
-    @property
-    def summed(self) -> list[float]:
-        """The sums of content and distance, masked keys' too."""
-        return [a + b for a, b in zip(self.content, self.position or [0.0] * len(self.content), strict=True)]
-
-    def is_masked(self, j: int) -> bool:
-        """Return whether the query may not look at key j."""
-        return self.masked[j] == -math.inf
-
-    def lead(self, values: list[float], one: int, other: int) -> float:
-        """Return how much larger the value of one key is than that of another; 0 where rounding alone sets them apart.
-
-        BLAS adds in different orders in different parts of a product: the scores of identical keys may differ.
-        """
-        by = values[one] - values[other]
-        size = min(max(1.0, abs(values[one])), LARGEST_ROUNDED)
-        return 0.0 if abs(by) <= self.rounding * size else by
-
-    @property
-    def strongest(self) -> list[int]:
-        """The keys that the query may look at, those with the largest scores first; of those that tie the first."""
-        allowed = (j for j in range(len(self.masked)) if not self.is_masked(j))
-        order = sorted(allowed, key=lambda j: -self.masked[j])  # so that few are left to compare
-        return sorted(order, key=cmp_to_key(self._after))
-
-    def _after(self, one: int, other: int) -> int:
-        """Return more than 0 where a key comes after another in `strongest`, less where before it."""
-        by = self.lead(self.masked, other, one)
-        return (1 if by > 0 else -1) if by else one - other
 
 
 class Source(Protocol):
@@ -303,7 +212,7 @@ class Trace(Frozen):
         head = head or self.shown
         if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
             return None
-        from attn_cli.core.top_links import rounding_of  # with NumPy, which is loaded where there are scores
+        from attn_cli.core.heads import rounding_of  # with NumPy, which is loaded where there are scores
 
         at = self.held(i)
         masked = head.masked_scores[at].tolist()

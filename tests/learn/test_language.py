@@ -24,7 +24,7 @@ from attn_cli.models.language import causal, last_rows, matrix_of
 from attn_cli.models.model_file import model_arrays, read_model
 from attn_cli.settings.training import LanguageTraining
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.store.table import bundled
+from attn_cli.vectors.table import bundled
 from tests.parsed import conllu
 from tests.shell import COMMAND, attn, surroundings
 

@@ -15,7 +15,7 @@ from attn_cli.learn.language_score import perplexity
 from attn_cli.models.language import MASK, UNKNOWN, causal, last_rows, matrix_of
 from attn_cli.models.model_file import BUNDLED, bundled
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.store.table import bundled as vectors
+from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike
 from tests.shell import attn
 

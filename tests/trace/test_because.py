@@ -9,8 +9,8 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.trace.because import because
+from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.trace.row import because
 from tests.shell import here
 from tests.thorough import often
 

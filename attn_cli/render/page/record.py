@@ -11,14 +11,14 @@ from attn_cli.core.mask_rules import find_rule
 from attn_cli.core.masks import rule_in
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError
-from attn_cli.render.page.numbers import Numbers, Stored
+from attn_cli.render.page.script import Numbers, Stored
 from attn_cli.render.palette import PAPER, ramp
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.trace.because import stepped_head
 from attn_cli.trace.head import TURNED, Head
+from attn_cli.trace.row import stepped_head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
 

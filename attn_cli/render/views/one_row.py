@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, plain
-from attn_cli.render.views.reasons import MOST_RIVALS, reasons
-from attn_cli.render.views.whys import Walked, mixture, walked
+from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
 from attn_cli.render.views.wording import (
     cap_term,
     head_of_layer,
@@ -23,9 +22,9 @@ from attn_cli.render.views.wording import (
     turned_term,
 )
 from attn_cli.settings.settings import ALL
-from attn_cli.trace.because import Because, against, because_of, named_rivals, stepped_head
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Row, Trace
+from attn_cli.trace.row import Because, Row, against, because_of, named_rivals, stepped_head
+from attn_cli.trace.trace import Trace
 
 ALL_FACTORS = 8
 FIRST_FACTORS, FIRST_NUMBERS = 2, 3

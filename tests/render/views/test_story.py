@@ -7,7 +7,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.render.numbers import four
-from attn_cli.trace.because import because
+from attn_cli.trace.row import because
 from tests.shell import here
 
 FOX = "The quick brown fox jumped over the lazy dog"
