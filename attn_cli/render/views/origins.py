@@ -7,7 +7,7 @@ from attn_cli.io.escape import count, visible
 from attn_cli.models.model_file import BUNDLED
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.wording import GLOSSES, ON_DISTANCE, ON_WORDS, _of_layers, d_k, head_named, short
+from attn_cli.render.views.wording import GLOSSES, ON_DISTANCE, ON_WORDS, of_layers, d_k, head_named, short
 from attn_cli.trace.head import Learned
 from attn_cli.trace.trace import Trace
 
@@ -19,9 +19,9 @@ def setting_parts(trace: Trace) -> list[str]:
     if trace.has_layers:
         parts.append(f"layers 0 to {trace.projection.layer}")
     elif trace.projection.source == "given" and trace.projection.layer is not None:
-        parts.append(f"layer {trace.projection.layer}" + _of_layers(trace.stack_layers))
+        parts.append(f"layer {trace.projection.layer}" + of_layers(trace.stack_layers))
     elif trace.learned is not None and trace.learned.layers > 1:
-        parts.append(f"layer {trace.projection.layer}" + _of_layers(trace.learned.layers))
+        parts.append(f"layer {trace.projection.layer}" + of_layers(trace.learned.layers))
     if len(trace.head_names) > 1:
         n = len(trace.head_names)
         shown = {

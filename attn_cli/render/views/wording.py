@@ -180,7 +180,7 @@ def d_k(trace: Trace) -> int:
     return 0 if q is None else int(q.shape[1])
 
 
-def _of_layers(layers: int | None) -> str:
+def of_layers(layers: int | None) -> str:
     """Return ` of 0 to 11`, where a layer is one of several."""
     return f" of 0 to {layers - 1}" if layers and layers > 1 else ""
 
@@ -189,7 +189,7 @@ def shown_part(trace: Trace) -> str:
     """Return which layer and head of a pretrained model a screen shows, in a sentence."""
     whose = "Layers" if trace.has_layers else "Layer"
     layer = f"{whose} {'0 to ' if trace.has_layers else ''}{trace.projection.layer}"
-    layer += "" if trace.has_layers else _of_layers(trace.stack_layers)
+    layer += "" if trace.has_layers else of_layers(trace.stack_layers)
     n = len(trace.head_names)
     head = {"all": f"all {n} heads", "mean": f"the mean of {n} heads"}.get(trace.settings.head or "")
     head = head or f"{head_named(trace.shown.name)} of 0 to {n - 1}"
