@@ -261,7 +261,7 @@ def _job(asked: Asked, settings: Settings, view: View, form: str, is_whole: bool
     from attn_cli.batch.forms import FORMS
     from attn_cli.batch.job import Job
     from attn_cli.render import keys_in, needs_weights
-    from attn_cli.trace.as_json import KEYS, OF_STEPS
+    from attn_cli.trace.trace import KEYS, OF_STEPS
 
     kind = asked.kind
     keys = keys_in(view, kind) or tuple(key for key in KEYS if view.steps or key not in OF_STEPS)

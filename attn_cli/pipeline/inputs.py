@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.io.escape import count
 from attn_cli.models.projection import to_digits
 from attn_cli.settings.settings import Settings
-from attn_cli.trace.trace import Embedding
+from attn_cli.trace.computation import Embedding
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array

@@ -18,7 +18,8 @@ from attn_cli.models.language import MASK, UNKNOWN, causal, last_rows, matrix_of
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import with_next_words
-from attn_cli.trace.trace import LARGE, NextWords, Trace
+from attn_cli.trace.computation import NextWords
+from attn_cli.trace.trace import LARGE, Trace
 from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from attn_cli.pipeline.inputs import Inputs
 from attn_cli.pipeline.project import Layer, ungoverned
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
+from attn_cli.trace.computation import Placed
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LARGE, Placed, Trace
+from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report

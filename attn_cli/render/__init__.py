@@ -74,7 +74,7 @@ def needs_weights(view: View, kind: str) -> bool:
     """Return whether the view shows what a layer projects with: every step, or a key of the JSON that --steps adds."""
     if view.steps or view.fields is None:
         return view.steps
-    from attn_cli.trace.as_json import OF_STEPS, OF_WEIGHTS  # only those who choose keys need them
+    from attn_cli.trace.trace import OF_STEPS, OF_WEIGHTS  # only those who choose keys need them
 
     return not {*(keys_in(view, kind) or ())}.isdisjoint((*OF_STEPS, *OF_WEIGHTS))
 

@@ -16,7 +16,7 @@ from attn_cli.errors import AttnError
 from attn_cli.io.json_text import json_line
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.validate import settings_for_masked
-from attn_cli.trace.as_json import KEYS, OF_STEPS
+from attn_cli.trace.trace import KEYS, OF_STEPS
 from tests.thorough import often
 
 TEXT = "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't I café 日本 , . ! 😀"

@@ -46,8 +46,9 @@ from attn_cli.pipeline.sources.checkpoint_text import (
     unknown_words,
 )
 from attn_cli.settings.settings import ALL, ROLLOUT, Settings
+from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
-from attn_cli.trace.trace import Embedding, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.masks import Mask

@@ -36,8 +36,9 @@ from attn_cli.pipeline.project import (
 from attn_cli.pipeline.record import build_trace
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
+from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
-from attn_cli.trace.trace import Embedding, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

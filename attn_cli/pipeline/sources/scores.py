@@ -16,8 +16,9 @@ from attn_cli.pipeline.mask import wanted_masks
 from attn_cli.pipeline.project import Layer, given_biases, labels, shown_head, with_masks
 from attn_cli.pipeline.record import build_trace
 from attn_cli.settings.validate import unused
+from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
-from attn_cli.trace.trace import Embedding, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

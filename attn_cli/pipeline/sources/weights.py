@@ -28,8 +28,9 @@ from attn_cli.pipeline.ready_weights import select_weights
 from attn_cli.pipeline.record import record_trace
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, unused
+from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
-from attn_cli.trace.trace import Embedding, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.attention import Steps

@@ -35,7 +35,7 @@ from attn_cli.render.views.wording import (
 )
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
-from attn_cli.trace.row import Row, stepped_head
+from attn_cli.trace.row import Row
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def heads(trace: Trace, view: View) -> Drawing:
 
 def steps(trace: Trace, view: View) -> Drawing:
     """Return the way of one row to its weights and its output."""
-    i, head = trace.focus[0], stepped_head(trace)
+    i, head = trace.focus[0], trace.stepped_head
     row = trace.row(i, head)
     if row is None:
         raise UsageError(

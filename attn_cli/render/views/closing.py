@@ -9,7 +9,8 @@ from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.origins import learned, setting_parts
 from attn_cli.render.views.wording import quoted, quoted_at, short
-from attn_cli.trace.trace import NextWords, Trace
+from attn_cli.trace.computation import NextWords
+from attn_cli.trace.trace import Trace
 
 
 def next_words(trace: Trace) -> Iterator[Block]:

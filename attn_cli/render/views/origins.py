@@ -7,7 +7,7 @@ from attn_cli.io.escape import count, visible
 from attn_cli.models.model_file import BUNDLED
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.wording import GLOSSES, ON_DISTANCE, ON_WORDS, of_layers, d_k, head_named, short
+from attn_cli.render.views.wording import GLOSSES, ON_DISTANCE, ON_WORDS, d_k, head_named, of_layers, short
 from attn_cli.trace.head import Learned
 from attn_cli.trace.trace import Trace
 

@@ -17,7 +17,6 @@ from attn_cli.render.views.step_sentences import shown_ids
 from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
 from attn_cli.render.views.wording import formula, kind_of, no_arithmetic, shared_with, short, shown_part
 from attn_cli.settings.output import View
-from attn_cli.trace.row import stepped_head
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _height(blocks: list[Block], view: View) -> int:
 
 def _matrices(trace: Trace) -> list[Block]:
     """Return every matrix of a small input, those of one shape side by side; nothing for a larger one."""
-    head = stepped_head(trace)
+    head = trace.stepped_head
     if trace.condensed or trace.asked or trace.x_query is None or trace.x_query.size > MOST_SMALL:
         return []
     found: list[tuple[str, tuple[str, ...], Array | None]] = [("X", trace.query_tokens, trace.x_query)]

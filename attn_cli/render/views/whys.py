@@ -12,7 +12,7 @@ from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views.step_sentences import source
 from attn_cli.render.views.wording import d_k, quoted, quoted_at, root_divisor, temperature_divisor
 from attn_cli.trace.head import Head
-from attn_cli.trace.row import Because, Row, named_rivals, stepped_head
+from attn_cli.trace.row import Because, Row
 from attn_cli.trace.trace import Trace
 
 MOST_SHARES, LEAST_SHARE = 3, 0.005
@@ -43,7 +43,7 @@ class Walked(NamedTuple):
 
 def walked(trace: Trace, i: int) -> Walked | None:
     """Return the row of query i; None where it has no arithmetic, or may look at nothing."""
-    head = stepped_head(trace)
+    head = trace.stepped_head
     row = trace.row(i, head)
     return None if row is None or row.total == 0 else Walked(trace, head, row)
 
@@ -265,7 +265,7 @@ def reasons(trace: Trace, row: Row, found: list[Because]) -> Iterator[str]:
         yield _reason(trace, row, one, ", the runner-up" if one.rival_index in order[1:2] else "")
     if (more := len(found) - MOST_RIVALS) > 0:
         yield f"{count(more, 'more place', 'more places')} of {quoted(found[-1].rival)}: the table has them."
-    if trace.settings.versus is not None and order[0] in named_rivals(trace):
+    if trace.settings.versus is not None and order[0] in trace.named_rivals:
         yield f"{named(trace, row, order[0])} is the winner."
     if found and row.position is not None:
         yield _alone(trace, row, row.position)
