@@ -102,6 +102,7 @@ class EncoderStack(NamedTuple):
     last: Projection
     facts: Mapping[str, object]
     words: WordLayer | None = None  # of a language model, which is causal
+    top: EncoderLayer | None = None  # the last layer as a whole, of a language model
 
     @property
     def dim(self) -> int:
@@ -143,6 +144,18 @@ class EncoderStack(NamedTuple):
                 X = encoder.of(X, mask, fast.part_of(report, done, layer + 1), threads)
         if not np.isfinite(X).all():
             raise InputError(f"{self.name}: what its layers make is more than a number can hold.")
+        return X
+
+    def last_rows(
+        self, X: Array, mask: Mask | None, layer: int | None = None, report: Report | None = None
+    ) -> Array:
+        """Return the output of the last layer, (n, width), for the words' vectors X, or for a layer's input X."""
+        assert self.top is not None  # only a language model is asked
+        if layer is None:
+            X, layer = self.input(X, 0, mask), 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for encoder in (*self.encoders[layer:], self.top):
+                X = encoder.of(X, mask, report)
         return X
 
     def learned(self, layer: int, head: str) -> Learned:

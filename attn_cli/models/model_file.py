@@ -157,7 +157,7 @@ class _Reader(NamedTuple):
             return made
         from attn_cli.models.language import read_word_layer  # only a language model has one
 
-        return made._replace(words=read_word_layer(self.take, top, d, words, vectors))
+        return made._replace(words=read_word_layer(self.take, d, words, vectors), top=top)
 
     def names_below(self, facts: Mapping[str, object], layers: int) -> list[list[str] | None]:
         """Return the names of the heads in each layer below the last, where the file tells them."""

@@ -14,7 +14,7 @@ from attn_cli.core.masks import named
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import shell_quote
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.models.language import MASK, UNKNOWN, causal, last_rows, matrix_of, word_number
+from attn_cli.models.language import MASK, UNKNOWN, causal, matrix_of, word_number
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import with_next_words
@@ -152,7 +152,7 @@ def with_next(
     X = (side.X if side.words is None else side.words)[side.own.start : side.own.stop]
     tokens = trace.query_tokens[side.own.start : side.own.stop]
     is_long = len(tokens) ** 2 > LARGE
-    H = last_rows(stack, X, causal(len(X)), report=report if is_long else None)
+    H = stack.last_rows(X, causal(len(X)), report=report if is_long else None)
     words = [word for block in table.word_blocks() for word in block]
     places = range(len(tokens)) if settings.next_at == ALL else range(len(tokens) - 1, len(tokens))
     vectors, found = matrix_of(table), []
