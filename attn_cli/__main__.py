@@ -1,4 +1,4 @@
-"""The entry point: silent at a signal from the first moment, quick to start and to leave.
+"""The entry point: no traceback on a signal, even during start-up; fast start and fast exit.
 
 Four things keep a run of `attn` short; docs/decisions/0002-start-up.md has the measurements.
 """
@@ -42,7 +42,9 @@ def run() -> None:
                 stream.flush()
         except (OSError, ValueError):
             pass  # main() has spoken of it, or the reader has left
-    os._exit(code)  # everything is written: taking NumPy apart again would be a tenth of the time
+    os._exit(
+        code
+    )  # all output is flushed; an orderly interpreter shutdown would cost a tenth of the run time
 
 
 if __name__ == "__main__":

@@ -351,7 +351,7 @@ def broken_links(page: Path) -> list[str]:
         if not target.exists() or not target.is_relative_to(ROOT):
             broken.append(f"{page.relative_to(ROOT)} links to {link}, which does not exist.")
         elif anchor and target.suffix == ".md" and anchor not in anchors(target):
-            broken.append(f"{page.relative_to(ROOT)} links to {link}, which is no heading there.")
+            broken.append(f"{page.relative_to(ROOT)} links to {link}, which is not a heading there.")
     return broken
 
 

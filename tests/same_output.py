@@ -184,7 +184,7 @@ SETS = {
 QKV = {"Q": [[1, 0, 2, 0], [0, 2, 0, 1]], "K": [[1, 1, 0, 0], [0, 1, 1, 0], [2, 0, 0, 1]], "V": [*A, [3, 1]]}
 SHARES = [[0.1, 0.2, 0.6, 0.1], [0, 0.1, 0.8, 0.1], [0.5, 0.25, 0.25, 0], [0.3, 0, 0.3, 0.4]]
 THREES = itertools.product(("fox", "cat", "hare", "hen", "wolf"), repeat=3)
-# The files that the commands find; what is no text is written as JSON.
+# The files that the commands find; what is not text is written as JSON.
 FILES: dict[str, Any] = {
     "long.txt": " ".join(f"The {a} jumped over the lazy {b} while a {c} watched." for a, b, c in THREES),
     "hostile.txt": "\x1b[31mred \x1b]0;t\x07 \x9b31m a\u202eb \u200bz x\x00y [red] [/b] :smile: <script>1</script>"

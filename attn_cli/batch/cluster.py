@@ -1,4 +1,7 @@
-"""A Dask cluster: one of this machine, or the user's own by the address of its scheduler. Dask is known here alone."""
+"""A Dask cluster: one of this machine, or the user's own by the address of its scheduler.
+
+Only this module imports Dask.
+"""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 MOST_TOKENS = 5_000  # of a line: its weights are the square
 LARGEST = 1 << 14  # weights of a text that is computed in a group
 CELLS = 1 << 15  # weights of a group: what is worked on stays near the processor
-OF_A_LINE = ("--query", "--without")  # they name a token, which some lines may have
-PROBE = "x"  # a text that fails where every text would
+OF_A_LINE = ("--query", "--without")  # options that name a token: an error in one concerns this line only
+PROBE = "x"  # a dummy text: if it fails, every line would
 
 Row = Record | AttnError  # what becomes of a line
 
@@ -139,7 +139,7 @@ class Computer:
         else:
             mask = stated_mask(probe, None, 1, 1, "")
             _, layer, self.more_notes = project_with_model(inputs, stack, probe, mask, None)
-        self.layer = layer._replace(governor=None)  # the word that a sentence turns on is in no record
+        self.layer = layer._replace(governor=None)  # no record needs the sentence's root word
         heads = [head.W for head in layer.heads if head.W is not None]
         if self.is_quick and layer.shown != "mean":
             heads = [head for head in heads if head.name == layer.shown]

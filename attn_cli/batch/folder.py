@@ -159,7 +159,7 @@ class LocalFolder:
 def check_size(size: int, most: int, name: str) -> None:
     """Raise InputError for a file that is larger than what attn writes."""
     if size > most:
-        raise InputError(f"{name} is no file of attn batch: it has more than {most:,} bytes.", ANEW)
+        raise InputError(f"{name} is not a file of attn batch: it has more than {most:,} bytes.", ANEW)
 
 
 def tidy(folder: str) -> None:

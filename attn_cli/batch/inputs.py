@@ -111,7 +111,7 @@ def pieces_of(file: Input, block: Block) -> Iterator[bytes]:
             raise FileError(f"Cannot read {file.name}: {reason(error)}.") from None
     if left:
         raise FileError(
-            f"Cannot read {file.name}: it has become shorter.", "Start again when it is as it should be."
+            f"Cannot read {file.name}: it was truncated during the run.", "Rerun when it is complete."
         )
 
 

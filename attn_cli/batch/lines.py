@@ -107,7 +107,7 @@ def _opened(files: Sequence[Input]) -> Generator[Source]:
 
 
 class LineReader:
-    """Reads lines in chunks. A byte-order mark and line ends are dropped; what is no text is refused."""
+    """Reads lines in chunks. A byte-order mark and line ends are dropped; what is not text is refused."""
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed

@@ -175,7 +175,7 @@ def part_name(number: int, form: str) -> str:
 
 
 def run_of(job: Job) -> dict[str, Any]:
-    """Return what decides the bytes of a run's output, beside its input; what is as usual is left out."""
+    """Return everything but the input that determines the output bytes; settings at their default are omitted."""
     usual = vars(Settings())
     settings = {
         name: list(value) if isinstance(value, tuple) else value

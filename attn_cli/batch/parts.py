@@ -191,7 +191,7 @@ class Keeper:
         self.next, self.is_behind = end + (end - start) / SHARE, False
 
     def leave(self) -> None:
-        """Write what is there before a run ends early; that it cannot be written is not why it ends."""
+        """Write the manifest before a run ends early, ignoring write errors: they must not hide why it ends."""
         if self.is_behind:
             with suppress(AttnError):
                 self.store()

@@ -1,1 +1,1 @@
-"""The command line: options, commands, errors, and the delivery of results. Typer is known here alone."""
+"""The command line: options, commands, errors, and the delivery of results. Only this package imports Typer."""

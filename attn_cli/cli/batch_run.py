@@ -114,7 +114,7 @@ def _into_folder(run: AnyRun, output: str, force: bool, progress: Progress) -> N
             say(f"attn: {folder.name} is complete: {done}{bad}. --force writes it anew.")
             return
         if manifest.parts:
-            say(f"attn: {folder.name} has {done}: going on.")
+            say(f"attn: {folder.name} already holds {done}: resuming.")
         run.write_parts(folder, manifest, lambda lines: progress.rate(lines, "lines", run.done))
 
 
@@ -132,12 +132,12 @@ def _check(asked: Asked, settings: Settings, is_folder: bool) -> None:
     """Refuse options that do not go together."""
     is_on_cluster = asked.engine == DASK
     if asked.force and not is_folder:
-        raise UsageError("--force goes with -o DIR/, a folder of parts.", option="--force")
+        raise UsageError("--force requires -o DIR/, a folder of parts.", option="--force")
     if is_on_cluster and not is_folder:
         raise UsageError("--engine dask writes a folder of parts.", "Give one: -o DIR/", "--output")
     if is_folder and "-" in (asked.files or "-"):
         raise UsageError(
-            "A run into a folder reads a file, which it can read again: a pipe cannot be continued.",
+            "A run into a folder must be able to reread its input to resume, and a pipe cannot be reread.",
             "Give a file, or write to one.",
             "--output",
         )
@@ -151,10 +151,10 @@ def _check(asked: Asked, settings: Settings, is_folder: bool) -> None:
         )
     if asked.scheduler is None:
         if asked.connect_timeout is not None:
-            raise UsageError("--connect-timeout goes with --scheduler.", option="--connect-timeout")
+            raise UsageError("--connect-timeout requires --scheduler.", option="--connect-timeout")
         return
     if not is_on_cluster:
-        raise UsageError("--scheduler goes with --engine dask.", option="--scheduler")
+        raise UsageError("--scheduler requires --engine dask.", option="--scheduler")
     if asked.workers is not None:
         raise UsageError(
             "--workers is for a cluster of this machine: a scheduler has its own.", option="--workers"

@@ -65,7 +65,7 @@ def choose_format(
             as_bars = chosen == "bars"
             chosen = SUFFIXES[suffix]
     if view.tidy and (chosen or "table") not in ("csv", "tsv"):
-        raise UsageError("--tidy goes with -f csv or -f tsv.", option="--tidy")
+        raise UsageError("--tidy requires -f csv or -f tsv.", option="--tidy")
     if view.fields is not None:
         _check_fields(view.fields, chosen or "table", kind, added)
     if chosen == "npy" and settings is not None:
@@ -79,7 +79,7 @@ def refuse_figure(view: View, what: str) -> None:
     """Refuse a figure of what has none."""
     if view.figure is not None:
         raise UsageError(
-            f"{what} has no figure.", "Leave out --figure, or write a file that is no picture.", "--figure"
+            f"{what} has no figure.", "Leave out --figure, or write a file that is not a picture.", "--figure"
         )
 
 
@@ -120,7 +120,7 @@ def _check_fields(fields: str, format: str, kind: str, added: tuple[str, ...]) -
     from attn_cli.settings.output import chosen_keys  # only those who choose keys need them
 
     if format not in ("json", "jsonl"):
-        raise UsageError("--fields goes with -f json or -f jsonl.", option="--fields")
+        raise UsageError("--fields requires -f json or -f jsonl.", option="--fields")
     chosen_keys(fields, kind, added)
 
 
@@ -189,8 +189,8 @@ def show(
     from attn_cli.render.views.closing import talk
 
     if trace.settings.versus is not None and walk is None and not trace.asked:
-        hint = "Name the row that looks: -q WORD."
-        raise UsageError("--versus goes with -q, or with attn explain.", hint, "--versus")
+        hint = "Choose the query row with -q WORD."
+        raise UsageError("--versus requires -q, or attn explain.", hint, "--versus")
     if not trace.is_scored:
         trace, view = _without_scores(trace, view, walk)
     if pause:

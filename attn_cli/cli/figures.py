@@ -34,7 +34,7 @@ def choose_figure(view: View) -> View:
         for name in ALONE:
             if getattr(view, name) is not None:
                 hint = "Type -o figure.png, or say what to draw: --figure heatmap -o figure.svg."
-                raise UsageError(f"--{name} goes with a figure.", hint, f"--{name}")
+                raise UsageError(f"--{name} applies only to figures.", hint, f"--{name}")
         return view
     if view.format not in (None, "svg"):
         raise UsageError(

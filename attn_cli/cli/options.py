@@ -1,7 +1,7 @@
 """Options for Typer, made of the settings that settings/settings.py and settings/output.py declare.
 
 A command whose parameters are `settings: Settings` and `view: View` has all of them. Options and arguments that several
-commands share and that are no settings stand here too.
+commands share and that are not settings stand here too.
 """
 
 import inspect
@@ -131,7 +131,7 @@ def common_options() -> list[TyperOption]:
     return [
         no_pager,
         _help_option("-h", "Show what people use most, and an example.", "short_help"),
-        _help_option("--help", "Show everything, as here.", "full_help"),
+        _help_option("--help", "Show all options.", "full_help"),
     ]
 
 
@@ -163,7 +163,7 @@ Pause = Annotated[
     bool,
     typer.Option(
         "--pause",
-        help="One part at a time on a cleared screen, at a key; ? lists the keys.",
+        help="Show one part at a time on a cleared screen and wait for a key; ? lists the keys.",
         rich_help_panel=OUTPUT,
     ),
 ]

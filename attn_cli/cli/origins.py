@@ -18,7 +18,8 @@ from attn_cli.settings.settings import OF_MODEL, WITH_MODEL, Settings
 HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
 NOT_TYPED = (VARIABLE, FILE)
-# What holds in general, and gives way to a command or a format that it does not fit: tidy csv forbids no table.
+# Options that, set by a variable or file, are ignored where they do not apply: tidy, meant for CSV, must not make a
+# table fail.
 GIVES_WAY = {"tidy": False, "fields": None, "figure": None, "dpi": None, "size": None}
 
 
@@ -103,7 +104,11 @@ class Command(TyperCommand):
 
 
 def _settle_model(ctx: Any) -> None:
-    """Let --model beat what a model makes void where that stands; typed, any of it beats a standing model."""
+    """Settle a --model that conflicts with other settings.
+
+    It overrides conflicting settings from variables and files; a conflicting option that is typed drops a --model that
+    is not, and is an error beside one that is.
+    """
     if not ctx.params.get("model") or not set(OF_MODEL) <= ctx.params.keys():  # learn score has its own model
         return
     typed = [name for name in OF_MODEL if origin(ctx, name) == TYPED]

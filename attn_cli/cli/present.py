@@ -27,8 +27,8 @@ FIRST, LAST = ("g", "home"), ("G", "end")
 STOP = ("q", "Q", "escape", "\x1b", "gone")
 WAIT = 1.0  # seconds after which a number without Enter is taken as it stands
 HINT = "space: on   b: back   ?: all keys   q: quit"
-THE_END = "The end; once more quits."
-PROMPT = "-- a key goes on, q stops --"
+THE_END = "End. Press again to quit."
+PROMPT = "-- any key continues, q quits --"
 KEYS = """\
 space Enter right n PgDn    on: a screenful, or a part
 left b p PgUp Backspace     back
@@ -45,7 +45,7 @@ Any key goes back to the part.
 def present(blocks: Blocks, view: View) -> None:
     """Show a screen part by part, at the keys of who presents it.
 
-    Where no person watches (standard output is no terminal, or there is no keyboard), all is printed at once. On a
+    Where no person watches (standard output is not a terminal, or there is no keyboard), all is printed at once. On a
     terminal that can clear nothing, one part follows the other.
     """
     if view.format != "table" or not to_standard_output(view):

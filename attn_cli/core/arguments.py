@@ -94,7 +94,7 @@ def leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[tuple[int
         return lead, lead
     if not _are_groups(Q, K, V):
         raise InputError(
-            f"Q has shape {Q.shape}, K {K.shape} and V {V.shape}: these are no groups of heads.",
+            f"Q has shape {Q.shape}, K {K.shape} and V {V.shape}: these are not groups of heads.",
             "With grouped=True, K and V have equally many heads, Q a multiple of them, and other axes fit.",
         )
     batch = np.broadcast_shapes(Q.shape[:-3], K.shape[:-3], V.shape[:-3])

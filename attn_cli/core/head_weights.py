@@ -37,10 +37,10 @@ class Position(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """A head's queries (n_q, d_k) and keys (n_k, d_k) turned by their places (rotary; Su et al. 2021, RoFormer).
+    """A head's queries (n_q, d_k) and keys (n_k, d_k) rotated by position (rotary; Su et al. 2021, RoFormer).
 
-    A score of the turned ones depends on the vectors and on the distance of their places. What it differs from the
-    score of the vectors as they were is what the distance adds.
+    A score of the rotated ones depends on the vectors and on the distance of their positions. Its difference from the
+    score of the unrotated vectors is what distance adds.
     """
 
     q: Array

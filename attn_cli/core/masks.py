@@ -65,7 +65,7 @@ class Mask(NamedTuple):
         return low, max(low, high)
 
     def cuts(self, start: int, stop: int) -> tuple[int, ...]:
-        """Return the keys at which, for the queries from `start` up to `stop`, a part that all of them see may end."""
+        """Return the possible boundaries of key ranges that every query from `start` up to `stop` sees."""
         left, right = self._reach()
         found = [self.padding.start, self.padding.stop] if self.padding else []
         if left is not None:

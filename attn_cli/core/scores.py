@@ -208,7 +208,7 @@ SCORES: dict[str, Score] = {
         note="scores are cosines",
     ),
 }
-# The scores stand where queries do, and there are no keys.
+# Given scores are passed in the place of Q; K is ignored.
 _AS_GIVEN = _DOT._replace(
     of=lambda Q, K: Q,
     noun="score",

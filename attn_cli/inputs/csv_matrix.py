@@ -60,7 +60,7 @@ def is_csv(path: str | Path) -> bool:
 def read_csv(path: str | Path) -> tuple[Array, list[str] | None, list[str] | None]:
     """Return a file's matrix (rows, columns), its row labels and its column labels; NaN is an empty cell.
 
-    Raises InputError where a cell is no number or the rows differ in length.
+    Raises InputError where a cell is not a number or the rows differ in length.
     """
     cells, rows, columns = read_sheet(path)
     return np.array([[float(cell) for cell in row] for row in cells]), rows, columns
@@ -132,12 +132,12 @@ def sheet_of(table: list[Line], name: str) -> Sheet:
     labelled = _has_labels(header, [cells for _, cells in body])
     first = 1 if labelled else 0
     if width == first:
-        raise InputError(f"{name}, line {body[0][0]}: {_quoted(body[0][1][0])} is no number.", ONE_MATRIX)
+        raise InputError(f"{name}, line {body[0][0]}: {_quoted(body[0][1][0])} is not a number.", ONE_MATRIX)
     for number, cells in body:
         for column, cell in enumerate(cells[first:], first):
             if not _is_plain(cell):
                 place = f"{name}, line {number}, column {column + 1}"
-                raise InputError(f"{place}: {_quoted(cell)} is no number.", ONE_MATRIX)
+                raise InputError(f"{place}: {_quoted(cell)} is not a number.", ONE_MATRIX)
     columns = None if header is None else [unguarded(cell) for cell in header[len(header) - width + first :]]
     if header is not None and len(header) not in (width, width - first):
         raise InputError(
@@ -155,7 +155,7 @@ def number_in(line: Line, column: int, name: str) -> float:
     cell = _with_point(line.cells[column], line)
     if not _is_plain(cell):
         place = f"{name}, line {line.number}, column {column + 1}"
-        raise InputError(f"{place}: {_quoted(cell)} is no number.", ONE_MATRIX)
+        raise InputError(f"{place}: {_quoted(cell)} is not a number.", ONE_MATRIX)
     return float(BLANKS.get(cell.lower(), cell))
 
 

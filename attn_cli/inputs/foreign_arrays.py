@@ -24,7 +24,7 @@ SAME = {"bias": "position_scores"}  # as `attend` calls it
 TORCH = frozenset({*PACKED, *LINEAR, *BIASES})
 _AS_SCORES = "Add it up, and give it as position_scores, which are added to the scaled scores."
 _AS_ROWS = "Give it as one more row of K and of V."
-_TURNED = "Give Q and K as they are after turning."
+_TURNED = "Give Q and K after the rotary embedding has been applied."
 _ALLOWED = 'Give a mask, true = may attend; or a rule, as "mask": "causal".'
 
 # What changes the result and is not computed with, in plain letters, and what to do instead.
@@ -106,7 +106,7 @@ def refuse_unread(record: Mapping[str, object], known: frozenset[str], name: str
             what = REFUSED.get(part.replace("_", "").replace("-", "").lower())
             if what is not None:
                 raise InputError(
-                    f"{name}: attn does not compute with {visible(key)}, and without it the result is another.",
+                    f"{name}: attn does not support {visible(key)}, and ignoring it would change the result.",
                     what,
                 )
 
@@ -133,7 +133,7 @@ class GivenScores(NamedTuple):
 def read_scores(record: Mapping[str, object], name: str) -> dict[str, Array]:
     """Return the scores that a record starts from, under their name; nothing where it has Q, or X, or no scores.
 
-    null and -Infinity are masked. Raises InputError for what is no number.
+    null and -Infinity are masked. Raises InputError for what is not a number.
     """
     if any(record.get(key) is not None for key in ("Q", "X")):
         return {}

@@ -32,7 +32,7 @@ def pairs_from(arguments: Sequence[str]) -> list[tuple[str, str]]:
         key, equals, value = (part.strip() for part in argument.partition("="))
         shown = repr(visible(argument[:LONGEST]))
         if not equals:
-            raise UsageError(f"{shown} is no pair: it has no =.", TRY)
+            raise UsageError(f"{shown} is not a pair: it has no =.", TRY)
         if not key or not value:
             raise UsageError(f"{shown} has no {'value' if key else 'key'}.", TRY)
         pairs.append((key, value))
@@ -71,7 +71,7 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> Pairs:
         notes.append(f"Given more than once: {named}. As in a Python dictionary, the last value counts.")
     words = [value for value in values.values() if not _NUMBER.fullmatch(value)]
     if 0 < len(words) < len(values):
-        notes.append(f"{visible(words[0][:LONGEST])!r} is no number, so all values count as words.")
+        notes.append(f"{visible(words[0][:LONGEST])!r} is not a number, so all values count as words.")
     return Pairs(MappingProxyType(values), tuple(notes))
 
 

@@ -61,7 +61,7 @@ class Given(NamedTuple):
     temperature: float | None = None
     scores: GivenScores | None = None  # in the place of Q and K
     kv_heads: int | None = None  # how many heads of K and V there are, where heads of Q share them
-    heads_unsaid: bool = False  # whether W came by PyTorch's names, and nothing says for how many heads
+    heads_unsaid: bool = False  # True if W has PyTorch's names and no head count is given
     apart: bool = False  # whether keys come from a second text, even with the same tokens
 
     @property

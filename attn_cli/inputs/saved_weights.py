@@ -93,13 +93,13 @@ def read_saved(
     if not _is_binary(data) and is_table(data, name):
         if array is not None or batch is not None:
             option = "--batch" if array is None else "--array"
-            raise UsageError(f"{option} goes with arrays; {name} is a table.", option=option)
+            raise UsageError(f"{option} applies only to arrays; {name} is a table.", option=option)
         return _of_table(data, name, typed)
     record = _record(data, name)
     if record.get("schema") == "attn/1":
         if array is not None or batch is not None:
             option = "--batch" if array is None else "--array"
-            raise UsageError(f"{option} goes with arrays; {name} is attn's own JSON.", option=option)
+            raise UsageError(f"{option} applies only to arrays; {name} is attn's own JSON.", option=option)
         return _labelled_by(_own(record, name), record, (("query_tokens",), ("key_tokens",)), None, typed)
     weights, keys = _chosen(record, name, array, batch)
     padded = _padded(record.get(PADDING), weights.shape[-1], batch)
@@ -239,7 +239,7 @@ def _check_alone(data: bytes, name: str) -> None:
 
 def _pickle(name: str) -> InputError:
     return InputError(
-        f"{name} is a pickle, as torch.save writes: it could run code, so none is read.", _RECIPE
+        f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them.", _RECIPE
     )
 
 

@@ -170,7 +170,7 @@ def _tokens_file(path: str, batch: int | None) -> tuple[str, ...]:
     listed = _json_list(text)
     if listed is None and path.lower().endswith(".json"):
         json_of(text.encode(), name)  # raises where it is not JSON
-        raise InputError(f"{name} is no JSON list of tokens.", 'Write ["The", "cat"].')
+        raise InputError(f"{name} is not a JSON list of tokens.", 'Write ["The", "cat"].')
     if listed is None:
         listed = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
     return strings(_one(listed, batch), name)

@@ -80,8 +80,8 @@ def write_together(
 ) -> None:
     """Write several files into a folder as one: all of them, or, after an error or a signal, those of before.
 
-    `last` is the one of them that says that the others are whole: while they are replaced it is not there, so that
-    who finds it finds a set that belongs together, even after a kill. `check` looks at the folder, and may refuse it,
+    `last` is the one of them that says that the others are whole: it is absent while the others are replaced, so its
+    presence always means a consistent set, even after a kill. `check` looks at the folder, and may refuse it,
     when no other process can be at it. Raises CreateError or WriteError.
     """
     names = [*(name for name in contents if name != last), last]
@@ -224,7 +224,7 @@ def remove_unlocked(
     is_done_with: Callable[[str], bool] = lambda path: True,
     first: Callable[[str], object] = lambda path: None,
 ) -> bool:
-    """Remove a file unless a process holds it locked, or it turns out, once locked, not to be done with.
+    """Remove a file unless a process has it locked or, once locked, `is_done_with` says it is still needed.
 
     Return whether it was removed; where there are no locks (Windows, some file systems) nothing is.
     """

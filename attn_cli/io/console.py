@@ -55,13 +55,13 @@ def _unwritten(error: Exception) -> WriteError:
 
 
 def columns(text: str) -> int | None:
-    """Return the width that a text states, brought within bounds; None for what is no number above 0."""
+    """Return the width that a text states, brought within bounds; None for what is not a number above 0."""
     is_number = text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0
     return min(max(int(text), NARROWEST), WIDEST) if is_number else None
 
 
 def stream_width(environ: Mapping[str, str], stream: IO[str] | None) -> int | None:
-    """Return the columns of COLUMNS, else of the terminal that `stream` is; None for what is no terminal."""
+    """Return the columns of COLUMNS, else of the terminal that `stream` is; None for what is not a terminal."""
     if wanted := columns(environ.get("COLUMNS", "")):
         return wanted
     if stream is None or not stream.isatty():

@@ -1,4 +1,4 @@
-"""A long screen goes through the user's pager, as git does it; a short one, and what is no screen, does not.
+"""A long screen goes through the user's pager, as git does it; a short one, and what is not a screen, does not.
 
 The pager's name comes from the environment alone, never from a file that lies in some folder.
 """

@@ -28,7 +28,7 @@ StageReport = Callable[[Stage], None]
 
 
 class Progress:
-    """A bar on standard error that says how much is done; silent where it is no terminal."""
+    """A bar on standard error that says how much is done; silent where it is not a terminal."""
 
     def __init__(self, label: str, is_seen: bool = True) -> None:
         self.label = label

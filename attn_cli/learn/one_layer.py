@@ -166,7 +166,7 @@ class OneLayer(Learner):
 def set_distances(parameters: dict[str, Any], last: int, heads: Sequence[str], d_k: int, reach: int) -> None:
     """Set the heads that are a distance to that distance, and to the word itself where no word is there.
 
-    They need no words: what they see of them is zero, and stays zero.
+    W_q, W_k and R are zero, so they get no gradient and stay zero.
     """
     for h, name in enumerate(heads):
         if (distance := RELATIONS[name].distance) is not None:

@@ -362,7 +362,9 @@ def _heads(settings: ModelTraining, texts: Sequence[str], lower: Lower | None) -
     if untaught := [name for name in names if name not in taught]:
         kind = "passages (.jsonl)" if RELATIONS[untaught[0]].of_passages else "a treebank (CoNLL-U)"
         raise UsageError(
-            f"Nothing here teaches the head {untaught[0]}.", f"Give {kind}, or leave it out.", "--relations"
+            f"None of these files has training data for the head {untaught[0]}.",
+            f"Give {kind}, or leave it out.",
+            "--relations",
         )
     return sorted(names, key=lambda name: (name != MAIN, list(RELATIONS).index(name)))
 

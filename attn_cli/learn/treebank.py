@@ -125,7 +125,9 @@ def _sentence(rows: list[tuple[int, list[str]]], name: str) -> Sentence:
         head = row[6]
         is_place = head.isascii() and head.isdigit() and len(head) < 7 and int(head) <= len(rows)
         if not is_place or int(head) == i:
-            raise InputError(f"{name}, line {number:,}: {visible(head[:20])!r} is no governor of word {i}.")
+            raise InputError(
+                f"{name}, line {number:,}: {visible(head[:20])!r} is not a governor of word {i}."
+            )
         governors.append(int(head) - 1)
     columns = list(zip(*(row for _, row in rows), strict=True))
     return Sentence(columns[1], tuple(governors), columns[7], columns[3])

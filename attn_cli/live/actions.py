@@ -77,7 +77,7 @@ def _masks(by: int) -> Action:
 def _scores(by: int) -> Action:
     def act(state: State, seen: Seen) -> State:
         if not seen.trace.is_scored:
-            raise Refused("These weights came ready, without scores.")
+            raise Refused("These weights have no scores, so there is no score function to change.")
         return state.setting(score=_next(tuple(SCORES), seen.trace.score, by))
 
     return act
@@ -86,7 +86,7 @@ def _scores(by: int) -> Action:
 def heated(state: State, seen: Seen, to: float) -> State:
     """Return the state with another temperature."""
     if not seen.trace.is_scored:
-        raise Refused("These weights came ready: there is no temperature to change.")
+        raise Refused("These weights have no scores, so there is no temperature to change.")
     return state.setting(temperature=to)
 
 
@@ -95,7 +95,9 @@ def _heat(by: int) -> Action:
         now = state.question.settings.temperature
         others = [heat for heat in HEATS if (heat > now if by > 0 else heat < now)]
         if not others:
-            raise Refused(f"The temperature is {plain(now)}: {'hot' if by > 0 else 'cold'} enough.")
+            raise Refused(
+                f"The temperature, {plain(now)}, is already the {'highest' if by > 0 else 'lowest'} available."
+            )
         return heated(state, seen, others[0] if by > 0 else others[-1])
 
     return act
@@ -104,7 +106,7 @@ def _heat(by: int) -> Action:
 def _off(state: State, seen: Seen) -> State:
     """Switch the word of the chosen column off, or on again."""
     if not seen.trace.is_scored:
-        raise Refused("These weights came ready: no word can be switched off.")
+        raise Refused("These weights have no scores, so no word can be hidden.")
     word, off = seen.trace.key_tokens[state.column], state.question.settings.without
     return state.setting(without=tuple(one for one in off if one != word) if word in off else (*off, word))
 
@@ -140,7 +142,7 @@ def _compare(state: State, seen: Seen) -> State:
 def _steps(by: int) -> Action:
     def act(state: State, seen: Seen) -> State:
         if not seen.trace.is_scored:
-            raise Refused("These weights came ready, without their steps.")
+            raise Refused("These weights have no scores, so there are no steps to show.")
         if state.pane != STEPS:
             return replace(state, pane=STEPS, step=0 if by > 0 else len(seen.steps) - 1, scrolled=0)
         step = state.step + by

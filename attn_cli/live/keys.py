@@ -44,7 +44,13 @@ KEYS = (
     ),
     Key(("minus",), "colder", "", "", ""),
     Key(("0",), "usual_heat", "0", "", "The temperature back to 1."),
-    Key(("x",), "off", "x", "word off", "The word of the chosen column off, or on: nobody may look at it."),
+    Key(
+        ("x",),
+        "off",
+        "x",
+        "word off",
+        "Hide the chosen column's word from every query, or show it again.",
+    ),
     Key(
         ("v",), "compare", "v", "compare", "What changed since the view before: the difference, before, now."
     ),

@@ -66,12 +66,14 @@ class Recorder:
 
 
 def read_recording(path: str) -> Recording:
-    """Return the events of a file; raise InputError for one that is no recording."""
+    """Return the events of a file; raise InputError for one that is not a recording."""
     lines = read_bytes(path, MOST_BYTES).decode("utf-8", "replace").splitlines()
     name = visible(path)
     head = _object(lines[0] if lines else "", name, 1)
     if head.get("recording") != FORMAT:
-        raise InputError(f"{name} is no recording of attn live.", "attn live TEXT --record FILE makes one.")
+        raise InputError(
+            f"{name} is not a recording of attn live.", "attn live TEXT --record FILE makes one."
+        )
     text = head.get("text")
     events = tuple(_events(lines[1:], name))
     return Recording(text if isinstance(text, str) else None, events)

@@ -32,7 +32,7 @@ def row_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     row = _Row.of(trace, state)
     lines: list[Line] = []
     for is_brief in (False, True):
-        fixed = 4 if is_brief else 8  # lines that are no keys': title, heads, sums, reasons
+        fixed = 4 if is_brief else 8  # lines that are not keys': title, heads, sums, reasons
         most = max(1, min(MOST_KEYS, (paper.height - fixed) // 2 + 1))
         while most > 0:
             lines = paper.draw(row.blocks(most, is_brief))
@@ -79,7 +79,7 @@ class _Row(NamedTuple):
         is_whole = len(self.bars.items) == len(self.order)
         yield self.bars._replace(items=[self.bars.items[key] for key in keys]) if is_whole else self.bars
         if self.row is None:
-            yield Say("These weights came ready: there is no arithmetic to show.", quiet=True)
+            yield Say("These weights have no scores, so there is no arithmetic to show.", quiet=True)
             return
         if self.row.total == 0:
             query = quoted_at(self.trace.query_tokens, self.row.query)
@@ -91,7 +91,7 @@ class _Row(NamedTuple):
 
 
 def versus(trace: Trace, j: int) -> Trace:
-    """Return the trace asking why a row does not look at key j, which is named by its number where that is no word."""
+    """Return the trace asking why a row does not look at key j, named by its number where it is not a word."""
     named = str(j) if str(j) not in trace.key_tokens else None
     return replace(trace, settings=replace(trace.settings, versus=named))
 

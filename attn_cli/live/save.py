@@ -34,7 +34,7 @@ def save(trace: Trace, view: View, path: str) -> str:
     format = SUFFIXES.get(suffix)
     if format is None or not (WRITERS[format].of_blocks or WRITERS[format].of_trace):
         near = did_you_mean(suffix, SUFFIXES)
-        raise UsageError(f"No view is written to {visible(path)!r}.", f"{near}Use .svg, .html or .json.")
+        raise UsageError(f"Cannot save the view as {visible(path)!r}.", f"{near}Use .svg, .html or .json.")
     width = None if format in ("html", "json") else view.width
     asked = replace(view, format=format, width=width, steps=format == "json" and trace.is_scored)
     text = render(trace, asked, Terminal(width))

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    """What the keys act on. `trace` answers `answered`, which is the state's question unless one is being computed."""
+    """The state that keys act on.
+
+    `trace` is the result for `answered`: the current question, unless a newer one is still being computed.
+    """
 
     source: Source
     state: State

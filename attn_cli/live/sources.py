@@ -169,11 +169,11 @@ class WeightsSource:
 
 
 def edited(matrix: Array, name: str, row: int, column: int, typed: str) -> Edit:
-    """Return the edit of a cell to the number that was typed; raise InputError for what is no number."""
+    """Return the edit of a cell to the number that was typed; raise InputError for what is not a number."""
     try:
         value = float(typed.replace(",", "."))
     except ValueError:
-        raise InputError(f"{typed[:40]!r} is no number.", "Type one such as 0.5.") from None
+        raise InputError(f"{typed[:40]!r} is not a number.", "Type one such as 0.5.") from None
     if not abs(value) <= 1e100:
         raise InputError(f"{name} cannot hold {typed[:40]!r}.", "Type a finite number.")
     return Edit(name, row, column, value)

@@ -1,7 +1,7 @@
 """Matrices of a model in half the bytes: a row's numbers are whole numbers of eight bits times one power of two.
 
-This is block floating point (Wilkinson 1963, "Rounding Errors in Algebraic Processes") with a block a row. Because the
-factor is a power of two, what is dequantized is exact in float16, and is quantized to the same bytes again.
+This is block floating point (Wilkinson 1963, "Rounding Errors in Algebraic Processes") with one block per row. Because
+the factor is a power of two, what is dequantized is exact in float16, and is quantized to the same bytes again.
 """
 
 from __future__ import annotations

@@ -131,9 +131,9 @@ class Work(NamedTuple):
 
 
 def told_apart(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -> Steps:
-    """Return the steps of some rows; where the head turns its vectors, with content and distance told apart.
+    """Return the steps of some rows; for a rotary head, with the scores split into content and distance.
 
-    The scores are then those of the vectors before they were turned, and the bias is what the turning adds.
+    The scores are then those of the vectors before the rotation, and the bias is what the rotation adds.
     """
     if head.turned is None:
         return steps

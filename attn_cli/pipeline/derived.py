@@ -58,7 +58,7 @@ def check_rollout(settings: Settings) -> None:
     """Raise UsageError for --without beside --head rollout, which is made of the model's own weights."""
     if settings.head == ROLLOUT and settings.without:
         raise UsageError(
-            "--without does not go with --head rollout, which follows the weights as they are.",
+            "--without does not apply to --head rollout, which follows the weights as they are.",
             "Leave one of them out.",
             "--without",
         )

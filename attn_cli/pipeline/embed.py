@@ -190,7 +190,7 @@ def _unknown_notes(
         "strange": f"no known word has {its} letters, so zeros stand in",
         "random": "random vectors stand in",
         "skip": "left out",
-        "model": f"the model starts from what it knows of {its} spelling{_told(same)}",
+        "model": f"the model builds a vector from features of {its} spelling (shape, endings){_told(same)}",
     }[oov]
     notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
     if oov in ("zero", "nearest") and tokens <= set(unknown) and not learned:
@@ -199,10 +199,10 @@ def _unknown_notes(
 
 
 def _told(groups: Sequence[Sequence[str]]) -> str:
-    """Return `, which is the same for zwx and qxz`, for each group of words; nothing where there is none."""
+    """Return `, which are the same for zwx and qxz`, for each group of words; nothing where there is none."""
     told = []
     for group in groups:
         named = list(map(visible, group[:8]))
         last = named.pop() if len(group) <= 8 else f"{len(group) - 8} more"
         told.append(f"{', '.join(named)} and {last}")
-    return f", which is the same for {'; for '.join(told)}" if told else ""
+    return f", which are the same for {'; for '.join(told)}" if told else ""

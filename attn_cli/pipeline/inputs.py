@@ -32,7 +32,7 @@ class Side(NamedTuple):
 
     @property
     def own(self) -> range:
-        """The places that are no padding."""
+        """The places that are not padding."""
         n = len(self.padding)
         return range(n, len(self.tokens)) if self.padding.start == 0 else range(self.padding.start)
 
@@ -119,7 +119,7 @@ def prepare_inputs(inputs: Inputs, settings: Settings, is_last: bool = True) -> 
         where = "after" if settings.pad_side == "right" else "before"
         stand = count(settings.pad, "padding token stands", "padding tokens stand")
         whose = "text" if inputs.is_self else "context"
-        note = f"{stand} {where} the {whose}: zero vectors, and nobody may look at them."
+        note = f"{stand} {where} the {whose}: zero vectors, hidden from every query."
         inputs = inputs.with_key(inputs.key.padded(settings.pad, settings.pad_side))
         inputs = inputs._replace(notes=(*inputs.notes, note))
     return round_inputs(inputs, settings) if is_last else inputs

@@ -200,12 +200,14 @@ def infer_mask(
     allowed = np.ones((n_q, n_k), np.bool_)
     if _is_causal(weights[..., lead:, lead:]):
         allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
-        behind = "Behind the padding, all above the diagonal" if lead else "Above the diagonal all"
-        notes.append(f"{behind} is exactly 0, as under a causal mask: masked{MASK_HINT}")
+        behind = "Behind the padding, all weights" if lead else "All weights"
+        notes.append(
+            f"{behind} above the diagonal are exactly 0, so they are treated as causally masked{MASK_HINT}"
+        )
     allowed[:, hidden] = False
     idle = idle_rows(layer, allowed)
     if len(hidden):
-        rows = "; its own rows mean nothing, and zeros stand in" if len(idle) else ""
+        rows = "; its own rows are meaningless and shown as zeros" if len(idle) else ""
         notes.append(f"{shortened(tokens[hidden[0]])} gets exactly 0, {where}: masked{rows}{MASK_HINT}")
     blind = _blind(layer)
     allowed[blind] = False

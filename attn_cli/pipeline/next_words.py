@@ -57,7 +57,7 @@ def find_next_words(
         return _likeliest(run, read.ids, at, encoder, count, name, fills=False), []
     mask, id_ = encoder.mask()
     if mask is None:
-        return None, [f"{name} is not causal, and its vocabulary has no token for a gap: it names no words."]
+        return None, [f"{name} is not causal and has no mask token, so it cannot fill in words."]
     masks = [i for i, one in enumerate(read.ids) if one == id_]
     if not masks:
         return None, [
@@ -74,7 +74,9 @@ def find_at_each(
 ) -> tuple[tuple[NextWords, ...] | None, list[str]]:
     """Return the `count` likeliest tokens after each token, or None, and notes on them."""
     if not list(run.model.stacks.values())[-1].causal:
-        return None, [f"--next-at all: {name} is not causal: it sees the words that it would have to tell."]
+        return None, [
+            f"--next-at all: {name} is not causal: it already sees the words it would have to predict."
+        ]
     places = range(len(read.ids))
     return tuple(_likeliest(run, read.ids, at, encoder, count, name, fills=False) for at in places), []
 
@@ -85,7 +87,7 @@ def _likeliest(
     """Return the likeliest tokens at a place; of equally likely ones, those that the vocabulary has first."""
     logits: Array = run.logits(place)[0, 0].astype(np.float64)
     if not np.isfinite(logits.max()):  # NaN too
-        raise InputError(f"{name} gives scores of words that are no numbers.", "Is its file sound?")
+        raise InputError(f"{name} gives scores of words that are not numbers.", "Is its file sound?")
     shares = softmax(logits)
     best = np.argsort(-shares, kind="stable")[:count].tolist()
     words = tuple((encoder.text(n), float(shares[n])) for n in best)
@@ -120,7 +122,7 @@ def settings_for(
             "it was trained."
         )
         is_told = settings.next or kind == "masked"
-        notes.append(f"{cheats} Its next words are still told under the mask." if is_told else cheats)
+        notes.append(f"{cheats} Its next words are still predicted with the mask." if is_told else cheats)
     if settings.tokenizer == "words":
         settings = replace(settings, keep_punctuation=True)  # its words too
     if (

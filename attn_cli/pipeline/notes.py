@@ -24,14 +24,14 @@ def off_note(mask: Mask | None, inputs: Inputs) -> list[str]:
         return []
     names = [f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.off[:MOST_OFF]]
     more = f" and {len(mask.off) - MOST_OFF:,} more" if len(mask.off) > MOST_OFF else ""
-    return [f"Nobody may look at {', '.join(names)}{more} (--without)."]
+    return [f"Hidden from every query: {', '.join(names)}{more} (--without)."]
 
 
 def layout_note(trace: Trace, there: Trace) -> str:
     """Return a note on what the other layout would change."""
     used, other = (one.projection.layout or "in-out" for one in (trace, there))
     how = {"in-out": "x W", "out-in": "W x"}
-    told = f"W is square, so its shape cannot tell its layout: it was read as {used} ({how[used]})."
+    told = f"W is square, so its shape does not determine its layout; it was read as {used} ({how[used]})."
     change = np.abs(trace.weights - there.weights)
     i, j = (int(n) for n in np.unravel_index(int(change.argmax()), change.shape))
     if change[i, j] > 1e-9:
@@ -48,7 +48,7 @@ def layout_note(trace: Trace, there: Trace) -> str:
 
 def kept_note(n_q: int, n_k: int) -> str:
     """Return the note of a condensed trace on what it keeps."""
-    return f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."
+    return f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full keeps all)."
 
 
 def condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None) -> list[str]:
@@ -79,14 +79,12 @@ def untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
         return []
     name = f"Head {visible(head.name)} was trained without a mask"
     if behind < 0:
-        return [
-            f"{name}, and a word that finds nothing looks at itself: its own place is the sign for nothing."
-        ]
+        return [f'{name}, and a word without a match attends to itself: weight on itself means "no match".']
     looks, back = (visible(inputs.query.tokens[i]) for i in (second, first))
     return [
-        f"{name}, to look ahead too, and hardly ever at the word itself. {looks} may look at {back} and itself alone, "
-        f"with a distance of {fixed(P[second, first], 2)} and {fixed(P[second, second], 2)}: so {back} gets "
-        f"{float(head.weights[second, first]):.2f}, for want of another word."
+        f"{name}, to look ahead too, and hardly ever at the word itself. Here {looks} may attend only to {back} and "
+        f"itself, with distance terms {fixed(P[second, first], 2)} and {fixed(P[second, second], 2)}, so {back} gets "
+        f"{float(head.weights[second, first]):.2f}: there is no other candidate."
     ]
 
 

@@ -81,7 +81,7 @@ def project_with_model(
     if not is_self:
         notes.append(LEFT_OUT)
     if mask is not None and is_self and layer:
-        notes.append("The mask holds in the layers below as well, as in a decoder.")
+        notes.append("The mask also applies in all lower layers, as in a decoder.")
     names = stack.head_names(layer)
     shown = _head_of_stack(settings.head, stack, layer)
     heads = _heads(_wanted(projection, settings, shown), inputs, {})
@@ -92,7 +92,10 @@ def project_with_model(
 
 
 def ungoverned(governor: HeadWeights, inputs: Inputs) -> int | None:
-    """Return the word that the governor head leaves to itself most, mostly the main verb; None in a long text."""
+    """Return the word that attends most to itself in the head "head" (word to governor); None in a long text.
+
+    It is the sentence's root, usually the main verb.
+    """
     own, X = inputs.query.own, inputs.query.X
     X = None if X is None else X[own.start : own.stop]
     tokens = inputs.query.tokens[own.start : own.stop]
@@ -206,7 +209,7 @@ def project_inputs(
     else:
         source = "given" if name is None else "file"
         weights = given if name is None else weights
-        assert weights is not None  # a name that is no file was refused when the file was to be read
+        assert weights is not None  # a name that is not a file was refused when the file was to be read
         fitting = _fitting(d, weights)
         layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
         if len(fitting) > 1 and weights.layout is None:

@@ -114,7 +114,7 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
     notes = []
     if blind.any():
         rows = count(int(blind.any(axis=0).sum()), "query has", "queries have")
-        notes.append(f"{rows} NaN for weights, as torch gives where all is masked: zeros stand in.")
+        notes.append(f"{rows} NaN weights, as PyTorch returns for fully masked rows; shown as zeros.")
     return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes  # and no -0.0
 
 

@@ -173,7 +173,7 @@ def record_trace(
 
 
 def _turning_point(head: Head, layer: Layer, inputs: Inputs) -> int:
-    """Return the query most worth a look: the word that the sentence turns on, else that of the strongest link."""
+    """Choose the default row: the sentence's root word if known, else the query of the strongest link of two words."""
     found = None if layer.governor is None else ungoverned(layer.governor, inputs)
     return _telling(head.links, inputs) if found is None else found
 

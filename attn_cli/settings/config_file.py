@@ -51,7 +51,7 @@ def read_config(path: str, commands: Collection[str] | None = None) -> dict[tupl
     """Return what a file sets, by (command, setting); the command is "" for settings of all commands.
 
     A table bears the name of one of `commands`; where these are None, any name will do. Raises ConfigError,
-    with the line, for what is not TOML, a key that is no setting, or a value of another type.
+    with the line, for what is not TOML, a key that is not a setting, or a value of another type.
     """
     text = _text(path)
     try:
@@ -139,7 +139,7 @@ def _check_toml(text: str, path: str) -> None:
             f"{_place(path, line)}: {why}.", 'A line is: option = value, text in "quotes".'
         ) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list
-        raise ConfigError(f"{short_path(path)} holds a value that is no setting's.") from None
+        raise ConfigError(f"{short_path(path)} holds a value that is not a setting's.") from None
 
 
 # Strings of TOML's four kinds (each may hold what looks like a key), comments, brackets, and all between them.

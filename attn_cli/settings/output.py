@@ -42,7 +42,7 @@ class View:
         in_files=False,  # a forgotten attn.toml must never make attn write a file
     ).field(None)
     tidy: bool = Setting(OUTPUT, "Rows of query,key,weight instead of a matrix (csv and tsv).").field(False)
-    steps: bool = Setting(OUTPUT, "Every step's matrices too.").field(False)
+    steps: bool = Setting(OUTPUT, "Also output the matrices of every step.").field(False)
     by_hand: str = Setting(
         OUTPUT,
         "With -q, write out the products of the winner and its rivals, or of all keys.",
@@ -67,12 +67,13 @@ class View:
     ).field(None)
     shades: str = Setting(
         OUTPUT,
-        "Shades of weights: auto is the range of the matrix, full is 0 to 1, the same in every picture.",
+        "Colour scale of weights: auto follows the matrix's own range; full is always 0 to 1, so pictures are "
+        "comparable.",
         choices=("auto", "full"),
     ).field("auto")
     figure: str | None = Setting(
         OUTPUT,
-        "What to draw into a .png, .pdf or .svg; without it, .svg is the screen.",
+        "Kind of figure for a .png, .pdf or .svg; without it, a .svg is a picture of the terminal screen.",
         choices=FIGURES,
         unset="heatmap in .png and .pdf",
     ).field(None)

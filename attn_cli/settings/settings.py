@@ -14,7 +14,7 @@ HEADS = (
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
     *("coordination", "previous", "next", "mean", "all"),
 )
-# Whose place a pretrained model takes, and what changes nothing beside it.
+# Settings that a pretrained model replaces, and settings that have no effect with one.
 REPLACED = ("embedding", "projection", "tokenizer", "keep_punctuation")
 IDLE = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "pad_side")
 OF_MODEL = (*REPLACED, *IDLE)
@@ -51,7 +51,7 @@ class Settings:
         TEXT, "Join a model's word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries."
     ).field(False)
     hide_special: bool = Setting(TEXT, "Leave out [CLS], [SEP], <s>, padding and their like.").field(False)
-    renormalize: bool = Setting(TEXT, "Let the rows sum to one again when tokens are hidden.").field(False)
+    renormalize: bool = Setting(TEXT, "Rescale each row to sum to one after tokens are hidden.").field(False)
     embedding: str | None = Setting(
         VECTORS,
         "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",
@@ -66,8 +66,8 @@ class Settings:
     seed: int = Setting(VECTORS, "Seed of everything random.", bounds=(0, 2**63 - 1)).field(0)
     oov: str | None = Setting(
         VECTORS,
-        "A token without a vector gets the learned model's own, one guessed from parts of its spelling, zeros, "
-        "a random one or that of the closest spelling, is skipped, or is an error.",
+        "For a token without a vector: use the learned model's vector, guess one from parts of its spelling, use "
+        "zeros, a random vector or that of the closest spelling, drop the token, or stop.",
         choices=("model", "subword", "zero", "random", "nearest", "skip", "error"),
         unset="model with a learned projection, else zero",
     ).field(None)
@@ -91,7 +91,7 @@ class Settings:
     ).field(None)
     layer: str | int | None = Setting(
         ATTENTION,
-        "Layer of a model, 0 nearest the words, or all; of saved weights also their mean.",
+        "Layer to show: a number (0 is the first layer) or all; for saved weights also mean.",
         metavar="N|all|mean",
         bounds=(0, 100_000),
         words=(ALL, MEAN),
@@ -134,7 +134,7 @@ class Settings:
     ).field(None)
     without: tuple[str, ...] = Setting(
         ATTENTION,
-        "Nobody may look at this token (all of them, or that of this number); may be given again.",
+        "Hide this token from every query: all its occurrences, or the one at this index. Repeatable.",
         metavar="TOKEN",
         is_repeated=True,
         has_variable=False,
@@ -164,7 +164,7 @@ class Settings:
     ).field(None)
     versus: str | None = Setting(
         SHOWN,
-        "Say why a row looks at its strongest token and not at this one (explain, -q).",
+        "Explain why a row prefers its strongest key to this one (in explain, or with -q).",
         metavar="TOKEN",
         has_variable=False,
         in_files=False,
@@ -177,7 +177,7 @@ class Settings:
         SHOWN,
         lambda: (
             f"With -p language or --model: the K likeliest next tokens (at most {MOST_NEXT}), or fillers of [MASK], "
-            "with their probabilities; all words that language has no vector for share one, [unknown]."
+            "with their probabilities; with -p language, all words without a vector are pooled as [unknown]."
         ),
         metavar="K",
         bounds=(0, MOST_NEXT),
@@ -185,7 +185,7 @@ class Settings:
     ).field(None)
     next_at: str = Setting(
         SHOWN,
-        "Say what comes next after the last token, or also after each of those before it.",
+        "Predict the next token after the last token only, or after every token.",
         choices=("last", "all"),
     ).field("last")
     dtype: str = Setting(

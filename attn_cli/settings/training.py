@@ -40,9 +40,14 @@ class VectorTraining:
 
     dim: int = _number(100, VECTORS, "Numbers in a vector.")
     window: int = _number(5, TRAINING, "Words on each side that count as context.")
-    negative: int = _number(8, TRAINING, "Random words for each true one.")
+    negative: int = _number(8, TRAINING, "Negative samples per true context word.")
     epochs: int = _number(6, TRAINING, "Passes over the text.")
-    sample: float = _other(1e-4, TRAINING, "Words with a larger share of the text are thinned out.", "F")
+    sample: float = _other(
+        1e-4,
+        TRAINING,
+        "Subsampling threshold: words more frequent than this share of the text are dropped at random.",
+        "F",
+    )
     words: int = _number(40_000, VECTORS, "Keep at most N words.")
     min_count: int = _number(10, VECTORS, "Leave out words seen less often.")
     remove: int = _number(1, VECTORS, "Shared directions to remove from the vectors.", least=0)
@@ -59,7 +64,7 @@ class SubwordTraining:
     rank: int = _number(48, VECTORS, "Numbers in a row.", 10_000)
     words: int = _number(100_000, TRAINING, "Learn from the first N words.")
     seed: int = _number(0, TRAINING, "Seed of the words that are held back to measure with.", least=0)
-    # The rest is no option.
+    # The rest is not an option.
     penalty: float = 2.0
     steps: int = 60
 
@@ -96,7 +101,10 @@ class ModelTraining:
     )
     dim: int = _number(32, MODEL, "Numbers in a query of the last layer, d_k.", 1024)
     reach: int = _number(
-        12, MODEL, "Longer distances count as this one; with --pretrained, the last layer's.", 1000
+        12,
+        MODEL,
+        "Largest relative distance; longer ones are clipped to it. With --pretrained, of the last layer only.",
+        1000,
     )
     width: int = _number(128, MODEL, "Numbers per word between several layers.", 4096)
     wide: int = _number(320, MODEL, "Hidden units of each word's own network, with several layers.", 16384)
@@ -110,12 +118,13 @@ class ModelTraining:
     balance: str | None = _other(
         None,
         TRAINING,
-        "How much words without the relation count beside those with it: less finds more and invents more. "
+        "Loss weight of words without the relation, relative to those with it; lower values find more links and "
+        "invent more. "
         "For single heads: 2,object=1.",
         "F,...",
         "1, with several layers 2",
     )
-    # The rest is no option.
+    # The rest is not an option.
     endings: int = 600
     itself: int | None = None  # none, or 1000
     blend: float = 0.5
@@ -156,7 +165,7 @@ class Pretraining:
     every: int = _number(500_000, TRAINING, "Write the file after each so many words.")
     seed: int = _number(0, TRAINING, "Seed; the same gives the same layers.", least=0)
     threads: int = _number(1, TRAINING, "Threads; the last digits depend on it.", 256)
-    # The rest is no option.
+    # The rest is not an option.
     mask: float = 0.2  # of the words, the share that is guessed
     kept: float = 0.1  # of those, the share that is not masked
     unknown: float = 0.05  # of the words, the share without a vector
@@ -182,7 +191,7 @@ class LanguageTraining:
     rate: float = _other(0.004, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
     seed: int = _number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = _number(1, TRAINING, "Threads; the last digits depend on it.", 256)
-    # The rest is no option.
+    # The rest is not an option.
     batch: int = 3000
     endings: int = 400
     common: int = 1000  # words whose scores are always computed

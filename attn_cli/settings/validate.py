@@ -28,7 +28,7 @@ WHY_IDLE = {
     "oov": "its tokenizer has an answer for every word",
     "heads": "it has heads of its own",
     "layout": "its files say how its weights are laid out",
-    "positions": "it tells places in its own way",
+    "positions": "it encodes positions in its own way",
     "round": "it is computed with the numbers in its files",
     "pad": "one text is read, without padding",
     "pad_side": "one text is read, without padding",
@@ -100,7 +100,7 @@ def check_layered(settings: Settings) -> None:
     """Raise UsageError if all layers were asked for where there are none, or the mean of layers that are computed."""
     if settings.layer == MEAN:
         raise UsageError(
-            "--layer mean goes with saved weights.",
+            "--layer mean applies only to saved weights.",
             "Try --layer all, or attn show FILE --layer mean.",
             "--layer",
         )
@@ -115,7 +115,7 @@ def check_layered(settings: Settings) -> None:
 def check_shaping(settings: Settings) -> None:
     """Raise UsageError if rows are to be renormalized from which nothing is left out."""
     if settings.renormalize and not settings.hide_special:
-        raise UsageError("--renormalize goes with --hide-special.", option="--renormalize")
+        raise UsageError("--renormalize requires --hide-special.", option="--renormalize")
 
 
 def beside_model(name: str) -> UsageError:
@@ -139,18 +139,19 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
     usual = usual_settings()
     idle = {
-        "--dim counts only with random vectors.": settings.dim is not None and not drawn,
-        "--layout counts only with weights from a file.": words and settings.layout and not from_file,
-        "--pad-side counts only with --pad.": not settings.pad and settings.pad_side != usual.pad_side,
-        "--mask-true counts only with a mask from a file.": settings.mask_true and not mask_file,
-        "--tokenizer counts only with a text.": not words and settings.tokenizer != usual.tokenizer,
+        "--dim has an effect only with random vectors.": settings.dim is not None and not drawn,
+        "--layout has an effect only with weights from a file.": words and settings.layout and not from_file,
+        "--pad-side has an effect only with --pad.": not settings.pad and settings.pad_side != usual.pad_side,
+        "--mask-true has an effect only with a mask from a file.": settings.mask_true and not mask_file,
+        "--tokenizer has an effect only with a text.": not words and settings.tokenizer != usual.tokenizer,
         "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default
         and settings.heads is not None,
-        "--layer counts only with a learned model.": settings.layer is not None and not learned,
-        "--positions counts only where X is known, not with Q, K and V.": settings.positions == "sinusoidal"
+        "--layer has an effect only with a learned model.": settings.layer is not None and not learned,
+        "--positions has an effect only where X is known, not with Q, K and V.": settings.positions
+        == "sinusoidal"
         and not has_x,
-        "--oov counts only with word vectors.": (drawn or not words) and settings.oov != usual.oov,
-        "--keep-punctuation counts only with --tokenizer words.": settings.keep_punctuation
+        "--oov has an effect only with word vectors.": (drawn or not words) and settings.oov != usual.oov,
+        "--keep-punctuation has an effect only with --tokenizer words.": settings.keep_punctuation
         and (not words or settings.tokenizer != "words"),
     }
     return [note for note, is_idle in idle.items() if is_idle]

@@ -165,8 +165,8 @@ def _from_results(record: Mapping[str, object], given: Given, settings: Settings
         guesses,
         (
             f"{given.name} holds results alone: without the inputs "
-            f"{'not every mistake' if guesses else 'no mistake'} can be told.",
-            *(f"--{option} counts only with inputs." for option in idle),
+            f"{'not every mistake' if guesses else 'no mistake'} can be identified.",
+            *(f"--{option} has an effect only with inputs." for option in idle),
         ),
     )
 

@@ -105,7 +105,7 @@ def look_up(
     """Look a query up in a dictionary: exactly, by the nearest key, and softly.
 
     >>> from attn_cli.inputs.key_value_pairs import dictionary
-    >>> from attn_cli.trace.trace import Settings
+    >>> from attn_cli.settings.settings import Settings
     >>> look_up("colour", dictionary([("brand", "Porche"), ("color", "black")]), Settings()).shares[0].value
     'black'
     """
@@ -203,7 +203,9 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     left = set(trace.key_tokens)
     lost = [key for key in keys if key not in left]
     if lost:
-        notes.append(f"Skipped, for want of a vector: {some(lost)}. Such a key is found as written alone.")
+        notes.append(
+            f"Skipped, because it has no vector: {some(lost)}. Such a key is found only by its exact spelling."
+        )
     if not trace.x_query.any():
         notes.append(
             f"{some([found.query])!r} has no vector: every key scores 0 and gets an equal share, which says nothing."

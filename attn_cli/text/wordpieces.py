@@ -159,7 +159,7 @@ def _name(found: str | None, pieces: Sequence[str]) -> str:
     if found == "ended":
         plain = "".join(piece.removesuffix(_END) for piece in pieces)
         data = bytes(_BYTES[char] for char in plain) if all(char in _BYTES for char in plain) else b"\xff"
-        return (data.decode("utf-8") if _is_text(data) else plain) or raw  # XLM's letters are no bytes
+        return (data.decode("utf-8") if _is_text(data) else plain) or raw  # XLM's letters are not bytes
     if found == "byte-level":
         if not all(char in _BYTES for char in raw):
             return raw

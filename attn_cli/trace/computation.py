@@ -260,7 +260,7 @@ class Computation(Frozen):
     def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
         """Return the diagnostics of each listed row (or each of `rows`), for the shown head.
 
-        Without `heated`, no temperature is looked for: that is the larger part of the work.
+        With heated=False, temperature_95 is not computed: it is most of the work.
         """
         from attn_cli.trace.diagnostics import diagnose  # only those who ask pay for it
 

@@ -17,10 +17,10 @@ from attn_cli.trace.diagnostics import entropy
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
-LEAST = 0.5  # a head is named if its share is this far from an even spread's to all of the attention,
+LEAST = 0.5  # a head is named if its share is this far from a uniform head's to all of the attention,
 LEAD = 0.1  # ... this much above the share of every other pattern,
 FEWEST = 2  # ... and possible in so many rows
-EVEN = 0.8  # a bag-of-words head: so much of its attention lies as an even spread's
+EVEN = 0.8  # a bag-of-words head: so much of its attention overlaps with a uniform distribution
 MIXED, BAG = "mixed", "bag-of-words"
 
 
@@ -33,7 +33,7 @@ class Text(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Which links belong to a pattern: links (n_q, n_k), the rows that have one, an even spread's share in them."""
+    """Which links belong to a pattern: links (n_q, n_k), the rows that have one, a uniform head's share in them."""
 
     links: Bools
     rows: Bools
@@ -142,8 +142,8 @@ def measure(weights: Array, allowed: Bools, patterns: dict[str, Pattern]) -> Rol
     """Return what a head with these weights (n_q, n_k) does, where `allowed` (n_q, n_k) may be looked at.
 
     A share is the mean, over the rows where the pattern is possible, of the weight that goes there. That of
-    bag-of-words is the part of the weight that lies as an even spread over the allowed keys would, over the rows
-    that may look at two keys or more.
+    bag-of-words is the part of the weight that overlaps with a uniform distribution over the allowed keys, over
+    the rows that may look at two keys or more.
 
     >>> text, allowed = Text(None, None, True), np.ones((4, 4), np.bool_)
     >>> role = measure(np.eye(4)[[0, 0, 1, 2]], allowed, find_patterns(text, allowed))

@@ -121,8 +121,8 @@ def addresses() -> tuple[str, str]:
 def fetch_index() -> Index:
     """Fetch the index; entries that cannot be right are left out.
 
-    Raises FileError when the network fails, InputError when the answer is no index, ConfigError when the mirror is no
-    http or https address.
+    Raises FileError when the network fails, InputError when the answer is not an index, ConfigError when the mirror is
+    not an http or https address.
     """
     url, _ = addresses()
     return _read_index(body_of(url, INDEX_LIMIT), host_of(url))
@@ -138,7 +138,7 @@ def cached_index() -> Index | None:
 
 
 def store_index(index: Index) -> None:
-    """Store the index where gensim looks for it when there is no network; a full disk is no error."""
+    """Store the index where gensim looks for it when there is no network; a full disk is not an error."""
     with contextlib.suppress(CreateError, WriteError), written(folder() / CACHED_INDEX) as stream:
         stream.write(index.raw)
 

@@ -241,7 +241,10 @@ def _collect(before: str = "") -> list[str]:
 
 
 def _is_unnamed(path: str) -> bool:
-    """Tell whether no name stands for a file; InputError where a name is damaged: it may be its."""
+    """Tell whether no name stands for a file.
+
+    Raises InputError if a name's record is damaged, because the file may belong to it.
+    """
     records = [read_record(name) for name in imported()]
     return not any(record and os.path.realpath(record.path) == os.path.realpath(path) for record in records)
 

@@ -35,7 +35,7 @@ class SourceFile(NamedTuple):
 
     @staticmethod
     def at(path: str | Path, name: str | None = None) -> SourceFile:
-        """Return the file at `path` as it is now; FileError if it is no readable regular file."""
+        """Return the file at `path` as it is now; FileError if it is not a readable regular file."""
         check_regular(path)
         try:
             found = os.stat(path)

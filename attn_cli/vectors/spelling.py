@@ -134,7 +134,7 @@ def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[t
 
 
 def _inner(word_of: Ints) -> Ints:
-    """Return the characters between a word's brackets: a bracket alone is no n-gram."""
+    """Return the characters between a word's brackets: a bracket alone is not an n-gram."""
     same = word_of[1:] == word_of[:-1]
     inner: Ints = np.flatnonzero(same[1:] & same[:-1]) + 1
     return inner
@@ -242,7 +242,7 @@ def near_words(
 def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> dict[str, str]:
     """Return, for each word that is spelled nearly like a known one, the closest known word.
 
-    It is one mistake away, of a long word two; what holds a space is no mistyped word.
+    It is one mistake away, of a long word two; what holds a space is not a mistyped word.
     """
     short = [word for word in words if len(word) < LONG and " " not in word]
     long = [word for word in words if len(word) >= LONG and " " not in word]

@@ -60,7 +60,7 @@ def as_bytes(word: str) -> bytes:
 
 
 def as_text(word: bytes) -> str:
-    """Return a word's text; bytes that are no UTF-8 stay, as surrogates."""
+    """Return a word's text; bytes that are not UTF-8 stay, as surrogates."""
     return word.decode("utf-8", "surrogateescape")
 
 

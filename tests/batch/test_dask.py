@@ -121,7 +121,7 @@ def test_a_run_goes_on_from_one_engine_to_the_other(at, machines):
         Path("out/part-00002.jsonl").write_text("spoilt")
         options = ("lines.txt", "-o", "out/")
         got = here("batch", *options) if is_here else on(machines, *options)
-        assert got == (0, "", "attn: out/ has 1,024 lines in 2 parts: going on.\n")
+        assert got == (0, "", "attn: out/ already holds 1,024 lines in 2 parts: resuming.\n")
         assert content("out") == whole
 
 

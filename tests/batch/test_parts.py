@@ -94,7 +94,7 @@ def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
         Path("out/manifest.json").write_text(json.dumps(ended(manifest(), 0, 1)))
     got = here("batch", "lines.txt", "-o", "out/")
     left = "512 lines in 1 part" if damage == "no manifest entry" else "788 lines in 2 parts"
-    assert got == (0, "", f"attn: out/ has {left}: going on.\n")
+    assert got == (0, "", f"attn: out/ already holds {left}: resuming.\n")
     assert records() == whole and manifest()["complete"]
 
 

@@ -91,7 +91,7 @@ def test_what_no_manifest_names_does_not_count(store):
     put("texts/out/part-00001.jsonl", b"cut off")
     put("texts/out/part-00002.jsonl", b"half")
     got = here("batch", "lines.txt", "-o", "s3://texts/out/", env=store)
-    assert got == (0, "", "attn: s3://texts/out/ has 512 lines in 1 part: going on.\n")
+    assert got == (0, "", "attn: s3://texts/out/ already holds 512 lines in 1 part: resuming.\n")
     assert fetched("texts/out") == whole
     got = here("batch", "lines.txt", "-o", "s3://texts/out/", "-t", "2", env=store)
     assert got.code == 65 and "temperature" in got.err
@@ -111,7 +111,7 @@ def test_what_lies_in_a_store_is_checked_before_it_is_believed(store):
     for text, said in (
         (json.dumps(about | last), "it says complete, and names 2 of 3 parts"),
         (json.dumps(about | {"lines": True}), "is not an attn batch manifest"),
-        (" " * (5 << 20), "is no file of attn batch: it has more than"),
+        (" " * (5 << 20), "is not a file of attn batch: it has more than"),
         ("", "is not an attn batch manifest"),
     ):
         put("texts/out/manifest.json", text.encode())

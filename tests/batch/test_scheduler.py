@@ -182,7 +182,7 @@ def test_a_time_that_is_none_is_wrong_usage(seconds):
 def test_the_time_goes_with_a_scheduler():
     for args in ((), ("--engine", "dask")):
         got = here("batch", "lines.txt", "-o", "out/", "--connect-timeout", "3", *args)
-        assert got.code == 2 and "--connect-timeout goes with --scheduler" in error(got)
+        assert got.code == 2 and "--connect-timeout requires --scheduler" in error(got)
 
 
 @contextmanager

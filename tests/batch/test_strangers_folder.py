@@ -395,9 +395,9 @@ def test_a_file_of_three_gigabytes_is_not_read(name, place, honest):
     sparse(Path("out", name))
     got = at_place(place)
     if name.startswith("part"):  # another file than was written: it is computed again
-        assert got.code == 0 and "out/ has 80 lines in 2 parts: going on." in got.err
+        assert got.code == 0 and "out/ already holds 80 lines in 2 parts: resuming." in got.err
     else:
-        assert is_refused(got, f"{name} is no file of attn batch: it has more than")
+        assert is_refused(got, f"{name} is not a file of attn batch: it has more than")
         assert at_place(place, "--force") == (0, "", "")
     assert content() == honest
 

@@ -31,7 +31,7 @@ def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at):
     Path("many/manifest.json").unlink()
     Path("many/manifest.json.new").write_text(json.dumps(about))  # ended between two renamings
     got = here("batch", "lines.txt", "-o", f"{where}/many/")
-    assert got.code == 0 and "has 788 lines in 2 parts: going on." in got.err
+    assert got.code == 0 and "already holds 788 lines in 2 parts: resuming." in got.err
     assert content("one") == content("many")
 
 

@@ -370,8 +370,8 @@ def test_config_agrees_with_what_a_run_uses(place):
 def test_config_points_at_variables_that_are_none_of_ours(place):
     env = {"ATTN_TEMPRATURE": "1", "ATTN_": "x", "ATTN_MIRROR": "http://x", "ATTN_SEED": "", "ATTN_EMPTY": ""}
     ran = here("config", env=env)
-    assert "ATTN_TEMPRATURE is no variable of attn. Did you mean ATTN_TEMPERATURE?\n" in ran.out
-    assert "ATTN_ is no variable" in ran.out and "MIRROR" not in ran.out and "EMPTY" not in ran.out
+    assert "ATTN_TEMPRATURE is not a variable of attn. Did you mean ATTN_TEMPERATURE?\n" in ran.out
+    assert "ATTN_ is not a variable" in ran.out and "MIRROR" not in ran.out and "EMPTY" not in ran.out
 
 
 def test_config_names_the_files_whether_they_are_there_or_not(place):

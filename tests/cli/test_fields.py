@@ -117,7 +117,7 @@ def test_an_unknown_key_is_wrong_usage(fields, said):
 def test_other_formats_have_no_fields(more):
     ran = here("self", TEXT, *RANDOM, "--fields", "weights", *more)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "attn: --fields goes with -f json or -f jsonl.\n"
+    assert ran.err == "attn: --fields requires -f json or -f jsonl.\n"
     assert not list(Path.cwd().iterdir())
 
 

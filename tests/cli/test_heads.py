@@ -113,9 +113,9 @@ def test_a_long_text_and_many_heads_are_maps_of_blocks(tmp_path):
     [
         (["a text"], "Say whose heads"),
         (["a text", "--weights", "FILE"], "leave out the text"),
-        (["a text", "-m", "somewhere", "--array", "x"], "--array goes with --weights"),
-        (["--weights", "FILE", "--context", "x"], "--context goes with --model"),
-        (["--weights", "FILE", "--kind", "self"], "--kind goes with --model"),
+        (["a text", "-m", "somewhere", "--array", "x"], "--array requires --weights"),
+        (["--weights", "FILE", "--context", "x"], "--context requires --model"),
+        (["--weights", "FILE", "--kind", "self"], "--kind requires --model"),
         (["--weights", "FILE", "--layer", "3"], "There is no layer 3. Layers are 0 to 2."),
         (["--weights", "FILE", "--layer", "-1"], "--layer cannot be -1"),
         (["--weights", "FILE", "-f", "csv"], "heads has no csv form"),
@@ -154,7 +154,10 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(tokenizers, transfor
 
     model = made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
-    source, target = [2, 11, 12, 13, 3], [0, 2, 5, 6, 7, 8, 9]  # a b c; the cats walking, moved on by one
+    source, target = (
+        [2, 11, 12, 13, 3],
+        [0, 2, 5, 6, 7, 8, 9],
+    )  # a b c; the cats walking, shifted right by one
     with torch.no_grad():
         out = model(
             input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target]), output_attentions=True

@@ -333,19 +333,19 @@ def test_keys_come_from_the_terminal_where_the_text_comes_from_a_pipe():
 def test_on_a_terminal_that_can_clear_nothing_one_part_follows_the_other(term):
     with Stage(*STORY, env={"TERM": term}) as stage:
         for number in range(4):
-            stage.wait_for(lambda s, n=number: s.shown.count(b"a key goes on") == n + 1)
+            stage.wait_for(lambda s, n=number: s.shown.count(b"any key continues") == n + 1)
             stage.wait_for(lambda s: s.modes() != s.before)  # the prompt comes first
             stage.press(" ")
         assert stage.code() == 0
         assert stage.modes() == stage.before
-        shown = re.sub(r"-- a key goes on, q stops --\r *\r", "", plain(stage.shown.decode()))
+        shown = re.sub(r"-- any key continues, q quits --\r *\r", "", plain(stage.shown.decode()))
         assert shown.replace("\r\n", "\n") == attn("example", "dictionary", "--width", "80").out
 
 
 def test_q_and_ctrl_c_stop_there_too():
     for key, code in (("q", 0), ("\x03", 130)):
         with Stage(*STORY, env={"TERM": "dumb"}) as stage:
-            stage.wait_for(lambda s: b"a key goes on" in s.shown)
+            stage.wait_for(lambda s: b"any key continues" in s.shown)
             stage.press(key)
             assert stage.code() == code and stage.modes() == stage.before
             assert b"1. A dictionary" not in stage.shown and b"Traceback" not in stage.shown

@@ -147,7 +147,7 @@ def _profile(folder: Path) -> None:
 
 
 def _profile_now(folder: Path) -> State:
-    """Return the user's profile, and what it loads; a script that nothing loads yet is no change."""
+    """Return the user's profile, and what it loads; a script that nothing loads yet is not a change."""
     home = folder.parent / "home"
     state = {path.name: path.read_bytes() for path in home.glob(".*rc")}
     scripts = {".bashrc": ".bash_completions/attn.sh", ".zshrc": ".zfunc/_attn"}

@@ -316,7 +316,7 @@ def _limited(on: Stage) -> Iterator[Callable[[], None]]:
 
 
 def not_allowed(on: Stage) -> Told:
-    """The cache cannot be written to, is no folder, or cannot even be made."""
+    """The cache cannot be written to, is not a folder, or cannot even be made."""
     told = Told("no place to write", 0, Counter(), [])
     for kind in ("a folder that is locked", "a file in its place", "a broken link", "no home"):
         cleared(on)

@@ -75,7 +75,7 @@ def test_a_key_that_would_change_the_result_is_refused_by_name(key, at):
     (at / "given.json").write_text(json.dumps({"Q": [[1]], "K": [[1]], "V": [[1]], key: 0.5}))
     ran = here("compute", "given.json")
     assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1)
-    assert f"does not compute with {key}" in ran.err
+    assert f"does not support {key}" in ran.err
     assert not ran.err.rstrip().endswith("another.")  # it says what to do
 
 

@@ -334,7 +334,7 @@ def test_other_files_and_options_are_refused(tmp_path):
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00")
     assert "not a sound .npy" in refused(str(tmp_path / "a.npy"))
     path = saved(tmp_path / "b.json", "[[1, 0], [0.5, 0.5]]")
-    assert "goes with --hide-special" in refused(path, "--renormalize", code=2)
+    assert "requires --hide-special" in refused(path, "--renormalize", code=2)
     for option in ("--join-pieces", "--hide-special"):
         assert "Give --tokens" in refused(path, option, code=2)
     for name in ("numpy", "torch", "keras"):
@@ -427,7 +427,7 @@ def test_zeros_above_every_diagonal_are_masked_and_said_to_be(tmp_path):
     path = saved(tmp_path / "a.npy", weights)
     found = record(path, "--head", "all")
     assert found["mask_name"] == "causal" and found["mask"] == np.tri(4, dtype=bool).tolist()
-    assert sum("as under a causal mask" in note for note in found["notes"]) == 1
+    assert sum("treated as causally masked" in note for note in found["notes"]) == 1
     out = here("show", path).out
     assert out.startswith("Masked attention") and "–" in out and " .000" not in out
     assert here("show", path, "-f", "csv").out.splitlines()[1].endswith(",,,")

@@ -91,8 +91,8 @@ def test_an_empty_cell_is_masked_and_a_zero_is_not(tmp_path):
     ("text", "told"),
     [
         ("query,a,b\na,1,0\nb,0.5\n", "line 3: the row has 2 cells, the header 3"),
-        ("query,a,b\na,1,x\n", "line 2, column 3: 'x' is no number"),
-        ("query,key,weight\na,b,c\n", "line 2, column 3: 'c' is no number"),
+        ("query,a,b\na,1,x\n", "line 2, column 3: 'x' is not a number"),
+        ("query,key,weight\na,b,c\n", "line 2, column 3: 'c' is not a number"),
         ("1,0\n1\n", "line 2: the row has 1 cell"),
         ('a,b\n1,2\n3,"4', "quote without end"),
         ("query,a\n", "holds no numbers"),

@@ -102,7 +102,7 @@ def test_every_slope_is_that_of_finite_differences(blend, balance):
             parameter[place] = kept
             numeric[place] = (sides[0] - sides[1]) / (2 * step)
         if name == "start":
-            numeric[-1] = 0  # what stands for no feature is no parameter
+            numeric[-1] = 0  # what stands for no feature is not a parameter
             assert not slopes[name][-1].any()
         np.testing.assert_allclose(slopes[name], numeric, rtol=0, atol=1e-8, err_msg=name)
 

@@ -152,7 +152,7 @@ def test_what_cannot_be_written_is_said_in_the_line(name, at):
         await stage.press("w", "ctrl+u")
         await stage.type(name)
         await stage.press("enter")
-        assert "No view is written to" in stage.text() or "Cannot create" in stage.text()
+        assert "Cannot save the view as" in stage.text() or "Cannot create" in stage.text()
         assert stage.app.line.has_focus
         await stage.press("escape")
         assert not stage.app.line.has_focus

@@ -245,9 +245,9 @@ def test_explain_says_how_often_a_head_is_right_and_how_often_its_links_are(name
     ("name", "head", "what"),
     [
         ("roles", "subject", "it needs both, the words and their distance"),
-        ("roles", "possessor", "it lives on the words themselves"),
-        ("roles-deep", "coordination", "it lives on the words themselves"),
-        ("roles", "previous", "it lives on the distance"),
+        ("roles", "possessor", "it relies mainly on the words themselves"),
+        ("roles-deep", "coordination", "it relies mainly on the words themselves"),
+        ("roles", "previous", "it relies mainly on distance"),
     ],
 )
 def test_explain_says_what_a_head_lives_on_by_what_is_left_without_the_distance(name, head, what):
@@ -310,9 +310,9 @@ def test_a_mask_that_the_head_was_not_trained_with_is_said_with_what_it_does(tex
     first = trace.query_tokens[0]
     assert f"so {first} gets {trace.weights[1, 0]:.2f}" in shuns
     position = trace.shown.position_scores
-    assert f"with a distance of {position[1, 0]:.2f} and {position[1, 1]:.2f}" in shuns
+    assert f"with distance terms {position[1, 0]:.2f} and {position[1, 1]:.2f}" in shuns
     trace, (nothing,) = notes("object")
-    assert "looks at itself: its own place is the sign for nothing" in nothing
+    assert 'attends to itself: weight on itself means "no match"' in nothing
     assert notes("previous")[1] == [] and notes("relations", "none")[1] == []
     assert not any(
         "without a mask" in note for note in trace_self(text, Settings(projection="roles-deep")).notes

@@ -85,7 +85,7 @@ def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):
 def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
     trace = trace_checkpoint("self", "dabca", None, Settings(mask="none"), gpt2_folder)
     assert trace.mask is None and (trace.weights > 0).all()
-    assert any("those below it, the model's own did" in note for note in trace.notes)
+    assert any("the layers below it used the model's own mask" in note for note in trace.notes)
     lowest = trace_checkpoint("self", "dabca", None, Settings(mask="none", layer=0), gpt2_folder)
     assert not any("below" in note for note in lowest.notes)
 
@@ -462,7 +462,7 @@ def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign
     made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
     trace = trace_checkpoint("cross", "the cat", "a b", Settings(next=1), str(tmp_path))
-    assert trace.notes and "moved on by one" in trace.notes[0]
+    assert trace.notes and "shifted right by one" in trace.notes[0]
     closed = trace.query_tokens[1:]
     assert closed[-1] not in ("[SEP]", "</s>") and "cat" in closed
     assert trace.next_words.token == "cat"

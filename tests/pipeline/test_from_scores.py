@@ -51,7 +51,7 @@ def test_raw_scores_are_scaled_by_the_scale_that_is_given_and_by_nothing_else():
     agrees(traced(scores=RAW, V=V, scale=0.5), attend(Q, K, V))
     found = traced(scores=RAW, V=V)
     agrees(found, attend(Q, K, V, scale=1))
-    assert any("taken as they are" in note for note in found.notes)
+    assert any("used unscaled" in note for note in found.notes)
 
 
 def test_scaled_scores_are_not_scaled_again():

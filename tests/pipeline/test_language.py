@@ -259,7 +259,7 @@ def test_the_help_tells_which_head_and_layer_are_shown(command):
 def test_the_help_tells_how_many_words_there_can_be_and_what_unknown_ones_share():
     help = " ".join(attn("masked", "--help").out.split())
     assert "the K likeliest next tokens (at most 50)" in help
-    assert "all words that language has no vector for share one, [unknown]" in help
+    assert "with -p language, all words without a vector are pooled as [unknown]" in help
     assert len(trace_masked(TEXT, Settings(projection="language", next=50)).next_words.words) == 50
     assert attn("masked", TEXT, "-p", "language", "--next", "51").code == 2
 
@@ -276,7 +276,7 @@ def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
 def test_each_line_of_next_words_says_after_which_word_it_is(width):
     shown = attn("masked", TEXT, "-p", "language", "--next-at", "all", "--width", width).out.splitlines()
     table = shown[shown.index("After each token") + 1 :]
-    table = table[: next(n for n, line in enumerate(table) if line.startswith("came:"))]
+    table = table[: next(n for n, line in enumerate(table) if line.startswith("actual:"))]
     parts = "\n".join(table).strip("\n").split("\n\n")
     assert len(parts) > 1 or width == "200"
     tokens = trace_masked(TEXT, LANGUAGE).query_tokens
@@ -292,14 +292,14 @@ def test_each_line_of_next_words_says_after_which_word_it_is(width):
 def test_a_screen_has_the_words_and_no_token_is_obeyed(view):
     ran = attn("masked", "The \x1b[31mcat [/b] sat on the", "-p", "language", "--next-at", "all", *view)
     assert ran.code == 0, ran.err
-    assert "Likeliest to come after" in ran.out and "came" in ran.out
+    assert "Likeliest to come after" in ran.out and "actual" in ran.out
     assert "\x1b" not in ran.out
 
 
 def test_the_screen_says_what_the_model_is():
     ran = attn("explain", TEXT, "-p", "language", "--head", "previous")
     assert ran.code == 0, ran.err
-    assert "was taught nothing: it is named for looking from a word to the one before" in " ".join(
+    assert "was not trained for any relation; it was found to look from a word to the one before" in " ".join(
         ran.out.split()
     )
 

@@ -131,7 +131,7 @@ def test_an_encoder_fills_the_first_mask(tmp_path):
     ("text", "pieces", "head", "told"),
     [
         ("the cat", PIECES, True, "Put [MASK] into the text"),
-        ("the cat", [word for word in PIECES if word != "[MASK]"], True, "no token for a gap"),
+        ("the cat", [word for word in PIECES if word != "[MASK]"], True, "no mask token"),
         (FRAMED, PIECES, False, "no language-model head"),
     ],
 )
@@ -222,7 +222,7 @@ def test_after_each_token_a_causal_model_says_what_it_says_of_the_text_up_to_the
 def test_an_encoder_has_no_word_after_each_token(tmp_path):
     trace = trace_self(FRAMED, Settings(model=encoder(tmp_path), next=2, next_at="all"))
     assert trace.next_words is not None and trace.next_words_at is None
-    assert any("sees the words that it would have to tell" in note for note in trace.notes)
+    assert any("sees the words it would have to predict" in note for note in trace.notes)
 
 
 def test_no_words_after_each_token_are_wrong_usage(tmp_path):

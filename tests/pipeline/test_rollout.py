@@ -76,7 +76,7 @@ def test_it_is_that_of_attn_heads(folder):
 def test_a_word_cannot_be_switched_off_in_it(folder):
     ran = attn("self", TEXT, "-m", folder, "--head", "rollout", "--without", "1")
     assert (ran.code, ran.out) == (2, "")
-    assert "--without does not go with --head rollout" in ran.err
+    assert "--without does not apply to --head rollout" in ran.err
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert", "gpt_neo"])

@@ -61,7 +61,7 @@ def test_one_layer_is_not_several(layer, tmp_path):
 
 def test_the_mean_goes_with_saved_weights_alone():
     ran = here("self", "a b", "-p", "roles-deep", "--layer", "mean")
-    assert ran.code == 2 and "--layer mean goes with saved weights" in ran.err
+    assert ran.code == 2 and "--layer mean applies only to saved weights" in ran.err
 
 
 @pytest.mark.parametrize("head", ["0", "all", "mean"])

@@ -15,7 +15,9 @@ def note(trace):
 def test_unknown_words_that_start_alike_are_named_and_no_others(projection):
     trace = trace_self("grumf 中文 zwunt 日本 the", Settings(projection=projection))
     assert trace.unknown == ("grumf", "中文", "zwunt", "日本")
-    assert note(trace).endswith("what it knows of their spelling, which is the same for 中文 and 日本.")
+    assert note(trace).endswith(
+        "features of their spelling (shape, endings), which are the same for 中文 and 日本."
+    )
 
 
 def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
@@ -29,12 +31,14 @@ def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
 
 def test_the_words_of_both_texts_are_compared():
     trace = trace_cross("日本 cats", "中文 dogs", Settings())
-    assert "which is the same for 日本 and 中文." in note(trace)
+    assert "which are the same for 日本 and 中文." in note(trace)
 
 
 def test_one_unknown_word_and_unequal_ones_are_not_said_to_be_the_same():
     for text, whose in (("the grumf sat", "its"), ("the grumf zwunt sat", "their")):
-        assert note(trace_self(text, Settings())).endswith(f"starts from what it knows of {whose} spelling.")
+        assert note(trace_self(text, Settings())).endswith(
+            f"builds a vector from features of {whose} spelling (shape, endings)."
+        )
 
 
 def test_with_zeros_nothing_is_said_of_spelling():

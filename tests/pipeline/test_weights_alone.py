@@ -133,7 +133,7 @@ def test_without_a_model_there_are_no_pieces(command, option):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("self", "--renormalize"), "--renormalize goes with --hide-special"),
+        (("self", "--renormalize"), "--renormalize requires --hide-special"),
         (("self", "--join-pieces", "-f", "code:numpy"), "needs queries, keys and values"),
         (("explain", "--join-pieces", "--only", "scores"), "no scores of their own"),
         (("explain", "--join-pieces", "--versus", "cats"), "no scores of their own"),

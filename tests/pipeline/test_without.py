@@ -1,4 +1,4 @@
-"""--without: words that nobody may look at."""
+"""--without: words that are hidden from every query."""
 
 import json
 

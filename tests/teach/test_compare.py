@@ -133,11 +133,11 @@ def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
 @pytest.mark.parametrize(
     ("vary", "why"),
     [
-        ("dim=3,4", "--dim counts only with random vectors."),
+        ("dim=3,4", "--dim has an effect only with random vectors."),
         ("seed=1,2", "Nothing here is drawn at random"),
         ("oov=zero,random", "Every word has a vector of its own."),
         ("score=scaled,default", "no weight differs."),
-        ("layout=in-out,out-in", "--layout counts only with weights from a file."),
+        ("layout=in-out,out-in", "--layout has an effect only with weights from a file."),
     ],
 )
 def test_an_option_that_changes_nothing_is_told_and_why(vary, why):
@@ -204,7 +204,7 @@ def test_a_query_narrows_both_sides_and_the_sentence():
         ("embedding=word2vec,nope", "There are no vectors 'nope'"),
         ("keep-punctuation=yes,maybe", "'maybe' is not a valid boolean. Give yes or no."),
         ("t=1,1.0", "the same value twice"),
-        ("scor=scaled,dot", "is no option. Did you mean score?"),
+        ("scor=scaled,dot", "is not an option. Did you mean score?"),
         ("query=cat,sat", "changes what is shown"),
         ("format=json,csv", "changes what is shown"),
         ("threads=1,2", "changes how long it takes"),

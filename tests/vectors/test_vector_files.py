@@ -739,7 +739,7 @@ def test_arrays_that_numpy_itself_stumbles_over_are_refused(tmp_path, own):
     words = np.array(["she", "he"])
     words.view("<u4")[0] = 0x110000
     np.savez(tmp_path / "two.npz", words=words, vectors=np.eye(2))
-    with pytest.raises(InputError, match="holds what is no text"):
+    with pytest.raises(InputError, match="holds what is not text"):
         open_file(str(tmp_path / "two.npz"))
     flat = npy(b"{'descr': '<f4', 'fortran_order': True, 'shape': (0, 9223372036854775807), }", b"")
     (tmp_path / "three.npy").write_bytes(flat)

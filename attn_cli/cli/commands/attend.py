@@ -58,7 +58,7 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
 
 
 def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
-    """Masked self-attention: a word looks only at itself and back.
+    """Masked self-attention: each word attends only to itself and to earlier words.
 
     With --show mask, the mask in words, as each framework writes it, and what it does to the numbers.
 
@@ -79,7 +79,7 @@ def cross(
     settings: Settings,
     view: View,
 ) -> None:
-    """Cross-attention: the words of one text look at another.
+    """Cross-attention: the words of one text attend to the words of another.
 
     Queries come from TEXT, keys and values from CONTEXT. With one argument, it is CONTEXT and TEXT is standard input.
 
@@ -110,7 +110,7 @@ def explain(
     settings: Settings,
     view: View,
 ) -> None:
-    """The story: one row by hand, why it came out so, and what each step is for.
+    """One row worked by hand, why it came out that way, and what each step is for.
 
     The row is that of the main verb, if the heads find one; -q takes any. --versus asks why the row does not
     look at another word. --steps (or --only, --from) walks through every matrix.
@@ -127,7 +127,8 @@ def explain(
     if parts.only and (view.as_bars or view.format not in BLOCK_FORMS):
         option = "--only" if only is not None else "--from"
         raise UsageError(
-            f"{option} goes with the walk, and {'bars' if view.as_bars else view.format} has none.",
+            f"{option} selects steps of the step-by-step walkthrough, which the format "
+            f"{'bars' if view.as_bars else view.format} does not have.",
             "Use table, markdown, latex, html or svg; json holds every step.",
             "--format",
         )

@@ -67,7 +67,11 @@ Engine = Annotated[
 ]
 Scheduler = Annotated[
     str | None,
-    own("ADDRESS", "Of a Dask cluster: tcp://host:8786.  [default: a cluster of this machine]", group=OUTPUT),
+    own(
+        "ADDRESS",
+        "Address of a Dask scheduler, as tcp://host:8786.  [default: start a local cluster]",
+        group=OUTPUT,
+    ),
 ]
 ConnectTimeout = Annotated[
     float | None,
@@ -98,7 +102,7 @@ def batch(
     settings: Settings,
     view: View,
 ) -> None:
-    """Lines in, JSON Lines out: a text a line, a record a line, in order.
+    """One text per line in, one JSON record per line out, in the same order.
 
     Each record has the numbers that attn self (or masked, or cross) prints for the line with -f jsonl. The first bad
     line ends the run; with --keep-going an error object stands in its place, and the exit code is 65.

@@ -50,7 +50,7 @@ def check(
         typer.Option(
             "--expect",
             metavar="FILE",
-            help="What to compare with: inputs, which are computed with, or right results.",
+            help="The answer key: inputs to compute the answer from, or the correct results.",
             show_default=False,
             rich_help_panel=COMPARED,
         ),
@@ -62,9 +62,9 @@ def check(
 ) -> None:
     """Check answers: the first step that differs, the cell, and the likely mistake.
 
-    An answer holds any of q, k, v, scores, scaled_scores, masked_scores, weights, output. Numbers that were
-    rounded are right to the digits given. Of several heads the mean is right, unless --head names one, or all.
-    Exit code 1 says that an answer differs.
+    An answer holds any of q, k, v, scores, scaled_scores, masked_scores, weights, output. Rounded numbers are
+    checked to the digits given. With several heads, the mean over heads is expected unless --head asks for one
+    head, or all. Exit code 1 says that an answer differs.
 
     Example: attn check one.json two.json --expect exercise.json
     """

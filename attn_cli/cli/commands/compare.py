@@ -46,7 +46,8 @@ def compare(
 ) -> None:
     """The same text under two or three values of one option, side by side.
 
-    Two get a signed difference. One sentence says what changed. The other options hold for all sides.
+    For two values the signed difference is shown too. One sentence says what changed. All other options apply to
+    every side.
 
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
@@ -146,7 +147,7 @@ def _parameter(context: typer.Context, name: str) -> Any:
     options = [option.replace("_", "-") for option in declared(Settings) if option not in SHOWN_ONLY]
     others = {written.lstrip("-") for parameter in context.command.params for written in parameter.opts}
     what = "how long it takes" if name == "threads" else "what is shown"
-    why = f"changes {what}, and no number" if name in others else "is no option"
+    why = f"changes {what}, and no number" if name in others else "is not an option"
     swap = "attn explain TEXT --swap OLD=NEW varies a word of the text. " if name == "text" else ""
     raise UsageError(
         f"--vary cannot vary {visible(name[:40])!r}: it {why}.",

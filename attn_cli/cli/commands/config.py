@@ -42,14 +42,14 @@ class ConfigFile(NamedTuple):
 
 def config(
     context: typer.Context,
-    command: Annotated[str | None, argument("[COMMAND]", "What holds for this command.")] = None,
+    command: Annotated[str | None, argument("[COMMAND]", "Show the settings of this command only.")] = None,
     format: RecordFormat = None,
     output: Output = None,
 ) -> None:
     """The settings in force, and where each comes from.
 
-    What is typed counts most, then variables (ATTN_TEMPERATURE), then attn.toml in this folder, then the user's own
-    file. A line of a file is: temperature = 0.5
+    Precedence: the command line, then environment variables (ATTN_TEMPERATURE), then attn.toml in this folder, then
+    the user's own file. A line of a file is: temperature = 0.5
 
     Example: attn config masked
     """
@@ -129,7 +129,7 @@ def _config_file(path: str, commands: Sequence[str]) -> ConfigFile:
 
 
 def _unknown_variables(root: Any) -> list[tuple[str, str | None]]:
-    """Return each variable that begins with ATTN_ and is no option's, with the one that was probably meant."""
+    """Return each variable that begins with ATTN_ and is not an option's, with the one that was probably meant."""
     commands = root.command.list_commands(root)
     known = {str(option.envvar) for name in commands for option in _parameters(root, name) if option.envvar}
     known |= set(OTHER_VARIABLES)
@@ -168,7 +168,7 @@ def _screen(
             yield from _paragraph(f"Tables for single commands: {', '.join(others)}.", width, "  ")
     for name, near in unknown:
         meant = f" Did you mean {near}?" if near else ""
-        yield from _paragraph(f"{visible(name)} is no variable of attn.{meant}", width)
+        yield from _paragraph(f"{visible(name)} is not a variable of attn.{meant}", width)
 
 
 def _table(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:

@@ -42,15 +42,17 @@ def example(
 ) -> None:
     """A worked example from a tutorial.
 
-    Its own inputs are day1, coffee, coffee-notebook, manchester, a2 or dictionary. With any option of
-    attn self, the same inputs are computed again.
+    NAME is day1, coffee, coffee-notebook, manchester, a2 or dictionary. Any option of attn self recomputes the
+    same inputs with that setting.
 
     Example: attn example coffee --mask causal
     """
     view = choose_format(view, settings, "examples" if name is None else "example")
     if name is None:
         if pause:
-            raise UsageError("--pause goes with one example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause")
+            raise UsageError(
+                "--pause applies to a single example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause"
+            )
         _list(view)
         return
     if name not in EXAMPLES:
@@ -64,7 +66,7 @@ def example(
     chosen = load(name)
     if chosen.acts is not None:
         refuse_figure(view, "The example dictionary")
-        from attn_cli.cli.commands.lookup import show_dictionary  # the others are no lookups
+        from attn_cli.cli.commands.lookup import show_dictionary  # the others are not lookups
 
         prepare_index(settings.embedding, "random, ")
         show_dictionary(chosen.acts, settings, view, pause)

@@ -59,8 +59,8 @@ def exercise(
 ) -> None:
     """A worksheet to do by hand, and its key.
 
-    Small whole numbers, another exercise for every seed. Under every mask and score a seed has the same
-    numbers. With -o, DIR gets exercise and key as .md, .tex and .html, inputs.json (what is given) and answer.json (to
+    Small whole numbers, another exercise for every seed. A seed gives the same numbers whatever --mask and --score
+    are. With -o, DIR gets exercise and key as .md, .tex and .html, inputs.json (what is given) and answer.json (to
     fill in).
 
     Example: attn exercise --seed 7 -o sheet7
@@ -82,7 +82,7 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
     """Refuse options that have no meaning beside each other."""
     if folder is None:
         if force:
-            raise UsageError("--force goes with -o DIR.", option="--force")
+            raise UsageError("--force requires -o DIR.", option="--force")
         return
     if key or format:
         given = "--key" if key else "-f"

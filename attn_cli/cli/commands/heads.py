@@ -48,7 +48,8 @@ def heads(
         int | None, own("N", "With --weights: which text of a batch, from 0.", group=INPUT)
     ] = None,
     layer: Annotated[
-        int | None, own("N", "This layer's heads alone, with all of their shares.", group=ATTENTION)
+        int | None,
+        own("N", "Show this layer only, with each head's share for every pattern.", group=ATTENTION),
     ] = None,
     rollout: Annotated[
         bool,
@@ -133,4 +134,4 @@ def _check_model(of_file: Mapping[str, object], settings: Settings) -> None:
 def _refuse(options: Mapping[str, object], other: str) -> None:
     for option, value in options.items():
         if value is not None:
-            raise UsageError(f"{option} goes with {other}.", option=option)
+            raise UsageError(f"{option} requires {other}.", option=option)

@@ -27,7 +27,7 @@ def score(
     format: RecordFormat = None,
     output: Output = None,
 ) -> None:
-    """How often each head is right, beside the best fixed distance.
+    """Measure how often each head is right, against the best fixed-distance baseline.
 
     Of the words that have the head's relation in the treebank, the share whose strongest link is one
     of the right words; and of the strongest links to another word, the share that are right.
@@ -85,8 +85,8 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
         "right: of the words that have the relation, the share whose strongest link is one of the right words."
     )
     yield Say(
-        "Two rules that need no model, each the best for these texts: distance, always so many words away; "
-        "nearest, the nearest word of one part of speech on one side."
+        "Two baselines without a model, each tuned on these texts. distance: always the word at one fixed offset; "
+        "nearest: the nearest word with one part of speech, on one side."
     )
     yield Say("precision: of the strongest links that go to another word, the share that are right.")
     yield Say("hard: right among the words for which that distance is wrong.")

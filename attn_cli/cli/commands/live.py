@@ -39,7 +39,8 @@ def live(
     ] = None,
     replay: Annotated[str | None, own("FILE", "Press the keys that --record wrote.", group=INPUT)] = None,
     pace: Annotated[
-        float | None, own("N", "With --replay: so many times as fast.  [default: 1]", group=INPUT)
+        float | None,
+        own("N", "With --replay: speed-up factor (2 is twice as fast).  [default: 1]", group=INPUT),
     ] = None,
     *,
     settings: Settings,
@@ -56,7 +57,7 @@ def live(
 
     check_screen()
     if pace is not None and (replay is None or not 0 < pace <= 1000):
-        raise UsageError("--pace goes with --replay, and is a number above 0, at most 1000.", option="--pace")
+        raise UsageError("--pace requires --replay and a number above 0, at most 1000.", option="--pace")
     _check_one_input(texts or [], matrices, weights)
     from attn_cli.live.record import read_recording
 
@@ -78,7 +79,8 @@ def _check_one_input(texts: list[str], matrices: str | None, weights: str | None
         raise UsageError(f"{' and '.join(named)} are more than one input.", "Give one of them.", named[-1])
     if texts == ["-"]:
         raise UsageError(
-            "Standard input has the keys here, and cannot be the text.", "Type the text in quotes."
+            "attn live reads the keyboard from standard input, so the text cannot come from there.",
+            "Type the text in quotes.",
         )
 
 
@@ -89,7 +91,9 @@ def _source(
     from attn_cli.live.sources import MatricesSource, ModelSource, TextSource, WeightsSource
 
     if matrices is not None or weights is not None:
-        settings = replace(settings, model=None)  # a standing one is for texts
+        settings = replace(
+            settings, model=None
+        )  # a --model from a variable or attn.toml applies to texts only
     if matrices is not None:
         from attn_cli.cli.origins import prefer_given
         from attn_cli.inputs.matrices import read_given

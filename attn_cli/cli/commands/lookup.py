@@ -54,7 +54,7 @@ def lookup(
     settings: Settings,
     view: View,
 ) -> None:
-    """A dictionary, asked three times: exactly, by likeness, softly.
+    """Look up a query in three ways: exact match, nearest key, and attention (a soft lookup).
 
     The value of the key as written; the value of the nearest key; a share of every value, which is attention.
     A key of several words is the mean of their vectors. Where all values are numbers, they are weighted.

@@ -27,13 +27,18 @@ def page(
     ] = 3000,
     exact: Annotated[
         str | None,
-        own("HEADS", "In a large page, hold these heads' full numbers, as 3,subject or 5/11.", group=SHOWN),
+        own(
+            "HEADS",
+            "In a large page, store these heads at full precision: a head of every layer (3, subject) or LAYER/HEAD "
+            "(5/11).",
+            group=SHOWN,
+        ),
     ] = None,
     *,
     settings: Settings,
     view: View,
 ) -> None:
-    """One interactive page: the matrix, each cell's arithmetic, links, the walk, and controls that compute anew.
+    """Interactive page: the matrix, each cell's arithmetic, links, the steps, and controls that recompute everything.
 
     The page is one file: it opens with a double click, loads nothing and sends nothing.
 

@@ -57,9 +57,9 @@ def show_(
     """Weights from elsewhere: a model's attention, or an earlier attn JSON.
 
     An array is (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), as transformers' output_attentions
-    stacked; five axes have the batch second, and --batch makes it the first of four. Nothing is computed again.
-    Where neither --mask nor the file says who may look at whom, it is read off exact zeros: all above the
-    diagonal, or at padding.
+    stacked; with five axes the second is the batch; with --batch, four axes are (batch, heads, n_q, n_k). Nothing
+    is computed again. If neither --mask nor the file gives the mask, it is inferred from exact zeros: everything
+    above the diagonal, or padding.
 
     Example: attn self "The cat sat" -f json --steps | attn show -
     """

@@ -25,7 +25,7 @@ def import_(
     file: Annotated[str, argument("FILE", "A file of word vectors, in any format.")],
     name: Annotated[str | None, own("NAME", "The name.  [default: the file's own]", group=VECTORS)] = None,
 ) -> None:
-    """Give a file of word vectors a name, and make it quick.
+    """Register a file of word vectors under a name and index it for fast lookup.
 
     A large file gets an index in the user's cache; it stays where it is. A packed one (.gz, .xz) is unpacked
     beside the user's data.
@@ -41,7 +41,7 @@ def import_(
     for note in notes:
         say(f"attn: {note}")
     doubled = vectors.about.get("doubled")
-    counted = f"; {int(doubled):,} doubled, the first of each counts" if doubled else ""
+    counted = f"; {int(doubled):,} duplicates (the first occurrence is used)" if doubled else ""
     size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
     say(f"attn: imported {imported}: {size}{counted}.")
     word = _some_word(vectors)
@@ -125,8 +125,8 @@ def download(
 ) -> None:
     """Download pretrained vectors of gensim-data, and import them.
 
-    They are checked, and go where gensim keeps them too (GENSIM_DATA_DIR, else ~/gensim-data). What breaks off is
-    resumed the next time. No code that comes along is run.
+    They are checked, and go where gensim keeps them too (GENSIM_DATA_DIR, else ~/gensim-data). An interrupted
+    download resumes next time. Code that comes with a package is never run.
 
     Example: attn vectors download glove-wiki-gigaword-50
     """
@@ -158,7 +158,7 @@ def download(
 
 
 def _catalogue() -> str:
-    """Return what gensim-data has, a set a line."""
+    """Return what gensim-data has, one set per line."""
     from attn_cli.vectors.catalogue import fetch_index
 
     found = sorted(fetch_index().packages.values(), key=lambda package: package.bytes or 0)
@@ -171,7 +171,9 @@ def _catalogue() -> str:
 
 
 def train(
-    corpora: Annotated[list[str], argument("CORPUS...", "Text files, a sentence a line: plain, .gz or .xz.")],
+    corpora: Annotated[
+        list[str], argument("CORPUS...", "Text files, one sentence per line: plain, .gz or .xz.")
+    ],
     output: Annotated[
         str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o", group=OUTPUT)
     ],
@@ -203,7 +205,7 @@ def subwords(
     *,
     settings: SubwordTraining,
 ) -> None:
-    """Add to word vectors what guesses those of other words, by their spelling.
+    """Add character n-grams to word vectors, so that vectors of unknown words can be guessed from their spelling.
 
     The file that is written has the same words and vectors, and n-grams beside them: --oov subword needs them. The
     bundled vectors have them already.

@@ -43,7 +43,7 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
 
 
 def info(source: Source = None, format: RecordFormat = None, output: Output = None) -> None:
-    """What is known of a set of word vectors.
+    """Describe a set of word vectors: size, format, origin.
 
     Example: attn vectors info
     """

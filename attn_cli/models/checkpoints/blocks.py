@@ -177,7 +177,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class Rotary(NamedTuple):
-    """Queries and keys turned by their place (Su et al. 2021): pairs of the first `dims` numbers of a head.
+    """Queries and keys rotated by position (Su et al. 2021): pairs of the first `dims` numbers of a head.
 
     `llama3` is (factor, low, high, original length), for texts longer than a model was first trained on.
     """
@@ -200,7 +200,7 @@ class Rotary(NamedTuple):
         return mixed
 
     def turned(self, x: Array, places: Ints) -> Array:
-        """Return queries or keys (b, h, n, d_k) turned by their places (b, n)."""
+        """Return queries or keys (b, h, n, d_k) rotated by their positions (b, n)."""
         angles = (places[:, None, :, None].astype(np.float32) * self.frequencies()).astype(x.dtype)
         cos, sin = np.cos(angles), np.sin(angles)
         half = self.dims // 2
@@ -209,7 +209,7 @@ class Rotary(NamedTuple):
 
 
 class Unturned(NamedTuple):
-    """Queries and keys (b, h, n, d_k) before they are turned by their places (b, n)."""
+    """Queries and keys (b, h, n, d_k) before they are rotated by their positions (b, n)."""
 
     q: Array
     k: Array

@@ -317,7 +317,7 @@ def find_folder(model: str) -> str:
         )
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
         raise FileError(
-            f"{shown!r} is no folder, and no name of a model.",
+            f"{shown!r} is neither a folder nor the name of a model.",
             "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased.",
         )
     cache = cache_folder()
@@ -325,7 +325,7 @@ def find_folder(model: str) -> str:
     found = _snapshot(kept)
     if found is None:
         raise InputError(
-            f"{shown} is no folder, and not in the local Hugging Face cache ({visible(cache)}).",
+            f"{shown} is not a folder, and not in the local Hugging Face cache ({visible(cache)}).",
             f"attn downloads no models: get it with `hf download {model}`, or give a folder.",
         )
     return found

@@ -41,7 +41,7 @@ class LayerSteps:
 
     @cached_property
     def attended(self) -> Attended:
-        """Every head's weights and output; raises InputError if they are no numbers."""
+        """Every head's weights and output; raises InputError if they are not numbers."""
         with np.errstate(all="ignore"):
             found = blocks.attend(self.ready)
         check_finite(self.where, found.weights, found.output)

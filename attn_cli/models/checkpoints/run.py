@@ -94,7 +94,7 @@ class Run:
         return made
 
     def steps(self) -> Iterator[LayerSteps]:
-        """Yield each attention, in the order in which they happen; a layer is computed when it is asked for."""
+        """Yield each layer's attention in order, lazily: each is computed when the caller asks for it."""
         return self._steps
 
     def layer(self, layer: int, kind: str | None = None, side: str | None = None) -> LayerSteps:
@@ -139,7 +139,9 @@ class Run:
         """Return the score of each word of the vocabulary at each place, or at one: (b, n or 1, vocabulary)."""
         side, stack = list(self.model.stacks.items())[-1]
         if side not in self._given:
-            raise UsageError(f"{self._name} makes words of a second text, the decoder's.", "Give a target.")
+            raise UsageError(
+                f"{self._name} is an encoder-decoder model: to predict words, give a target text for its decoder."
+            )
         for _ in self._steps:
             pass
         x, told = self._made[side], self.model.logits
@@ -147,7 +149,7 @@ class Run:
         table = self._weights.find(*told.tables)
         if table is None or not self.has_head():
             raise InputError(
-                f"{self._name} has no head that makes words: its layers are all that it has.",
+                f"{self._name} has no language-model head: the checkpoint holds only its layers.",
                 "Ask for attention, or use the checkpoint of a language model.",
             )
         reader = Reader(self._weights, stack)
@@ -239,7 +241,7 @@ def _linear(
 
 
 def _gains(weights: Weights, stack: Stack, layer: Layer) -> Gains | None:
-    """Return what queries and keys are multiplied by once they are divided by their root mean square."""
+    """Return the norm weights of the RMS norm on queries and keys (QK norm)."""
     if "q_norm" not in layer.names:
         return None
     q, k = (

@@ -106,7 +106,7 @@ class TextEncoder:
                 return work()
         except (AttnError, KeyboardInterrupt, SystemExit, MemoryError):
             raise
-        except BaseException as error:  # a panic of the library's Rust code is no Exception
+        except BaseException as error:  # a panic of the library's Rust code is not a Exception
             why = visible(str(error))[:200]
             raise InputError(f"The tokenizer of {self.name} {what}: {why}.", HINT) from None
 

@@ -97,7 +97,7 @@ def _parts(data: bytes) -> Parts:
             return Parts(head, memoryview(data)[found.end() : stop])
     head = orjson.loads(data)
     if not isinstance(head, dict):
-        raise ValueError("it is no object with a model")
+        raise ValueError("it is not an object with a model")
     return Parts(head, orjson.dumps(head.get("model")))
 
 

@@ -19,7 +19,7 @@ def main(library: str, memory: int, seconds: int) -> None:
     _limit_memory(memory)
     os.environ |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     questions, answers = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library writes is no answer
+    os.dup2(2, 1)  # what the library writes is not an answer
     sys.path.append(library)
     import tokenizers
 
@@ -35,7 +35,7 @@ def main(library: str, memory: int, seconds: int) -> None:
                 answer = json.dumps({"found": None if data else _found(made, asked)})
             except MemoryError:
                 os.abort()
-            except BaseException as error:  # a panic of the library's Rust code is no Exception
+            except BaseException as error:  # a panic of the library's Rust code is not a Exception
                 answer = json.dumps({"why": str(error)[:1000]})
         _write(answers, answer.encode() + b"\n")
 

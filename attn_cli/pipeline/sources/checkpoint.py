@@ -142,7 +142,9 @@ class Reading(NamedTuple):
         n_q, n_k = about.q.shape[2], about.k.shape[2]
         mask = self.own_mask(steps) if settings.mask is None else stated_mask(settings, None, n_q, n_k, name)
         if settings.mask is not None and steps.layer:
-            notes.append("The mask holds in the layer that is shown; in those below it, the model's own did.")
+            notes.append(
+                "The mask applies in the layer that is shown; the layers below it used the model's own mask."
+            )
         mask = without_keys(mask, settings, self.query.spelled, self.key.spelled)
         names = tuple(map(str, range(about.q.shape[1])))
         shown = shown_head(settings.head, names, has_layers=True)

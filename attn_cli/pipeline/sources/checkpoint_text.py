@@ -53,10 +53,10 @@ def shifted(encoder: TextEncoder, target: Tokens, start: int) -> Tokens:
 
 
 def about_move(target: Tokens) -> str:
-    """Return the note on the rows of a decoder, which reads its text moved on by one."""
+    """Return the note on the rows of a decoder, which reads its text shifted right by one."""
     return (
-        f"The decoder reads the text moved on by one, from its start token {visible(target.spelled[0])} on: a row "
-        "is where it writes the next token."
+        f"The decoder reads the text shifted right by one, starting with {visible(target.spelled[0])}: each row is the "
+        "position that predicts the next token."
     )
 
 

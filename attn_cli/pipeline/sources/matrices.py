@@ -61,8 +61,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     notes = [
         *given.note_of_ignored(),
         *[
-            f"{given.name} does not say how many heads its weights are for: they were read as one; --heads N splits "
-            "them."
+            f"{given.name} does not give the number of heads; its weights were read as one head. --heads N splits them."
         ]
         * (given.heads_unsaid and settings.heads is None and not has_qkv),
     ]

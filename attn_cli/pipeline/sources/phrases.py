@@ -42,7 +42,7 @@ def attend_phrases(
     idle = {"--pad": settings.pad is not None, "--positions": settings.positions not in (None, "none")}
     for option, is_set in idle.items():  # keys have no order, and no end to pad
         if is_set:
-            raise UsageError(f"{option} does not go with a dictionary.", f"Leave out {option}.", option)
+            raise UsageError(f"{option} does not apply to a dictionary.", f"Leave out {option}.", option)
     settings = replace(settings, projection=settings.projection or "identity")
     if load_model(settings) is not None:
         raise UsageError(

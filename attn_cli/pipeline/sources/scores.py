@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.settings.settings import Settings
 
-UNKNOWN = (
-    'The scores are taken as they are: what d_k was is not known. A "scale" in the file would multiply them.'
-)
+UNKNOWN = 'The scores are used unscaled, because d_k is unknown. Add "scale" to the file to scale them.'
 
 
 def attend_scores(

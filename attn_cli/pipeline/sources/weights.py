@@ -135,7 +135,7 @@ def _with_rule(trace: Trace, record: Mapping[str, object]) -> Trace:
     if score not in SCORES or layout not in (None, "in-out", "out-in"):
         raise InputError("its score or its layout is none that attn has")
     if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)):
-        raise InputError("its scale or its temperature is no number")
+        raise InputError("its scale or its temperature is not a number")
     if not (0 < scale < HOTTEST and 0 < temperature < HOTTEST):
         raise InputError("its scale or its temperature is out of range")
     about = trace.projection._replace(layout=layout or "in-out")
@@ -156,7 +156,7 @@ def _with_steps(
     X, context = (_optional(record, name, 2) for name in ("x_query", "x_key"))
     softcap = record.get("softcap")
     if softcap is not None and not (isinstance(softcap, (int, float)) and 0 < softcap < HOTTEST):
-        raise InputError("its softcap is no number above 0")
+        raise InputError("its softcap is not a number above 0")
     heads = tuple(_head(trace, head, steps[head.name], X, context, softcap) for head in trace.heads)
     mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
     return replace(
@@ -228,7 +228,7 @@ def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
 
 
 def _turned(record: Mapping[str, object], q: Array, k: Array) -> Turned | None:
-    """Return a head's queries and keys turned by their places, where it has them."""
+    """Return a head's queries and keys rotated by position, where it has them."""
     turned = [_optional(record, name, 2) for name in ("q_turned", "k_turned")]
     if turned[0] is None or turned[1] is None:
         return None
@@ -278,7 +278,7 @@ def show(
     or a tuple of arrays, which are stacked, as a model's `attentions`: (batch, heads, n_q, n_k) for each layer, of
     which `batch` takes one text. `tokens` name queries and keys, `context_tokens` the keys where they differ; both
     are lists, or words between spaces. `settings` choose a layer, a head, a mask, as the options of `attn show`.
-    Raises InputError, a ValueError, for what are no weights, and for a wrong number of tokens.
+    Raises InputError, a ValueError, for what are not weights, and for a wrong number of tokens.
 
     >>> show([[0.9, 0.1], [0.2, 0.8]], "she likes").weights.tolist()
     [[0.9, 0.1], [0.2, 0.8]]

@@ -122,7 +122,7 @@ def vector(name: str, items: Sequence[str], around: tuple[str, str] = ("", "")) 
 
 
 def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Sequence[str]) -> list[str]:
-    """Return the assignment of a matrix, a row a line, with the rows' labels as comments.
+    """Return the assignment of a matrix, one row per line, with the rows' labels as comments.
 
     `around` is what stands around the brackets, as `np.array(` and `)`. Rows that are wider than a line are
     filled, below their labels.

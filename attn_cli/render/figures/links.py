@@ -149,5 +149,5 @@ def _draw_samples(of: Linked, sheet: Sheet, plan: _Plan, thinnest: float) -> Non
         x += SAMPLE + GAP + sheet.pen.width(text, SMALL) + 2 * GAP
     said = ["Masked links have no line."] if of.has_masked else []
     if (np.nan_to_num(of.weights, nan=np.inf) < thinnest).any():
-        said.append(f"Below {share(thinnest)} there is none.")
+        said.append(f"Weights below {share(thinnest)} are not drawn.")
     sheet.text(EDGE, y + 1.2 * ROW, " ".join(said), SMALL, color=sheet.pen.faint)

@@ -16,7 +16,7 @@ EDGE = 0.12  # inches of white around everything
 GAP = 0.07  # between a label and what it names
 HEADLINE, SMALL = 12.0, 8.5  # points
 LEAST_FONT, LARGEST_FONT, LARGEST_OF_ALL = 4.0, 11.0, 18.0
-GROWTH = 20.0  # points an inch, of labels in lines of more than half an inch: a slide
+GROWTH = 20.0  # points per inch, of labels in lines of more than half an inch: a slide
 LETTER = 0.35  # of the font size: half the height of a letter, which a label is centred by
 
 

@@ -148,7 +148,7 @@ def steps(trace: Trace, view: View) -> Drawing:
     if row.total == 0:
         remarks.append("It may look at nothing: its weights and its output are zeros.")
     elif np.isinf(row.masked).any():
-        remarks.append("Hatched: masked, which is no number.")
+        remarks.append("Hatched: masked, which is not a number.")
     return Stepped(title, trace.key_tokens, query, _keyed(trace, head, row), output, remarks)
 
 

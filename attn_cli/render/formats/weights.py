@@ -83,7 +83,7 @@ def check(settings: Settings) -> None:
     """Raise UsageError for settings that leave no matrix to write."""
     if settings.top is not None:
         raise UsageError(
-            "--top does not go with -f npy: a matrix has all links.",
+            "--top does not apply to -f npy: a matrix has all links.",
             "Leave out --top, or use -f csv.",
             "--top",
         )

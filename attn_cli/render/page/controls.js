@@ -64,7 +64,7 @@ function startHeads() {
   }, () => {});
 }
 
-/** Let a key be looked at again, or by nobody. */
+/** Show a key to the queries again, or hide it from all of them. */
 function toggle(j) {
   change({ off: state.off.includes(j) ? state.off.filter((one) => one !== j) : [...state.off, j].sort((a, b) => a - b) });
 }

@@ -109,7 +109,7 @@ function written(value) {
   return value.toFixed(2).replace(/^0/, "");
 }
 
-/** Look at a cell of the matrix: a query and a key, or the query alone where columns are no keys. */
+/** Look at a cell of the matrix: a query and a key, or the query alone where columns are not keys. */
 function pick(i, j) {
   if (drawn.isSquare) select(i, j);
   else if (drawn.rows === queries()) select(i, state.column);

@@ -19,7 +19,7 @@ export const state = {
   temperature: record.temperature,
   score: record.score,
   mask: record.mask,
-  off: record.off, // keys that nobody may look at, by their places
+  off: record.off, // keys that are hidden from every query, by their places
   edits: new Map(), // by layer and head: {q, k, v, scores}
 };
 const usual = { ...state };

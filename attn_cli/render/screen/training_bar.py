@@ -20,7 +20,7 @@ class TrainingBar:
     """A progress callback: phase, part done, words per second, time left."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet  # print nothing where standard error is no terminal
+        self.quiet = quiet  # print nothing where standard error is not a terminal
         self.bar: Progress | None = None
         self.said: tuple[str, int] = ("", -1)
         self.at = 0.0

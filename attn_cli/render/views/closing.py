@@ -42,14 +42,14 @@ def _after_each(found: tuple[NextWords, ...], has_unknown: bool) -> Iterator[Blo
         came = "–" if one.came is None else share(one.came)
         rows.append([f"{one.place:>{digits}} {one.token}", came, *likeliest])
     yield Heading("After each token", 2)
-    yield Columns([f"{'':{digits}} after", "came", *names], rows)
+    yield Columns([f"{'':{digits}} after", "actual", *names], rows)
     if any(one.came is not None for one in found):
         of_all = (
             " A word that the model does not know has that of all unknown ones together."
             if has_unknown
             else ""
         )
-        yield Say(f"came: the probability of the token that does come next.{of_all}", quiet=True)
+        yield Say(f"actual: the probability of the token that really comes next.{of_all}", quiet=True)
 
 
 def in_a_line(trace: Trace, found: NextWords) -> list[str]:

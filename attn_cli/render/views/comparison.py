@@ -136,7 +136,7 @@ def _sentence(comparison: Comparison, change: Change) -> str:
         query, key = quoted_at(trace.query_tokens, mover.query), quoted_at(trace.key_tokens, mover.key)
         parts.append(f"the largest mover is {query} looking at {key}, from {_moved(mover)}")
     else:
-        parts.append("no link that both allow changed")
+        parts.append("no link that is unmasked on both sides changed")
     parts.append(_turned(trace, change))
     for n, label in ((change.only_before, before), (change.only_after, after)):
         if n:

@@ -29,7 +29,11 @@ WORDS = {
     "separators": ("separators", "S", "punctuation, and [SEP] or </s>"),
     "same": ("same token", "=", "another occurrence of the same token"),
     "induction": ("induction", ">", "the token after an earlier occurrence of the same one"),
-    BAG: ("bag of words", "B", f"nearly even: at least {EVEN:.0%} of the weight lies as an even spread's"),
+    BAG: (
+        "bag of words",
+        "B",
+        f"nearly uniform: at least {EVEN:.0%} of the weight overlaps with a uniform distribution",
+    ),
     MIXED: ("mixed", "", "none of these clearly"),
 }
 WIDTH, EDGE, APART = 80, 4, 1  # of a screen whose width nobody knows; of layers' numbers; between maps
@@ -226,9 +230,9 @@ def _clearest(found: EveryHead, heads: int) -> Iterator[Block]:
     for name in (name for name in WORDS if any(role.name == name for _, _, role in named)):
         yield Say(f"{WORDS[name][0]}: {WORDS[name][2]}.", quiet=True)
     yield Say(
-        "A share is the mean weight that goes there, over the rows where that is possible. A head is named where "
-        f"its largest share is at least {LEAST:.0%} of the way from an even spread's share to 1, {LEAD:.2f} above "
-        f"the next, and possible in {FEWEST} rows.",
+        "A share is the mean weight that goes there, over the rows where that is possible. A head is named if its "
+        f"largest share covers at least {LEAST:.0%} of the gap between a uniform head's share and 1, leads the next "
+        f"by {LEAD:.2f}, and can occur in at least {FEWEST} rows.",
         quiet=True,
     )
 

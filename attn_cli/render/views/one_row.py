@@ -287,7 +287,7 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
     if row.position is not None and head.position_vectors is not None:
         parts.append(f"distance = {position_term(trace)}")
     if head.turned is not None:
-        parts.append(f"distance = {turned_term(trace)} (q', k': turned by their places)")
+        parts.append(f"distance = {turned_term(trace)} (q', k': after rotation by position)")
     elif row.position is not None and head.position_vectors is None and trace.of_model:
         by = f", and divided by {trace.temperature:.12g}" if trace.temperature != 1 else ""
         parts.append(f"distance: learned, for each range of distances{by}")

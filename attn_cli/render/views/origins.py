@@ -160,7 +160,7 @@ def _taught(trace: Trace, facts: Learned) -> str:
         return f"{head} was taught to look {_glossed(facts.about)}"
     if facts.about is not None:
         head = head.replace(",", f" of layer {trace.projection.layer},", 1)
-        return f"{head} was taught nothing: it is named for looking {facts.about}"
+        return f"{head} was not trained for any relation; it was found to look {facts.about}, and is named after that"
     head = head.replace(",", f" of layer {trace.projection.layer},", 1)
     return f"{head} was given no relation to find: it learned what helps the layers above it"
 
@@ -187,11 +187,11 @@ def _lives_on(accuracy: float, hard: float | None, content: float) -> str:
     """Return whether a head finds its words by what they are, by their distance, or by both, and how that shows."""
     without = f"without what it adds for the distance, it is right for {content:.1%}"
     if hard is None:
-        return f"{without[0].upper()}{without[1:]}: it lives on the distance."
+        return f"{without[0].upper()}{without[1:]}: it relies mainly on distance."
     if hard < ON_DISTANCE * accuracy:
-        what = "it lives on the distance"
+        what = "it relies mainly on distance"
     elif content >= ON_WORDS * accuracy:
-        what = "it lives on the words themselves"
+        what = "it relies mainly on the words themselves"
     else:
         what = "it needs both, the words and their distance"
     return f"Where that distance is wrong, it is right for {hard:.1%}; {without}: {what}."

@@ -87,19 +87,22 @@ def _of_model(trace: Trace, head: Head) -> str:
     told = []
     if head.gains is not None:
         told.append(
-            "Each query and key is divided by its root mean square, and times numbers learned for it (norm)."
+            "Each query and key is RMS-normalized: divided by its root mean square, then multiplied by learned norm "
+            "weights."
         )
     if shared := shared_with(trace, head):
         told.append(shared)
     if head.turned is not None:
-        told.append("Then queries and keys are turned by their places, which Q and K below are not yet.")
+        told.append(
+            "Queries and keys are then rotated by position; Q and K below are shown before that rotation."
+        )
     return "".join(f" {sentence}" for sentence in told)
 
 
 def _position(trace: Trace, head: Head) -> str:
     """Return how the distance term comes about."""
     if head.turned is not None:
-        return f"{turned_term(trace, 'scaled')}, where q' and k' are q and k turned by their places"
+        return f"{turned_term(trace, 'scaled')}, where q' and k' are q and k after rotation by position"
     if head.position_vectors is not None:
         return f"{position_term(trace)}, with one r and one b for each distance"
     return (

@@ -84,9 +84,9 @@ def _tokens(of: Walked) -> str:
 
 
 def _projections(of: Walked) -> str:
-    """Return why Q, K and V are three: looking is one-sided, and what is given is not what is found."""
+    """Return why Q, K and V are three: scores are not symmetric, and what is passed on is not what is matched."""
     trace, row, head = of.trace, of.row, of.head
-    parts = "A word looks by its query q, is found by its key k, gives its value v"
+    parts = "A word searches with its query q, is matched by its key k, passes on its value v"
     if not trace.is_self:
         return f"{parts}. Queries come from the one text, keys and values from the other."
     other = next((j for j in row.strongest if j != row.query), None)
@@ -94,12 +94,12 @@ def _projections(of: Walked) -> str:
         return f"{parts}."
     there, back = row.scores[other], float(head.scores[other, row.query])
     symbol = score_named(trace.score).symbol
-    pair = f"{symbol} of {of.query} with {of.key(other)} is {plain(there, 2)}, the other way round {plain(back, 2)}"
+    pair = f"{symbol} of {of.query} with {of.key(other)} is {plain(there, 2)}, reversed {plain(back, 2)}"
     if math.isclose(there, back, rel_tol=1e-9, abs_tol=1e-12):
         if head.q is None or head.k is None or not (head.q == head.k).all():
             return f"{parts}."
-        return f"{parts}. Here queries and keys are alike, so looking is mutual: {pair}."
-    return f"{parts}. Looking is one-sided: {pair}."
+        return f"{parts}. Here queries and keys are equal, so scores are symmetric: {pair}."
+    return f"{parts}. Scores are not symmetric: {pair}."
 
 
 def undivided(of: Walked) -> list[float]:
@@ -140,10 +140,10 @@ def _scaling(of: Walked) -> str:
         return ""
     top = max(row.strongest, key=lambda j: weights[j])
     before, after = (f"{plain(min(part), 2)} to {plain(max(part), 2)}" for part in (raw, scaled))
-    peak = ": hardly a mix any more" if weights[top] >= NEARLY_ALL > row.weights[top] else ""
+    peak = ": hardly a mix" if weights[top] >= NEARLY_ALL > row.weights[top] else ""
     return (
-        f"Why divide by √d_k = √{n}? Sums of {n} products run wide: {before}, divided {after}. Undivided, "
-        f"{quoted_at(trace.key_tokens, top)} would get {share(weights[top])}{peak}."
+        f"Why divide by √d_k = √{n}? Sums of {n} products spread widely: {before} before, {after} after. "
+        f"Without it, {quoted_at(trace.key_tokens, top)} would get {share(weights[top])}{peak}."
     )
 
 
@@ -209,16 +209,16 @@ def _why_masked(of: Walked, use: str) -> str:
 def _softmax(of: Walked) -> str:
     """Return why exp, and why a row sums to one."""
     trace, row, order = of.trace, of.row, of.row.strongest
-    total = "Softmax: exp / sum of exps; a row sums to 1."
+    total = "Softmax: exp / sum of exps; rows sum to 1."
     if len(order) < 2 or row.weights[order[1]] == 0:
         return f"Why exp? It is positive. {total}"
     lead = row.masked[order[0]] - row.masked[order[1]]
     if not LEAST_SPREAD <= lead < LARGEST_LEAD:
-        return f"Why exp? It is positive, and turns leads into ratios. {total}"
+        return f"Why exp? It is positive and turns differences into ratios. {total}"
     times = row.weights[order[0]] / row.weights[order[1]]
     after = " after the cap" if row.capped is not None else ""
     return (
-        f"Why exp? It is positive, and turns leads into ratios: {plain(lead)} ahead of "
+        f"Why exp? It is positive and turns differences into ratios: {plain(lead)} above "
         f"{named(trace, row, order[1])}{after} is e^{plain(lead)} = {plain(times, 2)} times its weight. {total}"
     )
 

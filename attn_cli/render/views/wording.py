@@ -164,7 +164,7 @@ def turned_term(trace: Trace, content: str = "content") -> str:
 
 
 def turned_symbol(symbol: str) -> str:
-    """Return a score's symbol for the queries and keys that are turned by their places: q'·k'."""
+    """Return a score's symbol for the queries and keys that are rotated by position: q'·k'."""
     return symbol.replace("q", "q'").replace("k", "k'")
 
 

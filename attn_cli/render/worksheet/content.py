@@ -88,7 +88,7 @@ class Worksheet(NamedTuple):
         return f"{[*names, 'weights', 'output'].index(name) + 1}. {title}"
 
     def table(self, name: str, formula: str, form: Format = WHOLE, across: bool = False) -> WorkTable:
-        """Return a step's matrix as a table: blank, or in the key filled in; `across` has a column a word."""
+        """Return a step's matrix as a table: blank, or in the key filled in; `across` has one column per word."""
         rows = rows_of(self.exercise.tokens, getattr(self.trace.shown, name), form if self.key else None)
         columns = self.exercise.tokens if across else list(map(str, range(self.exercise.dim)))
         return WorkTable(self.title(name), formula, columns, rows)

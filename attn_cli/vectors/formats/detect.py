@@ -123,7 +123,7 @@ def _lines(source: SourceFile, packed: str) -> OpenVectors:
         if b"\0" not in start:
             raise
         raise InputError(
-            f"{source.name} is no text of word vectors: there is a zero byte at {start.index(0):,}.",
+            f"{source.name} is not a text file of word vectors: there is a zero byte at {start.index(0):,}.",
             "Is it the file that was meant?",
         ) from None
 
@@ -251,7 +251,7 @@ def _word_array(array: Array, name: str) -> list[bytes]:
     if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
         codes = np.frombuffer(array.tobytes(), np.dtype("u4").newbyteorder(array.dtype.byteorder))
         if codes.max() > sys.maxunicode:  # NumPy does not look, and makes text that is none
-            raise InputError(f"{name}: its list of words holds what is no text.")
+            raise InputError(f"{name}: its list of words holds what is not text.")
     return [as_bytes(word) if isinstance(word, str) else bytes(word) for word in array.tolist()]
 
 

@@ -161,7 +161,7 @@ _FLOATS = {"f2", "f4", "f8"}
 def _array(made: object, saved: _SavedObject) -> Array:
     """Return the two-dimensional array of floats that numpy would have made."""
     name = saved.name
-    unsound = InputError(f"{name}: its vectors are no sound array of decimal numbers.", SAVE_AGAIN)
+    unsound = InputError(f"{name}: its vectors are not a sound array of decimal numbers.", SAVE_AGAIN)
     if not isinstance(made, StandIn):
         raise unsound
     match made.state, made.args:
@@ -246,5 +246,5 @@ def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
 def _own_array(saved: _SavedObject, field: str) -> Array:
     rows = _numbers(saved, field)
     if rows is None or rows.dtype.kind != "f":
-        raise InputError(f"{saved.name}: its {field} are no sound array of decimal numbers.", SAVE_AGAIN)
+        raise InputError(f"{saved.name}: its {field} are not a sound array of decimal numbers.", SAVE_AGAIN)
     return rows[:]

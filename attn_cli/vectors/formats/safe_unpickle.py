@@ -214,7 +214,7 @@ class _SafeUnpickler(pickle.Unpickler):
             return self._parts[pid]
         if isinstance(pid, tuple) and isinstance(pid[0], Name):
             return StandIn(pid[0], pid[1])
-        raise InputError(f"{self._name} is damaged: it calls what is no function.", SAVE_AGAIN)
+        raise InputError(f"{self._name} is damaged: it calls what is not a function.", SAVE_AGAIN)
 
 
 def safe_unpickle(data: bytes, name: str) -> object:

@@ -127,7 +127,7 @@ def test_a_model_that_has_no_head_gives_attention_and_no_logits(tmp_path):
     with Checkpoint(saved(tmp_path, GPT2 | {"tie_word_embeddings": False}, gpt2())) as checkpoint:
         run = checkpoint.run(texts([IDS]))
         assert len(list(run.steps())) == 2
-        with pytest.raises(InputError, match="no head that makes words"):
+        with pytest.raises(InputError, match="no language-model head"):
             run.logits()
 
 

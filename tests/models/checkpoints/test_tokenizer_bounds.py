@@ -127,7 +127,7 @@ BEYOND = {
     "many templates": ({"post_processor": {"type": "Sequence", "processors": [template(texts=30)] * 5}}, "24,300,000"),
     "a template's ids without tokens": ({"post_processor": template(ids=3, tokens=1)}, "gives 4 ids and 2 tokens"),
     "a map of no bytes": ({"normalizer": precompiled("")}, "map of .* is damaged"),
-    "a map that is no base64": ({"normalizer": precompiled("?")}, "map of .* is damaged"),
+    "a map that is not a base64": ({"normalizer": precompiled("?")}, "map of .* is damaged"),
     "a map of 4 GB in four bytes": ({"normalizer": precompiled("/////w==")}, "map of .* is damaged"),
     "a map without a trie": ({"normalizer": precompiled("AAAAAA==")}, "map of .* is damaged"),
     "a map of half a trie": ({"normalizer": precompiled(LIGATURE[:1000])}, "map of .* is damaged"),

@@ -130,7 +130,7 @@ def test_rows_of_zeros_pad_given_vectors_and_given_queries_refuse_it():
 
 
 def test_a_side_without_padding_is_noted_and_a_number_out_of_range_is_refused():
-    assert "--pad-side counts only with --pad." in trace_self("a", Settings(pad_side="left")).notes
+    assert "--pad-side has an effect only with --pad." in trace_self("a", Settings(pad_side="left")).notes
     for n in ("0", "-1", "10001"):
         assert here("self", "a", "--pad", n).code == 2
 

@@ -91,7 +91,7 @@ def test_the_walk_has_the_cap_as_a_step_with_its_numbers(capped):
     assert (float(told[2]), float(told[3])) == pytest.approx((total[3, j], final[3, j]), abs=6e-3)
     assert "Head 1 shares W_k and W_v, so keys and values too, with head 0" in said
     assert "went through the layer's norm" in explained(capped, "--only", "x").replace("\n", " ")
-    assert "rotary positions" in said and "q' and k' are q and k turned by their places" in said
+    assert "rotary positions" in said and "q' and k' are q and k after rotation by position" in said
 
 
 def test_the_temperature_divides_what_the_cap_leaves(capped):

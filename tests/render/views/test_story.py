@@ -91,31 +91,34 @@ def test_2_where_the_hundred_numbers_come_from(said, trace):
 
 
 def test_3_why_query_key_and_value_are_three(said, trace):
-    assert "looks by its query q, is found by its key k, gives its value v. Looking is one-sided" in said
-    there, back = numbers('q·k of "jumped" with "fox" is #, the other way round #', said)
+    assert (
+        "searches with its query q, is matched by its key k, passes on its value v. Scores are not symmetric"
+        in said
+    )
+    there, back = numbers('q·k of "jumped" with "fox" is #, reversed #', said)
     near(there, trace.shown.scores[4, 3])
     near(back, trace.shown.scores[3, 4])
     assert there != back
 
 
 def test_4_why_scores_are_divided_by_the_root_of_d_k(said, trace, row):
-    before = numbers("Why divide by √d_k = √32? Sums of 32 products run wide: # to #", said)
-    after = numbers("divided # to #", said)
+    before = numbers("Why divide by √d_k = √32? Sums of 32 products spread widely: # to #", said)
+    after = numbers("before, # to # after", said)
     for shown, scores in ((before, row.scores), (after, row.scaled)):
         near(shown[0], min(scores))
         near(shown[1], max(scores))
-    (undivided,) = numbers('Undivided, "fox" would get #: hardly a mix any more', said)
+    (undivided,) = numbers('Without it, "fox" would get #: hardly a mix', said)
     exps = [math.exp(x * math.sqrt(32)) for x in row.masked]
     near(undivided, exps[3] / sum(exps), 3)
     assert undivided > 0.95 > 2 * trace.weights[4, 3]
 
 
 def test_5_why_the_exponential_and_why_a_row_sums_to_one(said, trace, row):
-    lead, _, ratio = numbers('ratios: # ahead of "over" is e^# = # times its weight', said)
+    lead, _, ratio = numbers('ratios: # above "over" is e^# = # times its weight', said)
     near(lead, row.masked[3] - row.masked[5], 4)
     near(ratio, trace.weights[4, 3] / trace.weights[4, 5])
     assert math.exp(lead) == pytest.approx(ratio, abs=0.01)
-    assert "Softmax: exp / sum of exps; a row sums to 1." in said
+    assert "Softmax: exp / sum of exps; rows sum to 1." in said
 
 
 def test_6_what_an_output_is(said, trace):
@@ -296,7 +299,7 @@ def test_of_several_keys_alike_none_is_said_to_be_chosen_by_content():
 
 def test_equal_weights_are_said_to_be_equal():
     said = said_of("no no no", "-e", "random")
-    assert "Both get the same weight." in said and "Why divide" not in said and "ahead of" not in said
+    assert "Both get the same weight." in said and "Why divide" not in said and " above " not in said
 
 
 def test_the_runner_up_is_the_second_by_score_where_both_weights_are_zero():
@@ -308,7 +311,7 @@ def test_the_runner_up_is_the_second_by_score_where_both_weights_are_zero():
 
 def test_the_temperature_is_no_part_of_the_division_that_is_explained():
     trace = trace_self("the fox sat", Settings(query="sat", temperature=0.05))
-    after = numbers("divided # to #", said_of("the fox sat", "-q", "sat", "-t", "0.05"))
+    after = numbers("before, # to # after", said_of("the fox sat", "-q", "sat", "-t", "0.05"))
     near(after[0], min(trace.row(2).scores) / math.sqrt(32))
     near(after[1], max(trace.row(2).scores) / math.sqrt(32))
 

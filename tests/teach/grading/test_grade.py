@@ -357,8 +357,8 @@ def test_results_alone_can_be_compared_with():
     record = told(save("b.json", weights=UNDIVIDED, scores=SCORES))
     assert (record["step"], record["likely"], record["not_compared"]) == ("weights", None, ["scores"])
     assert 'query "she"' in record["message"] and "No usual mistake" not in record["message"]
-    assert "no mistake can be told" in check("b.json").out
-    assert "--score counts only with inputs." in check("b.json", "--score", "dot").out
+    assert "no mistake can be identified" in check("b.json").out
+    assert "--score has an effect only with inputs." in check("b.json", "--score", "dot").out
     assert check("b.json", "--head", "1").code == 2
 
 

@@ -514,7 +514,7 @@ def test_known_names_are_called_by_nobody(at):
         (b"\xff", "gensim never writes the opcode 0xff"),
         (b"K\1K\2\x93", "damaged"),
         (text("posix") + b"R", "damaged"),
-        (COMMAND + COMMAND + b"R", "calls what is no function"),
+        (COMMAND + COMMAND + b"R", "calls what is not a function"),
         (b"h\7", "damaged"),
         (b"t", "damaged"),
         (b"X\2\0\0\0\xff\xff", "damaged"),
