@@ -39,7 +39,6 @@ PADDINGS = ("none", "right", "left", "all")
 BIASES = ("none", "normal", "shut", "low", "slopes", "numbers for a mask")
 DISTANCES = ("none", "0", "1", "3", "9", "strong")
 CAPS = ("none", "0.5", "30", "2000")  # beyond 60 exponentials of float32 need a shift
-POWERS = {"exp": tiles.Power(np.exp, 1.0), "exp2": tiles.Power(np.exp2, math.log2(math.e))}
 LOOSE = 4  # times the tolerance may what is made of long sums be off: entropy, a bit of it, and the map
 CHECKED = 200  # rows, of which the order of links is checked
 TIES = 16  # equal keys may score unequal by so many last bits
@@ -169,8 +168,8 @@ def _by_distance(draw, kind):
 
 
 @contextmanager
-def tiled(rows=None, wide=None, power=None) -> Iterator[None]:
-    """Work by tiles of so many rows and keys, which makes small problems have many, and with this exponential."""
+def tiled(rows=None, wide=None) -> Iterator[None]:
+    """Work by tiles of so many rows and keys, which makes small problems have many."""
     with pytest.MonkeyPatch.context() as patch:
         if rows is not None:
             patch.setattr(streams, "TILE", rows * wide * 8)
@@ -180,8 +179,6 @@ def tiled(rows=None, wide=None, power=None) -> Iterator[None]:
             patch.setattr(streams, "FEWEST_ROWS", 1)
             patch.setattr(fast, "SMALL", 0)
             patch.setattr(streams, "PAYS", 0)
-        if power is not None:
-            patch.setattr(tiles, "quickest", lambda itemsize: POWERS[power])
         yield
 
 

@@ -4,7 +4,7 @@
 with the same files in them, and tells what differs: exit code, standard output, standard error, files. Commands
 that differ in the same lines are told once. The exit code is 1 if anything differs. `--list` prints the commands.
 
-What a clock or the network decides is left out: attn bench, downloads, the words per second of training, Ctrl-C.
+What a clock or the network decides is left out: downloads, the words per second of training, Ctrl-C.
 """
 
 import argparse
@@ -120,7 +120,6 @@ attn exercise --seed 7 -o sheet; attn check sheet/answer.json --expect sheet/inp
 printf 'she\tlikes coffee\nno tab\n' | attn batch --kind cross {|--keep-going}
 attn batch {lines.txt|lines.txt -q she|lines.txt -f csv|none.txt} {~|--keep-going}
 attn batch {--steps --head all|--top 1|--kind masked --pad 1|-e random --seed 3|-o x.jsonl} --keep-going < lines.txt
-attn bench {--only bogus|--pairs 0|-f csv|--tokens 9999}
 # Vectors and learning
 attn vectors {list|info|info my.txt|nearest coffee|nearest Colour --top 3|analogy man king woman|remove x} {~|-f json}
 attn vectors {nearest zzxq|nearest coffe|analogy man king zzxq|info my.kv|info none.txt|list -o x.json} {~-f json|}

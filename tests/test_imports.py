@@ -187,7 +187,6 @@ def test_nothing_that_computes_prints():
         "vectors",
         "inputs",
         "trace",
-        "bench",
         "models",
         "learn",
         "pipeline",

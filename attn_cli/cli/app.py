@@ -47,15 +47,17 @@ COMMANDS: dict[str, tuple[str, Any]] = {
         {
             "score": ("learn", "score"),
             "train": ("learn", "train"),
-            "passages": ("learn", "passages"),
-            "pretrain": ("learn", "pretrain"),
-            "language": ("learn_language", "language"),
         },
     ),
     "batch": ("batch", "batch"),
-    "bench": ("bench", "bench"),
     "config": ("config", "config"),
     "schema": ("schema", "schema"),
+}
+MOVED = {  # what was a command once, and where it is now, in a copy of the repository
+    "attn bench": "python -m tests.bench",
+    "attn learn passages": "python data/making/make_passages.py",
+    "attn learn pretrain": "python data/making/pretrain.py",
+    "attn learn language": "python data/making/language.py",
 }
 EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'
@@ -213,6 +215,8 @@ def _unknown(name: str, known: Iterable[str], path: str) -> None:
     from attn_cli.errors import UsageError, did_you_mean
     from attn_cli.io.escape import visible
 
+    if (command := f"{path} {name}") in MOVED:
+        raise UsageError(f"{command} has left the program.", f"In a copy of the repository: {MOVED[command]}")
     hint = f"{did_you_mean(name, known)}See {path} --help."
     raise UsageError(f"No such command {visible(name[:60])!r}.", hint)
 

@@ -36,7 +36,6 @@ USUAL = {
     "attn learn train": "output dev embedding relations layers epochs seed threads",
     "attn learn language": "output dev embedding words layers rate seed threads",
     "attn batch": "kind keep-going mask head embedding top steps output",
-    "attn bench": "all only pairs threads tokens format output color",
 }
 WIDEST = 100  # columns of help, unless --width says more: longer lines are hard to read
 LEFT = 30  # cells for an option and what it takes, where the screen is 80 wide or more

@@ -37,7 +37,6 @@ class HeadInput(NamedTuple):
     score: str = "scaled"
     scale: float | None = None
     softcap: float | None = None
-    steady: bool = False  # whether every process must find the same digits, whatever is faster there
 
     def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
         """Return the mask of these rows, (rows, n_k); None where there is none."""
@@ -79,7 +78,7 @@ class HeadInput(NamedTuple):
             return None
         from attn_cli.core.tiles import Tiles
 
-        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap, self.steady)
+        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap)
 
 
 def spread(by_distance: Array, rows: Ints, n_k: int) -> Array:

@@ -285,19 +285,17 @@ def _insert(found: BlockFindings, rows: Ints, keys: Ints, scores: Array, close: 
 
 def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array]:
     """Divide by the rows' sums, and put into `kept`; return the map's rows that this block touches."""
-    start, stop, power = block.start, block.stop, block.tiles.power
+    start, stop = block.start, block.stop
     inverse = _inverse(found.total)
     kept.output[start:stop] *= inverse
     kept.keys[start:stop] = found.keys
     none = found.keys < 0
-    kept.weights[start:stop] = np.where(none, 0, power.of(np.where(none, 0, found.scores)) * inverse)
+    kept.weights[start:stop] = np.where(none, 0, np.exp(np.where(none, 0, found.scores)) * inverse)
     if len(kept.entropy):
         kept.allowed[start:stop] = found.counts.sum(axis=1)
         # -sum w log w, where w = e^s / total, is log total - sum e^s s / total
         total = found.total
-        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * (
-            np.log2(np.e) / power.unit
-        )
+        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * np.log2(np.e)
         kept.entropy[start:stop] = np.maximum(log, 0)
     in_block = np.arange(start, stop) * len(kept.sums) // block.tiles.n_q
     which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)

@@ -10,9 +10,7 @@ so far below the bound that their exponentials underflow is computed again with 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
-from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,47 +22,11 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
 LOWEST = -1e30  # the score of masked keys in the search for the strongest links
-QUICKER = 1.25  # how many times faster than exp exp2 must be to be used
 # By a number's bytes:
 FAINT = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is computed again
 ROOM = {4: 60.0, 8: 300.0}  # exp of this, times a value, summed over all keys, is still finite
 DEEPEST = {4: -87.0, 8: -708.0}  # exp of less is a denormal number, which is a hundred times slower
 LAST_BITS = 8  # how many a score may lose to rounding
-SAMPLE, ROUNDS = 4096, 5
-
-
-class Power(NamedTuple):
-    """An exponential function: `of` raises its base to a score times `unit` (1 for exp, log2 e for exp2)."""
-
-    of: np.ufunc
-    unit: float
-
-
-NATURAL = Power(np.exp, 1.0)
-
-
-@cache
-def quickest(itemsize: int) -> Power:
-    """Return exp, or exp2 where it is clearly faster in this process, for numbers of so many bytes.
-
-    It is measured (in 50 microseconds), because the processor does not decide it: on one machine the same exp2 ran at
-    4 numbers a nanosecond in one process and at 1.3 in the next, with exp at 2.5. float64 always takes exp, which was
-    never slower, and so does a head that is `steady`: a command gives the same digits each time.
-    """
-    if itemsize == 8:
-        return NATURAL
-    x = np.linspace(-20, 0, SAMPLE, dtype=np.float32)
-    room = np.empty_like(x)
-
-    def best(power: np.ufunc) -> float:
-        times = []
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
-            power(x, room)
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    return Power(np.exp2, math.log2(math.e)) if best(np.exp2) * QUICKER < best(np.exp) else NATURAL
 
 
 class Piece(NamedTuple):
@@ -80,7 +42,7 @@ class Tiles:
 
     To the scaled scores of Q (n_q, d_k) and K (n_k, d_k) is added `bias` (n_q, n_k), in which -inf masks, and what
     depends on the clipped distance alone: `by_distance` is (n_q, 2 reach + 1), as in `HeadInput`. A `softcap` bounds
-    the scaled scores before anything is added or subtracted. `steady` tiles take exp, whatever is faster.
+    the scaled scores before anything is added or subtracted.
     """
 
     def __init__(
@@ -92,16 +54,13 @@ class Tiles:
         bias: Array | None = None,
         by_distance: Array | None = None,
         softcap: float | None = None,
-        steady: bool = False,
     ) -> None:
         self.Q, self.mask, self.bias, self.by_distance = Q, mask, bias, by_distance
         self.n_q, self.n_k = len(Q), len(K)
         self._given = K
         self._beside_ones: Array | None = None
-        self.power = NATURAL if steady else quickest(Q.dtype.itemsize)
-        self.factor = Q.dtype.type(scale * self.power.unit)
-        self.unit = Q.dtype.type(self.power.unit)
-        self.cap = None if softcap is None else Q.dtype.type(softcap * self.power.unit)
+        self.factor = Q.dtype.type(scale)
+        self.cap = None if softcap is None else Q.dtype.type(softcap)
         self.lengths = np.sqrt(np.einsum("ij,ij->i", K, K)) * abs(self.factor)  # of the scaled keys
         self.longest = self.lengths.max()
 
@@ -136,14 +95,14 @@ class Block:
             highest = np.minimum(highest, tiles.cap)
         lowest = -highest
         bias, by_distance = tiles.bias, tiles.by_distance
-        self.by_distance = None if by_distance is None else by_distance[start:stop] * tiles.unit
+        self.by_distance = None if by_distance is None else by_distance[start:stop]
         if self.by_distance is not None:
             highest += self.by_distance.max(axis=1)
             lowest += self.by_distance.min(axis=1)
         if bias is not None:
-            highest += np.maximum(bias[start:stop].max(axis=1), LOWEST) * tiles.unit
-        self.shift = highest - np.clip(highest, 0, ROOM[q.dtype.itemsize] * tiles.unit)
-        self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize] * tiles.unit)
+            highest += np.maximum(bias[start:stop].max(axis=1), LOWEST)
+        self.shift = highest - np.clip(highest, 0, ROOM[q.dtype.itemsize])
+        self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize])
         self.is_deep = bias is not None or bool((lowest - self.shift).min() < self.deepest)
         self.side: int | None = None  # for which side `turned` and the last column of q are set
         self.turned = self.q[:, -1] if tiles.cap is None else np.empty(len(q), q.dtype)
@@ -197,7 +156,7 @@ class Block:
         if bias is None:
             return hidden
         part = bias[self.start : self.stop, low:high]
-        out += part * self.tiles.unit
+        out += part
         shut = np.isneginf(part)
         if not shut.any():
             return hidden
@@ -219,7 +178,7 @@ class Block:
             np.copyto(scores, 0, where=hidden)
         if self.is_deep:
             scores = np.maximum(scores, self.deepest, out=out)
-        self.tiles.power.of(scores, out=out)
+        np.exp(scores, out=out)
         if hidden is not None:
             np.copyto(out, 0, where=hidden)
 

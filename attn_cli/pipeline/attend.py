@@ -70,7 +70,7 @@ class Work(NamedTuple):
             head.softcap and head.softcap / self.temperature
         )  # so that capped scores are divided by it too
         mask = head.mask or self.mask
-        return HeadInput(q, k, head.v, mask, bias, by_distance, self.score, scale, softcap, steady=True)
+        return HeadInput(q, k, head.v, mask, bias, by_distance, self.score, scale, softcap)
 
     def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""

@@ -1,49 +1,71 @@
-"""Every benchmark in one table: `python -m tests.bench [startup] [attention] [PART...] [--all] [--pairs N]`.
+"""The speed of this machine: `python -m tests.bench [startup] [attention] [PART...]`; docs/bench.md says what it shows.
 
-A part is one of `attn bench --only`; `attention` is all of them. With --all long texts are measured too.
+`attention` is every part: attn beside textbook NumPy and, where it is installed, PyTorch. --all measures long texts
+too; --threads and --tokens measure with others; --json FILE keeps every figure.
 """
 
 import argparse
+import json
 import os
+from pathlib import Path
 
-from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
+from attn_cli.io.progress import Progress
 from attn_cli.io.terminal import Terminal
 from attn_cli.settings.output import View
 from tests.bench import startup
+from tests.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
 
 
 def main() -> None:
     """Measure what was asked for, and print it; nothing depends on what comes out."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"startup, attention, {', '.join(GROUPS)}")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tokens", type=int)
+    parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
     parts = asked.parts or ["startup", "attention"]
     if unknown := set(parts) - {"startup", "attention", *GROUPS}:
         parser.error(f"no such part: {', '.join(unknown)}; parts are startup, attention, {', '.join(GROUPS)}")
-    os.environ.update(ONE_BLAS_THREAD)
+    os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
+    if "startup" in parts:
+        show(startup.blocks(2 * asked.pairs + 1))
+    groups = [part for part in parts if part in GROUPS]
+    if groups or "attention" in parts:
+        attention(groups, asked)
+
+
+def show(blocks) -> None:
+    """Print a screen."""
     from attn_cli.render.screen.draw import draw
 
     terminal = Terminal(width=100)
-    if "startup" in parts:
-        print(terminal.paint(draw(startup.blocks(2 * asked.pairs + 1), View(), terminal)), flush=True)
-    groups = [part for part in parts if part in GROUPS]
-    if groups or "attention" in parts:
-        print(terminal.paint(draw(_attention(groups, asked.all, asked.pairs), View(), terminal)), flush=True)
+    print(terminal.paint(draw(blocks, View(), terminal)), flush=True)
 
 
-def _attention(groups, everything, pairs):
-    """Return the screen that attn bench shows."""
-    from attn_cli.bench.machine import machine
-    from attn_cli.bench.run import measure
-    from attn_cli.bench.sides import RACES
-    from attn_cli.render.screen.beside_rich_table import drawing
-    from attn_cli.render.views.benchmark import bench
+def attention(groups: list[str], asked: argparse.Namespace) -> None:
+    """Print what attn takes beside others, also after an interrupt."""
+    from tests.bench.beside_rich_table import drawing
+    from tests.bench.machine import machine
+    from tests.bench.run import measure, until_interrupted
+    from tests.bench.screen import bench, record
+    from tests.bench.sides import RACES
 
     here = machine()
-    cases = chosen(here.torch is not None, groups, everything)
-    return bench(here, list(measure(cases, pairs, races={**RACES, RICH: drawing})))
+    cases = chosen(here.torch is not None, groups, asked.all, asked.tokens, asked.threads)
+    with Progress("Measuring") as progress:
+        measured = measure(cases, asked.pairs, asked.threads, progress, {**RACES, RICH: drawing})
+        rows, is_whole = until_interrupted(measured)
+    asides = [] if is_whole else ["Interrupted: the other rows are missing."]
+    if here.torch is None:
+        asides.append("With PyTorch installed (pip install torch), attn is measured beside it too.")
+    show(bench(here, rows, asked.threads, asides))
+    if asked.json is not None:
+        asked.json.write_text(
+            json.dumps(record(here, rows, asked.threads, is_whole), indent=1), encoding="utf-8"
+        )
 
 
 main()

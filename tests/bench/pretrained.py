@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.bench.timing import quartiles
 from attn_cli.core.threads import processors
 from attn_cli.io.array_files import write_safetensors
 from tests.bench.opponents import IMPORTS, TRANSFORMERS
+from tests.bench.timing import quartiles
 from tests.models.checkpoints.by_hand import BERT, GPT2, bert, gpt2
 
 TEXT = "The cat sat on the mat because it was tired"

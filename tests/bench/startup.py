@@ -7,9 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from attn_cli.bench.timing import quartiles
 from attn_cli.render.blocks import Block, Columns, Heading
 from tests.bench.opponents import NOTHING, NUMPY
+from tests.bench.timing import quartiles
 
 ATTN = [sys.executable, "-m", "attn_cli"]
 CASES = [

@@ -49,7 +49,6 @@ def asked(ran, code, meant):
         (["vectors", "info", "wrd2vec"], "word2vec"),
         (["vectors", "export", "-o", "vectors.vc"], ".vec"),
         (["config", "maskd"], "masked"),
-        (["bench", "--only", "wieghts"], "weights"),
         (["--show-completion", "bsh"], "bash"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

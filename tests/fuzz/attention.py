@@ -17,7 +17,6 @@ from tests.problems import (
     DISTANCES,
     DTYPES,
     PADDINGS,
-    POWERS,
     RULES,
     SCORES,
     Kind,
@@ -60,8 +59,7 @@ def drawn(draw, number):
     kind = Kind(n_q, n_k, d_k, int(draw.integers(1, 9)), *words, seed=number)
     if draw.random() < 0.3:  # many at once hide one another
         kind = kind._replace(bias="none", distance="none", cap="none")
-    power = str(draw.choice(list(POWERS)))
-    tiles = (None, None, power) if is_large else (*(int(n) for n in draw.integers(1, 7, 2)), power)
+    tiles = (None, None) if is_large else tuple(int(n) for n in draw.integers(1, 7, 2))
     blocks = tuple(int(n) for n in draw.integers(1, 12, 2)) if draw.random() < 0.8 else None
     return (
         kind,

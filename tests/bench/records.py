@@ -77,6 +77,5 @@ class Machine(NamedTuple):
     python: str
     numpy: str
     blas: str
-    exponential: str
     torch: str | None  # None where it is not installed
     torch_large_pages: bool  # whether it asks for large pages of memory, as NumPy does

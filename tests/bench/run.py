@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from subprocess import CalledProcessError
 
-from attn_cli.bench.cases import BESIDE, BYTES_A_TOKEN, EXPLICIT, FIXED_BYTES, FUSED, ONE_THREAD, RETURNED
-from attn_cli.bench.machine import fastest_pytorch, pytorch
-from attn_cli.bench.memory import peak_in_child
-from attn_cli.bench.records import Case, Measured, Missing
-from attn_cli.bench.sides import RACES, Sides
-from attn_cli.bench.timing import race
 from attn_cli.core.threads import processors
 from attn_cli.io.progress import Report
+from tests.bench.cases import BESIDE, BYTES_A_TOKEN, EXPLICIT, FIXED_BYTES, FUSED, ONE_THREAD, RETURNED
+from tests.bench.machine import fastest_pytorch, pytorch
+from tests.bench.memory import peak_in_child
+from tests.bench.records import Case, Measured, Missing
+from tests.bench.sides import RACES, Sides
+from tests.bench.timing import race
 
 FLOAT32 = 4  # bytes
 OVERHEAD = 2_000_000.0  # of a call, in weights computed in the same time

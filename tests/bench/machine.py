@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from attn_cli.bench.records import Machine
 from attn_cli.core.threads import processors
-from attn_cli.core.tiles import quickest
+from tests.bench.records import Machine
 
 
 def machine() -> Machine:
@@ -25,7 +24,6 @@ def machine() -> Machine:
         python=platform.python_version(),
         numpy=np.__version__,
         blas=_blas(),
-        exponential=quickest(4).of.__name__,
         torch=None if torch is None else str(torch.__version__),
         torch_large_pages=torch is not None and os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",
     )

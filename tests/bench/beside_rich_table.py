@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attn_cli.bench.records import Case
-from attn_cli.bench.sides import Sides
 from attn_cli.errors import AttnError
 from attn_cli.io.terminal import TRUECOLOR, Terminal
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.numbers import weight
 from attn_cli.render.palette import shades
 from attn_cli.render.screen.grid import Grid
+from tests.bench.records import Case
+from tests.bench.sides import Sides
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from itertools import repeat
 
-from attn_cli.bench.records import Case, Measured
 from attn_cli.io.progress import Report
+from tests.bench.records import Case, Measured
 
 Side = Callable[[], object]
 SAMPLE = 0.02  # seconds; a shorter call is repeated for one sample

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from attn_cli.bench.records import Case, When
+from tests.bench.records import Case, When
 
 EXPLICIT, FUSED, TEXTBOOK, FLOOR = "torch-explicit", "torch-sdpa", "numpy-textbook", "floor"
 OUTPUT_ONLY, RETURNED, LINEAR, RICH = "output-only", "weights-returned", "linear", "rich-table"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from attn_cli.bench.cases import FLOOR, TOP
-from attn_cli.bench.records import Case, Machine, Measured, Missing
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Block, Columns, Heading, Say
+from tests.bench.cases import FLOOR, TOP
+from tests.bench.records import Case, Machine, Measured, Missing
 
 TITLES = {
     "weights": "Weights and output",
@@ -71,7 +71,7 @@ def _measured_on(machine: Machine) -> str:
     torch = f"PyTorch {machine.torch}{pages}" if machine.torch else "PyTorch is not installed"
     return (
         f"{count(machine.processors, 'processor', 'processors')}{named}, {machine.system}, Python {machine.python}, "
-        f"NumPy {machine.numpy} with {machine.blas}; the exponential is {machine.exponential}. {torch}."
+        f"NumPy {machine.numpy} with {machine.blas}. {torch}."
     )
 
 
