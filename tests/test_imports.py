@@ -112,8 +112,8 @@ def test_gensim_is_imported_in_one_function_or_two_and_never_with_a_module():
     assert 1 <= len(importers("gensim")) <= 2
 
 
-def test_pytorch_is_imported_in_one_function_of_learning_and_one_of_the_benchmark_and_never_with_a_module():
-    assert sorted(importers("torch")) == ["bench.machine", "learn.layers"]
+def test_pytorch_is_never_imported():
+    assert importers("torch") == []
 
 
 def test_dask_is_imported_in_one_module():
@@ -152,7 +152,6 @@ def test_what_is_imported_is_a_stated_dependency():
     known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz", "threadpoolctl"}
     known |= {"orjson"}
     assert set().union(*map(foreign, TREES.values())) == known | {
-        "torch",
         "scipy",
         "tokenizers",
         "matplotlib",
@@ -165,7 +164,7 @@ def test_what_is_imported_is_a_stated_dependency():
     stated = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(stated)["project"]
     assert named(project["dependencies"]) == known
-    assert named(project["optional-dependencies"]["learn"]) == {"torch", "scipy"}
+    assert named(project["optional-dependencies"]["learn"]) == {"scipy"}
     assert named(project["optional-dependencies"]["models"]) == {"tokenizers"}
     assert named(project["optional-dependencies"]["figures"]) == {"matplotlib"}
     assert named(project["optional-dependencies"]["live"]) == {"textual"}

@@ -53,12 +53,6 @@ COMMANDS: dict[str, tuple[str, Any]] = {
     "config": ("config", "config"),
     "schema": ("schema", "schema"),
 }
-MOVED = {  # what was a command once, and where it is now, in a copy of the repository
-    "attn bench": "python -m tests.bench",
-    "attn learn passages": "python data/making/make_passages.py",
-    "attn learn pretrain": "python data/making/pretrain.py",
-    "attn learn language": "python data/making/language.py",
-}
 EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'
     "Most options have a variable of their own: ATTN_PALETTE is the default of --palette. attn.toml holds defaults too."
@@ -152,7 +146,8 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
                 return _group(what)(name=cmd_name, help=where, commands=verbs, rich_markup_mode=None)
             from attn_cli.cli.options import single_command
 
-            return single_command(cmd_name, getattr(import_module(f"attn_cli.cli.commands.{where}"), what))
+            module = where if "." in where else f"attn_cli.cli.commands.{where}"
+            return single_command(cmd_name, getattr(import_module(module), what))
 
     return Group
 
@@ -212,11 +207,12 @@ def _app() -> Any:
 
 
 def _unknown(name: str, known: Iterable[str], path: str) -> None:
+    from attn_cli.cli.report_error import where_it_went
     from attn_cli.errors import UsageError, did_you_mean
     from attn_cli.io.escape import visible
 
-    if (command := f"{path} {name}") in MOVED:
-        raise UsageError(f"{command} has left the program.", f"In a copy of the repository: {MOVED[command]}")
+    if moved := where_it_went(f"{path} {name}"):
+        raise moved
     hint = f"{did_you_mean(name, known)}See {path} --help."
     raise UsageError(f"No such command {visible(name[:60])!r}.", hint)
 

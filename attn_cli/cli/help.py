@@ -32,9 +32,7 @@ USUAL = {
     "attn live": "model matrices weights head mask temperature record replay",
     "attn example": "query mask score temperature heads steps format output",
     "attn vectors train": "output dim window epochs words min-count seed workers",
-    "attn learn pretrain": "output words embedding seed threads",
-    "attn learn train": "output dev embedding relations layers epochs seed threads",
-    "attn learn language": "output dev embedding words layers rate seed threads",
+    "attn learn train": "output dev embedding relations dim epochs rate seed",
     "attn batch": "kind keep-going mask head embedding top steps output",
 }
 WIDEST = 100  # columns of help, unless --width says more: longer lines are hard to read

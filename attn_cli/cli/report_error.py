@@ -23,6 +23,14 @@ from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
 
+MOVED = {  # what left the program, and what does it in a copy of the repository
+    "attn bench": "python -m tests.bench",
+    "attn learn passages": "python -m data.making passages",
+    "attn learn pretrain": "python -m data.making pretrain",
+    "attn learn language": "python -m data.making language",
+}
+_DEEP = "pretrained freeze layers heads width wide threads dropout teacher text"  # options of training
+MOVED |= {f"attn learn train --{name}": f"python -m data.making train --{name}" for name in _DEEP.split()}
 LONGEST = 600  # characters of a message: what was typed may be longer than any screen
 
 
@@ -87,6 +95,8 @@ def _usage(error: Any) -> AttnError:
     message = re.sub(r" Recognized values: .*", " Give 1 or 0.", message)
     context = getattr(error, "ctx", None)
     parameter = getattr(error, "param", None)
+    if moved := where_it_went(f"{getattr(context, 'command_path', '')} {getattr(error, 'option_name', '')}"):
+        return moved
     near = nearest_option(error) or nearest_choice(error, parameter)
     if parameter is not None and context is not None:
         from attn_cli.cli.origins import VARIABLE, origin, place
@@ -101,6 +111,13 @@ def _usage(error: Any) -> AttnError:
 
         hint += "\n" + short_help(context, sys.stderr)
     return UsageError(message, hint)
+
+
+def where_it_went(typed: str) -> UsageError | None:
+    """Return the error for a command or an option that has left the program; None for any other."""
+    if typed not in MOVED:
+        return None
+    return UsageError(f"{typed} has left the program.", f"In a copy of the repository: {MOVED[typed]}")
 
 
 def nearest_option(error: Any) -> str:

@@ -1,18 +1,21 @@
-"""How well a language model guesses the next word: its perplexity on text, by the program's own arithmetic."""
+"""What a language model scores: the perplexity of texts, and what each of its heads does."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.io.progress import Stage, StageReport
-from attn_cli.models.encoder import EncoderStack
+from attn_cli.learn.treebank import Sentence
+from attn_cli.models.encoder import EncoderStack, weights_of
 from attn_cli.models.language import causal, matrix_of, word_number
 from attn_cli.vectors.lookup import embed
+from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -67,3 +70,192 @@ def _in_blocks(
             found, wanted = [], []
     if wanted:
         yield np.concatenate(found), wanted
+
+
+NOUNS, VERBS = ("NOUN", "PROPN"), ("VERB",)
+FEWEST, MOST = 10, 30  # random words that are said twice; were they always as many, a distance would do
+REPEATS, COMMONEST = 50, 2000  # how many such texts, words to draw from
+RANDOM = "random words said twice"
+LEAST = 0.5  # of the way from the best fixed distance to always: from here on a head has the name
+Tagged = tuple[Sequence[str], Sequence[str]]  # a text's words and their tags
+Right = dict[int, int]  # the place where each place should look
+
+
+class Pattern(NamedTuple):
+    """What a head may be named for: where it looks, in words, and the function that finds the right places."""
+
+    about: str
+    right: Callable[[Sequence[str], Sequence[str]], Right]  # of a text's words and tags
+    is_distance: bool = False  # whether the best fixed distance is the pattern itself
+
+
+def _back(distance: int) -> Callable[[Sequence[str], Sequence[str]], Right]:
+    return lambda words, tags: {i: i - distance for i in range(distance, len(words))}
+
+
+def _same(words: Sequence[str], tags: Sequence[str]) -> Right:
+    return {i: j for i, j in enumerate(_earlier(words)) if j is not None}
+
+
+def _induction(words: Sequence[str], tags: Sequence[str]) -> Right:
+    return {i: j + 1 for i, j in enumerate(_earlier(words)) if j is not None and j + 1 < i}
+
+
+def _earlier(words: Sequence[str]) -> Iterator[int | None]:
+    """Yield the place of the nearest earlier occurrence of each word, or None."""
+    seen: dict[str, int] = {}
+    for i, word in enumerate(words):
+        yield seen.get(word.lower())
+        seen[word.lower()] = i
+
+
+def _last(kinds: Sequence[str]) -> Callable[[Sequence[str], Sequence[str]], Right]:
+    def right(words: Sequence[str], tags: Sequence[str]) -> Right:
+        found, last = {}, None
+        for i, tag in enumerate(tags):
+            if last is not None:
+                found[i] = last
+            last = i if tag in kinds else last
+        return found
+
+    return right
+
+
+# A head that fits several is named for the first of those that it fits best.
+PATTERNS: dict[str, Pattern] = {
+    "previous": Pattern("from a word to the one before", _back(1), True),
+    "two-back": Pattern("from a word to the one two places before", _back(2), True),
+    "itself": Pattern("from a word to itself", _back(0), True),
+    "first": Pattern(
+        "from a word to the first one", lambda words, tags: dict.fromkeys(range(1, len(words)), 0)
+    ),
+    "same": Pattern("from a word to where it stood before", _same),
+    "induction": Pattern("from a word to the one that followed it before", _induction),
+    "noun": Pattern("from a word to the last noun before it", _last(NOUNS)),
+    "verb": Pattern("from a word to the last verb before it", _last(VERBS)),
+}
+ON_REPEATED = ("same", "induction")
+
+
+class Measure(NamedTuple):
+    """How often a head's strongest link is where a pattern says, and how often the best fixed distance is."""
+
+    accuracy: float
+    baseline: float
+    count: int  # type: ignore[assignment]  # a tuple's own count() is not needed; the name is the JSON's
+    on: str
+
+
+class HeadMeasures(NamedTuple):
+    """All measures of one head, by pattern, and the pattern that it is named for, if any."""
+
+    layer: int
+    number: int
+    measures: Mapping[str, Measure]
+
+    @property
+    def pattern(self) -> str | None:
+        """What the head does most: the pattern that takes it furthest from the best fixed distance to always."""
+        best = max(self.measures, key=lambda name: _gain(name, self.measures[name]), default=None)
+        return best if best is not None and _gain(best, self.measures[best]) >= LEAST else None
+
+    @property
+    def gain(self) -> float:
+        """How far its pattern takes the head from the best fixed distance to always."""
+        return max((_gain(name, one) for name, one in self.measures.items()), default=0.0)
+
+
+def _gain(name: str, one: Measure) -> float:
+    baseline = 0.0 if PATTERNS[name].is_distance else one.baseline
+    return (one.accuracy - baseline) / max(1e-9, 1 - baseline)
+
+
+def measure_heads(
+    stack: EncoderStack,
+    table: Vectors,
+    sentences: Sequence[Sentence],
+    on: str,
+    seed: int,
+    report: StageReport,
+) -> list[HeadMeasures]:
+    """Measure every head of a language model, on a treebank and, for what repeats, on random words said twice."""
+    texts: list[Tagged] = [(sentence.words, sentence.tags) for sentence in sentences]
+    plain = [name for name in PATTERNS if name not in ON_REPEATED]
+    found = _counted(stack, table, texts, plain, on, report)
+    repeated = _counted(stack, table, _repeated(table, seed), ON_REPEATED, RANDOM, report)
+    return [
+        HeadMeasures(layer, head, found[layer, head] | repeated[layer, head]) for layer, head in sorted(found)
+    ]
+
+
+def _repeated(table: Vectors, seed: int) -> list[Tagged]:
+    """Return texts of random words, each said twice."""
+    common = [as_text(word) for block in table.word_blocks() for word in block[:COMMONEST]][:COMMONEST]
+    letters = [word for word in common if word.isalpha()]
+    draw = np.random.default_rng([seed, 3])
+    texts: list[Tagged] = []
+    for _ in range(REPEATS):
+        said = int(draw.integers(FEWEST, MOST, endpoint=True))
+        words = [letters[i] for i in draw.choice(len(letters), said, replace=False).tolist()]
+        texts.append(((*words, *words), ("X",) * (2 * said)))
+    return texts
+
+
+def _counted(
+    stack: EncoderStack,
+    table: Vectors,
+    texts: Sequence[Tagged],
+    names: Sequence[str],
+    on: str,
+    report: StageReport,
+) -> dict[tuple[int, int], dict[str, Measure]]:
+    """Return the measures of each head (layer, number) over some texts."""
+    right, count = Counter[tuple[int, int, str]](), Counter[str]()
+    distances: dict[str, Counter[int]] = {name: Counter() for name in names}
+    begun, seen = time.monotonic(), 0
+    for done, (words, tags) in enumerate(texts, 1):
+        strongest = [weights.argmax(axis=2) for weights in every_layer(stack, table, words)]
+        for name in names:
+            wanted = PATTERNS[name].right(words, tags)
+            queries, keys = list(wanted), np.array([*wanted.values()], np.intp)
+            count[name] += len(queries)
+            distances[name].update((np.array(queries, np.intp) - keys).tolist())
+            for layer, found in enumerate(strongest):
+                for head, hits in enumerate((found[:, queries] == keys).sum(axis=1).tolist()):
+                    right[layer, head, name] += hits
+        seen += len(words)
+        if done % 50 == 0 or done == len(texts):
+            report(Stage("measuring heads", done / len(texts), seen, time.monotonic() - begun))
+    heads = [
+        (layer, head) for layer in range(stack.layers) for head in range(len(stack.attention(layer).heads))
+    ]
+    best = {name: max(distances[name].values(), default=0) for name in names if count[name]}
+    return {
+        key: {
+            name: Measure(right[*key, name] / count[name], best[name] / count[name], count[name], on)
+            for name in best
+        }
+        for key in heads
+    }
+
+
+def every_layer(stack: EncoderStack, table: Vectors, words: Sequence[str]) -> Iterator[Array]:
+    """Yield the weights (h, n, n) of each layer's heads under the causal mask, the lowest layer first."""
+    mask = causal(len(words))
+    X = stack.input(embed(words, table, "model", 0, stack.start).X, 0, mask)
+    for layer in range(stack.layers):
+        yield np.stack([weights_of(head, X, mask) for head in stack.attention(layer).heads])
+        if layer < len(stack.encoders):
+            X = stack.encoders[layer].of(X, mask)
+
+
+def names_of(measured: Sequence[HeadMeasures]) -> dict[tuple[int, int], str]:
+    """Return the name of each head: its pattern's, numbered from the clearest of all layers on; else its own number."""
+    names = {(one.layer, one.number): str(one.number) for one in measured}
+    so_far = Counter[str]()
+    for one in sorted(measured, key=lambda one: -one.gain):
+        if one.pattern is not None:
+            so_far[one.pattern] += 1
+            n = so_far[one.pattern]
+            names[one.layer, one.number] = one.pattern if n == 1 else f"{one.pattern}-{n}"
+    return names

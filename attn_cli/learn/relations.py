@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from attn_cli.errors import UsageError, did_you_mean
+from attn_cli.io.escape import visible
+from attn_cli.learn.passages import is_passages
 from attn_cli.learn.treebank import PUNCTUATION, Sentence
 
 Links = dict[int, dict[int, float]]  # query: {key: its share of the target, not yet normalized}
@@ -194,3 +197,49 @@ def blends(heads: Sequence[str], blend: float) -> list[float]:
     A pronoun may look at any mention of what it stands for.
     """
     return [1.0 if RELATIONS[name].of_passages else blend for name in heads]
+
+
+def heads_to_learn(relations: str | None, texts: Sequence[str], known: Sequence[str] = ()) -> list[str]:
+    """Return the heads to learn, the main one first: those that are asked for, or those that these texts can teach.
+
+    A head that a model knows already needs no text; distances are known without one.
+    """
+    are_passages = [*map(is_passages, texts)]
+    taught = {
+        name
+        for name, one in RELATIONS.items()
+        if any(are == one.of_passages for are in are_passages) or one.distance
+    } | set(known)
+    if relations is None:
+        names = [name for name in RELATIONS if name in taught]
+    else:
+        names = [name.strip() for name in relations.split(",")]
+    strange = [name for name in names if name not in RELATIONS]
+    twice = [name for name in names if names.count(name) > 1]
+    if strange or twice:
+        wrong = visible((strange or twice)[0])
+        raise UsageError(
+            f"--relations cannot hold {wrong!r}" + (" twice." if not strange else "."),
+            f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}.",
+            "--relations",
+        )
+    if untaught := [name for name in names if name not in taught]:
+        kind = "passages (.jsonl)" if RELATIONS[untaught[0]].of_passages else "a treebank (CoNLL-U)"
+        raise UsageError(
+            f"None of these files has training data for the head {untaught[0]}.",
+            f"Give {kind}, or leave it out.",
+            "--relations",
+        )
+    return sorted(names, key=lambda name: (name != MAIN, list(RELATIONS).index(name)))
+
+
+def check_balance(balance: str, heads: Sequence[str]) -> None:
+    """Refuse a --balance that is neither a number nor names heads."""
+    try:
+        balances(heads, balance)
+    except ValueError:
+        raise UsageError(
+            f"--balance cannot be {visible(balance)}.",
+            "Give a number from 0 to 100, and others for single heads: 2,object=1.",
+            "--balance",
+        ) from None

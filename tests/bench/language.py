@@ -11,13 +11,13 @@ import os
 import numpy as np
 
 from attn_cli.io.files import data_path
-from attn_cli.learn.corpus import lines
 from attn_cli.learn.language_score import perplexity as of_model
-from attn_cli.learn.language_text import LONGEST, LanguageText
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.language import word_number
 from attn_cli.models.model_file import BUNDLED, named
 from attn_cli.vectors.table import bundled
+from data.making.corpus import lines
+from data.making.language_text import LONGEST, LanguageText
 from tests.bench.kneser_ney import KneserNey, perplexity
 
 

@@ -126,8 +126,6 @@ def test_the_width_is_that_of_the_option_then_of_its_variable_then_of_columns_th
 
 
 def test_a_width_that_is_a_models_is_none_of_the_screen():
-    usual = here("learn", "train", "--help").out
-    assert here("learn", "train", "--width", "64", "--help").out == usual
     assert here("self", "--width", "many", "-h").out == here("self", "-h").out
 
 

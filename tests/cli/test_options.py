@@ -111,13 +111,6 @@ def test_help_shows_the_settings_by_group():
     assert [line for line in shown.splitlines() if line in headings] == headings
 
 
-def test_the_help_names_the_defaults_that_depend_on_the_number_of_layers(at):
-    said = " ".join(here("learn", "train", "--help").out.split())
-    for name in ("epochs", "rate"):
-        one, several = (getattr(ModelTraining(layers=layers).with_defaults(), name) for layers in (1, 2))
-        assert f"[default: {one}, with several layers {several}" in said
-
-
 @pytest.mark.parametrize("kind", [VectorTraining, ModelTraining])
 def test_training_offers_every_declared_setting_and_refuses_what_lies_outside_its_bounds(kind):
     offered = here("vectors" if kind is VectorTraining else "learn", "train", "--help").out

@@ -400,8 +400,7 @@ def little(tmp_path):
 
 
 QUICK = TrainSettings(
-    relations="subject,object", epochs=12, rate=0.02, dim=4, reach=2, endings=20, batch=200, width=16, wide=16,
-    heads=2,
+    relations="subject,object", epochs=12, rate=0.02, dim=4, reach=2, endings=20, batch=200,
 )  # fmt: skip
 
 
@@ -436,7 +435,7 @@ def test_before_learning_the_little_language_is_guessed_at(little):
     rights = [
         Trainer(
             open_table(str(little / VECTOR_FILE)), ["subject", "object"], dev, dev,
-            TrainSettings(**{**vars(QUICK), "seed": seed}).with_defaults(),
+            TrainSettings(**{**vars(QUICK), "seed": seed}),
         ).accuracy(lambda stage: None)
         for seed in range(8)
     ]  # fmt: skip
@@ -463,27 +462,24 @@ def as_written(trainer, path, folder, settings):
     names = np.frombuffer("\n".join(trainer.words.names).encode(), np.uint8)
     with path.open("wb") as stream:
         write_model(
-            stream, trainer.arrays() | {"start.names": names}, "mine", "none", settings.layers > 1,
+            stream, trainer.arrays() | {"start.names": names}, "mine", "none", trainer.learner.layers > 1,
             list(trainer.words.heads), {},
         )  # fmt: skip
     return read_model(str(path))
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_training_and_the_program_compute_the_same_weights(layers, little, request):
+def test_training_and_the_program_compute_the_same_weights(little):
     from attn_cli.learn.treebank import read_treebank
     from attn_cli.vectors.lookup import open_table
 
-    if layers > 1:
-        request.getfixturevalue("torch")
     table = open_table(str(little / VECTOR_FILE))
-    settings = TrainSettings(**{**vars(QUICK), "layers": layers, "epochs": 2, "itself": 30}).with_defaults()
+    settings = TrainSettings(**{**vars(QUICK), "epochs": 2, "itself": 30})
     sentences = read_treebank(str(little / "train.conllu"))
     dev = [*read_treebank(str(little / "dev.conllu"))[:20], *map(parsed, LINES)]
     trainer = Trainer(table, ["subject", "object", "previous"], sentences, dev, settings)
     trainer.epoch(0, lambda stage: None)
     stack = as_written(trainer, little / "model.safetensors", little, settings)
-    assert stack.layers == layers
+    assert stack.layers == 1
     batch = trainer.words.batch(trainer.dev)
     theirs = trainer.learner.weights(batch)
     unknown = 0
@@ -495,42 +491,6 @@ def test_training_and_the_program_compute_the_same_weights(layers, little, reque
             np.testing.assert_allclose(ours[head], theirs[s, h, :n, :n], rtol=0, atol=1e-5)
             assert not theirs[s, h, :n, n:].any()
     assert unknown > 10, "unknown words are among them"
-
-
-def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
-    from attn_cli.learn.deep import Deep
-
-    words, batch = lessons(tuple(name for name, one in RELATIONS.items() if one.distance is None))
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words, words.matrix(), settings)
-    exact = batch._replace(
-        targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
-    )
-    wanted, _ = loss_and_gradient(deep.weights(exact), exact, settings.blend, deep.balance)
-    assert deep.learn(exact, 0.001) == pytest.approx(wanted, rel=1e-5)
-
-
-def test_several_layers_learn_too(torch, little):
-    from attn_cli.learn.deep import Deep
-
-    words, batch = lessons()
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words, words.matrix(), settings)
-    batch = batch._replace(
-        targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
-    )
-    before = deep.copy()
-    first = deep.learn(batch, 0.01)
-    for _ in range(60):
-        last = deep.learn(batch, 0.01)
-    assert last < first / 2
-    found = (
-        np.take_along_axis(batch.targets, deep.weights(batch).argmax(axis=3)[..., None], axis=3)[..., 0] > 0
-    )
-    assert found[batch.has_link].mean() > 0.9
-    deep.restore(before)
-    for name, value in deep.copy().items():
-        np.testing.assert_array_equal(value, before[name])
 
 
 # As a user runs it
@@ -598,18 +558,9 @@ WRONG = {
     "too long a step": (["--rate", "2"], "--rate"),
     "no number for a step": (["--rate", "nan"], "--rate"),
     "an infinite step": (["--rate", "inf"], "--rate"),
-    "all dropped": (["--dropout", "1"], "--dropout"),
-    "less than nothing dropped": (["--dropout", "-0.1"], "--dropout"),
-    "no layer": (["--layers", "0"], "--layers"),
-    "too many layers": (["--layers", "51"], "--layers"),
-    "no head": (["--heads", "0"], "--heads"),
     "no numbers": (["--dim", "0"], "--dim"),
     "no reach": (["--reach", "0"], "--reach"),
-    "no width": (["--width", "0"], "--width"),
-    "no wide": (["--wide", "0"], "--wide"),
     "a seed below 0": (["--seed", "-1"], "--seed"),
-    "no thread": (["--threads", "0"], "--threads"),
-    "heads that do not divide": (["--layers", "2", "--width", "10", "--heads", "3"], "--heads"),
     "a suffix of another format": (["-o", "model.json"], "safetensors"),
     "no suffix": (["-o", "model"], "safetensors"),
     "vectors that nobody knows": (["-e", "nobody"], "nobody"),
@@ -676,70 +627,10 @@ def without_torch(tmp_path_factory):
     return {"PYTHONPATH": str(folder)}
 
 
-def test_several_layers_without_pytorch_are_69_with_the_line_that_installs_it(little, without_torch):
-    ran = attn(
-        "learn",
-        "train",
-        "train.conllu",
-        *OPTIONS,
-        "--layers",
-        "2",
-        "-o",
-        "m.safetensors",
-        cwd=little,
-        env=without_torch,
-    )
-    assert (ran.code, ran.out) == (69, "")
-    assert "pip install 'attn-cli[learn]'" in ran.err and ran.err.count("\n") == 1
-    assert not (little / "m.safetensors").exists()
-
-
 def test_one_layer_needs_no_pytorch(little, without_torch):
     options = [*OPTIONS, "--epochs", "1", "--dev", "dev.conllu", "-o", "m.safetensors"]
     ran = attn("learn", "train", "train.conllu", *options, cwd=little, env=without_torch)
     assert ran.code == 0, ran.err
-
-
-def test_several_layers_are_learned_and_used_and_the_same_seed_gives_the_same_bytes(
-    torch, little, without_torch
-):
-    options = [
-        "--layers",
-        "2",
-        "--heads",
-        "2",
-        "--width",
-        "16",
-        "--wide",
-        "16",
-        "--epochs",
-        "2",
-        "--rate",
-        "0.01",
-    ]
-    ran = attn(
-        "learn", "train", "train.conllu", "--dev", "dev.conllu", *OPTIONS, *options, "-o", "deep.safetensors",
-        cwd=little,
-    )  # fmt: skip
-    assert (ran.code, ran.out) == (0, ""), ran.err
-    again = attn(
-        "learn", "train", "train.conllu", "--dev", "dev.conllu", *OPTIONS, *options, "-o", "again.safetensors",
-        cwd=little,
-    )  # fmt: skip
-    assert again.code == 0
-    assert (little / "deep.safetensors").read_bytes() == (little / "again.safetensors").read_bytes()
-    file = ["-p", "deep.safetensors", "-e", VECTOR_FILE, "-f", "json"]
-    for layer, heads in ((0, 2), (1, 2)):
-        used = attn(
-            "self", f"{DOERS[0]} {DEEDS[1]} unheard", *file, "--layer", str(layer), "--head", "all", cwd=little,
-            env=without_torch,
-        )  # fmt: skip
-        assert used.code == 0, used.err
-        record = json.loads(used.out)
-        assert len(record["heads"]) == heads and record["projection"]["layer"] == layer
-        assert record["learned"]["layers"] == 2
-        for head in record["heads"]:
-            np.testing.assert_allclose(np.sum(head["weights"], axis=1), 1)
 
 
 # Interrupted
@@ -822,16 +713,6 @@ def test_an_interrupt_while_the_finished_model_is_scored_leaves_it_and_says_so(l
     assert "wrote new.safetensors" in rest
 
 
-@posix
-def test_an_interrupt_of_several_layers_leaves_a_model_too(torch, little):
-    options = ["--layers", "2", "--heads", "2", "--width", "16", "--wide", "16", "--epochs", "10000"]
-    process = started(little, "train.conllu", *OPTIONS, *options, "-o", "deep.safetensors")
-    code, rest = interrupted_at(process, "epoch 1:")
-    assert code == 130
-    assert "interrupted" in rest and "wrote deep.safetensors" in rest
-    works(little, "deep.safetensors")
-
-
 # What each lesson is
 
 
@@ -879,18 +760,6 @@ def test_a_word_is_hidden_the_oftener_the_rarer_it_is(little):
     assert 0.05 < rare < 0.15 and 0.02 < common < 0.021
 
 
-def test_what_is_held_back_changes_nothing_that_is_learned(torch, little):
-    odd = f"{DOERS[0]}/ODD/2/odd {DEEDS[0]}/VERB/0/root"
-    texts = little_language(40, 0)
-    made = []
-    for dev in ((), (odd,)):
-        learner, _ = trainer_and_batches(little, texts, dev, layers=2)
-        made.append((learner.learner.copy(), learner.learner.auxiliary))
-    for ours, theirs in zip(*(part[0].values() for part in made), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert made[0][1]["tag.b"].shape == made[1][1]["tag.b"].shape
-
-
 def test_an_interrupt_in_a_pass_leaves_what_the_pass_before_it_had(little):
     def run(name, stops_at):
         seen = []
@@ -911,17 +780,6 @@ def test_an_interrupt_in_a_pass_leaves_what_the_pass_before_it_had(little):
         return (little / name).read_bytes()
 
     assert run("a.safetensors", "after pass 1") == run("b.safetensors", "the end of pass 2")
-
-
-def test_the_helping_tasks_are_learned_beside_the_heads(torch, little):
-    from attn_cli.learn.deep import Deep
-
-    words, batch = lessons(tuple(RELATIONS))
-    settings = TrainSettings(**{**vars(QUICK), "layers": 2, "dropout": 0.0}).with_defaults()
-    deep = Deep(words, words.matrix(), settings)
-    deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
-    for name in ("tag.b", "kind.b", "word.b"):
-        assert deep.auxiliary[name].detach().numpy().any(), name
 
 
 def test_scores_that_cannot_be_added_leave_the_model_and_say_so(little, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
-from attn_cli.learn.language_heads import measure_heads
+from attn_cli.learn.language_score import measure_heads
 from attn_cli.models.model_file import bundled
 from attn_cli.render import render
 from attn_cli.settings.output import View

@@ -1,4 +1,4 @@
-"""attn learn: train a model on treebanks, and score it."""
+"""attn learn: train a model of one layer on treebanks, and score models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import OUTPUT, TRAINING
-from attn_cli.settings.training import ModelTraining, Pretraining
+from attn_cli.settings.output import View
+from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
+    from attn_cli.learn.language_score import HeadMeasures, Perplexity
     from attn_cli.learn.score import Score
+    from attn_cli.learn.train import Trained
+    from attn_cli.learn.treebank import Sentence
+    from attn_cli.models.encoder import EncoderStack
     from attn_cli.render.blocks import Block
+    from attn_cli.vectors.open_vectors import OpenVectors
 
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
 
@@ -51,8 +57,6 @@ def score(
     check_pairing(stack, table)
     sentences = read_sentences(treebank)
     if stack.words is not None:
-        from attn_cli.cli.commands.learn_language import score_language  # only a language model needs it
-
         score_language(stack, table, sentences, treebank, view)
         return
     with TrainingBar(quiet=True) as bar:
@@ -106,27 +110,17 @@ def train(
             "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", group=TRAINING
         ),
     ] = None,
-    teacher: Annotated[
-        list[str] | None,
-        own("MODEL", "A model whose weights are learned on --text as well. May be repeated.", group=TRAINING),
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        own("TEXT", "Running text to learn from --teacher on. May be repeated.", group=TRAINING),
-    ] = None,
     embedding: Vectors = None,
     *,
     settings: ModelTraining,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies), and from passages with pronouns.
 
-    One layer is learned in NumPy, several in PyTorch. Ctrl-C ends it and writes what whole passes have learned.
+    One layer is learned, in NumPy. Ctrl-C ends it and writes what whole passes have learned.
 
     Example: attn learn train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
-    from attn_cli.io.console import say
     from attn_cli.io.signals import raised
-    from attn_cli.learn.relations import RELATIONS
     from attn_cli.learn.train import Epoch, train_file
     from attn_cli.render.screen.training_bar import TrainingBar
 
@@ -145,9 +139,15 @@ def train(
             settings,
             bar,
             report,
-            teacher or [],
-            text or [],
         )
+    say_trained(made)
+
+
+def say_trained(made: Trained) -> None:
+    """Say which heads learned nothing, and what was written; raise KeyboardInterrupt where that was asked for."""
+    from attn_cli.io.console import say
+    from attn_cli.learn.relations import RELATIONS
+
     for one in made.scores:
         if one.accuracy is None or one.baseline is None or RELATIONS[one.name].distance is not None:
             continue
@@ -161,60 +161,69 @@ def train(
         raise KeyboardInterrupt
 
 
-def passages(
-    texts: Annotated[list[str], argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz.")],
-    output: Annotated[
-        str,
-        own("FILE", "Where the passages go (.jsonl, also .gz or .xz).", "--output", "-o", group=OUTPUT),
-    ],
+def score_language(
+    stack: EncoderStack, table: OpenVectors, sentences: Sequence[Sentence], treebank: str, view: View
 ) -> None:
-    """Make passages from running text: the last time that a line names a thing, it says "it".
-
-    What "it" stands for is known then, without a teacher: attn learn train learns a head antecedent from such
-    passages, beside others.
-
-    Example: attn learn passages corpus.txt.xz -o it.jsonl.xz
-    """
-    from attn_cli.io.console import say
-    from attn_cli.io.escape import count
-    from attn_cli.io.progress import Progress
-    from attn_cli.learn.make_passages import passages_file
-
-    with Progress("attn:") as progress:
-        made = passages_file(texts, output, lambda lines: progress.rate(lines, "lines", None))
-    found = count(made.passages, "passage", "passages")
-    say(f"attn: wrote {visible(made.file)}: {found} with {count(made.nouns, 'noun', 'different nouns')}.")
-
-
-def pretrain(
-    texts: Annotated[list[str], argument("TEXT...", "A sentence on each line: plain, .gz or .xz.")],
-    output: Annotated[
-        str, own("FILE", "Where the layers go (.safetensors).", "--output", "-o", group=OUTPUT)
-    ],
-    embedding: Vectors = None,
-    *,
-    settings: Pretraining,
-) -> None:
-    """Learn the layers below the heads from running text, by guessing masked words.
-
-    `attn learn train --pretrained FILE` goes on from there. It needs PyTorch. The file is written anew every so many
-    words; Ctrl-C ends it and writes what was learned.
-
-    Example: attn learn pretrain corpus.txt.xz -o lower.safetensors
-    """
-    from attn_cli.io.console import say
-    from attn_cli.io.signals import raised
-    from attn_cli.learn.pretrain import pretrain_file
+    """Write a language model's perplexity on a treebank, and what its heads do."""
+    from attn_cli.learn.language_score import measure_heads, names_of, perplexity
+    from attn_cli.render.screen.draw import draw
     from attn_cli.render.screen.training_bar import TrainingBar
 
-    prepare_index(embedding)
-    with TrainingBar() as bar, raised():
+    with TrainingBar(quiet=True) as bar:
+        told = perplexity(stack, table, [sentence.words for sentence in sentences], bar)
+        measured = measure_heads(stack, table, sentences, treebank, 0, bar)
+    names = names_of(measured)
+    record = {
+        "model": stack.name,
+        "treebank": treebank,
+        "sentences": len(sentences),
+        "perplexity": told.perplexity,
+        "words": told.words,
+        "unknown": told.unknown,
+        "heads": [
+            {
+                "layer": one.layer,
+                "number": one.number,
+                "name": names[one.layer, one.number],
+                "pattern": one.pattern,
+                "measures": {name: found._asdict() for name, found in one.measures.items()},
+            }
+            for one in measured
+        ],
+    }
+    terminal = terminal_for(view)
+    blocks = list(_language_screen(stack.name, treebank, told, measured, names))
+    deliver_record("language-score", record, view, lambda: terminal.paint(draw(blocks, view, terminal)))
 
-        def tell(words: int, loss: float) -> None:
-            bar.tell(f"attn: {words:,} words: loss {loss:.4f}")
 
-        made = pretrain_file(texts, output, embedding or "word2vec", settings, bar, tell)
-    how = "interrupted; " if made.interrupted else ""
-    say(f"attn: {how}wrote {visible(made.file)}: {made.words:,} words read, {made.bytes:,} bytes.")
-    if made.interrupted:
-        raise KeyboardInterrupt
+def _language_screen(
+    model: str,
+    treebank: str,
+    told: Perplexity,
+    measured: Sequence[HeadMeasures],
+    names: dict[tuple[int, int], str],
+) -> Iterator[Block]:
+    """Yield a row for each head with the share of each pattern, the best fixed distances, and the perplexity."""
+    from attn_cli.learn.language_score import PATTERNS, RANDOM
+    from attn_cli.render.blocks import Columns, Say
+
+    shown = [name for name in PATTERNS if any(name in one.measures for one in measured)]
+    rows = [
+        [
+            f"{one.layer}.{one.number}",
+            names[one.layer, one.number],
+            *(f"{one.measures[name].accuracy:.2f}" for name in shown),
+        ]
+        for one in measured
+    ]
+    best = [f"{measured[0].measures[name].baseline:.2f}" for name in shown]
+    yield Columns(["head", "name", *shown], [*rows, ["", "best fixed distance", *best]])
+    yield Say("")
+    for name in shown:
+        on = f" ({RANDOM})" if measured[0].measures[name].on == RANDOM else ""
+        yield Say(f"{name}: {PATTERNS[name].about}{on}.")
+    yield Say("A share is of the words that have such a place before them: their strongest link falls on it.")
+    yield Say(
+        f"Perplexity {told.perplexity:.1f} per word: model {visible(model)}, treebank {visible(treebank)}, "
+        f"{told.words:,} words, {told.unknown:,} of them without a vector."
+    )

@@ -22,18 +22,18 @@ from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import NONE
-from attn_cli.learn.before import check_before
-from attn_cli.learn.layers import Layers, LayerSizes, MovingMean, seeded
-from attn_cli.learn.lower import FORMAT
-from attn_cli.learn.masked_lines import Lines, Masked
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.table import Table, as_text
+from data.making.layers import Layers, LayerSizes, MovingMean, seeded
+from data.making.lower import FORMAT
+from data.making.masked_lines import Lines, Masked
+from data.making.settings import check_before
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.settings.training import Pretraining
     from attn_cli.vectors.open_vectors import OpenVectors
+    from data.making.settings import Pretraining
 
 BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0
 WARM_UP = 500  # steps

@@ -18,7 +18,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular
-from attn_cli.learn.corpus import lines
+from data.making.corpus import lines
 
 SHORTEST_NOUN, LONGEST_LINE = 3, 80  # letters, words
 FEWEST_BETWEEN = 2  # words between the two

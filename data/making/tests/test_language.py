@@ -15,18 +15,18 @@ import pytest
 
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.learn.language_heads import PATTERNS, HeadMeasures, Measure, names_of
-from attn_cli.learn.language_score import perplexity
-from attn_cli.learn.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
-from attn_cli.learn.train_language import train_file
+from attn_cli.learn.language_score import PATTERNS, perplexity
 from attn_cli.models.int8 import EXPONENTS, quantized
 from attn_cli.models.language import causal, matrix_of
 from attn_cli.models.model_file import model_arrays, read_model
-from attn_cli.settings.training import LanguageTraining
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled
+from data.making.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
+from data.making.settings import LanguageTraining
+from data.making.tests.running import COMMAND, making
+from data.making.train_language import train_file
 from tests.parsed import conllu
-from tests.shell import COMMAND, attn, surroundings
+from tests.shell import ROOT, attn, surroundings
 
 SMALL = LanguageTraining(
     words=50_000, layers=2, heads=2, width=16, wide=16, corrected=50, reach=4, rate=0.01, batch=200, common=20,
@@ -116,7 +116,7 @@ def test_its_file_has_eight_bits_a_number_or_sixteen(folder, torch):
 
 
 def test_numpy_and_pytorch_compute_the_same(trained, torch):
-    from attn_cli.learn.language import Language
+    from data.making.language import Language
 
     stack, table = read_model(trained.file), bundled()
     text = LanguageText(table, SMALL.endings, SMALL.corrected)
@@ -149,7 +149,7 @@ def test_numpy_and_pytorch_compute_the_same(trained, torch):
 
 
 def test_the_sampled_loss_is_nearly_the_whole_one(trained, folder, torch):
-    from attn_cli.learn.language import Language
+    from data.making.language import Language
 
     table = bundled()
     text = LanguageText(table, 10, 10)
@@ -165,7 +165,7 @@ def test_the_sampled_loss_is_nearly_the_whole_one(trained, folder, torch):
 
 
 def test_no_gradient_reaches_a_word_from_a_place_before_it(trained, folder, torch):
-    from attn_cli.learn.language import Language
+    from data.making.language import Language
 
     table = bundled()
     text = LanguageText(table, 10, 10)
@@ -226,40 +226,6 @@ def test_a_line_is_cut_at_the_longest_text_and_padding_is_no_word():
 # What heads are named for
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
-        ("previous", {1: 0, 2: 1, 3: 2, 4: 3, 5: 4}),
-        ("itself", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5}),
-        ("first", {1: 0, 2: 0, 3: 0, 4: 0, 5: 0}),
-        ("same", {3: 0, 4: 1}),
-        ("induction", {3: 1, 4: 2}),
-        ("noun", {2: 1, 3: 1, 4: 1, 5: 4}),
-        ("verb", {3: 2, 4: 2, 5: 2}),
-    ],
-)
-def test_a_pattern_finds_the_right_places(name, right):
-    words, tags = ["The", "cat", "saw", "the", "cat", "run"], ["DET", "NOUN", "VERB"] * 2
-    assert PATTERNS[name].right(words, tags) == right
-
-
-def test_a_head_is_named_for_what_takes_it_furthest_and_the_clearest_comes_first():
-    def head(layer, number, **shares):
-        best = {"previous": 1.0, "noun": 0.4, "induction": 1.0}
-        made = {name: Measure(share, best[name], 9, "dev") for name, share in shares.items()}
-        return HeadMeasures(layer, number, made)
-
-    measured = [
-        head(0, 0, previous=0.6, noun=0.4, induction=0.0),
-        head(0, 1, previous=0.9, noun=0.4, induction=0.0),
-        head(1, 0, previous=0.2, noun=0.8, induction=0.0),
-        head(1, 1, previous=0.2, noun=0.45, induction=0.1),
-    ]
-    names = names_of(measured)
-    assert list(names.values()) == ["previous-2", "previous", "noun", "1"]
-    assert measured[3].pattern is None
-
-
 def test_a_trained_file_tells_its_heads_names_and_measures(trained):
     stack = read_model(trained.file)
     names = [head.name for layer in range(2) for head in stack.attention(layer).heads]
@@ -288,7 +254,7 @@ def test_score_prints_the_perplexity_and_every_heads_measures(trained, folder):
     ran = attn("learn", "score", trained.file, str(folder / "dev.conllu"))
     assert ran.code == 0 and "induction" in ran.out and "Perplexity " in ran.out
     record = json.loads(attn("learn", "score", trained.file, str(folder / "dev.conllu"), "-f", "json").out)
-    schema = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text())
+    schema = json.loads((Path(__file__).parents[3] / "attn_cli" / "schema.json").read_text())
     jsonschema.validate(record, {**schema, "oneOf": [{"$ref": "#/$defs/language-score"}]})
     assert record["words"] == 12 and len(record["heads"]) == 4
     assert record["heads"][0]["measures"]["previous"]["count"] == 9
@@ -303,7 +269,7 @@ def test_score_prints_the_perplexity_and_every_heads_measures(trained, folder):
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(args, told, folder, torch):
-    ran = attn("learn", "language", *args, cwd=folder)
+    ran = making("language", *args, cwd=folder)
     assert ran.code not in (0, 70) and told in ran.err and len(ran.err.splitlines()) == 1
     assert not (folder / "a.safetensors").exists()
 
@@ -319,8 +285,10 @@ def test_files_without_a_word_are_refused(folder, torch):
 def test_an_interrupt_writes_what_was_learned(folder, torch):
     long = folder / "long.txt"
     long.write_text("\n".join(LINES * 40) + "\n")
-    args = [*COMMAND, "learn", "language", str(long), "-o", str(folder / "cut.safetensors"), *OPTIONS]
-    with subprocess.Popen(args, stderr=subprocess.PIPE, text=True, env=surroundings()) as running:
+    args = [*COMMAND, "language", str(long), "-o", str(folder / "cut.safetensors"), *OPTIONS]
+    with subprocess.Popen(
+        args, stderr=subprocess.PIPE, text=True, env=surroundings() | {"PYTHONPATH": ROOT}
+    ) as running:
         assert running.stderr is not None
         for line in running.stderr:
             if "learning" in line:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.learn.batches import NONE, UNKNOWN, Batch, Vocabulary
-from attn_cli.learn.layers import Layers, LayerSizes, MovingMean, seeded
-from attn_cli.learn.lower import Lower
 from attn_cli.learn.one_layer import Learner, loss_and_gradient, set_distances
 from attn_cli.learn.relations import RELATIONS, balances, blends
+from data.making.layers import Layers, LayerSizes, MovingMean, seeded
+from data.making.lower import Lower
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Tensor = Any  # PyTorch is not there when types are checked
 
-    from attn_cli.settings.training import ModelTraining
+    from data.making.settings import DeepTraining
 
     Floats = NDArray[np.floating]
 
@@ -34,7 +34,7 @@ class Deep(Learner):
     """The parameters of a stack of layers, and how they learn; `lower` are those of layers that learned before."""
 
     def __init__(
-        self, words: Vocabulary, vectors: Floats, settings: ModelTraining, lower: Lower | None = None
+        self, words: Vocabulary, vectors: Floats, settings: DeepTraining, lower: Lower | None = None
     ) -> None:
         self.torch = torch = seeded(settings.seed, settings.threads)
         self.settings = settings

@@ -53,7 +53,7 @@ def pytorch() -> Any:
         # Takes a second to import, which only training several layers pays for.
         import torch
     except ImportError:
-        raise MissingExtra("Training several layers needs PyTorch: pip install 'attn-cli[learn]'") from None
+        raise MissingExtra("Training several layers needs PyTorch: pip install torch") from None
     return torch
 
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.learn.batches import NONE, Batch, EncodedSentence, Vocabulary
-from attn_cli.learn.corpus import lines
-from attn_cli.learn.deep import Deep
-from attn_cli.learn.lower import Lower, read_lower, sized
 from attn_cli.learn.relations import RELATIONS, balances
-from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.table import as_text
+from data.making.corpus import lines
+from data.making.deep import Deep
+from data.making.lower import Lower, read_lower, sized
+from data.making.settings import DeepTraining
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Teachers:
         self.texts = texts
         self.words_read = 0
 
-    def prepare(self, words: Vocabulary, settings: ModelTraining) -> None:
+    def prepare(self, words: Vocabulary, settings: DeepTraining) -> None:
         """Build the models, for these heads, and begin to read; all words of the vectors are then in `words`."""
         for block in words.table.word_blocks():
             for word in block:
@@ -55,7 +55,7 @@ class Teachers:
                 raise InputError(
                     f"{model.name} has other features of spelling than what is to learn from it."
                 )
-            own = sized(ModelTraining(seed=settings.seed, threads=settings.threads), model)
+            own = sized(DeepTraining(seed=settings.seed, threads=settings.threads), model)
             self.learners.append(Deep(words, vectors, own.with_defaults(), model))
             self.ratios.append(self._ratio(model, wanted))
         self.known = [

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.learn.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY
-from attn_cli.learn.language_text import Batch, LanguageText
-from attn_cli.learn.layers import pytorch
 from attn_cli.models.encoder import NEARLY_ZERO
 from attn_cli.models.int8 import in_bits
+from data.making.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY
+from data.making.language_text import Batch, LanguageText
+from data.making.layers import pytorch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.io.array_types import Arrays
-    from attn_cli.settings.training import LanguageTraining
+    from data.making.settings import LanguageTraining
 
     Tensor = Any  # PyTorch is not there when types are checked
 

@@ -13,10 +13,10 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.io.escape import visible
-from attn_cli.learn.layers import LayerSizes
 from attn_cli.models.model_file import FORMAT as MODEL_FORMAT
 from attn_cli.models.model_file import model_arrays, read_model
-from attn_cli.settings.training import ModelTraining
+from data.making.layers import LayerSizes
+from data.making.settings import DeepTraining
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
@@ -115,14 +115,14 @@ def _of_model(path: str, table: Vectors, option: str) -> Lower:
     )  # fmt: skip
 
 
-def sized(settings: ModelTraining, lower: Lower | None) -> ModelTraining:
+def sized(settings: DeepTraining, lower: Lower | None) -> DeepTraining:
     """Return the settings with the sizes of pretrained layers; another size that was asked for is refused.
 
     Only the reach, which becomes that of the last layer, may be a longer one.
     """
     if lower is None:
         return settings
-    usual = ModelTraining()
+    usual = DeepTraining()
     sizes = lower.sizes._asdict() | {"reach": lower.reach} | ({"dim": lower.dim} if lower.dim else {})
     for name, size in sizes.items():
         asked = getattr(settings, name)

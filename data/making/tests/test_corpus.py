@@ -4,8 +4,8 @@ import lzma
 
 import numpy as np
 
-from attn_cli.learn.corpus import HELD_BACK, UNKNOWN, WordRows, lines, sentences
 from attn_cli.vectors.table import Table
+from data.making.corpus import HELD_BACK, UNKNOWN, WordRows, lines, sentences
 from tests.parsed import conllu
 
 

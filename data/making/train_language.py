@@ -13,19 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_files import read_safetensors
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Stage, StageReport
-from attn_cli.learn.before import check_before
-from attn_cli.learn.language import LEAST_RATE, WARM_UP, Language
-from attn_cli.learn.language_heads import name_heads, names_of
-from attn_cli.learn.language_text import LanguageText
-from attn_cli.learn.treebank import read_treebank
+from attn_cli.learn.language_score import ON_REPEATED, PATTERNS, HeadMeasures, measure_heads, names_of
+from attn_cli.learn.treebank import Sentence, read_treebank
 from attn_cli.models.language import matrix_of
-from attn_cli.models.model_file import write_model
-from attn_cli.settings.training import LanguageTraining
+from attn_cli.models.model_file import read_model, write_model
 from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.table import Table
+from data.making.language import LEAST_RATE, WARM_UP, Language
+from data.making.language_text import LanguageText
+from data.making.settings import LanguageTraining, check_before
 
 KEPT = 100  # steps after which the parameters are copied, for an interrupt
 PARTS = 20  # in so many parts of the text the file is written once
@@ -133,3 +134,30 @@ def train_file(
         measured = name_heads(output, table, sentences, on, settings.seed, report)
         named = tuple(name for name in names_of(measured).values() if not name.isdigit())
     return Trained(output, os.path.getsize(output), trainer.done, trainer.perplexity, interrupted, named)
+
+
+def name_heads(
+    path: str, table: Vectors, sentences: Sequence[Sentence], on: str, seed: int, report: StageReport
+) -> list[HeadMeasures]:
+    """Measure the heads of the language model in a file, and write their names and measures into it."""
+    stack = read_model(path)
+    measured = measure_heads(stack, table, sentences, on, seed, report)
+    names = names_of(measured)
+    layers = [[name for (n, _), name in sorted(names.items()) if n == layer] for layer in range(stack.layers)]
+    named = {names[one.layer, one.number]: one for one in measured if one.pattern is not None}
+    clearest = max(
+        (one for one in named.values() if one.pattern not in ON_REPEATED),
+        key=lambda one: one.gain,
+        default=None,
+    )
+    facts = dict(stack.facts) | {
+        "names_below": layers[:-1],
+        # Shown first is a head that has something to show on any text, not one that waits for a word to come again.
+        "main": names[clearest.layer, clearest.number] if clearest else None,
+        "about": {name: PATTERNS[str(one.pattern)].about for name, one in named.items()},
+        "scores": {name: one.measures[str(one.pattern)]._asdict() for name, one in named.items()},
+    }
+    arrays, _ = read_safetensors(path)
+    with written(path) as stream:
+        write_model(stream, arrays, stack.vectors, stack.fingerprint, stack.start.always, layers[-1], facts)
+    return measured

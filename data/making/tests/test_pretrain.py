@@ -9,14 +9,15 @@ import pytest
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.learn.batches import NONE, UNKNOWN
-from attn_cli.learn.lower import read_lower
-from attn_cli.learn.masked_lines import Lines
-from attn_cli.learn.pretrain import pretrain_file
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import head_weights
 from attn_cli.models.model_file import read_model
-from attn_cli.settings.training import Pretraining
 from attn_cli.vectors.lookup import open_table
+from data.making.lower import read_lower
+from data.making.masked_lines import Lines
+from data.making.pretrain import pretrain_file
+from data.making.settings import Pretraining
+from data.making.tests.running import making
 from tests.parsed import conllu
 from tests.shell import attn
 
@@ -99,8 +100,8 @@ def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
     to_learn_from(folder)
     held_back = PASSAGE | {"tokens": ["A", *PASSAGE["tokens"][1:]]}
     (folder / "dev.jsonl").write_text(json.dumps(held_back) + "\n")
-    ran = attn(
-        "learn", "train", "bank.conllu", "some.jsonl", "--dev", "dev.jsonl", "-e", "v.txt", "--pretrained",
+    ran = making(
+        "train", "bank.conllu", "some.jsonl", "--dev", "dev.jsonl", "-e", "v.txt", "--pretrained",
         "lower.safetensors", "--epochs", "2", "-o", "model.safetensors", cwd=folder,
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -109,12 +110,12 @@ def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
     assert "antecedent" in [head.name for head in stack.last.heads]
     assert stack.facts["pretrained_on"]["texts"] == ["text.txt"]
     assert stack.facts["scores"]["antecedent"]["count"] == 1 and stack.facts["scored_on"] == "dev.jsonl"
-    attn(
-        "learn", "train", "bank.conllu", "-e", "v.txt", "--layers", "2", "--heads", "2", "--width", "8", "--wide", "8",
+    making(
+        "train", "bank.conllu", "-e", "v.txt", "--layers", "2", "--heads", "2", "--width", "8", "--wide", "8",
         "--epochs", "1", "-o", "old.safetensors", cwd=folder,
     )  # fmt: skip
-    ran = attn(
-        "learn", "train", "some.jsonl", "-e", "v.txt", "--pretrained", "old.safetensors", "--freeze", "--epochs", "2",
+    ran = making(
+        "train", "some.jsonl", "-e", "v.txt", "--pretrained", "old.safetensors", "--freeze", "--epochs", "2",
         "-o", "new.safetensors", cwd=folder,
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -126,8 +127,8 @@ def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
             np.testing.assert_array_equal(ours, theirs)
     np.testing.assert_array_equal(old.encoders[0].W_1, new.encoders[0].W_1)
     assert new.facts["trained_on"] == ["bank.conllu", "some.jsonl"]
-    wrong = attn(
-        "learn", "train", "bank.conllu", "-e", "v.txt", "--pretrained", "lower.safetensors", "--width", "32", "-o",
+    wrong = making(
+        "train", "bank.conllu", "-e", "v.txt", "--pretrained", "lower.safetensors", "--width", "32", "-o",
         "m.safetensors", cwd=folder,
     )  # fmt: skip
     assert wrong.code == 2 and "--width 32" in wrong.err and "16" in wrong.err and wrong.err.count("\n") == 1
@@ -135,7 +136,7 @@ def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
 
 def test_a_new_head_may_reach_farther_than_those_that_are_kept(folder):
     to_learn_from(folder)
-    learn, small = ["learn", "train", "-e", "v.txt", "--epochs", "1"], ["--width", "8", "--wide", "8"]
+    learn, small = ["train", "-e", "v.txt", "--epochs", "1"], ["--width", "8", "--wide", "8"]
     one = [
         *learn,
         "bank.conllu",
@@ -149,9 +150,9 @@ def test_a_new_head_may_reach_farther_than_those_that_are_kept(folder):
         "-o",
         "old.safetensors",
     ]
-    assert attn(*one, cwd=folder).code == 0
+    assert making(*one, cwd=folder).code == 0
     on = [*learn, "some.jsonl", "--pretrained", "old.safetensors", "--freeze", "-o", "new.safetensors"]
-    assert attn(*on, "--reach", "5", cwd=folder).code == 0
+    assert making(*on, "--reach", "5", cwd=folder).code == 0
     old, new = (read_model(str(folder / f"{name}.safetensors")) for name in ("old", "new"))
     assert {len(head.position.b) // 2 for head in new.last.heads} == {5}
     assert {len(head.position.b) // 2 for head in new.encoders[0].attention.heads} == {3}
@@ -163,10 +164,10 @@ def test_a_new_head_may_reach_farther_than_those_that_are_kept(folder):
     for name, weights in before.items():
         np.testing.assert_allclose(after[name], weights, rtol=1e-6, err_msg=name)
     again = [*learn, "some.jsonl", "--pretrained", "new.safetensors", "-o", "third.safetensors"]
-    assert attn(*again, cwd=folder).code == 0
+    assert making(*again, cwd=folder).code == 0
     third = read_model(str(folder / "third.safetensors"))
     assert {len(head.position.b) // 2 for head in third.last.heads} == {5}, "it stays"
-    wrong = attn(*again, "--reach", "4", cwd=folder)
+    wrong = making(*again, "--reach", "4", cwd=folder)
     assert wrong.code == 2 and wrong.err.count("\n") == 1
     assert "--reach 4" in wrong.err and "5" in wrong.err
 
@@ -174,21 +175,21 @@ def test_a_new_head_may_reach_farther_than_those_that_are_kept(folder):
 def test_a_model_of_another_query_size_is_learned_on_and_another_size_is_refused(folder):
     to_learn_from(folder)
     sizes = "--layers 2 --heads 2 --width 8 --wide 8".split()  # noqa: SIM905
-    learn = ["learn", "train", "-e", "v.txt", "--epochs", "1"]
-    assert attn(*learn, "bank.conllu", *sizes, "--dim", "8", "-o", "old.safetensors", cwd=folder).code == 0
+    learn = ["train", "-e", "v.txt", "--epochs", "1"]
+    assert making(*learn, "bank.conllu", *sizes, "--dim", "8", "-o", "old.safetensors", cwd=folder).code == 0
     on = [*learn, "bank.conllu", "some.jsonl", "--pretrained", "old.safetensors", "-o", "new.safetensors"]
-    assert attn(*on, cwd=folder).code == 0
+    assert making(*on, cwd=folder).code == 0
     assert {head.W_q.shape[1] for head in read_model(str(folder / "new.safetensors")).last.heads} == {8}
-    wrong = attn(*on, "--dim", "16", cwd=folder)
+    wrong = making(*on, "--dim", "16", cwd=folder)
     assert wrong.code == 2 and "--dim 16" in wrong.err and wrong.err.count("\n") == 1
 
 
 def test_texts_teach_the_heads_that_they_can_and_no_other(folder):
     to_learn_from(folder)
-    learn = ["learn", "train", "-e", "v.txt", "--epochs", "1", "-o", "model.safetensors"]
+    learn = ["train", "-e", "v.txt", "--epochs", "1", "-o", "model.safetensors"]
     names = {}
     for texts in (("some.jsonl",), ("bank.conllu",), ("some.jsonl", "bank.conllu")):
-        assert attn(*learn, *texts, cwd=folder).code == 0
+        assert making(*learn, *texts, cwd=folder).code == 0
         names[texts] = {head.name for head in read_model(str(folder / "model.safetensors")).last.heads}
     assert names["some.jsonl",] == {"antecedent", "previous", "next"}
     assert names["bank.conllu",] == set(RELATIONS) - {"antecedent"}
@@ -197,32 +198,32 @@ def test_texts_teach_the_heads_that_they_can_and_no_other(folder):
         ("some.jsonl", "subject", "treebank"),
         ("bank.conllu", "antecedent", "passages"),
     ):
-        wrong = attn(*learn, text, "--relations", f"{head},previous", cwd=folder)
+        wrong = making(*learn, text, "--relations", f"{head},previous", cwd=folder)
         assert wrong.code == 2 and head in wrong.err and kind in wrong.err and wrong.err.count("\n") == 1
 
 
 def test_freeze_needs_a_model_and_a_head_that_is_new(folder):
     to_learn_from(folder)
-    learn = ["learn", "train", "bank.conllu", "-e", "v.txt", "--epochs", "1"]
+    learn = ["train", "bank.conllu", "-e", "v.txt", "--epochs", "1"]
     sizes = "--layers 2 --heads 2 --width 8 --wide 8".split()  # noqa: SIM905
-    assert attn(*learn, *sizes, "-o", "old.safetensors", cwd=folder).code == 0
+    assert making(*learn, *sizes, "-o", "old.safetensors", cwd=folder).code == 0
     for options, said in (([], "--pretrained"), (["--pretrained", "old.safetensors"], "nothing is left")):
-        wrong = attn(*learn, *options, "--freeze", "-o", "new.safetensors", cwd=folder)
+        wrong = making(*learn, *options, "--freeze", "-o", "new.safetensors", cwd=folder)
         assert wrong.code == 2 and said in wrong.err and wrong.err.count("\n") == 1
         assert not (folder / "new.safetensors").exists()
 
 
 def test_dropout_changes_what_is_learned_and_is_noted(folder):
     to_learn_from(folder)
-    learn = "learn train bank.conllu -e v.txt --epochs 1 --layers 2 --heads 2 --width 8 --wide 8".split()  # noqa: SIM905
+    learn = "train bank.conllu -e v.txt --epochs 1 --layers 2 --heads 2 --width 8 --wide 8".split()  # noqa: SIM905
     found = []
     for share in ("0", "0.9"):
-        assert attn(*learn, "--dropout", share, "-o", "model.safetensors", cwd=folder).code == 0
+        assert making(*learn, "--dropout", share, "-o", "model.safetensors", cwd=folder).code == 0
         found.append(read_model(str(folder / "model.safetensors")))
         assert found[-1].facts["settings"]["dropout"] == float(share)
     assert not np.array_equal(found[0].encoders[0].W_1, found[1].encoders[0].W_1)
-    ran = attn(
-        "learn", "train", "some.jsonl", "-e", "v.txt", "--epochs", "1", "--pretrained", "model.safetensors", "--freeze",
+    ran = making(
+        "train", "some.jsonl", "-e", "v.txt", "--epochs", "1", "--pretrained", "model.safetensors", "--freeze",
         "-o", "more.safetensors", cwd=folder,
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -231,9 +232,9 @@ def test_dropout_changes_what_is_learned_and_is_noted(folder):
 
 def test_a_model_of_one_layer_is_not_learned_on(folder):
     to_learn_from(folder)
-    learn = ["learn", "train", "bank.conllu", "-e", "v.txt", "--epochs", "1"]
-    assert attn(*learn, "-o", "one.safetensors", cwd=folder).code == 0
-    wrong = attn(*learn, "--pretrained", "one.safetensors", "-o", "two.safetensors", cwd=folder)
+    learn = ["train", "bank.conllu", "-e", "v.txt", "--epochs", "1"]
+    assert attn("learn", *learn, "-o", "one.safetensors", cwd=folder).code == 0
+    wrong = making(*learn, "--pretrained", "one.safetensors", "-o", "two.safetensors", cwd=folder)
     assert wrong.code == 65 and "one layer" in wrong.err and wrong.err.count("\n") == 1
 
 
@@ -243,8 +244,7 @@ def test_what_is_no_file_of_pretrained_layers_is_refused(folder):
     assert read_lower(str(folder / "lower.safetensors"), table).sizes.width == 16
     with pytest.raises(InputError, match="other vectors"):
         read_lower(str(folder / "lower.safetensors"), open_table("word2vec"))
-    ran = attn(
-        "learn",
+    ran = making(
         "train",
         "text.txt",
         "--pretrained",
@@ -269,5 +269,5 @@ def test_what_is_no_file_of_pretrained_layers_is_refused(folder):
 )
 def test_what_cannot_be_pretrained_is_refused(args, code, said, folder):
     (folder / "empty.txt").write_text("one two\n")
-    ran = attn("learn", "pretrain", *args, "-e", "v.txt", cwd=folder)
+    ran = making("pretrain", *args, "-e", "v.txt", cwd=folder)
     assert ran.code == code and said in ran.err and ran.err.count("\n") == 1

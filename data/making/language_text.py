@@ -11,8 +11,8 @@ import numpy as np
 
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import batches, feature_names
-from attn_cli.learn.corpus import UNKNOWN, WordRows, marked_lines
 from attn_cli.vectors.spelling import features
+from data.making.corpus import UNKNOWN, WordRows, marked_lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,19 +8,32 @@ import pytest
 
 from attn_cli.errors import InputError
 from attn_cli.learn.batches import Batch
-from attn_cli.learn.imitation import Teachers
-from attn_cli.learn.lower import Lower
 from attn_cli.learn.one_layer import loss_and_gradient
 from attn_cli.learn.relations import balances
 from attn_cli.learn.score import head_weights
 from attn_cli.models.model_file import read_model
 from attn_cli.vectors.lookup import open_table
+from data.making.imitation import Teachers
+from data.making.lower import Lower
+from data.making.tests.running import making
 from tests.parsed import conllu
-from tests.shell import attn
 
 NOUNS = ("cat", "dog", "fox", "hen")
 WORDS = (*NOUNS, "eats", "sees", "sleeps", "runs", "here")
-LEARN = "learn train -e v.txt --relations subject,object --layers 2 --heads 2 --width 16 --wide 16 --rate 0.1".split()  # noqa: SIM905
+LEARN = [
+    "train",
+    "-e",
+    "v.txt",
+    "--relations",
+    "subject,object",
+    "--layers",
+    "2",
+    "--heads",
+    "2",
+    "--width",
+    "16",
+]
+LEARN += ["--wide", "16", "--rate", "0.1"]
 
 
 @pytest.fixture
@@ -57,15 +70,15 @@ def objects(folder, model):
 def test_what_no_treebank_shows_is_learned_from_a_teacher(folder):
     if os.environ.get("ATTN_REQUIRE_TORCH") != "1":
         pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-    ran = attn(*LEARN, "whole.conllu", "--epochs", "200", "-o", "teacher.safetensors", cwd=folder)
+    ran = making(*LEARN, "whole.conllu", "--epochs", "200", "-o", "teacher.safetensors", cwd=folder)
     assert ran.code == 0, ran.err
     assert objects(folder, "teacher.safetensors") == [2, 2]
     student = [*LEARN, "none.conllu"]
-    assert attn(*student, "--epochs", "9", "-o", "alone.safetensors", cwd=folder).code == 0
+    assert making(*student, "--epochs", "9", "-o", "alone.safetensors", cwd=folder).code == 0
     assert objects(folder, "alone.safetensors") != [2, 2], "its treebank has no object"
     taught = ["--teacher", "teacher.safetensors", "--text", "text.txt"]
     for name, epochs in (("a", "200"), ("b", "3"), ("c", "3")):
-        ran = attn(*student, *taught, "--epochs", epochs, "-o", f"{name}.safetensors", cwd=folder)
+        ran = making(*student, *taught, "--epochs", epochs, "-o", f"{name}.safetensors", cwd=folder)
         assert ran.code == 0, ran.err
     assert objects(folder, "a.safetensors") == [2, 2]
     assert (folder / "b.safetensors").read_bytes() == (folder / "c.safetensors").read_bytes()
@@ -73,8 +86,8 @@ def test_what_no_treebank_shows_is_learned_from_a_teacher(folder):
     assert facts["trained_on"] == ["none.conllu"]
     assert facts["teachers"]["teacher.safetensors"]["trained_on"] == ["whole.conllu"]
     assert facts["imitated_on"]["texts"] == ["text.txt"] and facts["imitated_on"]["words"] >= 200 * 96
-    more = ["learn", "train", "none.conllu", "-e", "v.txt", "--pretrained", "b.safetensors", "--epochs", "1"]
-    assert attn(*more, "-o", "d.safetensors", cwd=folder).code == 0
+    more = ["train", "none.conllu", "-e", "v.txt", "--pretrained", "b.safetensors", "--epochs", "1"]
+    assert making(*more, "-o", "d.safetensors", cwd=folder).code == 0
     facts = read_model(str(folder / "d.safetensors")).facts
     assert facts["trained_on"] == ["none.conllu"], "once, though it was learned from twice"
     assert facts["pretrained_on"]["imitated_on"]["texts"] == ["text.txt"]
@@ -94,32 +107,9 @@ def test_what_no_treebank_shows_is_learned_from_a_teacher(folder):
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(options, code, said, folder):
-    wrong = attn(*LEARN, "none.conllu", *options, "--epochs", "1", "-o", "m.safetensors", cwd=folder)
+    wrong = making(*LEARN, "none.conllu", *options, "--epochs", "1", "-o", "m.safetensors", cwd=folder)
     assert wrong.code == code, wrong.err
     assert said in wrong.err and wrong.err.count("\n") == 1 and not (folder / "m.safetensors").exists()
-
-
-def test_one_layer_learns_from_no_teacher(folder):
-    learn = [
-        "learn",
-        "train",
-        "none.conllu",
-        "-e",
-        "v.txt",
-        "--teacher",
-        "t.safetensors",
-        "--text",
-        "text.txt",
-    ]
-    made = attn(*LEARN, "whole.conllu", "--epochs", "1", "-o", "t.safetensors", cwd=folder)
-    assert made.code == 0 or "PyTorch" in made.err
-    if made.code == 0:
-        for options, said in (
-            ([], "several layers"),
-            (["--pretrained", "t.safetensors", "--freeze"], "--freeze"),
-        ):
-            wrong = attn(*learn, *options, "-o", "m.safetensors", cwd=folder)
-            assert wrong.code == 2 and said in wrong.err and wrong.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.learn.make_passages import MOST_OF_A_NOUN, repeat
 from attn_cli.learn.passages import read_passages
-from tests.shell import attn
+from data.making.make_passages import MOST_OF_A_NOUN, repeat
+from data.making.tests.running import making
 
 SHIP = "The crew saw a ship in the fog before the ship was lost ."
 
@@ -84,7 +84,7 @@ def test_a_line_without_such_a_noun_gives_no_passage(text):
 @pytest.mark.parametrize("name", ["it.jsonl", "it.jsonl.gz", "it.jsonl.xz"])
 def test_the_command_writes_passages_that_training_reads(at, name):
     Path("some.txt").write_text(f"{SHIP}\nNothing here .\n", encoding="utf-8")
-    done = attn("learn", "passages", "some.txt", "-o", name)
+    done = making("passages", "some.txt", "-o", name)
     assert done.code == 0 and "1 passage with 1 noun" in done.err
     (passage,) = read_passages(name)
     assert passage.words == found(SHIP).tokens
@@ -97,14 +97,14 @@ def test_the_command_writes_passages_that_training_reads(at, name):
 def test_the_same_text_gives_the_same_bytes(at):
     Path("some.txt").write_text(f"{SHIP}\n", encoding="utf-8")
     for name in ("one.jsonl.gz", "two.jsonl.gz"):
-        assert attn("learn", "passages", "some.txt", "-o", name).code == 0
+        assert making("passages", "some.txt", "-o", name).code == 0
     assert Path("one.jsonl.gz").read_bytes() == Path("two.jsonl.gz").read_bytes()
 
 
 def test_a_noun_that_is_everywhere_does_not_fill_the_file(at):
     # Every thousandth line is held back, as from all learning.
     Path("some.txt").write_text(f"{SHIP}\n" * (MOST_OF_A_NOUN + 5), encoding="utf-8")
-    assert attn("learn", "passages", "some.txt", "-o", "it.jsonl").code == 0
+    assert making("passages", "some.txt", "-o", "it.jsonl").code == 0
     assert len(Path("it.jsonl").read_text(encoding="utf-8").splitlines()) == MOST_OF_A_NOUN
 
 
@@ -122,7 +122,7 @@ def test_bad_input_is_one_line_and_writes_nothing(at, arguments, code, said):
     Path("some.txt").write_text(f"{SHIP}\n", encoding="utf-8")
     Path("empty.txt").write_text("Nothing is said twice .\n", encoding="utf-8")
     Path("same.jsonl").write_text(f"{SHIP}\n", encoding="utf-8")
-    done = attn("learn", "passages", *arguments)
+    done = making("passages", *arguments)
     assert done.code == code and said in done.err and done.err.count("\n") == 1
     assert sorted(path.name for path in Path().iterdir()) == ["empty.txt", "same.jsonl", "some.txt"]
     assert Path("same.jsonl").read_text(encoding="utf-8") == f"{SHIP}\n"
@@ -132,8 +132,8 @@ def test_a_long_line_gives_none_and_a_treebank_is_read(at):
     long = " ".join(["So", "far", ","] * 24 + SHIP.split())
     Path("long.txt").write_text(f"{long}\n", encoding="utf-8")
     assert found(long) is not None
-    assert attn("learn", "passages", "long.txt", "-o", "it.jsonl").code == 65
+    assert making("passages", "long.txt", "-o", "it.jsonl").code == 65
     rows = [f"{n}\t{word}\t_\tX\t_\t_\t{int(n > 1)}\tdep\t_\t_" for n, word in enumerate(SHIP.split(), 1)]
     Path("some.conllu").write_text("\n".join(rows) + "\n\n", encoding="utf-8")
-    assert attn("learn", "passages", "some.conllu", "-o", "it.jsonl").code == 0
+    assert making("passages", "some.conllu", "-o", "it.jsonl").code == 0
     assert read_passages("it.jsonl")[0].words == found(SHIP).tokens

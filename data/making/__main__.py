@@ -1,0 +1,11 @@
+"""The commands of data/making, with the options, the errors and the progress of attn's own: run from the repository."""
+
+import sys
+
+from attn_cli.cli import app
+
+app.COMMANDS.clear()
+app.COMMANDS.update(
+    {name: ("data.making.commands", name) for name in ("train", "passages", "pretrain", "language")}
+)
+sys.exit(app.main(sys.argv[1:]))

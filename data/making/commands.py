@@ -1,0 +1,166 @@
+"""The commands that make what lies in data/: `python -m data.making` lists them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from attn_cli.cli.commands.learn import TREEBANK, say_trained
+from attn_cli.cli.options import Vectors, argument, own
+from attn_cli.cli.read_text import prepare_index
+from attn_cli.io.escape import visible
+from attn_cli.settings.declare import OUTPUT, TRAINING
+from data.making.settings import DeepTraining, LanguageTraining, Pretraining
+
+
+def train(
+    treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
+    output: Annotated[
+        str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o", group=OUTPUT)
+    ],
+    dev: Annotated[
+        list[str] | None,
+        own(
+            "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", group=TRAINING
+        ),
+    ] = None,
+    teacher: Annotated[
+        list[str] | None,
+        own("MODEL", "A model whose weights are learned on --text as well. May be repeated.", group=TRAINING),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        own("TEXT", "Running text to learn from --teacher on. May be repeated.", group=TRAINING),
+    ] = None,
+    embedding: Vectors = None,
+    *,
+    settings: DeepTraining,
+) -> None:
+    """Learn attention heads from treebanks (Universal Dependencies), and from passages with pronouns.
+
+    Several layers are learned, with PyTorch. Ctrl-C ends it and writes what whole passes have learned.
+
+    Example: python -m data.making train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
+    """
+    from attn_cli.io.signals import raised
+    from attn_cli.learn.train import Epoch
+    from attn_cli.render.screen.training_bar import TrainingBar
+    from data.making.train_deep import train_file
+
+    prepare_index(embedding)
+    with TrainingBar() as bar, raised():
+
+        def report(epoch: Epoch) -> None:
+            right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
+            bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
+
+        made = train_file(
+            treebanks,
+            output,
+            dev or [],
+            embedding or "word2vec",
+            settings,
+            bar,
+            report,
+            teacher or [],
+            text or [],
+        )
+    say_trained(made)
+
+
+def passages(
+    texts: Annotated[list[str], argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz.")],
+    output: Annotated[
+        str,
+        own("FILE", "Where the passages go (.jsonl, also .gz or .xz).", "--output", "-o", group=OUTPUT),
+    ],
+) -> None:
+    """Make passages from running text: the last time that a line names a thing, it says "it".
+
+    What "it" stands for is known then, without a teacher: training learns a head antecedent from such
+    passages, beside others.
+
+    Example: python -m data.making passages corpus.txt.xz -o it.jsonl.xz
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.escape import count
+    from attn_cli.io.progress import Progress
+    from data.making.make_passages import passages_file
+
+    with Progress("attn:") as progress:
+        made = passages_file(texts, output, lambda lines: progress.rate(lines, "lines", None))
+    found = count(made.passages, "passage", "passages")
+    say(f"attn: wrote {visible(made.file)}: {found} with {count(made.nouns, 'noun', 'different nouns')}.")
+
+
+def pretrain(
+    texts: Annotated[list[str], argument("TEXT...", "A sentence on each line: plain, .gz or .xz.")],
+    output: Annotated[
+        str, own("FILE", "Where the layers go (.safetensors).", "--output", "-o", group=OUTPUT)
+    ],
+    embedding: Vectors = None,
+    *,
+    settings: Pretraining,
+) -> None:
+    """Learn the layers below the heads from running text, by guessing masked words.
+
+    `train --pretrained FILE` goes on from there. The file is written anew every so many words; Ctrl-C ends it and
+    writes what was learned.
+
+    Example: python -m data.making pretrain corpus.txt.xz -o lower.safetensors
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.signals import raised
+    from attn_cli.render.screen.training_bar import TrainingBar
+    from data.making.pretrain import pretrain_file
+
+    prepare_index(embedding)
+    with TrainingBar() as bar, raised():
+
+        def tell(words: int, loss: float) -> None:
+            bar.tell(f"attn: {words:,} words: loss {loss:.4f}")
+
+        made = pretrain_file(texts, output, embedding or "word2vec", settings, bar, tell)
+    how = "interrupted; " if made.interrupted else ""
+    say(f"attn: {how}wrote {visible(made.file)}: {made.words:,} words read, {made.bytes:,} bytes.")
+    if made.interrupted:
+        raise KeyboardInterrupt
+
+
+def language(
+    texts: Annotated[list[str], argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz.")],
+    output: Annotated[
+        str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o", group=OUTPUT)
+    ],
+    dev: Annotated[
+        str | None,
+        own("TREEBANK", "Sentences on which heads are measured, and named for what they do.", group=TRAINING),
+    ] = None,
+    embedding: Vectors = None,
+    *,
+    settings: LanguageTraining,
+) -> None:
+    """Learn a small causal language model from running text, with PyTorch.
+
+    It guesses the next word. Of each file, every thousandth line is held back: the perplexity is told on those.
+    The file is written twenty times on the way; Ctrl-C ends it and writes what was learned.
+
+    Example: python -m data.making language corpus.txt.xz --dev en_ewt-ud-dev.conllu -o my.safetensors
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.escape import count
+    from attn_cli.io.signals import raised
+    from attn_cli.render.screen.training_bar import TrainingBar
+    from data.making.train_language import train_file
+
+    prepare_index(embedding)
+    with TrainingBar() as bar, raised():
+        made = train_file(texts, output, dev, embedding or "word2vec", settings, bar)
+    if made.perplexity is not None:
+        say(f"attn: perplexity of the lines held back: {made.perplexity:.1f}")
+    if made.named:
+        say(f"attn: heads named for what they do: {', '.join(made.named)}")
+    how = "interrupted; " if made.interrupted else ""
+    words = count(made.words, "word", "words")
+    say(f"attn: {how}wrote {visible(made.file)}: learned from {words}, {made.bytes:,} bytes.")
+    if made.interrupted:
+        raise KeyboardInterrupt

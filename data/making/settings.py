@@ -1,0 +1,164 @@
+"""How the bundled models are trained: every setting with its default, bounds and help; and what is checked before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from attn_cli.errors import UsageError
+from attn_cli.io.escape import visible
+from attn_cli.io.files import creatable, regular
+from attn_cli.settings.declare import MODEL, TRAINING, Setting, check
+from attn_cli.settings.training import bits_a_number, number, other
+from data.making.layers import pytorch
+
+
+@dataclass(frozen=True)
+class DeepTraining:
+    """How a model of several layers is trained; None means the default, with pretrained layers or without."""
+
+    relations: str | None = other(
+        None, MODEL, "The heads to learn, between commas.", "NAMES", "all that the texts teach"
+    )
+    pretrained: str | None = other(
+        None, TRAINING, "A model, or layers (python -m data.making pretrain), to go on from.", "FILE", "none"
+    )
+    freeze: bool = Setting(
+        TRAINING, "Keep what --pretrained has as it is: only heads that are new learn.", has_variable=False
+    ).field(False)
+    layers: int = number(5, MODEL, "Layers.", 50, 2)
+    heads: int = number(8, MODEL, "Heads in each layer below the last.", 64)
+    epochs: int | None = number(
+        None,
+        TRAINING,
+        "Passes over the sentences.",
+        10_000,
+        unset="18, with pretrained layers 12",
+    )
+    rate: float | None = other(
+        None,
+        TRAINING,
+        "Step size.",
+        "F",
+        "0.0015, with pretrained layers 0.001",
+        "Give a number above 0, up to 1.",
+    )
+    dim: int = number(32, MODEL, "Numbers in a query of the last layer, d_k.", 1024)
+    reach: int = number(
+        12,
+        MODEL,
+        "Largest relative distance; longer ones are clipped to it. With --pretrained, of the last layer only.",
+        1000,
+    )
+    width: int = number(128, MODEL, "Numbers per word between several layers.", 4096)
+    wide: int = number(320, MODEL, "Hidden units of each word's own network, with several layers.", 16384)
+    bits: str = bits_a_number("16")
+    seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
+    threads: int = number(1, TRAINING, "Threads for several layers; the last digits depend on it.", 256)
+    dropout: float = Setting(
+        TRAINING, "Share of the numbers between several layers that is left out at random.", metavar="F",
+        bounds=(0, 0.99), hint="Give a number from 0 to 0.99.", has_variable=False,
+    ).field(0.2)  # fmt: skip
+    balance: str | None = other(
+        None,
+        TRAINING,
+        "Loss weight of words without the relation, relative to those with it; lower values find more links and "
+        "invent more. "
+        "For single heads: 2,object=1.",
+        "F,...",
+        "2",
+    )
+    # The rest is not an option.
+    endings: int = 600
+    itself: int | None = None
+    blend: float = 0.5
+    batch: int = 1500
+    punctuation: float = 0.5
+    pairs: float = 0.1
+    keep: float = 0.998  # of the moving mean of several layers' parameters, at each step; 0 takes none
+    texts: float = 0.5  # of the passages, the share that each pass draws
+    imitated: float = 1.0  # words of running text for each word of the sentences, with --teacher
+
+    def with_defaults(self) -> DeepTraining:
+        """Return the settings with what depends on pretrained layers filled in."""
+        usual = {
+            "epochs": (18, 12),
+            "rate": (0.0015, 0.001),
+            "balance": ("2", "2"),
+            "itself": (1000, 1000),
+        }
+        missing = {
+            name: each[bool(self.pretrained)] for name, each in usual.items() if getattr(self, name) is None
+        }
+        return replace(self, **missing)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How the layers below the named heads learn from running text; the defaults are those of roles-deep."""
+
+    words: int = number(16_000_000, TRAINING, "Words to read; after the last line, the first comes again.")
+    layers: int = number(
+        5, MODEL, "Layers of the model to come; the last one's heads are not learned here.", 50, 2
+    )
+    heads: int = number(8, MODEL, "Heads in each layer.", 64)
+    rate: float = other(0.001, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
+    reach: int = number(12, MODEL, "Longer distances count as this one.", 1000)
+    width: int = number(192, MODEL, "Numbers per word between the layers.", 4096)
+    wide: int = number(512, MODEL, "Hidden units of each word's own network.", 16384)
+    guesses: int = number(5000, TRAINING, "How many of the commonest words are masked and guessed.")
+    every: int = number(500_000, TRAINING, "Write the file after each so many words.")
+    seed: int = number(0, TRAINING, "Seed; the same gives the same layers.", least=0)
+    threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
+    # The rest is not an option.
+    mask: float = 0.2  # of the words, the share that is guessed
+    kept: float = 0.1  # of those, the share that is not masked
+    unknown: float = 0.05  # of the words, the share without a vector
+    keep: float = 0.999  # of the parameters' moving mean, at each step
+    endings: int = 600
+    itself: int = 3000
+    batch: int = 2000
+    punctuation: float = 0.5
+
+
+@dataclass(frozen=True)
+class LanguageTraining:
+    """How a language model is trained; the defaults are those of the bundled one."""
+
+    words: int = number(20_000_000, TRAINING, "Learn from the first N words of the text.")
+    layers: int = number(3, MODEL, "Layers.", 50)
+    heads: int = number(8, MODEL, "Heads in each layer.", 64)
+    width: int = number(128, MODEL, "Numbers per word between the layers.", 4096)
+    wide: int = number(384, MODEL, "Hidden units of each word's own network.", 16384)
+    corrected: int = number(7_500, MODEL, "The commonest words whose vectors are corrected.", least=0)
+    reach: int = number(16, MODEL, "Longer distances count as this one.", 1000)
+    bits: str = bits_a_number("8")
+    rate: float = other(0.004, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
+    seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
+    threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
+    # The rest is not an option.
+    batch: int = 3000
+    endings: int = 400
+    common: int = 1000  # words whose scores are always computed
+    sampled: int = 1000  # others, drawn for each batch
+    pairs: float = 0.1
+    repeated: float = 0.04
+    random: float = 0.1  # random words said twice, for each word of the text
+
+
+def check_before(
+    settings: DeepTraining | LanguageTraining | Pretraining, files: Iterable[str], output: str
+) -> None:
+    """Raise where a file to read, a setting or the file to write is none, or where PyTorch is missing."""
+    for path in files:
+        regular(path)
+    check(settings)
+    if settings.width % settings.heads:
+        raise UsageError(
+            f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
+            option="--heads",
+        )
+    if not output.lower().endswith(".safetensors"):
+        raise UsageError(f"A model is written as .safetensors, not as {visible(output)}.", option="--output")
+    creatable(output)
+    pytorch()

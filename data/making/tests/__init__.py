@@ -1,0 +1,1 @@
+"""Tests of what makes the files in data/: python -m pytest data/making/tests."""

@@ -1,0 +1,178 @@
+"""Several layers on treebanks, with PyTorch: on top of pretrained ones, beside other models on running text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.files import regular
+from attn_cli.io.progress import StageReport
+from attn_cli.learn.batches import UNKNOWN, EncodedSentence, batches
+from attn_cli.learn.relations import RELATIONS, check_balance, heads_to_learn
+from attn_cli.learn.train import (
+    SCORING_SIZE,
+    Epoch,
+    Trained,
+    Trainer,
+    hold_back,
+    names_of,
+    to_learn_from,
+    train,
+)
+from attn_cli.learn.treebank import Sentence
+from attn_cli.models.int8 import in_bits
+from attn_cli.vectors.lookup import open_table
+from data.making.deep import Deep
+from data.making.imitation import Teachers, read_teachers
+from data.making.lower import Lower, read_lower, sized
+from data.making.settings import DeepTraining, check_before
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attn_cli.io.array_types import Arrays
+    from attn_cli.learn.train import ToBatch
+    from attn_cli.vectors.open_vectors import Vectors
+
+RIDGE = 1e-6
+
+
+class DeepTrainer(Trainer):
+    """The same of several layers; `lower` were learned before, `teachers` are learned from on running text."""
+
+    warm_up = 400
+
+    def __init__(
+        self,
+        table: Vectors,
+        heads: list[str],
+        sentences: list[Sentence],
+        dev: list[Sentence],
+        settings: DeepTraining,
+        lower: Lower | None = None,
+        teachers: Teachers | None = None,
+    ) -> None:
+        self.lower, self.teachers = lower, teachers
+        super().__init__(table, heads, sentences, dev, settings.with_defaults())
+
+    def vectors(self) -> NDArray[np.float32]:
+        """Return the vectors of all sentences, and of the running text where there are teachers."""
+        if self.lower and self.words.names != self.lower.names:
+            raise InputError(f"{self.lower.name} has other features of spelling than these vectors give.")
+        if self.teachers:
+            self.teachers.prepare(self.words, self.settings)
+        return super().vectors()
+
+    def new_learner(self, vectors: NDArray[np.float32]) -> Deep:
+        """Return the stack that learns."""
+        return Deep(self.words, vectors, self.settings, self.lower)
+
+    def groups(self) -> list[tuple[list[EncodedSentence], ToBatch]]:
+        """Return the sentences, and among them lines of running text, in random order."""
+        groups = super().groups()
+        if self.teachers is None:
+            return groups
+        count = int(self.settings.imitated * sum(len(text.words) for few, _ in groups for text in few))
+        lines = self.teachers.some(count, self.settings.punctuation, self.draw)
+        groups += [(few, self.teachers.batch) for few in self.grouped(self.paired(lines))]
+        return [groups[i] for i in self.draw.permutation(len(groups)).tolist()]
+
+    def _values(self, learner: Deep) -> Arrays:
+        """Return the last layer's W_v and b_v, which best restore each word's vector from its hidden row.
+
+        They are least squares over all sentences, by the normal equations; a head's output is then a mixture of words.
+        """
+        width, d = self.settings.width, self.words.table.dim
+        squares, products = np.zeros((width + 1, width + 1)), np.zeros((width + 1, d))
+        vectors = self.words.matrix()
+        for group in batches([len(full.words) for full, _ in self.sentences], SCORING_SIZE, None):
+            batch = self.words.batch([self.sentences[i][0] for i in group])
+            known = batch.words != UNKNOWN
+            hidden = learner.rows(batch)[known].astype(np.float64)
+            rows = np.hstack([hidden, np.ones((len(hidden), 1))])
+            squares += rows.T @ rows
+            products += rows.T @ vectors[batch.words[known]]
+        found = np.linalg.solve(squares + RIDGE * np.trace(squares) * np.eye(width + 1), products)
+        last = self.settings.layers - 1
+        return {f"{last}.W_v": found[:-1], f"{last}.b_v": found[-1]}
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of a model's file, in float16 or eight bits."""
+        arrays: Arrays = {**self.learner.arrays()}
+        if self.lower and self.lower.values and self.settings.freeze:
+            arrays |= self.lower.values
+        else:
+            arrays |= self._values(self.learner)
+        return in_bits(arrays, self.settings.bits)
+
+    def learned_facts(self) -> dict[str, object]:
+        """Return how many words of running text were read."""
+        words = self.teachers.words_read if self.teachers else 0
+        return (
+            {"imitated_on": {"texts": names_of(self.teachers.texts), "words": words}} if self.teachers else {}
+        )
+
+
+def train_file(
+    treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: DeepTraining,
+    report: StageReport, report_epoch: Callable[[Epoch], None], teachers: Sequence[str] = (),
+    texts: Sequence[str] = (),
+) -> Trained:  # fmt: skip
+    """Learn a model of several layers from treebanks (and passages) and write it to `output`, all or nothing.
+
+    With `teachers`, models, it also learns their weights on the running text `texts`. An interrupt ends the training;
+    the model of the last whole pass is written.
+    """
+    for path in (*treebanks, *dev, *filter(None, [settings.pretrained]), *teachers, *texts):
+        regular(path)
+    table = open_table(embedding)
+    lower = read_lower(settings.pretrained, table) if settings.pretrained else None
+    settings = sized(settings, lower).with_defaults()
+    heads = heads_to_learn(settings.relations, treebanks, lower.heads if lower else ())
+    settings = replace(settings, relations=",".join(heads))
+    _check_freeze(settings, heads, lower)
+    check_balance(settings.balance or "0", heads)
+    models = read_teachers(teachers, texts, table)
+    if models and settings.freeze:
+        raise UsageError("--teacher needs no --freeze.", "Leave out --teacher and --text.", "--teacher")
+    check_before(settings, [], output)
+    sentences = to_learn_from(treebanks)
+    held_back = hold_back(dev, sentences)
+    scored = [one for some in held_back.values() for one in some]
+    trainer = DeepTrainer(table, heads, sentences, scored, settings, lower, models)
+    dropout = 0.0 if settings.freeze else settings.dropout
+    facts: dict[str, object] = {
+        "trained_on": list(dict.fromkeys([*_before(lower), *names_of(treebanks)])),
+        "settings": asdict(replace(settings, pretrained=lower and lower.name, dropout=dropout)),
+    }
+    if lower:
+        facts["pretrained_on"] = dict(lower.facts)
+    if models:
+        facts["teachers"] = {one.name: dict(one.facts) for one in models.models}
+    return train(trainer, output, heads, facts, held_back, report, report_epoch)
+
+
+def _before(lower: Lower | None) -> list[str]:
+    """Return what a model that is trained on was trained on before."""
+    names = lower.facts.get("trained_on") if lower and lower.heads else None
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _check_freeze(settings: DeepTraining, heads: Sequence[str], lower: Lower | None) -> None:
+    """Refuse to keep everything as it is where nothing would be left to learn, or nothing is there to keep."""
+    if not settings.freeze:
+        return
+    if lower is None:
+        raise UsageError(
+            "--freeze needs --pretrained.", "Name the model whose heads are to stay.", "--freeze"
+        )
+    if not [name for name in heads if name not in lower.heads and RELATIONS[name].distance is None]:
+        raise UsageError(
+            f"{lower.name} has every head that these texts teach: with --freeze, nothing is left to learn.",
+            "Leave out --freeze, or give texts that teach another head.",
+            "--freeze",
+        )
