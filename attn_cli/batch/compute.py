@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_TOKENS = 5_000  # of a line: its weights are the square
 LARGEST = 1 << 14  # weights of a text that is computed in a group
 CELLS = 1 << 15  # weights of a group: what is worked on stays near the processor
-OF_A_LINE = ("--query", "--without")  # they name a token, which some lines may have
+TOKEN_OPTIONS = ("--query", "--without")  # they name a token, which some lines may have
 PROBE = "x"  # a text that fails where every text would
 
 Row = Record | AttnError  # what becomes of a line
@@ -82,7 +82,7 @@ class Computer:
             return
         self.shared = open_shared(settings)
         is_told = not {"next_words", "next_words_at", "notes"}.isdisjoint(job.keys)
-        if self._says_words and not is_told:
+        if self._is_language_model and not is_told:
             self.settings = replace(settings, next=0, next_at="last")
         self._try_probe()
         self.is_quick = QUICK.issuperset(job.keys)
@@ -116,10 +116,10 @@ class Computer:
         from_file = (
             self.shared.weights is not None and not self.is_quick
         )  # whose notes are about each text's shape
-        return is_plain and not has_own_mask and not from_file and not self._says_words
+        return is_plain and not has_own_mask and not from_file and not self._is_language_model
 
     @property
-    def _says_words(self) -> bool:
+    def _is_language_model(self) -> bool:
         """Whether the model is a language model, which reads each text in its own way."""
         stack = self.shared.stack
         return stack is not None and stack.words is not None
@@ -231,10 +231,10 @@ class Computer:
                 X = self.words.vectors([text.rows[side] for text in texts if text.rows is not None])
             else:
                 X = np.stack([text.vectors(side) for text in texts])
-            sides.append(self._raised(X, is_self))
+            sides.append(self._layer_input(X, is_self))
         return sides[0], sides[-1]
 
-    def _raised(self, X: Array, is_self: bool) -> Array:
+    def _layer_input(self, X: Array, is_self: bool) -> Array:
         """Return the input of the layer that is shown: what the layers below make of the words' vectors."""
         stack = self.shared.stack
         if stack is None or (stack.W_in is None and not self.number):
@@ -260,7 +260,7 @@ class Computer:
         try:
             trace = self.trace(line)
         except (InputError, UsageError) as error:
-            if isinstance(error, UsageError) and error.option not in OF_A_LINE:
+            if isinstance(error, UsageError) and error.option not in TOKEN_OPTIONS:
                 raise  # it would be wrong for every line
             return error
         return full_record(trace, self.job.keys, self.job.steps)

@@ -1,25 +1,25 @@
-"""The files that a run reads: named one by one or by patterns, on this machine or by URLs; and their fingerprint."""
+"""The files that a run reads: named one by one or by patterns, on this machine or by URLs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from hashlib import blake2b
-from typing import IO, Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager
+from typing import IO, NamedTuple
 
-from attn_cli.batch.storage import file_system, is_url, open_url, reached
+from attn_cli.batch.storage import file_system, is_url, storage_errors
 from attn_cli.errors import FileError
+from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
 from attn_cli.io.files import check_regular, reason
 
-BLOCK = 1 << 26  # bytes that are hashed together: a fingerprint can be made of many at once
-PIECE = 1 << 20
+PIECE = 1 << 16  # bytes that are read at a time
+LONGEST_MAGIC = 6  # bytes that tell how a file is packed
 WILD = "*?["
 
 
 class Input(NamedTuple):
-    """A file of lines, and its bytes."""
+    """A file of lines, and its size in bytes."""
 
     path: str
     size: int
@@ -31,14 +31,53 @@ class Input(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open it; FileError where it cannot be read."""
-        if is_url(self.path):
-            with open_url(self.path) as remote:
-                yield remote
-            return
-        check_regular(self.path)
-        with open(self.path, "rb") as stream:
+        """Open it; FileError where it cannot be opened."""
+        with self._errors():
+            if is_url(self.path):
+                system, path = file_system(self.path)
+                stream: IO[bytes] = system.open(path, "rb")
+            else:
+                check_regular(self.path)
+                stream = open(self.path, "rb")  # noqa: SIM115  # closed below
+        with stream:
             yield stream
+
+    def packing(self, stream: IO[bytes]) -> str:
+        """Tell how the file is packed: gzip, xz, or not at all (an empty string)."""
+        with self._errors():
+            stream.seek(0)
+            return packing(stream.read(LONGEST_MAGIC))
+
+    def pieces(self, stream: IO[bytes], start: int = 0, size: int | None = None) -> Iterator[bytes]:
+        """Yield the bytes that lie in the file from `start` on, at most `size` of them; FileError where fewer do."""
+        with self._errors():
+            stream.seek(start)
+            while size != 0 and (piece := stream.read(min(PIECE, size or PIECE))):
+                size = None if size is None else size - len(piece)
+                yield piece
+        if size:
+            hint = "Start again when it is as it should be."
+            raise FileError(f"Cannot read {self.name}: it has become shorter.", hint)
+
+    def unpacked(self, stream: IO[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of the file, unpacked where it is packed; InputError where the packing is damaged."""
+        packed = self.packing(stream)
+        with self._errors():
+            yield from pieces(stream, packed, self.name) if packed else self.pieces(stream)
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return storage_errors(self.path) if is_url(self.path) else read_errors(self.name)
+
+
+@contextmanager
+def read_errors(name: str) -> Iterator[None]:
+    """Raise FileError for a file of this machine that cannot be read."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"Cannot read {name}: {reason(error)}.") from None
 
 
 def inputs_of(names: Sequence[str]) -> list[Input]:
@@ -59,21 +98,18 @@ def _local(name: str) -> list[Input]:
 
 
 def _remote(name: str) -> list[Input]:
-    with reached(name):
+    with storage_errors(name):
         system, path = file_system(name)
         if any(sign in path for sign in WILD):
-            about = system.glob(path, detail=True)
-            found = sorted(
-                (one for one in about.values() if one["type"] == "file"), key=lambda one: str(one["name"])
-            )
+            about = system.glob(path, detail=True).values()
+            found = sorted((one for one in about if one["type"] == "file"), key=lambda one: str(one["name"]))
             _check_found(found, name)
         else:
             found = [system.info(path)]
             if found[0]["type"] != "file":
                 raise FileError(f"Cannot read {visible(name)}: it is a directory.", "Give its files: DIR/*")
-        before = (
-            name.removesuffix(path) if name.endswith(path) else ""
-        )  # the protocol, with a host where one is named
+        # The protocol, with a host where one is named.
+        before = name.removesuffix(path) if name.endswith(path) else ""
         urls = [before + one["name"] if before else system.unstrip_protocol(one["name"]) for one in found]
         return [Input(url, int(one["size"])) for url, one in zip(urls, found, strict=True)]
 
@@ -81,67 +117,3 @@ def _remote(name: str) -> list[Input]:
 def _check_found(paths: Sequence[object], name: str) -> None:
     if not paths:
         raise FileError(f"Cannot read {visible(name)}: no file is named like that.", "Check the pattern.")
-
-
-# The fingerprint
-
-
-class Block(NamedTuple):
-    """A piece of a file: where it starts, and how many bytes it has."""
-
-    start: int
-    size: int
-
-
-def blocks_of(file: Input) -> list[Block]:
-    """Return the blocks of a file, in order."""
-    return [Block(start, min(BLOCK, file.size - start)) for start in range(0, file.size, BLOCK)]
-
-
-def pieces_of(file: Input, block: Block) -> Iterator[bytes]:
-    """Yield the bytes of a block, some at a time; FileError where there are fewer."""
-    with file.open() as stream:
-        try:
-            stream.seek(block.start)
-            left = block.size
-            while left and (piece := stream.read(min(PIECE, left))):
-                left -= len(piece)
-                yield piece
-        except OSError as error:
-            raise FileError(f"Cannot read {file.name}: {reason(error)}.") from None
-    if left:
-        raise FileError(
-            f"Cannot read {file.name}: it has become shorter.", "Start again when it is as it should be."
-        )
-
-
-def fingerprint(files: Sequence[Input]) -> dict[str, Any]:
-    """Return the bytes of files and their hash."""
-    hashes = []
-    for file in files:
-        found = []
-        for block in blocks_of(file):
-            digest = blake2b(digest_size=16)
-            for piece in pieces_of(file, block):
-                digest.update(piece)
-            found.append(digest.hexdigest())
-        hashes.append(found)
-    return joined(files, hashes)
-
-
-def joined(files: Sequence[Input], hashes: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the fingerprint of files whose blocks have these hashes.
-
-    A file of one block has that block's hash, one of more the hash of its blocks' hashes; so have several files.
-    """
-    about: dict[str, Any] = {"bytes": sum(file.size for file in files)}
-    whole = [_one([*found] or [_of("")]) for found in hashes]
-    return about | ({"files": len(files)} if len(files) > 1 else {}) | {"blake2b": _one(whole)}
-
-
-def _one(hashes: Sequence[str]) -> str:
-    return hashes[0] if len(hashes) == 1 else _of("".join(hashes))
-
-
-def _of(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -224,9 +224,9 @@ def test_a_worker_that_died_while_it_started_is_replaced(monkeypatch):
     from distributed.core import Status
 
     monkeypatch.setattr(cluster, "GONE", 0.2)
-    with cluster.Cluster(1) as one:
+    with cluster.Dask(1) as one:
         (nanny,) = one.local.workers.values()
         nanny.status = Status.starting  # Dask starts none anew
         os.kill(nanny.pid, signal.SIGKILL)
-        assert one.in_order(abs, [(-3,), (-4,)]) == [3, 4]
+        assert one.map(abs, [(-3,), (-4,)]) == [3, 4]
         assert nanny not in one.local.workers.values()

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from attn_cli.batch import cluster, folder, part_task, parts
+from attn_cli.batch import cluster, folder, resume, run
 from attn_cli.batch import manifest as manifests
-from attn_cli.errors import WriteError
+from attn_cli.errors import AttnError, WriteError
 from attn_cli.io import signals
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import COMMAND, attn, here, surroundings
@@ -241,19 +241,13 @@ def test_a_folder_is_tidied_of_files_that_nobody_writes(at):
         Path(name).write_text("a half")
     with open(held) as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        folder.tidy(os.getcwd())
+        folder.folder_of(".").tidy()
     assert sorted(os.listdir()) == sorted([held, other, "part-00001.jsonl"])
-    folder.tidy("nowhere")
-    folder.tidy("s3://nowhere/out/")
+    folder.folder_of("nowhere").tidy()
 
 
-class Here:
+class Here(cluster.Dask):
     """In the place of a cluster: tasks are done in this process, and kept in a file."""
-
-    scheduler = None
-
-    def __init__(self, workers, scheduler, timeout):
-        pass
 
     def __enter__(self):
         return self
@@ -261,29 +255,30 @@ class Here:
     def __exit__(self, *raised):
         pass
 
-    def in_order(self, function, tasks):
-        return [function(*task) for task in tasks]
-
-    def results(self, function, tasks):
+    def results(self, function, tasks, stop=()):
         found = list(tasks)
         Path("tasks").write_bytes(pickle.dumps(found))
-        yield from enumerate(self.in_order(function, found))
+        for number, task in enumerate(found):
+            try:
+                yield number, run.on_a_worker(function, *task)
+            except AttnError as error:
+                yield number, error
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
 def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine, at, small, monkeypatch):
-    monkeypatch.setattr(cluster, "Cluster", Here)
+    monkeypatch.setattr(cluster, "Dask", Here)
     write(70, "one.txt")
     write(3, "two.txt")
     assert here("batch", "one.txt", "-o", "one/", "--engine", "dask").code == 0
     late = [task for (task,) in pickle.loads(Path("tasks").read_bytes())]
     Path("out").mkdir()
-    assert parts.own(folder.folder_of("out/"))  # a run that was killed when it had begun
+    assert resume.claim(folder.folder_of("out/"))  # a run that was killed when it had begun
     assert here("batch", "two.txt", "-o", "out/", "--temperature", "2", *engine).code == 0
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
     for task in late:
-        failed = part_task.compute_part(task._replace(folder=os.path.abspath("out")))
-        assert "no longer this run's" in str(failed.exception())
+        with pytest.raises(WriteError, match="no longer this run's"):
+            run.compute_part(task._replace(folder=os.path.abspath("out")))
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
     assert sorted(before) == ["manifest.json", "part-00000.jsonl"] and ".run" not in os.listdir("one")
 
@@ -294,7 +289,7 @@ def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one_mach
     options = ("lines.txt", "--fields", "output,weights")
     assert attn("batch", *options, "-o", "out/").code == 0  # as the program is run: with one
     one = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-    monkeypatch.setattr(cluster, "Cluster", Here)
+    monkeypatch.setattr(cluster, "Dask", Here)
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     with threadpoolctl.threadpool_limits(2):
         assert here("batch", *options, "-o", "out/", "--engine", "dask", "--force").code == 0
@@ -304,30 +299,30 @@ def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one_mach
 def test_a_folder_is_one_run_s_at_a_time(at):
     Path("out").mkdir()
     place = folder.folder_of("out/")
-    first = parts.own(place)
-    parts.check_owner(place, first)
-    second = parts.own(place)
-    parts.check_owner(place, second)
+    first = resume.claim(place)
+    resume.check_owner(place, first)
+    second = resume.claim(place)
+    resume.check_owner(place, second)
     with pytest.raises(WriteError, match="no longer"):
-        parts.check_owner(place, first)
-    parts.disown(place)
-    parts.disown(place)
+        resume.check_owner(place, first)
+    resume.release(place)
+    resume.release(place)
     with pytest.raises(WriteError):
-        parts.check_owner(place, second)
+        resume.check_owner(place, second)
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
 def test_an_interrupt_names_the_parts_that_are_there(engine, at, small, monkeypatch):
-    monkeypatch.setattr(parts, "SHARE", 1e-9)  # the manifest is not written again for long
-    monkeypatch.setattr(cluster, "Cluster", Here)
-    made = parts.Keeper.add
+    monkeypatch.setattr(resume, "SHARE", 1e-9)  # the manifest is not written again for long
+    monkeypatch.setattr(cluster, "Dask", Here)
+    made = resume.ManifestWriter.add
 
-    def add(keeper, part):
-        made(keeper, part)
+    def add(writer, part):
+        made(writer, part)
         if part.number == 3:
             signals.end(signal.SIGINT)
 
-    monkeypatch.setattr(parts.Keeper, "add", add)
+    monkeypatch.setattr(resume.ManifestWriter, "add", add)
     write(6 * 512)
     if not (child := os.fork()):
         here("batch", "lines.txt", "-o", "out/", "--workers", "1", *engine)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from attn_cli.batch import cluster, folder, parts
+from attn_cli.batch import cluster, folder, resume
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import CreateError, FileError, InputError
 from attn_cli.io import files
@@ -34,7 +34,7 @@ SECONDS = 20
 def guarded(monkeypatch) -> Iterator[None]:
     """Fail, rather than wait for ever or fill the memory; have parts of few lines."""
     monkeypatch.setattr(manifests, "LINES", SIZE)
-    monkeypatch.setattr(cluster, "Cluster", Here)
+    monkeypatch.setattr(cluster, "Dask", Here)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if (taken := Path("/proc/self/statm")).exists():
         now = int(taken.read_text().split()[0]) * resource.getpagesize()
@@ -564,7 +564,7 @@ def test_a_link_in_the_place_of_an_unfinished_file_of_a_url_is_not_followed(hone
 
 
 def test_a_manifest_that_could_not_be_read_again_is_not_written(at, monkeypatch):
-    monkeypatch.setattr(parts, "LARGEST", 500)
+    monkeypatch.setattr(resume, "LARGEST", 500)
     monkeypatch.setattr(manifests, "LINES", 1)
     Path("lines.txt").write_text("the cat\n" * 5)
     got = batch()

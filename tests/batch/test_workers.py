@@ -107,7 +107,7 @@ def test_what_comes_before_a_failure_is_written(at, monkeypatch):
     usual = workers.write_chunk
 
     def write_chunk(computer, chunk):
-        if chunk.number == 1:
+        if chunk.first == 513:
             raise RuntimeError("a fault of our own")
         time.sleep(0.2)  # the second chunk fails before the first is there
         return usual(computer, chunk)

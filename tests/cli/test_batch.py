@@ -21,8 +21,8 @@ from jsonschema import Draft202012Validator
 from attn_cli import Settings
 from attn_cli.batch.inputs import inputs_of
 from attn_cli.batch.job import Job
-from attn_cli.batch.lines import LONGEST_LINE, Chunks, open_feed
-from attn_cli.batch.run import written_chunks
+from attn_cli.batch.lines import LONGEST_LINE, Feed, chunks_of
+from attn_cli.batch.run import outputs
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.from_text import trace_text
 from attn_cli.vectors.store import vectors as remembered
@@ -446,15 +446,14 @@ def test_memory_does_not_grow_with_the_lines(at):
 
     def highest(lines: int) -> tuple[int, int]:
         write(["she likes coffee and the quick brown fox"] * lines)
-        with open_feed(inputs_of(["lines.txt"])) as feed:
-            gc.collect()
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[0]
-            done = 0
-            for chunk in written_chunks(job, Chunks(feed)):
-                assert chunk.refused == 0 and len(chunk.data) > 1000 * chunk.lines
-                done += chunk.lines
-            peak = tracemalloc.get_traced_memory()[1] - before
+        gc.collect()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        done = 0
+        for chunk in outputs(job, chunks_of(Feed(inputs_of(["lines.txt"])).groups())):
+            assert chunk.refused == 0 and len(chunk.data) > 1000 * chunk.lines
+            done += chunk.lines
+        peak = tracemalloc.get_traced_memory()[1] - before
         assert done == lines
         del chunk
         gc.collect()

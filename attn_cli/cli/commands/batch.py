@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from attn_cli.cli.batch_run import CONNECT_TIMEOUT, DEFAULT_FIELDS, Asked, check_text, run_batch
+from attn_cli.cli.batch_run import CONNECT_TIMEOUT, DEFAULT_FIELDS, BatchOptions, check_text, run_batch
 from attn_cli.cli.options import OF_FIGURES, SETTINGS, argument, option, own, without
 from attn_cli.errors import InputError
 from attn_cli.io.plural import count
@@ -106,7 +106,7 @@ def batch(
     Example: attn batch sentences.txt | jq -c .summary
     """
     check_text(files or [])
-    asked = Asked(
+    asked = BatchOptions(
         files or [], kind, keep_going, written_as, workers, force, engine, scheduler, connect_timeout
     )
     lines, refused = run_batch(asked, settings, replace(view, fields=fields))
