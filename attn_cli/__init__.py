@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from attn_cli.core.attend import attend as attend
     from attn_cli.core.attend import strongest_links as strongest_links
     from attn_cli.errors import AttnError as AttnError
-    from attn_cli.pipeline.from_arrays import show as show
-    from attn_cli.pipeline.from_text import trace_cross as trace_cross
-    from attn_cli.pipeline.from_text import trace_masked as trace_masked
-    from attn_cli.pipeline.from_text import trace_self as trace_self
+    from attn_cli.pipeline.sources.text import trace_cross as trace_cross
+    from attn_cli.pipeline.sources.text import trace_masked as trace_masked
+    from attn_cli.pipeline.sources.text import trace_self as trace_self
+    from attn_cli.pipeline.sources.weights import show as show
     from attn_cli.render.figures import figure as figure
     from attn_cli.render.notebook import notebook_html as notebook_html
     from attn_cli.settings.settings import Settings as Settings
@@ -31,11 +31,11 @@ _WHERE = {
     "Settings": "settings.settings",
     "Trace": "trace.trace",
     "notebook_html": "render.notebook",
-    "show": "pipeline.from_arrays",
+    "show": "pipeline.sources.weights",
     "strongest_links": "core.attend",
-    "trace_cross": "pipeline.from_text",
-    "trace_masked": "pipeline.from_text",
-    "trace_self": "pipeline.from_text",
+    "trace_cross": "pipeline.sources.text",
+    "trace_masked": "pipeline.sources.text",
+    "trace_self": "pipeline.sources.text",
 }
 __all__ = list(_WHERE)
 

@@ -16,7 +16,7 @@ from attn_cli import attend
 from attn_cli.core import fast, tiles
 from attn_cli.core import streaming as streams
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.checks import checked_attention
+from attn_cli.core.heads import checked_attention
 from attn_cli.core.masks import named, with_padding
 from attn_cli.trace.diagnostics import entropy
 

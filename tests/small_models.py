@@ -3,7 +3,7 @@
 import numpy as np
 
 from attn_cli.models.model_file import write_model
-from attn_cli.vectors.store.table import Table
+from attn_cli.vectors.table import Table
 
 FEATURES = ("*", "x", "Xx", "-s", "-ing", "=cat")
 

@@ -117,7 +117,7 @@ def test_pytorch_is_imported_in_one_function_of_learning_and_one_of_the_benchmar
 
 
 def test_dask_is_imported_in_one_module():
-    assert {*importers("distributed"), *importers("dask")} == {"batch.cluster"}
+    assert {*importers("distributed"), *importers("dask")} == {"batch.scheduler"}
     assert importers("fsspec") == ["batch.storage"]
 
 

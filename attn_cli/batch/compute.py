@@ -16,14 +16,15 @@ from attn_cli.batch.records import QUICK, Record, full_record, quick_records, re
 from attn_cli.batch.words import WordTable
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.files import looks_like_file
-from attn_cli.pipeline.attend_group import Group, attend_group, ready_heads
-from attn_cli.pipeline.build_trace import record_trace
-from attn_cli.pipeline.embed import Inputs, Shared, open_shared
-from attn_cli.pipeline.from_text import read_inputs, settings_for_masked, trace_text
+from attn_cli.pipeline.attend import Group, attend_group, ready_heads
+from attn_cli.pipeline.embed import Shared, open_shared
+from attn_cli.pipeline.inputs import Inputs
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer, project_inputs, project_with_model
+from attn_cli.pipeline.record import record_trace
+from attn_cli.pipeline.sources.text import read_inputs, trace_text
 from attn_cli.settings.settings import ALL
-from attn_cli.settings.validate import text_limit
+from attn_cli.settings.validate import settings_for_masked, text_limit
 from attn_cli.text.tokenize import tokenize
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Computer:
         self.layer: Layer | None = None  # where lines are computed in groups
         if settings.model is not None:
             from attn_cli.batch.model_lines import settings_of_lines  # only for a model on disk
-            from attn_cli.pipeline.from_checkpoint import open_model
+            from attn_cli.pipeline.sources.checkpoint_text import open_model
 
             self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
             self.settings = settings_of_lines(job, settings)

@@ -17,7 +17,7 @@ from attn_cli.batch import manifest
 from attn_cli.batch.inputs import LONGEST_MAGIC, Input
 from attn_cli.batch.lines import LINES, UTF_8, Chunk, Line, check_text, chunks_of, split_lines
 from attn_cli.errors import FileError, InputError
-from attn_cli.io.compressed import packing
+from attn_cli.io.files import packing
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Ints

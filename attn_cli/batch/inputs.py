@@ -9,9 +9,8 @@ from typing import IO, NamedTuple
 
 from attn_cli.batch.storage import file_system, is_url, storage_errors
 from attn_cli.errors import FileError
-from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
-from attn_cli.io.files import check_regular, reason
+from attn_cli.io.files import check_regular, packing, pieces, reason
 
 PIECE = 1 << 16  # bytes that are read at a time
 LONGEST_MAGIC = 6  # bytes that tell how a file is packed

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 from attn_cli.batch.inputs import LONGEST_MAGIC, PIECE, Input, read_errors
 from attn_cli.errors import InputError
-from attn_cli.io.compressed import packing
+from attn_cli.io.files import packing
 
 LONGEST_LINE = 1 << 20  # bytes
 LINES = 512  # of a chunk

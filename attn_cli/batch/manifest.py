@@ -203,7 +203,7 @@ def hashes_of_files(settings: Settings) -> dict[str, str]:
 
 
 def _hash_of_model(model: str) -> str:
-    from attn_cli.models.checkpoints.cache import find_folder  # only for a model on disk
+    from attn_cli.models.checkpoints.config import find_folder  # only for a model on disk
 
     folder, digest = find_folder(model), blake2b(digest_size=16)
     for name in sorted(os.listdir(folder)):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from attn_cli.batch.records import Record, full_record
 from attn_cli.errors import AttnError
-from attn_cli.pipeline.checkpoint_group import can_be_grouped, traces_of_group
-from attn_cli.pipeline.from_checkpoint import read_texts
+from attn_cli.pipeline.sources.checkpoint import can_be_grouped, read_texts, traces_of_group
 from attn_cli.settings.validate import check_model, check_shaping
 
 if TYPE_CHECKING:
     from attn_cli.batch.job import Job
-    from attn_cli.pipeline.from_checkpoint import OpenModel, Reading
+    from attn_cli.pipeline.sources.checkpoint import Reading
+    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
     from attn_cli.settings.settings import Settings
 
 TOKENS = 512  # of a group

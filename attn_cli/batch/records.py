@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attn_cli.pipeline.attend_group import rows_of_all
+from attn_cli.pipeline.attend import rows_of_all
 from attn_cli.trace.diagnostics import diagnose
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.core.top_links import Links
-    from attn_cli.pipeline.attend_group import Group
+    from attn_cli.core.heads import Links
+    from attn_cli.pipeline.attend import Group
     from attn_cli.settings.settings import Settings
 
 Record = dict[str, Any]  # as the JSON of schema attn/1, with arrays in the place of lists of numbers

@@ -21,8 +21,8 @@ from attn_cli.batch.resume import ManifestWriter, check_inputs, check_owner, ope
 from attn_cli.core.threads import one_blas_thread
 from attn_cli.errors import AttnError, InputError, MachineError, NoMemory, WriteError
 from attn_cli.io.console import say
+from attn_cli.io.escape import count
 from attn_cli.io.files import reason
-from attn_cli.io.plural import count
 
 if TYPE_CHECKING:
     from attn_cli.batch.inputs import Input

@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 
 from attn_cli.errors import MachineError, MissingExtra, UsageError
 from attn_cli.io.console import say
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import count, visible
 from attn_cli.io.files import reason
-from attn_cli.io.plural import count
 from attn_cli.io.signals import cleaned_up
 
 START = 10.0  # seconds for the scheduler of this machine to answer, and to end

@@ -14,8 +14,7 @@ from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.progress import Progress
-from attn_cli.settings.json_keys import ALL_KEYS
-from attn_cli.settings.output import View
+from attn_cli.settings.output import ALL_KEYS, View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -236,7 +235,7 @@ def _job(asked: BatchOptions, settings: Settings, view: View, form: str, is_whol
     from attn_cli.batch.forms import FORMS
     from attn_cli.batch.job import Job
     from attn_cli.render import keys_in, needs_weights
-    from attn_cli.trace.as_json import KEYS, OF_STEPS
+    from attn_cli.trace.trace import KEYS, OF_STEPS
 
     kind = asked.kind
     keys = keys_in(view, kind) or tuple(key for key in KEYS if view.steps or key not in OF_STEPS)

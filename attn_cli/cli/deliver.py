@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.console import put_plain, put_screen
+from attn_cli.io.console import put_plain
 from attn_cli.io.escape import shell_quote, visible
+from attn_cli.io.pager import put_screen
 from attn_cli.io.progress import Progress
 from attn_cli.settings.output import View
 
@@ -116,7 +117,7 @@ def _check_suffix(format: str | None, suffix: str, path: str, figures: bool = Fa
 
 
 def _check_fields(fields: str, format: str, kind: str, added: tuple[str, ...]) -> None:
-    from attn_cli.settings.json_keys import chosen_keys  # only those who choose keys need them
+    from attn_cli.settings.output import chosen_keys  # only those who choose keys need them
 
     if format not in ("json", "jsonl"):
         raise UsageError("--fields goes with -f json or -f jsonl.", option="--fields")
@@ -146,7 +147,7 @@ def record_view(format: str | None, output: str | None) -> View:
 
 
 def _check_npy(settings: Settings, view: View) -> None:
-    from attn_cli.render.data.npy import check
+    from attn_cli.render.formats.weights import check
 
     check(settings)
     if to_standard_output(view) and sys.stdout is not None and sys.stdout.isatty():
@@ -185,7 +186,7 @@ def show(
     """
     from attn_cli.io.console import say
     from attn_cli.render import render
-    from attn_cli.render.views.wording import talk
+    from attn_cli.render.views.closing import talk
 
     if trace.settings.versus is not None and walk is None and not trace.asked:
         hint = "Name the row that looks: -q WORD."
@@ -252,9 +253,9 @@ def show_page(page: Page, view: View) -> None:
 def _deliver_npy(trace: Trace, view: View) -> None:
     """Write the weights as a NumPy file; a terminal cannot take it."""
     from attn_cli.io.console import put_bytes, say
-    from attn_cli.pipeline.build_trace import kept_note
-    from attn_cli.render.data.npy import npy
-    from attn_cli.render.views.wording import talk
+    from attn_cli.pipeline.record import kept_note
+    from attn_cli.render.formats.weights import npy
+    from attn_cli.render.views.closing import talk
 
     with Progress("Writing") as progress:
         parts = npy(trace, progress)
@@ -328,8 +329,8 @@ def byte_stream(view: View) -> Iterator[IO[bytes]]:
 
 def deliver_json(record: dict[str, object], view: View) -> None:
     """Write a record, or what --fields chooses of it, as JSON, in ASCII where the terminal has nothing else."""
+    from attn_cli.io.json_text import dumps
     from attn_cli.render import keys_in
-    from attn_cli.render.data.json import dumps
 
     if (keys := keys_in(view, str(record["kind"]))) is not None:
         record = {key: record.get(key) for key in keys}

@@ -61,7 +61,7 @@ def settings_of_figure(settings: Settings, view: View) -> Settings:
     if is_every and settings.head is not None:
         raise UsageError("--figure heads draws every head.", "Leave out --head.", "--head")
     if find_spec("matplotlib") is None:
-        from attn_cli.render.figures.library import not_installed
+        from attn_cli.render.figures import not_installed
 
         raise not_installed()
     return replace(settings, head="all") if is_every else settings
@@ -70,7 +70,7 @@ def settings_of_figure(settings: Settings, view: View) -> Settings:
 def deliver_figure(trace: Trace, view: View) -> None:
     """Draw a trace; what the figure has no room for goes to standard error."""
     from attn_cli.render.figures.subjects import other_rows, subject
-    from attn_cli.render.views.wording import talk
+    from attn_cli.render.views.closing import talk
 
     deliver_drawing(subject(trace, view), view, [*talk(trace), *other_rows(trace, view)])
     if view.steps and view.figure != "steps":

@@ -139,7 +139,7 @@ def _help_option(name: str, help: str, which: str) -> TyperOption:
     def show(ctx: Any, parameter: object, value: bool) -> None:
         if value and not ctx.resilient_parsing:
             from attn_cli.cli import help as helping  # only for who asks
-            from attn_cli.io.console import put_screen
+            from attn_cli.io.pager import put_screen
 
             put_screen(getattr(helping, which)(ctx, sys.stdout))
             ctx.exit()

@@ -105,7 +105,7 @@ class Presenter:
 
     def _lay_out(self) -> None:
         """Make the parts for the size that the terminal has now, and stay at about the same place."""
-        from attn_cli.render.screen.parts import parts_of  # loads what draws
+        from attn_cli.render.screen.draw import parts_of  # loads what draws
 
         self.parts = list(parts_of(self.blocks(with_width(self.view)))) or [[]]
         at, before = self.at, len(getattr(self, "screenfuls", "1"))
@@ -113,7 +113,7 @@ class Presenter:
         self.at = at * len(self.screenfuls) // before
 
     def _open(self, part: int, at_its_end: bool = False) -> None:
-        from attn_cli.render.screen.parts import screenfuls
+        from attn_cli.render.screen.draw import screenfuls
 
         columns, rows = self.screen.size()
         view, terminal = with_width(self.view), terminal_for(self.view)
@@ -184,7 +184,7 @@ class Presenter:
 
 def _scroll(blocks: Blocks, view: View) -> None:
     """Print part after part, each at a key; without a keyboard, all of them."""
-    from attn_cli.render.screen.parts import parts_of
+    from attn_cli.render.screen.draw import parts_of
 
     view, terminal = with_width(view), terminal_for(view)
     is_watched = True

@@ -99,7 +99,7 @@ def labelled_weights(
     """Return the weights in a file, or in standard input, with the tokens that were typed for them."""
     data, name = _weights_file(file, command)
     from attn_cli.inputs.saved_weights import read_saved
-    from attn_cli.inputs.token_labels import typed_tokens  # NumPy is loaded once there is something to show
+    from attn_cli.inputs.weight_axes import typed_tokens  # NumPy is loaded once there is something to show
 
     queries = None if tokens is None else typed_tokens(tokens, "--tokens", batch)
     keys = None if context_tokens is None else typed_tokens(context_tokens, "--context-tokens", batch)
@@ -157,9 +157,8 @@ def prepare_index(embedding: str | None, others: str = "") -> None:
 
 
 def _is_small(path: str) -> bool:
-    from attn_cli.io.compressed import packing
-    from attn_cli.io.files import first_bytes
-    from attn_cli.vectors.formats.on_disk import INDEXED_FROM
+    from attn_cli.io.files import first_bytes, packing
+    from attn_cli.vectors.open_vectors import INDEXED_FROM
 
     if not os.path.isfile(path) or os.path.getsize(path) >= INDEXED_FROM:
         return False

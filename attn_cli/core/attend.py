@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.checks import joined_mask
-from attn_cli.core.heads import HeadInput, blocks_of_rows, readable_blocks
-from attn_cli.core.top_links import Links, strongest
+from attn_cli.core.heads import HeadInput, Links, blocks_of_rows, joined_mask, readable_blocks, strongest
 from attn_cli.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from attn_cli.core.arguments import MaskLike
     from attn_cli.core.attention import Steps
     from attn_cli.core.fast import Report
-    from attn_cli.core.mask_arguments import MaskLike
     from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
     from attn_cli.io.array_types import Array

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.core import fast
-from attn_cli.core.attention import Steps
-from attn_cli.core.checks import checked_attention
+from attn_cli.core.attention import Steps, attention
 from attn_cli.core.masks import AnyMask
 from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import NotFinite
@@ -102,3 +101,109 @@ def readable_blocks(head: HeadInput) -> Iterator[Steps]:
     """Yield the steps of some rows after the other, the readable way."""
     for rows in blocks_of_rows(head):
         yield head.steps(rows)
+
+
+def checked_attention(
+    Q: Array,
+    K: Array,
+    V: Array,
+    mask: Bools | None = None,
+    bias: Array | None = None,
+    scale: float | None = None,
+    score: str = "scaled",
+    softcap: float | None = None,
+) -> Steps:
+    """Return the steps of `attention`, computed without warnings; -inf in the bias masks.
+
+    Raises NotFinite, which names query and key, when an allowed score or an attended value is NaN or infinity.
+    """
+    allowed = joined_mask(mask, bias)
+    is_bad = np.logical_not(np.isfinite(V).all(axis=-1))
+    # A value behind a mask must not count, but 0 x NaN would be NaN.
+    values = np.where(is_bad[..., np.newaxis], 0, V).astype(V.dtype, copy=False) if is_bad.any() else V
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        steps = attention(Q, K, values, allowed, bias, scale, score, softcap)
+    bad_scores = ~np.isfinite(steps.masked_scores)
+    if allowed is not None:
+        bad_scores &= allowed
+    if bad_scores.any():
+        *_, i, j = (int(n) for n in np.argwhere(bad_scores)[0])
+        raise NotFinite(i, j)
+    attended = (steps.weights > 0) & is_bad[..., np.newaxis, :] if is_bad.any() else is_bad
+    if attended.any():
+        raise NotFinite(None, int(np.argwhere(attended)[0][-1]))
+    return steps
+
+
+def joined_mask(mask: Bools | None, bias: Array | None) -> Bools | None:
+    """Join a boolean mask and a bias that masks by -inf, as float masks do."""
+    hidden = None if bias is None else np.isneginf(bias)
+    if hidden is None or not hidden.any():
+        return mask
+    return ~hidden if mask is None else mask & ~hidden
+
+
+SHORT = 256  # keys up to which a whole row is sorted more quickly than its candidates are found
+TIED = 0.78  # weights tie within the dtype's precision to this power: 6e-13, in float32 4e-6
+
+
+class Links(NamedTuple):
+    """Each query's strongest keys, (n_q, k), strongest first; key -1 and weight 0 where there is none."""
+
+    keys: Ints
+    weights: Array
+
+
+def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
+    """Return the k strongest links of each row of weights (n_q, n_k); ties go to the lowest key.
+
+    BLAS adds in different orders in different parts of a product, so identical keys get weights that differ in
+    their last bits. Weights that close are a tie.
+    """
+    n_q, n_k = weights.shape
+    k = min(k, n_k)
+    kept = np.where(mask, weights, -1) if mask is not None else weights
+    if k == 1:  # the first of those that tie with the largest
+        least = kept.max(axis=-1, keepdims=True) * (1 - rounding_of(kept.dtype))
+        keys = (kept >= least).argmax(axis=-1)[:, np.newaxis]
+        return _links(kept, keys, weights.dtype)
+    if n_k > SHORT and k < n_k // 4:
+        # The k-th largest weight bounds the candidates; sorting those alone is quicker.
+        bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
+        with np.errstate(under="ignore"):
+            bound -= np.abs(bound) * rounding_of(bound.dtype)
+        keys = np.empty((n_q, k), dtype=np.intp)
+        for i, row in enumerate(kept):
+            candidates = np.flatnonzero(row >= bound[i])
+            keys[i] = candidates[_in_order(row[candidates])[:k]]
+    else:
+        keys = _in_order(kept)[:, :k]
+    return _links(kept, keys, weights.dtype)
+
+
+def _links(kept: Array, keys: Ints, dtype: np.dtype[Any]) -> Links:
+    """Return the links to these keys, (n_q, k); a weight below 0 is that of a masked key."""
+    found = np.take_along_axis(kept, keys, axis=-1)
+    return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(dtype))
+
+
+def _in_order(weights: Array) -> Ints:
+    """Return the places of the weights along the last axis, strongest first; of those that tie the lowest first."""
+    order: Ints = np.argsort(-weights, axis=-1, kind="stable")
+    found = np.take_along_axis(weights, order, axis=-1)
+    lowest = 1 - rounding_of(weights.dtype)
+    unsure = (found[..., 1:] >= found[..., :-1] * lowest) & (order[..., 1:] < order[..., :-1])
+    for at in np.argwhere(unsure.any(axis=-1)):
+        places, row = order[tuple(at)], found[tuple(at)]
+        start = 0
+        while start < len(row):  # all that tie with the strongest left, but not with each other
+            stop = start + int(np.searchsorted(-row[start:], -row[start] * lowest, side="right"))
+            places[start:stop].sort()
+            start = max(stop, start + 1)
+    return order
+
+
+def rounding_of(dtype: np.dtype[Any]) -> float:
+    """Return the relative difference up to which weights, or scores, tie."""
+    share: float = float(np.finfo(dtype).eps) ** TIED
+    return share

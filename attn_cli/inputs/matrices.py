@@ -12,9 +12,16 @@ import numpy as np
 from attn_cli.core.arguments import read_softcap
 from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, did_you_mean
-from attn_cli.inputs.foreign_names import refuse_unread, taken_over
-from attn_cli.inputs.given_axes import BATCHED, heads_side_by_side, item_of_batch
-from attn_cli.inputs.given_scores import GivenScores, read_scores, taken_scores
+from attn_cli.inputs.foreign_arrays import (
+    BATCHED,
+    GivenScores,
+    heads_side_by_side,
+    item_of_batch,
+    read_scores,
+    refuse_unread,
+    taken_over,
+    taken_scores,
+)
 from attn_cli.inputs.record import read_record
 from attn_cli.inputs.weight_axes import listed
 from attn_cli.io.escape import visible

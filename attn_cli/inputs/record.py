@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_cli.errors import InputError
+from attn_cli.inputs.csv_matrix import Written, is_csv, read_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
-from attn_cli.io.csv_matrix import is_csv, read_csv, read_sheet
-from attn_cli.io.decimals import Written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import first_bytes, read_bytes
 

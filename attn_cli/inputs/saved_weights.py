@@ -10,7 +10,6 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.inputs.record import json_of, spoken
-from attn_cli.inputs.token_labels import texts
 from attn_cli.inputs.weight_axes import (
     block,
     heads_of_layers,
@@ -19,12 +18,12 @@ from attn_cli.inputs.weight_axes import (
     numbered_layers,
     one_text,
     stacked,
+    texts,
     with_axes,
 )
 from attn_cli.inputs.weight_tables import is_table, read_table
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
-from attn_cli.io.escape import visible
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count, visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

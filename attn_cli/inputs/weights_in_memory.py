@@ -9,8 +9,7 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.inputs.saved_weights import Saved, labelled
-from attn_cli.inputs.token_labels import strings
-from attn_cli.inputs.weight_axes import block, stacked, with_axes
+from attn_cli.inputs.weight_axes import block, stacked, strings, with_axes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,8 +11,8 @@ from attn_cli.errors import WriteError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+if TYPE_CHECKING:
     Buffer = bytes | memoryview
-
 NARROWEST, WIDEST = 20, 10_000  # columns
 USUAL_WIDTH = 80  # of a terminal that does not know its own
 HANGING = 2  # spaces before the further lines of a message
@@ -33,16 +33,6 @@ def put_plain(text: str) -> int:
     except (OSError, ValueError) as error:
         raise _unwritten(error) from None
     return 0
-
-
-def put_screen(text: str) -> None:
-    """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
-    if sys.stdout is not None and sys.stdout.isatty():
-        from attn_cli.io.pager import page  # whoever reads from a pipe does without
-
-        page(text)
-    else:
-        put_plain(text)
 
 
 def put_bytes(parts: Iterable[Buffer]) -> None:

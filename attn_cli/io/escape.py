@@ -6,9 +6,9 @@ from __future__ import annotations
 # lines; Cs are lone surrogates, which no encoding accepts; Co and Cn have no agreed picture.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _ZWJ = "\u200d"
+
 # Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
-
 _SPECIAL = frozenset('"$`\\!')  # that mean something between double quotes
 _ENDING = frozenset("\\'!")  # that end $'...', or that the history of a shell might take
 
@@ -96,3 +96,26 @@ def _is_picture(char: str) -> bool:
 def as_utf8(argument: str) -> str:
     """Return a command-line argument read as UTF-8 in any locale; bytes that are not UTF-8 become U+FFFD."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def count(n: int, one: str, many: str) -> str:
+    """Return `1 key` or `3 keys`."""
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def fixed(value: float, digits: int, kind: str = "f") -> str:
+    """Return a number with that many decimals, or with `kind` "%" in percent; what rounds to zero has no sign.
+
+    >>> fixed(-0.0004, 3), fixed(-1e-17, 1, "%"), fixed(-0.5, 2)
+    ('0.000', '0.0%', '-0.50')
+    """
+    return unsigned_zero(f"{value:.{digits}{kind}}")
+
+
+def unsigned_zero(text: str) -> str:
+    """Return a number's text, without its sign if all of its figures are zeros.
+
+    >>> unsigned_zero("-0.00"), unsigned_zero("-0.01"), unsigned_zero("+0")
+    ('0.00', '-0.01', '0')
+    """
+    return text[1:] if text[:1] in ("+", "-") and not text.strip("+-0.e%") else text

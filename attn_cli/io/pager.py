@@ -128,3 +128,11 @@ def _end(process: Popen[bytes]) -> None:
         if os.waitpid(process.pid, os.WNOHANG)[0]:
             return
         time.sleep(0.01)
+
+
+def put_screen(text: str) -> None:
+    """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        page(text)
+    else:
+        put_plain(text)

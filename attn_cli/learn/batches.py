@@ -10,14 +10,14 @@ import numpy as np
 
 from attn_cli.learn.relations import RELATIONS, Links, importance, without_subtype
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.encoder import features
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.store.table import as_text
+from attn_cli.vectors.spelling import features
+from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 UNKNOWN = -1
 SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")

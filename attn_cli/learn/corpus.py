@@ -13,12 +13,12 @@ import numpy as np
 from attn_cli.io.files import packed_lines
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.text.tokenize import tokenize
-from attn_cli.vectors.lookup import forms
+from attn_cli.vectors.spelling import forms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.store.table import Table
+    from attn_cli.vectors.table import Table
 
 HELD_BACK = 1000  # of each file, every so many lines one is not learned from
 UNKNOWN = -1

@@ -20,12 +20,12 @@ from attn_cli.learn.deep import Deep
 from attn_cli.learn.lower import Lower, read_lower, sized
 from attn_cli.learn.relations import RELATIONS, balances
 from attn_cli.settings.training import ModelTraining
-from attn_cli.vectors.store.table import as_text
+from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 SHORTEST, LONGEST = 3, 60  # words in a line that is learned from
 

@@ -21,11 +21,11 @@ from attn_cli.models.encoder import EncoderStack, weights_of
 from attn_cli.models.language import causal
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.store.table import as_text
+from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 NOUNS, VERBS = ("NOUN", "PROPN"), ("VERB",)
 FEWEST, MOST = 10, 30  # random words that are said twice; were they always as many, a distance would do

@@ -11,12 +11,12 @@ import numpy as np
 
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.models.language import causal, last_rows, matrix_of, word_number
+from attn_cli.models.language import causal, matrix_of, word_number
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 ROWS = 1000  # words that are scored at once
 
@@ -59,7 +59,7 @@ def _in_blocks(
         if not words:
             continue
         X = embed(words, table, "model", 0, stack.start).X
-        H = last_rows(stack, X, causal(len(words)))
+        H = stack.last_rows(X, causal(len(words)))
         found += [stack.words.first[np.newaxis].astype(np.float64), H[:-1]]
         wanted += (word_number(word, rows) for word in words)
         if len(wanted) >= ROWS:

@@ -12,12 +12,12 @@ import numpy as np
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import batches, feature_names
 from attn_cli.learn.corpus import UNKNOWN, WordRows, marked_lines
-from attn_cli.models.encoder import features
+from attn_cli.vectors.spelling import features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.store.table import Table
+    from attn_cli.vectors.table import Table
 
     Ints = NDArray[np.int32]
 

@@ -20,7 +20,7 @@ from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 FORMAT = "attn-layers/1"
 

@@ -11,13 +11,13 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.learn.batches import NONE, UNKNOWN, batches, feature_names
 from attn_cli.learn.corpus import WordRows, lines
-from attn_cli.models.encoder import features
+from attn_cli.vectors.spelling import features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.settings.training import Pretraining
-    from attn_cli.vectors.store.table import Table
+    from attn_cli.vectors.table import Table
 
 LONGEST, SHORTEST = 60, 4  # words in a line that is learned from
 CHUNK = 8192  # lines that are shuffled and grouped by length together

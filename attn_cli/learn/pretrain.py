@@ -27,13 +27,13 @@ from attn_cli.learn.layers import Layers, LayerSizes, MovingMean, seeded
 from attn_cli.learn.lower import FORMAT
 from attn_cli.learn.masked_lines import Lines, Masked
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.store.table import Table, as_text
+from attn_cli.vectors.table import Table, as_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.settings.training import Pretraining
-    from attn_cli.vectors.store.vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import OpenVectors
 
 BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0
 WARM_UP = 500  # steps

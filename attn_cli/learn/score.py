@@ -14,7 +14,7 @@ from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 
 class Score(NamedTuple):

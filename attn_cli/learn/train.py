@@ -33,7 +33,7 @@ from attn_cli.vectors.lookup import open_table
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Arrays
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 
 LONGEST, LONGEST_PASSAGE = 100, 160  # words in a sentence, and in a passage

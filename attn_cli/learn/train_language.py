@@ -25,7 +25,7 @@ from attn_cli.models.language import matrix_of
 from attn_cli.models.model_file import write_model
 from attn_cli.settings.training import LanguageTraining
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.store.table import Table
+from attn_cli.vectors.table import Table
 
 KEPT = 100  # steps after which the parameters are copied, for an interrupt
 PARTS = 20  # in so many parts of the text the file is written once

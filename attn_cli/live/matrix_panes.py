@@ -12,8 +12,7 @@ from attn_cli.live.actions import Seen
 from attn_cli.live.paper import Pane, Paper
 from attn_cli.live.state import BEFORE, DIFFERENCE, State
 from attn_cli.render.blocks import Block, Maps, Matrix, Say
-from attn_cli.render.screen.chosen_cell import matrix_part
-from attn_cli.render.screen.large_blocks import large_blocks
+from attn_cli.render.screen.matrix_pane import large_blocks, matrix_part
 from attn_cli.render.shade_scale import weight_range
 from attn_cli.render.views.long_text import long_view
 from attn_cli.render.views.overview import weight_matrix

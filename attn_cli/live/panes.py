@@ -11,7 +11,6 @@ from attn_cli.live.paper import Pane, Paper
 from attn_cli.live.state import State
 from attn_cli.render.blocks import Block, Formula, Heading, Say
 from attn_cli.render.views.steps import walk
-from attn_cli.trace.because import stepped_head
 from attn_cli.trace.trace import Trace
 
 STEPS = (
@@ -22,7 +21,7 @@ STEPS = (
 
 def steps_of(trace: Trace) -> tuple[tuple[str, ...], ...]:
     """Return the steps that a trace has, Q, K and V as one."""
-    head = stepped_head(trace)
+    head = trace.stepped_head
     there = {
         "tokens": trace.query_ids is not None,
         "x_query": trace.x_query is not None,

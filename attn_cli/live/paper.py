@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Block
-from attn_cli.render.screen.chosen_cell import MatrixPart
 from attn_cli.render.screen.draw import draw
+from attn_cli.render.screen.matrix_pane import MatrixPart
 from attn_cli.settings.output import View
 
 FAR = 400  # lines of a pane that can be scrolled through

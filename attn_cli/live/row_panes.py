@@ -15,10 +15,10 @@ from attn_cli.live.state import BEFORE, State
 from attn_cli.render.blocks import Bars, Block, Columns, Say
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.overview import largest_weight, row_bars
-from attn_cli.render.views.reasons import reasons
+from attn_cli.render.views.whys import reasons
 from attn_cli.render.views.wording import quoted_at
-from attn_cli.trace.because import because_of, stepped_head
-from attn_cli.trace.trace import Row, Trace
+from attn_cli.trace.row import Row
+from attn_cli.trace.trace import Trace
 
 MOST_KEYS, FEW_KEYS = 12, 4
 LINES_OF_KEY = 3  # at most: its bar, and its line in a table or in both parts of a wide one
@@ -65,12 +65,12 @@ class _Row(NamedTuple):
         """Return the row of a state's cell."""
         i, j = state.row, state.column
         asked = versus(trace, j)
-        row = asked.row(i, stepped_head(trace))
+        row = asked.row(i, trace.stepped_head)
         order = np.argsort(-trace.shown.weights[trace.held(i)], kind="stable").tolist()
         bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(
             title=_title(trace, state)
         )
-        found = [] if row is None or row.total == 0 else list(reasons(asked, row, because_of(asked, row)))
+        found = [] if row is None or row.total == 0 else list(reasons(asked, row, row.because()))
         return cls(asked, row, order, j, bars, found)
 
     def blocks(self, count: int, is_brief: bool) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from attn_cli.live.row_panes import by_hand_pane, row_pane
 from attn_cli.live.state import COMMAND, HELP, MATRICES, ROW, STEPS, State
 from attn_cli.live.status import Part, status
 from attn_cli.render.blocks import Say
-from attn_cli.render.screen.panes import abreast, filled, fitted, words
+from attn_cli.render.screen.text import abreast, filled, fitted, words
 
 WIDE = 120  # columns from which panes stand side by side
 SMALL_WIDTH, SMALL_HEIGHT = 50, 14  # below these one pane is shown at a time

@@ -57,7 +57,7 @@ class TextSource:
 
     def compute(self, question: Question) -> Trace:
         """Return the trace of the text."""
-        from attn_cli.pipeline.from_text import trace_text
+        from attn_cli.pipeline.sources.text import trace_text
 
         return trace_text("self", question.text, None, question.settings, shared=self.shared)
 
@@ -79,7 +79,7 @@ class ModelSource(TextSource):
 
     def __init__(self, settings: Settings) -> None:
         from attn_cli.pipeline.embed import Shared
-        from attn_cli.pipeline.from_checkpoint import open_model
+        from attn_cli.pipeline.sources.checkpoint_text import open_model
 
         self.opened = ExitStack()
         self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))
@@ -106,7 +106,7 @@ class MatricesSource:
 
     def compute(self, question: Question) -> Trace:
         """Return the trace of the matrices as they are now."""
-        from attn_cli.pipeline.from_matrices import trace_matrices
+        from attn_cli.pipeline.sources.matrices import trace_matrices
 
         given = self.given._replace(arrays=self.given.arrays | self.matrices(question))
         return trace_matrices("compute", given, question.settings)
@@ -148,7 +148,7 @@ class WeightsSource:
 
     def compute(self, question: Question) -> Trace:
         """Return the trace of the weights."""
-        from attn_cli.pipeline.from_weights import trace_weights
+        from attn_cli.pipeline.sources.weights import trace_weights
 
         plain = replace(question.settings, score=None, temperature=1.0, without=())
         if plain != question.settings:

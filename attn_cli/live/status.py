@@ -10,8 +10,7 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.actions import HEATS, TOGETHER, Seen
 from attn_cli.live.state import State
 from attn_cli.render.numbers import plain
-from attn_cli.render.screen.panes import words
-from attn_cli.render.screen.text import cells, listed
+from attn_cli.render.screen.text import cells, listed, words
 from attn_cli.render.views.wording import short
 from attn_cli.trace.trace import Trace
 

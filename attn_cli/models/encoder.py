@@ -10,70 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 
 from attn_cli.core import fast
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
+from attn_cli.core.head_weights import HeadWeights
 from attn_cli.core.heads import HeadInput, readable_blocks
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
-from attn_cli.models.projection import HeadWeights, Projection
-from attn_cli.trace.trace import Learned
+from attn_cli.models.projection import Projection
+from attn_cli.trace.head import Learned
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
     from attn_cli.models.language import WordLayer
+    from attn_cli.vectors.spelling import Start
 
 NEARLY_ZERO = 1e-5
-LONGEST_ENDING = 4
-
-
-def features(word: str) -> list[str]:
-    """Return the names of a word's features: `*` that all words have, its shape, its endings, itself.
-
-    >>> features("Walking")
-    ['*', 'Xx', '-g', '-ng', '-ing', '-king', '=walking']
-    >>> features("n’t") == features("n't")
-    True
-    """
-    word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
-    lower = word.lower()
-    endings = [f"-{lower[-n:]}" for n in range(1, LONGEST_ENDING + 1) if len(lower) > n]
-    return ["*", *_shape(word), *endings, f"={lower}"]
-
-
-def _shape(word: str) -> list[str]:
-    """Return its shape: X all capitals, Xx capitalised, x small, 9 digits, x9 mixed, . marks, and what joins."""
-    letters = any(char.isalpha() for char in word)
-    if any(char.isdigit() for char in word):
-        shape = "x9" if letters else "9"
-    elif letters:
-        shape = "X" if word.isupper() and len(word) > 1 else "Xx" if word[:1].isupper() else "x"
-    else:
-        shape = "."
-    joined = [mark for mark in ("-", "/", "@") if mark in word and letters]
-    return [shape, *joined]
-
-
-class Start(NamedTuple):
-    """What a word's spelling adds to its vector: the sum of the vectors (features, d) of its features.
-
-    Where not `always`, only a word without a vector starts so.
-    """
-
-    places: Mapping[str, int]
-    vectors: Array
-    always: bool
-
-    def of(self, word: str) -> Array:
-        """Return the sum for this word, (d,)."""
-        found = [self.places[name] for name in features(word) if name in self.places]
-        total: Array = self.vectors[np.array(found, dtype=np.intp)].astype(np.float64).sum(axis=0)
-        return total
 
 
 class Norm(NamedTuple):
@@ -146,6 +102,7 @@ class EncoderStack(NamedTuple):
     last: Projection
     facts: Mapping[str, object]
     words: WordLayer | None = None  # of a language model, which is causal
+    top: EncoderLayer | None = None  # the last layer as a whole, of a language model
 
     @property
     def dim(self) -> int:
@@ -187,6 +144,18 @@ class EncoderStack(NamedTuple):
                 X = encoder.of(X, mask, fast.part_of(report, done, layer + 1), threads)
         if not np.isfinite(X).all():
             raise InputError(f"{self.name}: what its layers make is more than a number can hold.")
+        return X
+
+    def last_rows(
+        self, X: Array, mask: Mask | None, layer: int | None = None, report: Report | None = None
+    ) -> Array:
+        """Return the output of the last layer, (n, width), for the words' vectors X, or for a layer's input X."""
+        assert self.top is not None  # only a language model is asked
+        if layer is None:
+            X, layer = self.input(X, 0, mask), 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for encoder in (*self.encoders[layer:], self.top):
+                X = encoder.of(X, mask, report)
         return X
 
     def learned(self, layer: int, head: str) -> Learned:

@@ -14,14 +14,12 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
-from attn_cli.vectors.lookup import forms
-from attn_cli.vectors.store.table import as_bytes
+from attn_cli.vectors.spelling import forms
+from attn_cli.vectors.table import as_bytes
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
-    from attn_cli.models.encoder import EncoderLayer, EncoderStack
-    from attn_cli.vectors.store.vectors import Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
     Take = Callable[..., Array]
 
@@ -31,9 +29,8 @@ MASK = "causal"  # under which it is trained
 
 
 class WordLayer(NamedTuple):
-    """The last layer as a whole, and what makes scores of its output: d numbers a word, V words."""
+    """What makes scores of the last layer's output: d numbers a word, V words."""
 
-    top: EncoderLayer
     P: Array  # (width, d)
     bias: Array  # (V + 1,); the last is that of all words without a vector
     unknown: Array  # (d,), the vector of these
@@ -66,13 +63,12 @@ class WordLayer(NamedTuple):
         return softmax(scores)
 
 
-def read_word_layer(take: Take, top: EncoderLayer, width: int, names: list[str], vectors: Array) -> WordLayer:
+def read_word_layer(take: Take, width: int, names: list[str], vectors: Array) -> WordLayer:
     """Return what a file has of it, checked; a feature's vector is a correction where its name is `=word`."""
     dim = vectors.shape[1]
     common = sum(name.startswith("=") for name in names)
     is_last = all(name.startswith("=") for name in names[len(names) - common :])
     return WordLayer(
-        top,
         take("out.W", 2, width=width, dim=dim),
         take("out.bias", 1),
         take("out.unknown", 1, dim=dim),
@@ -84,19 +80,6 @@ def read_word_layer(take: Take, top: EncoderLayer, width: int, names: list[str],
 def causal(n: int) -> Mask | None:
     """Return the mask under which a language model was trained, over n words."""
     return named(MASK, n, n)
-
-
-def last_rows(
-    stack: EncoderStack, X: Array, mask: Mask | None, layer: int | None = None, report: Report | None = None
-) -> Array:
-    """Return the output of the last layer, (n, width), for the words' vectors X, or for the input X of a layer."""
-    assert stack.words is not None
-    if layer is None:
-        X, layer = stack.input(X, 0, mask), 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for encoder in (*stack.encoders[layer:], stack.words.top):
-            X = encoder.of(X, mask, report)
-    return X
 
 
 def matrix_of(table: Vectors) -> Array:

@@ -8,15 +8,17 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
-from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
+from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm
 from attn_cli.models.int8 import dequantized
-from attn_cli.models.projection import HeadWeights, Position, Projection
+from attn_cli.models.projection import Projection
 from attn_cli.settings.settings import Settings
-from attn_cli.trace.trace import Projected
+from attn_cli.trace.head import Projected
+from attn_cli.vectors.spelling import Start
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -155,7 +157,7 @@ class _Reader(NamedTuple):
             return made
         from attn_cli.models.language import read_word_layer  # only a language model has one
 
-        return made._replace(words=read_word_layer(self.take, top, d, words, vectors))
+        return made._replace(words=read_word_layer(self.take, d, words, vectors), top=top)
 
     def names_below(self, facts: Mapping[str, object], layers: int) -> list[list[str] | None]:
         """Return the names of the heads in each layer below the last, where the file tells them."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from attn_cli.core.attention import project
+from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError
-from attn_cli.trace.trace import Projected
+from attn_cli.trace.head import Projected
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -18,65 +19,6 @@ if TYPE_CHECKING:
 Part = TypeVar("Part")
 MOST_WEIGHTS = 100_000_000
 WHOLE = 2.0**52  # from here on, a double has no digits after the point
-
-
-class Position(NamedTuple):
-    """What a head adds for the distance of two words: a vector r (d_k,) and a number b for each distance.
-
-    R is (2 reach + 1, d_k), b (2 reach + 1,): from `reach` or more words to the left, over 0 in the middle,
-    to `reach` or more to the right. A key at that distance counts as k + r (Shaw, Uszkoreit and Vaswani
-    2018, "Self-Attention with Relative Position Representations", equation 4); b is ours.
-    """
-
-    R: Array
-    b: Array
-
-    def by_distance(self, q: Array, factor: float = 1.0) -> Array:
-        """Return (q.r + b) * factor for each distance, (rows, 2 reach + 1), of the queries q (rows, d_k).
-
-        Raises InputError where it is more than a number can hold: infinity would pass for a mask.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            added = ((q @ self.R.T + self.b) * factor).astype(q.dtype, copy=False)
-        if not np.isfinite(added).all():
-            raise InputError("The position term is more than a number can hold.", "Scale R and b down.")
-        return added
-
-
-class Turned(NamedTuple):
-    """A head's queries (n_q, d_k) and keys (n_k, d_k) turned by their places (rotary; Su et al. 2021, RoFormer).
-
-    A score of the turned ones depends on the vectors and on the distance of their places. What it differs from the
-    score of the vectors as they were is what the distance adds.
-    """
-
-    q: Array
-    k: Array
-
-
-class Gains(NamedTuple):
-    """What a head's queries and keys, x W divided by their root mean square, are multiplied by: (d_k,) each."""
-
-    q: Array
-    k: Array
-
-
-class HeadWeights(NamedTuple):
-    """One head's weights: W_q and W_k (d, d_k), W_v (d, d_v), b_q and b_k (d_k,), b_v (d_v,), or None."""
-
-    name: str
-    W_q: Array
-    W_k: Array
-    W_v: Array
-    b_q: Array | None = None
-    b_k: Array | None = None
-    b_v: Array | None = None
-    position: Position | None = None
-
-    def project(self, X: Array, context: Array) -> tuple[Array, Array, Array]:
-        """Return Q (n_q, d_k) of X (n_q, d), and K (n_k, d_k) and V (n_k, d_v) of the context (n_k, d)."""
-        Q = project(X, self.W_q, self.b_q)
-        return Q, project(context, self.W_k, self.b_k), project(context, self.W_v, self.b_v)
 
 
 class Projection(NamedTuple):

@@ -5,142 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.escape import visible
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count, visible
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.models.projection import to_digits
+from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.settings.settings import Settings
-from attn_cli.trace.trace import Embedding
+from attn_cli.trace.computation import Embedding
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
-from attn_cli.vectors.store.table import OnProgress, no_progress
+from attn_cli.vectors.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
-    from attn_cli.pipeline.from_checkpoint import OpenModel
-    from attn_cli.vectors.store.vectors import OpenVectors, Vectors
+    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
+    from attn_cli.vectors.open_vectors import OpenVectors, Vectors
 
 RANDOM_DIM = 4
-BASE = 10_000.0  # of the wavelengths of position encodings
-PAD = "<pad>"
 NOT_UTF8 = "Bytes that are not UTF-8 were read as U+FFFD."
-
-
-class Side(NamedTuple):
-    """One side of attention before projection: its tokens, and a row of X (n, d) for each."""
-
-    tokens: tuple[str, ...]
-    X: Array | None = None  # None where Q, K and V, or weights, are given
-    words: Array | None = None  # where positions were added: X = words + encodings
-    encodings: Array | None = None
-    padding: range = range(0)
-
-    @property
-    def own(self) -> range:
-        """The places that are no padding."""
-        n = len(self.padding)
-        return range(n, len(self.tokens)) if self.padding.start == 0 else range(self.padding.start)
-
-    def padded(self, n: int, side: str) -> Side:
-        """Return it with n padding tokens, of zero vectors, after the others (`right`) or before them (`left`)."""
-        start = len(self.tokens) if side == "right" else 0
-        tokens = (*self.tokens[:start], *(PAD,) * n, *self.tokens[start:])
-        X, words, P = (
-            None if M is None else np.insert(M, [start] * n, 0.0, axis=0)
-            for M in (self.X, self.words, self.encodings)
-        )
-        return Side(tokens, X, words, P, range(start, start + n))
-
-    def placed(self) -> Side:
-        """Return it with the sinusoids of each token's place, counted from 0, added to its vector."""
-        assert self.X is not None
-        P = sinusoidal(*self.X.shape)
-        return self._replace(X=self.X + P, words=self.X, encodings=P)
-
-    def rounded(self, digits: int) -> Side:
-        """Return it with vectors, and what was added to them, rounded to so many digits after the point."""
-        assert self.X is not None
-        if self.words is None or self.encodings is None:
-            return self._replace(X=to_digits(self.X, digits))
-        words, P = to_digits(self.words, digits), to_digits(self.encodings, digits)
-        # The sum of rounded numbers is rounded once more: this takes away what floats add at the end.
-        return self._replace(X=to_digits(words + P, digits), words=words, encodings=P)
-
-
-class Inputs(NamedTuple):
-    """Both sides before projection, and where they came from; they are one object where a text attends to itself."""
-
-    query: Side
-    key: Side
-    has_text: bool
-    embedding: Embedding
-    unknown: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    table: Vectors | None = None
-    replaced: Mapping[str, str] = MappingProxyType({})
-    apart: bool = False  # whether keys come from a second text or a second X
-
-    @property
-    def is_self(self) -> bool:
-        """Whether queries and keys are the same vectors."""
-        return self.query is self.key
-
-    def with_key(self, key: Side) -> Inputs:
-        """Return the inputs with these keys, which are also the queries where a text attends to itself."""
-        return self._replace(key=key, query=key if self.is_self else self.query)
-
-    def both(self, change: Callable[[Side], Side]) -> Inputs:
-        """Return the inputs with both sides changed, one object still where they were."""
-        changed = self.with_key(change(self.key))
-        return changed if self.is_self else changed._replace(query=change(self.query))
-
-
-def sinusoidal(n: int, d: int) -> Array:
-    """Return the encodings P (n, d) of the places 0 to n - 1.
-
-    P[pos, 2i] = sin(pos / 10000^(2i/d)), P[pos, 2i + 1] = cos of the same angle (Vaswani et al. 2017,
-    "Attention Is All You Need", section 3.5). An odd d leaves out the last cosine.
-
-    >>> sinusoidal(2, 4).round(3).tolist()
-    [[0.0, 1.0, 0.0, 1.0], [0.841, 0.54, 0.01, 1.0]]
-    """
-    angles = np.arange(n)[:, np.newaxis] / BASE ** (np.arange(0, d, 2) / d)
-    P = np.empty((n, d))
-    P[:, 0::2] = np.sin(angles)
-    P[:, 1::2] = np.cos(angles[:, : d // 2])
-    return P
-
-
-def prepare_inputs(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
-    """Add positions and padding, and round, where that is asked for.
-
-    Places are those of the text's own tokens: padding has none. It matters as what is looked at, so of two texts
-    only the context gets it. A stack rounds its last layer's input itself.
-    """
-    if settings.positions == "sinusoidal":
-        inputs = inputs.both(Side.placed)
-    if settings.pad:
-        where = "after" if settings.pad_side == "right" else "before"
-        stand = count(settings.pad, "padding token stands", "padding tokens stand")
-        whose = "text" if inputs.is_self else "context"
-        note = f"{stand} {where} the {whose}: zero vectors, and nobody may look at them."
-        inputs = inputs.with_key(inputs.key.padded(settings.pad, settings.pad_side))
-        inputs = inputs._replace(notes=(*inputs.notes, note))
-    return round_inputs(inputs, settings) if is_last else inputs
-
-
-def round_inputs(inputs: Inputs, settings: Settings) -> Inputs:
-    """Round the vectors, and what was added to them for their places, where that is asked for."""
-    digits = settings.round
-    return inputs if digits is None else inputs.both(lambda side: side.rounded(digits))
 
 
 class Shared(NamedTuple):
@@ -157,7 +41,7 @@ class Shared(NamedTuple):
 
 def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
-    from attn_cli.vectors.store.vectors import VectorMemo  # one text looks each word up once
+    from attn_cli.vectors.open_vectors import VectorMemo  # one text looks each word up once
 
     settings = settings_for_positions(settings)
     shared = open_projection(settings)
@@ -186,7 +70,7 @@ def _table(settings: Settings, stack: EncoderStack | None) -> OpenVectors:
     if stack is not None:
         check_pairing(stack, table)
     if settings.oov == "subword":
-        from attn_cli.vectors.subwords import check_has_ngrams
+        from attn_cli.vectors.spelling import check_has_ngrams
 
         check_has_ngrams(table)
     return table

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.models.encoder import EncoderStack, Start
+from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import open_projection, settings_for_positions
-from attn_cli.pipeline.from_text import settings_for_masked, trace_text
 from attn_cli.pipeline.project import wanted_layer
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check_model
+from attn_cli.settings.validate import check_model, settings_for_masked
 from attn_cli.vectors.lookup import look_up_all, open_table
-from attn_cli.vectors.store.table import as_float64, as_text
+from attn_cli.vectors.spelling import Start
+from attn_cli.vectors.table import as_float64, as_text
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.inputs.saved_weights import Saved
     from attn_cli.io.array_types import Array
     from attn_cli.trace.trace import Trace
-    from attn_cli.vectors.store.vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import OpenVectors
 
 IN_PAGES = ("zero", "model", "skip")  # what the page does with a word that has no vector
 
@@ -76,7 +77,8 @@ def page_of(
 def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> Page:
     """Return the page of every layer of a pretrained model, which is read while the page is made."""
     # Only for a model on disk.
-    from attn_cli.pipeline.from_checkpoint import open_model, read_texts
+    from attn_cli.pipeline.sources.checkpoint import read_texts
+    from attn_cli.pipeline.sources.checkpoint_text import open_model
 
     assert settings.model is not None
     check_model(settings)
@@ -94,7 +96,7 @@ def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> 
 
 def page_of_weights(saved: Saved, settings: Settings) -> Page:
     """Return the page of every layer of saved weights."""
-    from attn_cli.pipeline.from_weights import trace_weights  # only for weights that came ready
+    from attn_cli.pipeline.sources.weights import trace_weights  # only for weights that came ready
 
     count = len(saved.weights)
     shown = wanted_layer(settings, count, saved.name)

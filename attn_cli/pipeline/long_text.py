@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.top_links import Links, strongest
+from attn_cli.core.heads import Links, strongest
+from attn_cli.trace.computation import LongView
 from attn_cli.trace.diagnostics import entropy
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LongView, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.streaming import Survey

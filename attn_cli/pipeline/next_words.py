@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError
-from attn_cli.trace.trace import NextWords
+from attn_cli.core.mask_rules import find_rule
+from attn_cli.core.masks import named
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import shell_quote
+from attn_cli.models.encoder import EncoderStack
+from attn_cli.models.language import MASK, UNKNOWN, causal, matrix_of, word_number
+from attn_cli.pipeline.inputs import Inputs
+from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.validate import with_next_words
+from attn_cli.trace.computation import NextWords
+from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
+    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
     from attn_cli.models.checkpoints.run import Run
     from attn_cli.models.checkpoints.tokenizer import TextEncoder
@@ -79,3 +91,90 @@ def _likeliest(
     words = tuple((encoder.text(n), float(shares[n])) for n in best)
     came = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
     return NextWords(words, place, fills, encoder.token(ids[place]), came)
+
+
+ROWS = 256  # places whose words are scored at once
+
+
+def settings_for(
+    kind: str, settings: Settings, stack: EncoderStack, has_context: bool
+) -> tuple[Settings, list[str]]:
+    """Return the settings that a language model reads a text with, and notes on them."""
+    name, notes = stack.name, []
+    if has_context or kind == "cross":
+        raise UsageError(
+            f"{name} reads one text, from left to right: it has no second text to look at.",
+            f"Try attn masked TEXT -p {shell_quote(settings.projection or name)}, or another projection (-p).",
+            "--projection",
+        )
+    if settings.mask is None:
+        settings = replace(settings, mask=MASK)
+        if kind == "self":
+            notes.append(
+                f"{name} is read under the causal mask that it was trained with; --mask none takes it off."
+            )
+    elif _shows_the_next(settings.mask):
+        under = "Without its mask" if settings.mask == "none" else f"Under {settings.mask}"
+        cheats = (
+            f"{under} {name} cheats: each word sees the next one, the very word that it had to guess when "
+            "it was trained."
+        )
+        is_told = settings.next or kind == "masked"
+        notes.append(f"{cheats} Its next words are still told under the mask." if is_told else cheats)
+    if settings.tokenizer == "words":
+        settings = replace(settings, keep_punctuation=True)  # its words too
+    if (
+        settings.layer is None and not settings.every_head
+    ):  # by its name, a head is found in whatever layer it is
+        main = stack.facts.get("main")
+        head = str(main) if settings.head is None and isinstance(main, str) else settings.head
+        layer = stack.layer_of(head)
+        settings = replace(settings, head=head, layer=layer) if layer is not None else settings
+    return (with_next_words(settings) if kind == "masked" else settings), notes
+
+
+def _shows_the_next(mask: str) -> bool:
+    """Return whether a word may look at the next one under a mask that has a name."""
+    if find_rule(mask) is None:
+        return False
+    found = named(mask, 2, 2)
+    return found is None or bool(found.rows(range(1))[0, 1])
+
+
+def with_next(
+    trace: Trace, inputs: Inputs, settings: Settings, stack: EncoderStack, report: Report | None
+) -> Trace:
+    """Return the trace with the likeliest next words after the text, and after each prefix if that is asked for."""
+    if not settings.next:
+        return trace
+    side, table = inputs.query, inputs.table
+    assert side.X is not None and table is not None and stack.words is not None
+    X = (side.X if side.words is None else side.words)[side.own.start : side.own.stop]
+    tokens = trace.query_tokens[side.own.start : side.own.stop]
+    is_long = len(tokens) ** 2 > LARGE
+    H = stack.last_rows(X, causal(len(X)), report=report if is_long else None)
+    words = [word for block in table.word_blocks() for word in block]
+    places = range(len(tokens)) if settings.next_at == ALL else range(len(tokens) - 1, len(tokens))
+    vectors, found = matrix_of(table), []
+    rows = {word: n for n, word in enumerate(words)} if len(places) > 1 else {}
+    for start in range(places.start, places.stop, ROWS):
+        some = range(start, min(start + ROWS, places.stop))
+        shares = stack.words.probabilities(H[some.start : some.stop], vectors)
+        for place, row in zip(some, shares, strict=True):
+            came = row[word_number(tokens[place + 1], rows)] if place + 1 < len(tokens) else None
+            likeliest = _likeliest_words(row, words, settings.next)
+            at = side.own.start + place
+            found.append(
+                NextWords(likeliest, at, False, tokens[place], None if came is None else float(came))
+            )
+    every = tuple(found) if settings.next_at == ALL else None
+    return replace(trace, next_words=found[-1], next_words_at=every)
+
+
+def _likeliest_words(shares: Array, words: list[bytes], count: int) -> tuple[tuple[str, float], ...]:
+    """Return the likeliest words; of equally likely ones, those that the vectors have first."""
+    some = np.argpartition(-shares, min(count, len(shares) - 1))[: count + 1]
+    least = shares[some].min()
+    ties = np.flatnonzero(shares >= least)
+    best = ties[np.argsort(-shares[ties], kind="stable")][:count].tolist()
+    return tuple((as_text(words[n]) if n < len(words) else UNKNOWN, float(shares[n])) for n in best)

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.mask_arguments import stretches
+from attn_cli.core.arguments import stretches
 from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError, did_you_mean
-from attn_cli.io.escape import visible
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count, visible
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, taught_weights
-from attn_cli.pipeline.embed import Inputs, Side, round_inputs
+from attn_cli.pipeline.inputs import Inputs, Side, round_inputs
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_layered
-from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LARGE, Learned
+from attn_cli.trace.head import Head, Learned
+from attn_cli.trace.trace import LARGE
 
 if TYPE_CHECKING:
+    from attn_cli.core.head_weights import HeadWeights
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
 
@@ -42,7 +42,7 @@ class Layer(NamedTuple):
     heads: tuple[Head, ...]
     projection: model.Projection
     learned: Learned | None = None
-    governor: model.HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
+    governor: HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
     score: str | None = None  # where it is not the settings'
     # Reads it in the other layout, where W fits in both and nobody said which it is in.
     turned: Callable[[], tuple[Layer, list[str]]] | None = None
@@ -91,7 +91,7 @@ def project_with_model(
     return inputs, Layer(names, shown, heads, projection, learned, governor), notes
 
 
-def ungoverned(governor: model.HeadWeights, inputs: Inputs) -> int | None:
+def ungoverned(governor: HeadWeights, inputs: Inputs) -> int | None:
     """Return the word that the governor head leaves to itself most, mostly the main verb; None in a long text."""
     own, X = inputs.query.own, inputs.query.X
     X = None if X is None else X[own.start : own.stop]

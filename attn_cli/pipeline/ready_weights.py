@@ -10,9 +10,8 @@ from attn_cli.core import masks
 from attn_cli.core.mask_rules import find_rule
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.escape import shortened
-from attn_cli.io.plural import count, fixed
-from attn_cli.pipeline.inferred_mask import idle_rows, infer_mask, left_padding
+from attn_cli.io.escape import count, fixed, shortened
+from attn_cli.pipeline.mask import idle_rows, infer_mask, left_padding
 from attn_cli.pipeline.project import shown_head, wanted_layer
 from attn_cli.settings.settings import Settings
 from attn_cli.text import wordpieces as pieces

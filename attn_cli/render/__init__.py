@@ -24,25 +24,25 @@ def _screen(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
 
 
 def _markdown(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
-    from attn_cli.render.document.markdown import markdown
+    from attn_cli.render.formats.markdown import markdown
 
     return markdown(blocks, view)
 
 
 def _latex(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
-    from attn_cli.render.document.latex import latex
+    from attn_cli.render.formats.latex import latex
 
     return latex(blocks, view)
 
 
 def _html(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
-    from attn_cli.render.document.html import html
+    from attn_cli.render.formats.html import html
 
     return portable(html(blocks, view), terminal)
 
 
 def _svg(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
-    from attn_cli.render.document.svg import svg
+    from attn_cli.render.formats.svg import svg
 
     return portable(svg(blocks, view), terminal)
 
@@ -54,7 +54,7 @@ def portable(page: str, terminal: Terminal) -> str:
 
 
 def _json(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
-    from attn_cli.render.data.json import dumps
+    from attn_cli.io.json_text import dumps
 
     is_walk = walk is not None
     record = trace.to_dict(view.steps or is_walk, is_walk, keys_in(view, trace.kind))
@@ -65,7 +65,7 @@ def keys_in(view: View, kind: str) -> tuple[str, ...] | None:
     """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
     if view.fields is None:
         return None
-    from attn_cli.settings.json_keys import ADDED, chosen_keys  # only those who choose keys need them
+    from attn_cli.settings.output import ADDED, chosen_keys  # only those who choose keys need them
 
     return chosen_keys(view.fields, kind, tuple(ADDED))
 
@@ -74,13 +74,13 @@ def needs_weights(view: View, kind: str) -> bool:
     """Return whether the view shows what a layer projects with: every step, or a key of the JSON that --steps adds."""
     if view.steps or view.fields is None:
         return view.steps
-    from attn_cli.trace.as_json import OF_STEPS, OF_WEIGHTS  # only those who choose keys need them
+    from attn_cli.trace.trace import OF_STEPS, OF_WEIGHTS  # only those who choose keys need them
 
     return not {*(keys_in(view, kind) or ())}.isdisjoint((*OF_STEPS, *OF_WEIGHTS))
 
 
 def _csv(trace: Trace, view: View, terminal: Terminal, walk: Walk | None) -> str:
-    from attn_cli.render.data.csv import delimited
+    from attn_cli.render.formats.weights import delimited
 
     return delimited(trace, "," if view.format == "csv" else "\t", view.tidy)
 

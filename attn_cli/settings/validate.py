@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
@@ -19,6 +20,7 @@ NEEDED = {
     "next": "a model that says what comes next",
     "next_at": "a model that says what comes next",
 }
+
 # Why these change nothing beside a pretrained model.
 WHY_IDLE = {
     "dim": "it has vectors of its own",
@@ -168,3 +170,24 @@ def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tup
         f"{near}Give a token of the text, or its number from 0 to {len(tokens) - 1}.",
         option,
     )
+
+
+NEXT_WORDS = 5  # that a pretrained model says, where the command is about the next one
+
+
+def settings_for_masked(settings: Settings) -> Settings:
+    """Return the settings of attn masked: a causal mask, or a pretrained model's own and what it says comes next."""
+    if settings.model is not None:
+        return with_next_words(settings)
+    return replace(settings, mask="causal") if settings.mask is None else settings
+
+
+def with_next_words(settings: Settings) -> Settings:
+    """Return the settings with the usual number of next words, where none is said."""
+    return replace(settings, next=NEXT_WORDS) if settings.next is None else settings
+
+
+def with_words_at_each(settings: Settings) -> Settings:
+    """Return the settings with a number of next words where they are wanted after each token; refuse none."""
+    check_next(settings)
+    return with_next_words(settings) if settings.next_at == ALL else settings

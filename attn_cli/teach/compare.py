@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.pipeline.embed import settings_for_positions
-from attn_cli.pipeline.from_text import trace_text
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import ALL, OF_MODEL, SHOWN_ONLY, Settings
 from attn_cli.settings.validate import beside_model
@@ -20,12 +20,10 @@ from attn_cli.trace.trace import Trace
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import Report
-    from attn_cli.teach.swap import Swap
 
 SAME = 1e-12  # weights that differ by less count as equal
 MOST_MOVERS = 100  # kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
-
 Value = str | float | bool | None  # None is the default
 
 
@@ -237,3 +235,10 @@ def _has_other_strongest(old: Array, new: Array) -> bool:
         return False
     strongest = (old >= np.nanmax(old) - SAME) & (new >= np.nanmax(new) - SAME)
     return not strongest.any()
+
+
+class Swap(NamedTuple):
+    """A token, and what stands in its place."""
+
+    old: str
+    new: str

@@ -15,7 +15,7 @@ from attn_cli.core.attention import attention, softmax
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, score_named
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of, some
-from attn_cli.pipeline.from_phrases import trace_phrases
+from attn_cli.pipeline.sources.phrases import trace_phrases
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array

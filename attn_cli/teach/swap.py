@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.pipeline.from_text import trace_text
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.teach.compare import Comparison, between
+from attn_cli.teach.compare import Comparison, Swap, between
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
 OPTION = "--swap"
 HINT = "Try: --swap fox=rock"
-
 Both = tuple[float, float]  # before and after
-
-
-class Swap(NamedTuple):
-    """A token, and what stands in its place."""
-
-    old: str
-    new: str
 
 
 class KeyChange(NamedTuple):

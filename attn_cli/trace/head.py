@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
+    from attn_cli.core.head_weights import Gains, HeadWeights, Position, Turned
+    from attn_cli.core.heads import Links
     from attn_cli.core.masks import Mask
-    from attn_cli.core.top_links import Links
     from attn_cli.io.array_types import Array
-    from attn_cli.models.projection import Gains, HeadWeights, Position, Turned
 
 MATRICES = ("W_q", "W_k", "W_v")
 GAINS = ("q_gain", "k_gain")
@@ -118,3 +118,35 @@ class Head(Frozen):
             return None if self.gains is None else self.gains[GAINS.index(name)]
         found: Array | None = None if self.W is None else getattr(self.W, name)
         return found.T if found is not None and name in MATRICES and self.layout == "out-in" else found
+
+
+class Projected(NamedTuple):
+    """Where W_q, W_k and W_v came from; source is learned, identity, random, file or given."""
+
+    source: str
+    name: str | None
+    layout: str | None
+    seed: int | None
+    layer: int | None
+    x_is_normed: bool | None = None  # of a pretrained model, whether X went through the layer's norm
+    kv_heads: int | None = None  # of a pretrained model whose heads share keys and values: how many there are
+
+
+class Learned(NamedTuple):
+    """What is known of a learned head; a score is the share of words whose strongest link is right.
+
+    A head of a language model was taught nothing: `about` is then what it was found to do.
+    """
+
+    model: str
+    layers: int
+    trained_on: tuple[str, ...]  # treebanks
+    scored_on: str | None  # a treebank that it was not trained on
+    about: str | None  # what the head was trained, or found, to look at; None if nothing in particular
+    accuracy: float | None
+    baseline: float | None  # what the best fixed distance gets
+    precision: float | None  # of its strongest links to another word, the share that are right
+    hard: float | None  # its accuracy over the words for which the best fixed distance is wrong
+    content: float | None  # its accuracy where its term for the distance is left out
+    values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
+    taught: bool = True  # whether the head was taught what it is named for; else it was found to do it

@@ -1,357 +1,23 @@
-"""The record of one computation: everything that happened, in the order it happened, immutable.
-
-Shapes are written here, once: n_q queries, n_k keys, d numbers a word, d_k a query, d_v a value.
-"""
+"""The record of one computation, and its JSON: schema attn/1, plain lists and numbers, null where masked."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import cmp_to_key
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.core.scores import score_named
-from attn_cli.settings.settings import Settings
-from attn_cli.trace.head import Frozen, Head
+from attn_cli.trace.computation import Computation
+from attn_cli.trace.head import GAINS, SCORES, TURNED, WEIGHTS
 
-if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
-    from collections.abc import Collection, Iterator, Sequence
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
 
-    from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.trace.diagnostics import Diagnosis
-
+    from attn_cli.io.array_types import Array
+    from attn_cli.trace.head import Head
 
 LARGE = 1_000_000
-FIRST_TOKENS = 6
-LARGEST_ROUNDED = 1000.0  # larger scores tie as these do: the softmax sees their differences alone
 
 
-class Embedding(NamedTuple):
-    """Where the word vectors came from; source is word2vec, random, file or given."""
-
-    source: str
-    name: str | None
-    dim: int | None
-    oov: str | None
-    seed: int | None
-    length: float | None = None  # where all vectors have one
-
-
-class Projected(NamedTuple):
-    """Where W_q, W_k and W_v came from; source is learned, identity, random, file or given."""
-
-    source: str
-    name: str | None
-    layout: str | None
-    seed: int | None
-    layer: int | None
-    x_is_normed: bool | None = None  # of a pretrained model, whether X went through the layer's norm
-    kv_heads: int | None = None  # of a pretrained model whose heads share keys and values: how many there are
-
-
-class Learned(NamedTuple):
-    """What is known of a learned head; a score is the share of words whose strongest link is right.
-
-    A head of a language model was taught nothing: `about` is then what it was found to do.
-    """
-
-    model: str
-    layers: int
-    trained_on: tuple[str, ...]  # treebanks
-    scored_on: str | None  # a treebank that it was not trained on
-    about: str | None  # what the head was trained, or found, to look at; None if nothing in particular
-    accuracy: float | None
-    baseline: float | None  # what the best fixed distance gets
-    precision: float | None  # of its strongest links to another word, the share that are right
-    hard: float | None  # its accuracy over the words for which the best fixed distance is wrong
-    content: float | None  # its accuracy where its term for the distance is left out
-    values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
-    taught: bool = True  # whether the head was taught what it is named for; else it was found to do it
-
-
-class LongView(NamedTuple):
-    """What is kept of the shown head's weights where they are too many to hold.
-
-    The map cuts queries and keys into blocks of (nearly) equal size: block i of the rows holds the queries from
-    `query_edges[i]` up to `query_edges[i + 1]`. A mean is that of a block's allowed links, NaN where none is.
-    """
-
-    entropy: Array  # (n_q,) bits; 0 where nothing may be looked at
-    allowed: Array  # (n_q,) how many keys each query may look at
-    means: Array  # (rows of the map, columns)
-    counts: Array  # (rows of the map, columns), how many links of each block are allowed
-    query_edges: tuple[int, ...]
-    key_edges: tuple[int, ...]
-
-
-class Placed(NamedTuple):
-    """What X is the sum of: word vectors, and an encoding of each token's place."""
-
-    words_query: Array  # (n_q, d)
-    words_key: Array  # (n_k, d)
-    encodings_query: Array  # (n_q, d)
-    encodings_key: Array  # (n_k, d)
-
-
-class NextWords(NamedTuple):
-    """The tokens that a pretrained model holds likeliest, likeliest first, with their probabilities."""
-
-    words: tuple[tuple[str, float], ...]
-    place: int  # of the query that they come after, or of the mask that they fill
-    fills: bool  # whether they fill a mask
-    token: str  # that token, as the vocabulary spells it
-    came: float | None = None  # the probability of the token that does come next, where one does
-
-
-class Row(NamedTuple):
-    """One query's way to its weights, number by number; a masked key has no exp and no weight.
-
-    Where scores are capped, `capped` is what the cap leaves of the content, or of content and distance where these
-    are one score (`is_turned`).
-    weight = exp / total, where exp = e^(masked score - shift). The shift is 0 unless e^score would be
-    unwieldy (beyond e^30); it cancels out.
-    """
-
-    query: int
-    scores: list[float]
-    scaled: list[float]
-    position: list[float] | None
-    capped: list[float] | None
-    is_turned: bool
-    masked: list[float]  # -inf where masked
-    shift: float
-    exps: list[float]
-    total: float
-    weights: list[float]
-    rounding: float  # the relative difference up to which two scores tie
-
-    @property
-    def content(self) -> list[float]:
-        """What a key's content puts into its score, beside what its distance does."""
-        return self.scaled if self.capped is None or self.is_turned else self.capped
-
-    @property
-    def summed(self) -> list[float]:
-        """The sums of content and distance, masked keys' too."""
-        return [a + b for a, b in zip(self.content, self.position or [0.0] * len(self.content), strict=True)]
-
-    def is_masked(self, j: int) -> bool:
-        """Return whether the query may not look at key j."""
-        return self.masked[j] == -math.inf
-
-    def lead(self, values: list[float], one: int, other: int) -> float:
-        """Return how much larger the value of one key is than that of another; 0 where rounding alone sets them apart.
-
-        BLAS adds in different orders in different parts of a product: the scores of identical keys may differ.
-        """
-        by = values[one] - values[other]
-        size = min(max(1.0, abs(values[one])), LARGEST_ROUNDED)
-        return 0.0 if abs(by) <= self.rounding * size else by
-
-    @property
-    def strongest(self) -> list[int]:
-        """The keys that the query may look at, those with the largest scores first; of those that tie the first."""
-        allowed = (j for j in range(len(self.masked)) if not self.is_masked(j))
-        order = sorted(allowed, key=lambda j: -self.masked[j])  # so that few are left to compare
-        return sorted(order, key=cmp_to_key(self._after))
-
-    def _after(self, one: int, other: int) -> int:
-        """Return more than 0 where a key comes after another in `strongest`, less where before it."""
-        by = self.lead(self.masked, other, one)
-        return (1 if by > 0 else -1) if by else one - other
-
-
-class Source(Protocol):
-    """What computes a head's weights again, a block of rows at a time."""
-
-    def blocks(self, name: str) -> Iterator[Array]:
-        """Yield the weights (rows, n_k) of each block."""
-        ...
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Trace(Frozen):
-    """All of one computation, from tokens to output. Renderers read it; `to_dict` is the JSON."""
-
-    kind: str  # self, masked, cross, example, show, ...
-    settings: Settings
-    query_tokens: tuple[str, ...]
-    key_tokens: tuple[str, ...]
-    query_ids: tuple[int, ...] | None
-    key_ids: tuple[int, ...] | None
-    unknown: tuple[str, ...]
-    replaced: dict[str, str]
-    dropped: tuple[str, ...]
-    embedding: Embedding
-    x_query: Array | None  # (n_q, d)
-    x_key: Array | None  # (n_k, d)
-    positions: str  # none or sinusoidal
-    placed: Placed | None  # what x_query and x_key are the sums of
-    projection: Projected
-    score: str  # given, and a scale of 1, where the weights came ready
-    scale: float
-    temperature: float
-    mask_name: str
-    mask: Bools | None  # (rows, n_k), True = may attend
-    rows: Ints  # the queries whose n_k numbers are held: all, unless the trace is condensed
-    focus: tuple[int, ...]  # the queries asked for, else the one most worth a look
-    head_names: tuple[str, ...]  # of all heads in the layer
-    heads: tuple[Head, ...]  # those computed: all where all are asked for or joined, else the shown one
-    shown: Head
-    learned: Learned | None  # facts about the shown head
-    W_o: Array | None  # (heads x d_v, d_model)
-    b_o: Array | None  # (d_model,)
-    layer_output: Array | None  # (n_q, d_model), the heads' outputs side by side, times W_o
-    output_words: tuple[tuple[tuple[str, float], ...], ...] | None  # a query: words near its output, cosines
-    condensed: bool
-    notes: tuple[str, ...]
-    apart: bool = False  # whether keys come from a second text or a second X
-    pad_queries: range = range(0)  # the queries that are padding
-    pad_keys: range = range(0)
-    long_view: LongView | None = None  # of the shown head, where the trace is condensed
-    next_words: NextWords | None = None  # what a model says
-    next_words_at: tuple[NextWords, ...] | None = None  # the same after each prefix, where that is asked for
-    query_input_ids: tuple[int, ...] | None = None  # of a pretrained model's tokens, in its vocabulary
-    key_input_ids: tuple[int, ...] | None = None
-    stack_layers: int | None = None  # of a pretrained model: how many layers the shown one is among
-    x_parts: tuple[str, ...] = ()  # of a pretrained model: what X of its first layer is made of
-    derived: str = "weights as given"  # what the weights are, where no scores made them
-    source: Source | None = None  # what gives weights that are too many to hold
-
-    @property
-    def weights(self) -> Array:
-        """The shown head's weights, (rows, n_k)."""
-        return self.shown.weights
-
-    @property
-    def output(self) -> Array | None:
-        """The shown head's output, (n_q, d_v); None for a mean of heads that differ in d_v."""
-        return self.shown.output
-
-    @property
-    def is_self(self) -> bool:
-        """Whether the words look at themselves: query i and key i are the same word."""
-        return not self.apart and self.query_tokens == self.key_tokens
-
-    @property
-    def of_model(self) -> bool:
-        """Whether a pretrained model made it, whose vectors and queries know of places already."""
-        return self.settings.model is not None
-
-    @property
-    def own_scale(self) -> float | None:
-        """What scores are multiplied by, where it is not what their name says (1/sqrt(d_k) of `scaled`, else 1)."""
-        return self.heads[0].scale
-
-    @property
-    def softcap(self) -> float | None:
-        """The largest size of a score before the temperature, where the heads cap their scores."""
-        return self.heads[0].softcap
-
-    @property
-    def tempers_distance(self) -> bool:
-        """Whether the temperature divides what is added for distances: not what was given, but what is learned."""
-        head = self.heads[0]
-        is_learned = head.position_vectors is not None or head.turned is not None
-        return is_learned or (self.of_model and head.position_scores is not None)
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether scores made the weights; weights that were given ready have none."""
-        return self.heads[0].scores is not None
-
-    @property
-    def asked(self) -> bool:
-        """Whether certain queries were asked for."""
-        return self.settings.query is not None
-
-    @property
-    def listed(self) -> tuple[int, ...]:
-        """The queries to show: those asked for, else all."""
-        return self.focus if self.asked else tuple(range(len(self.query_tokens)))
-
-    @property
-    def shown_heads(self) -> tuple[Head, ...]:
-        """The heads to show one by one: all where all, their mean or all layers were asked for, else the shown one."""
-        are_several = self.settings.head in ("all", "mean") or self.has_layers
-        return self.heads if are_several else (self.shown,)
-
-    @property
-    def has_layers(self) -> bool:
-        """Whether the heads are those of several layers."""
-        return self.shown.layer is not None
-
-    @property
-    def whole(self) -> bool:
-        """Whether the weights are to be shown as a matrix, and not as each row's strongest links."""
-        return not self.condensed and self.settings.top is None
-
-    def mask_of(self, head: Head) -> Bools | None:
-        """Return who may attend to whom in a head, (rows, n_k): its own mask, else that of all."""
-        return self.mask if head.mask is None else head.mask.rows(self.rows)
-
-    def place(self, i: int) -> int:
-        """Return where query i stands among the text's own tokens; padding before them does not count."""
-        return i - (len(self.pad_queries) if self.pad_queries.start == 0 else 0)
-
-    def held(self, row: int) -> int:
-        """Return where query `row` stands in the n_q x n_k arrays."""
-        return row if not self.condensed else [int(r) for r in self.rows].index(row)
-
-    def row(self, i: int, head: Head | None = None) -> Row | None:
-        """Return query i's arithmetic, for a head that has steps; None for the mean of heads."""
-        head = head or self.shown
-        if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
-            return None
-        from attn_cli.core.top_links import rounding_of  # with NumPy, which is loaded where there are scores
-
-        at = self.held(i)
-        masked = head.masked_scores[at].tolist()
-        largest = max(masked)
-        shift = largest if abs(largest) > 30 and math.isfinite(largest) else 0.0
-        exps = [math.exp(score - shift) for score in masked]
-        position = None if head.position_scores is None else head.position_scores[at].tolist()
-        capped = None if head.capped_scores is None else head.capped_scores[at].tolist()
-        scores, scaled = head.scores[at].tolist(), head.scaled_scores[at].tolist()
-        weights, is_turned = head.weights[at].tolist(), head.turned is not None
-        parts = (scores, scaled, position, capped, is_turned, masked, shift, exps, sum(exps), weights)
-        return Row(i, *parts, rounding_of(head.masked_scores.dtype))
-
-    def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
-        """Return the diagnostics of each listed row (or each of `rows`), for the shown head.
-
-        Without `heated`, no temperature is looked for: that is the larger part of the work.
-        """
-        from attn_cli.trace.diagnostics import diagnose  # only those who ask pay for it
-
-        head = self.shown
-        held = [self.held(i) for i in (self.listed if rows is None else rows)]
-        allowed = None if self.mask is None else self.mask[held]
-        masked = None if head.masked_scores is None else head.masked_scores[held]
-        if not heated or (head.position_scores is not None and not self.tempers_distance):
-            masked = None  # the sum does not scale with the temperature
-        plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
-        dots = head.scores[held] if plain and head.scores is not None else None
-        return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)
-
-    def links(self, head: Head | None = None) -> list[tuple[int, int, float]]:
-        """Return (query, key, weight) of each listed row's strongest links, --top of them (5 if not said)."""
-        head = head or self.shown
-        k = self.settings.top or 5
-        return [
-            (i, int(j), float(w))
-            for i in self.listed
-            for j, w in zip(head.links.keys[i, :k], head.links.weights[i, :k], strict=True)
-            if j >= 0
-        ]
-
-    def __repr__(self) -> str:
-        n_q, n_k, heads = len(self.query_tokens), len(self.key_tokens), len(self.head_names)
-        from attn_cli.io.escape import visible
-
-        first = " ".join(map(visible, self.query_tokens[:FIRST_TOKENS])) + " ..." * (n_q > FIRST_TOKENS)
-        head = f"head {self.shown.name}" + (f" (one of {heads})" if heads > 1 else "")
-        return f"<Trace {self.kind}: {n_q:,} queries x {n_k:,} keys, {head}; {first}>"
+class Trace(Computation):
+    """All of one computation. Renderers read it; `to_dict` is the JSON."""
 
     def to_dict(
         self, steps: bool = False, walked: bool = False, keys: Collection[str] | None = None
@@ -361,8 +27,6 @@ class Trace(Frozen):
         With `steps` it holds every step's matrices; with `walked`, why the rows in focus look where they look.
         With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no trace has is null.
         """
-        from attn_cli.trace.as_json import as_json  # only those who ask pay for it
-
         return as_json(self, steps, walked, keys)
 
     def _repr_html_(self) -> str:
@@ -370,3 +34,227 @@ class Trace(Frozen):
         from attn_cli import notebook_html  # only notebooks ask for it
 
         return notebook_html(self)
+
+
+class Shown(NamedTuple):
+    """A trace, the queries that are listed, where their numbers are held, and what is asked for."""
+
+    trace: Trace
+    listed: list[int]
+    held: list[int]
+    steps: bool  # every step
+    walked: bool  # why the rows in focus look where they look
+
+    def rows(self, matrix: Array | None) -> list[object] | None:
+        """Return the listed rows of a matrix, as lists."""
+        return _lists(matrix if matrix is None else matrix[self.listed])
+
+    def placed(self, name: str) -> list[object] | None:
+        """Return a part of what X is the sum of, where positions were added."""
+        return _lists(self.trace.placed and getattr(self.trace.placed, name))
+
+
+def as_json(
+    trace: Trace, steps: bool = False, walked: bool = False, keys: Collection[str] | None = None
+) -> dict[str, object]:
+    """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
+
+    With `walked`, or where rows were asked for, it says why each row in focus looks where it looks.
+    With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no trace has is null.
+    """
+    listed = list(trace.listed)
+    held = [trace.held(i) for i in listed] if trace.whole else []
+    steps = steps and trace.is_scored
+    shown = Shown(trace, listed, held, steps, walked or trace.asked)
+    if keys is None:
+        return {key: make(shown) for key, make in KEYS.items() if steps or key not in OF_STEPS}
+    return {key: KEYS[key](shown) if key in KEYS else None for key in keys}
+
+
+def _learned(shown: Shown) -> object:
+    learned = shown.trace.learned
+    return learned and learned._asdict() | {"trained_on": list(learned.trained_on)}
+
+
+def _mask(shown: Shown) -> object:
+    trace = shown.trace
+    return None if trace.mask is None or trace.condensed else trace.mask[shown.listed].tolist()
+
+
+def _summaries(shown: Shown) -> object:
+    return [_summary(shown.trace, i) for i in shown.listed]
+
+
+def _summary(trace: Trace, i: int) -> dict[str, object]:
+    j = int(trace.shown.links.keys[i, 0])
+    found = j >= 0
+    return {
+        "query": trace.query_tokens[i],
+        "key": trace.key_tokens[j] if found else None,
+        "weight": float(trace.shown.links.weights[i, 0]) if found else None,
+        "query_index": i,
+        "key_index": j if found else None,
+    }
+
+
+def _because(shown: Shown) -> object:
+    if not (shown.walked and shown.trace.is_scored):
+        return None
+    return [one._asdict() for i in shown.trace.focus for one in shown.trace.because(i)]
+
+
+def _diagnostics(shown: Shown) -> object:
+    trace, listed = shown.trace, shown.listed
+    if trace.condensed:
+        return None
+    told = zip(listed, trace.diagnoses(listed), strict=True)
+    return [{"query": trace.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in told]
+
+
+def _output_words(shown: Shown) -> object:
+    named = shown.trace.output_words
+    if named is None:
+        return None
+    return [[{"word": w, "cosine": cosine} for w, cosine in named[i]] for i in shown.listed]
+
+
+def _next_words(shown: Shown) -> object:
+    found = shown.trace.next_words
+    return found and [{"word": word, "probability": share} for word, share in found.words]
+
+
+def _next_words_at(shown: Shown) -> object:
+    found = shown.trace.next_words_at
+    return found and [
+        {
+            "place": one.place,
+            "token": one.token,
+            "words": [{"word": word, "probability": share} for word, share in one.words],
+            "came": one.came,
+        }
+        for one in found
+    ]
+
+
+def _links(shown: Shown) -> object:
+    place = {i: n for n, i in enumerate(shown.listed)}
+    return None if shown.trace.whole else [[place[i], j, w] for i, j, w in shown.trace.links()]
+
+
+def _long_view(shown: Shown) -> object:
+    view = shown.trace.long_view
+    if view is None:
+        return None
+    allowed = view.allowed[shown.listed].astype(int).tolist()
+    bits = view.entropy[shown.listed].tolist()
+    return {
+        "entropy": [entropy if n else None for entropy, n in zip(bits, allowed, strict=True)],
+        "allowed": allowed,
+        "map": {
+            "of": "mean weight of a block's allowed links",
+            "query_edges": list(view.query_edges),
+            "key_edges": list(view.key_edges),
+            "values": [[None if mean != mean else mean for mean in row] for row in view.means.tolist()],
+            "allowed": view.counts.astype(int).tolist(),
+        },
+    }
+
+
+def _heads(shown: Shown) -> object:
+    several = shown.trace.settings.head in ("all", "mean") or shown.trace.has_layers
+    return [_head(shown, head) for head in shown.trace.shown_heads] if shown.steps or several else []
+
+
+def _head(shown: Shown, head: Head) -> dict[str, object]:
+    record: dict[str, object] = {
+        "name": head.name,
+        "layer": shown.trace.projection.layer if head.layer is None else head.layer,
+        "mask": head.mask.rows(shown.listed).tolist()
+        if head.mask is not None and shown.trace.whole
+        else None,
+        "weights": _held(shown, head.weights),
+        "output": shown.rows(head.output),
+    }
+    if shown.steps:
+        for name in (*WEIGHTS, *GAINS, "q", "k", "v", *TURNED):
+            matrix = getattr(head, name)
+            record[name] = shown.rows(matrix) if name in ("q", "q_turned") else _lists(matrix)
+        for name in SCORES:
+            value = getattr(head, name)
+            record[name] = None if value is None or not shown.trace.whole else _finite(value[shown.held])
+    return record
+
+
+def _held(shown: Shown, weights: Array) -> object:
+    return weights[shown.held].tolist() if shown.trace.whole else None
+
+
+def _lists(matrix: Array | None) -> list[object] | None:
+    return None if matrix is None else matrix.tolist()
+
+
+def _finite(matrix: Array) -> list[list[float | None]]:
+    return [[None if x == float("-inf") else x for x in row] for row in matrix.tolist()]
+
+
+# How each key of a record is made, in their order.
+KEYS: dict[str, Callable[[Shown], object]] = {
+    "schema": lambda shown: "attn/1",
+    "kind": lambda shown: shown.trace.kind,
+    "query_tokens": lambda shown: [shown.trace.query_tokens[i] for i in shown.listed],
+    "key_tokens": lambda shown: list(shown.trace.key_tokens),
+    "query_ids": lambda shown: (
+        None if shown.trace.query_ids is None else [shown.trace.query_ids[i] for i in shown.listed]
+    ),
+    "key_ids": lambda shown: None if shown.trace.key_ids is None else list(shown.trace.key_ids),
+    "query_input_ids": lambda shown: (
+        None
+        if shown.trace.query_input_ids is None
+        else [shown.trace.query_input_ids[i] for i in shown.listed]
+    ),
+    "key_input_ids": lambda shown: (
+        None if shown.trace.key_input_ids is None else list(shown.trace.key_input_ids)
+    ),
+    "query_rows": lambda shown: shown.listed if shown.trace.asked else None,
+    "unknown": lambda shown: list(shown.trace.unknown),
+    "replaced": lambda shown: dict(shown.trace.replaced),
+    "dropped": lambda shown: list(shown.trace.dropped),
+    "embedding": lambda shown: shown.trace.embedding._asdict(),
+    "projection": lambda shown: shown.trace.projection._asdict(),
+    "learned": _learned,
+    "positions": lambda shown: shown.trace.positions,
+    "round": lambda shown: shown.trace.settings.round,
+    "score": lambda shown: shown.trace.score if shown.trace.is_scored else None,
+    "scale": lambda shown: shown.trace.scale if shown.trace.is_scored else None,
+    "temperature": lambda shown: shown.trace.temperature if shown.trace.is_scored else None,
+    "softcap": lambda shown: shown.trace.softcap,
+    "mask": _mask,
+    "mask_name": lambda shown: shown.trace.mask_name,
+    "padding": lambda shown: list(shown.trace.pad_keys) or None,
+    "mask_convention": lambda shown: "true = may attend",
+    "head": lambda shown: shown.trace.shown.name,
+    "weights": lambda shown: _held(shown, shown.trace.shown.weights),
+    "output": lambda shown: shown.rows(shown.trace.output),
+    "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
+    "output_words": _output_words,
+    "next_words": _next_words,
+    "next_words_at": _next_words_at,
+    "summary": _summaries,
+    "because": _because,
+    "diagnostics": _diagnostics,
+    "links": _links,
+    "condensed": lambda shown: not shown.trace.whole,
+    "long_view": _long_view,
+    "x_query": lambda shown: shown.rows(shown.trace.x_query),
+    "x_key": lambda shown: _lists(shown.trace.x_key),
+    "words_query": lambda shown: shown.placed("words_query"),
+    "words_key": lambda shown: shown.placed("words_key"),
+    "encodings_query": lambda shown: shown.placed("encodings_query"),
+    "encodings_key": lambda shown: shown.placed("encodings_key"),
+    "W_o": lambda shown: _lists(shown.trace.W_o),
+    "b_o": lambda shown: _lists(shown.trace.b_o),
+    "heads": _heads,
+    "notes": lambda shown: list(shown.trace.notes),
+}
+OF_WEIGHTS = ("layer_output",)  # which a pretrained model's trace has where its weights are kept
+OF_STEPS = ("x_query", "x_key", "words_query", "words_key", "encodings_query", "encodings_key", "W_o", "b_o")

@@ -12,10 +12,10 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
-from attn_cli.vectors.store.table import OnProgress, Rows, no_progress, write_table
+from attn_cli.vectors.table import OnProgress, Rows, no_progress, write_table
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import OpenVectors
 
 TEXT, BINARY, TABLE = (".txt", ".vec"), (".bin",), (".safetensors",)
 SUFFIXES = (*TEXT, *BINARY, *TABLE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from unicodedata import normalize
 from zlib import crc32
 
 import numpy as np
@@ -13,12 +12,13 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progress, require_finite
+from attn_cli.vectors.spelling import forms
+from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress, require_finite
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.models.encoder import Start
-    from attn_cli.vectors.store.vectors import OpenVectors, Vectors
+    from attn_cli.vectors.open_vectors import OpenVectors, Vectors
+    from attn_cli.vectors.spelling import Start
 
 
 class Embedded(NamedTuple):
@@ -96,7 +96,7 @@ def embed(
     unknown = [token for token in distinct if token not in known]
     replaced: dict[str, str] = {}
     if unknown and oov in ("error", "nearest"):
-        from attn_cli.vectors.nearest import closest, did_you_mean  # only unknown words need it
+        from attn_cli.vectors.spelling import closest, did_you_mean  # only unknown words need it
 
         if oov == "error":
             raise InputError(
@@ -111,7 +111,7 @@ def embed(
         }
         unknown = [token for token in unknown if token not in replaced]
     if unknown and oov == "subword":
-        from attn_cli.vectors.subwords import guess, guessable
+        from attn_cli.vectors.spelling import guess, guessable
 
         guessed = guess(guessable(unknown, table), table)
         known |= {token: vector + (always.of(token) if always else 0) for token, vector in guessed.items()}
@@ -124,12 +124,6 @@ def embed(
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
     return Embedded(X, tuple(kept), tuple(unknown), replaced)
-
-
-def forms(token: str) -> list[str]:
-    """Return the ways of writing a token that are looked up, in order."""
-    lower = token.lower()
-    return list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
 
 
 def look_up_all(

@@ -20,22 +20,21 @@ from attn_cli.errors import (
     did_you_mean,
 )
 from attn_cli.io.atomic import remove_unlocked, sync_folder, written
-from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import visible
-from attn_cli.io.files import SUFFIXES, looks_like_file, reason
+from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, reason
 from attn_cli.io.signals import cleaned_up
-from attn_cli.vectors.download import catalogue as gensim_data
+from attn_cli.vectors import catalogue as gensim_data
+from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.formats.detect import open_file, start_of
-from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
-from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.source_file import SourceFile
-from attn_cli.vectors.store.table import BUNDLED, OnProgress, bundled, no_progress
-from attn_cli.vectors.store.word_index import index_in_memory
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
+from attn_cli.vectors.source_file import SourceFile
+from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
+from attn_cli.vectors.word_index import index_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from attn_cli.vectors.store.vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import OpenVectors
 
 LARGEST = 1 << 16
 UNPACKED = ".vectors"

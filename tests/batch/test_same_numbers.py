@@ -13,9 +13,10 @@ from attn_cli.batch import compute
 from attn_cli.batch.compute import Computer, Row
 from attn_cli.batch.job import Job
 from attn_cli.errors import AttnError
-from attn_cli.io.json_line import json_line
-from attn_cli.pipeline.from_text import settings_for_masked, trace_text
-from attn_cli.trace.as_json import KEYS, OF_STEPS
+from attn_cli.io.json_text import json_line
+from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.settings.validate import settings_for_masked
+from attn_cli.trace.trace import KEYS, OF_STEPS
 from tests.thorough import often
 
 TEXT = "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't I café 日本 , . ! 😀"

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 def sentences(n: int) -> list[str]:
     """Return sentences of WORDS words, common words more often, as in a text."""
-    from attn_cli.vectors.store.table import bundled
+    from attn_cli.vectors.table import bundled
 
     words = [word for word in bundled().words()[:8000] if word.isalpha()]
     share = 1 / np.arange(1, len(words) + 1)
@@ -61,7 +61,7 @@ def floor(path: str) -> None:
     """Compute what attn batch computes of the file's lines with bare NumPy in padded batches, and throw it away."""
     from attn_cli.models.model_file import load_model
     from attn_cli.settings.settings import Settings
-    from attn_cli.vectors.store.table import bundled
+    from attn_cli.vectors.table import bundled
 
     table, stack = bundled(), load_model(Settings())
     assert stack is not None

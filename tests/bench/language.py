@@ -17,7 +17,7 @@ from attn_cli.learn.language_text import LONGEST, LanguageText
 from attn_cli.learn.treebank import read_treebank
 from attn_cli.models.language import word_number
 from attn_cli.models.model_file import BUNDLED, named
-from attn_cli.vectors.store.table import bundled
+from attn_cli.vectors.table import bundled
 from tests.bench.kneser_ney import KneserNey, perplexity
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.store.table import bundled
+from attn_cli.vectors.table import bundled
 
 
 def ranks(values: np.ndarray) -> np.ndarray:

@@ -24,10 +24,10 @@ from attn_cli.batch.job import Job
 from attn_cli.batch.lines import LONGEST_LINE, Feed, chunks_of
 from attn_cli.batch.run import outputs
 from attn_cli.pipeline.embed import open_shared
-from attn_cli.pipeline.from_text import trace_text
-from attn_cli.vectors.store import vectors as remembered
-from attn_cli.vectors.store.table import bundled
-from attn_cli.vectors.store.vectors import VectorMemo
+from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.vectors import open_vectors as remembered
+from attn_cli.vectors.open_vectors import VectorMemo
+from attn_cli.vectors.table import bundled
 from tests.docs import ROOT
 from tests.shell import COMMAND, attn, here, shell, surroundings
 from tests.thorough import takes_long

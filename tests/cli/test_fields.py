@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 
 from attn_cli import Settings, trace_self
-from attn_cli.settings.json_keys import every_key, keys_of
+from attn_cli.settings.output import every_key, keys_of
 from tests.alike import assert_alike
 from tests.shell import here
 

@@ -9,7 +9,7 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.models.model_file import bundled
-from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made

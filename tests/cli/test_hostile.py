@@ -21,7 +21,7 @@ from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk

@@ -8,7 +8,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from attn_cli.settings.settings import OF_MODEL, REPLACED
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
@@ -114,7 +114,7 @@ def test_an_encoder_s_mask_is_tried_in_every_command(tokenizers, tmp_path):
 
 
 def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
-    from attn_cli.models.checkpoints import head_weights
+    from attn_cli.models.checkpoints import run as head_weights
 
     left_out = "W_o, which joins the outputs of all heads, is too large to be kept"
     assert left_out not in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())

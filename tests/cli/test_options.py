@@ -14,7 +14,7 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
-from attn_cli.pipeline.from_text import trace_self
+from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render import SCREENS, SUFFIXES, render
 from attn_cli.render.palette import DARK, LIGHT
 from attn_cli.settings.declare import declared
@@ -23,7 +23,7 @@ from attn_cli.settings.settings import HEADS, Settings
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.nearest import nearest
-from attn_cli.vectors.store.table import bundled
+from attn_cli.vectors.table import bundled
 from tests.alike import assert_alike
 from tests.shell import here
 

@@ -10,7 +10,7 @@ import pytest
 
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
-from attn_cli.pipeline.from_text import trace_self
+from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.views.steps import walk
 from attn_cli.settings.settings import Settings
 from tests.shell import here, pasted

@@ -15,11 +15,9 @@ from hypothesis.extra import numpy as npst
 from attn_cli import attend
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.attention import project, softmax
-from attn_cli.core.checks import checked_attention
-from attn_cli.core.heads import HeadInput
+from attn_cli.core.heads import HeadInput, checked_attention, strongest
 from attn_cli.core.masks import named
 from attn_cli.core.scores import SCORES
-from attn_cli.core.top_links import strongest
 from attn_cli.errors import AttnError, InputError
 from attn_cli.models.projection import in_out
 from tests.thorough import often

@@ -22,11 +22,10 @@ from attn_cli.core import heads as heads_module
 from attn_cli.core import streaming, tiles
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.checks import checked_attention
+from attn_cli.core.head_weights import Position
+from attn_cli.core.heads import checked_attention, strongest
 from attn_cli.core.masks import named
-from attn_cli.core.top_links import strongest
 from attn_cli.errors import InputError
-from attn_cli.models.projection import Position
 from tests.problems import (
     BIASES,
     CAPS,
@@ -666,7 +665,7 @@ def test_a_report_may_itself_attend(two_of_blas):
 
 
 def test_short_rows_have_the_same_links_as_long_ones(monkeypatch):
-    from attn_cli.core import top_links
+    from attn_cli.core import heads as top_links
 
     draw = np.random.default_rng(0)
     for n in (20, 100):

@@ -12,13 +12,15 @@ import pytest
 
 from attn_cli import Settings, attend, trace_self
 from attn_cli.core.attend import strongest_links
+from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.core.heads import HeadInput
 from attn_cli.core.masks import named
 from attn_cli.inputs.matrices import given_from
-from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, Start
-from attn_cli.models.projection import HeadWeights, Position, Projection
-from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.trace.trace import Projected
+from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm
+from attn_cli.models.projection import Projection
+from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.trace.head import Projected
+from attn_cli.vectors.spelling import Start
 from tests.shell import here
 
 if os.environ.get("ATTN_REQUIRE_TORCH") == "1":

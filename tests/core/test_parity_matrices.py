@@ -10,7 +10,7 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.inputs.matrices import given_from
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 
 if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
     import torch

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli import Settings
-from attn_cli.teach.grading.answer_key import read_answer_key
-from attn_cli.teach.grading.grade import grade
-from attn_cli.teach.grading.submission import read_submission
+from attn_cli.teach.answer_key import read_answer_key
+from attn_cli.teach.grade import grade
+from attn_cli.teach.submission import read_submission
 
 CODES = (
     *("no-scaling", "scaled-by-d", "softmax-axis", "transposed-w", "mask-inverted", "causal-corner"),

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError
-from attn_cli.render.data.json import dumps
-from attn_cli.vectors import lookup, nearest
+from attn_cli.io.json_text import dumps
+from attn_cli.vectors import lookup, nearest, spelling
 from attn_cli.vectors.formats.detect import open_file
-from attn_cli.vectors.formats.on_disk import FileVectors
-from attn_cli.vectors.store.table import Table, as_text
-from attn_cli.vectors.store.vectors import Vectors
+from attn_cli.vectors.open_vectors import FileVectors, Vectors
+from attn_cli.vectors.table import Table, as_text
 from tests.fuzz.scaled import scale
 from tests.fuzz.seeds import ABSENT, KNOWN, MAIN, Files, Reader
 
@@ -140,7 +139,7 @@ def check(vectors: Vectors, asked: Asked, path: str) -> None:
         check_whole(vectors, asked, path, found)
     if 0.12 < asked.more < 0.18:
         vectors.fingerprint()
-        nearest.near_words(["cats"], vectors)
+        spelling.near_words(["cats"], vectors)
         sound = [vector for vector in found.values() if np.isfinite(vector).all()]
         if sound:
             nearest.nearest(vectors, sound[0], 3, ["cat"])

@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 def _vectors() -> Callable[[str, bytes], object]:
     from attn_cli.vectors.formats import detect
-    from attn_cli.vectors.formats.on_disk import FileVectors
+    from attn_cli.vectors.open_vectors import FileVectors
     from tests.fuzz.cases import check_found, check_rows
     from tests.fuzz.scaled import scale
     from tests.fuzz.seeds import ABSENT, KNOWN
@@ -66,7 +66,7 @@ def _matrices() -> Callable[[str, bytes], object]:
 
 
 def _answers() -> Callable[[str, bytes], object]:
-    from attn_cli.teach.grading.submission import read_submission
+    from attn_cli.teach.submission import read_submission
 
     return lambda path, data: read_submission(path)
 
@@ -96,7 +96,7 @@ def _treebank() -> Callable[[str, bytes], object]:
 
 
 def _sheet() -> Callable[[str, bytes], object]:
-    from attn_cli.io.csv_matrix import read_csv
+    from attn_cli.inputs.csv_matrix import read_csv
 
     return lambda path, data: read_csv(path)
 

@@ -9,10 +9,10 @@ from zlib import crc32
 import numpy as np
 
 from attn_cli.errors import AttnError
+from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.formats.detect import open_file
-from attn_cli.vectors.formats.on_disk import FileVectors
-from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.word_index import index_in_memory
+from attn_cli.vectors.open_vectors import FileVectors
+from attn_cli.vectors.word_index import index_in_memory
 from tests.fuzz.cases import Asked, Bench, Broken, check_found
 from tests.fuzz.mutate import digits, mutated
 from tests.fuzz.scaled import scaled

@@ -26,9 +26,9 @@ from unittest import mock
 
 import numpy as np
 
-from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.source_file import SourceFile
-from attn_cli.vectors.store.word_index import StaleIndex, index_in_memory
+from attn_cli.vectors import word_index as cache
+from attn_cli.vectors.source_file import SourceFile
+from attn_cli.vectors.word_index import StaleIndex, index_in_memory
 from tests.shell import COMMAND, ROOT, surroundings
 
 LINES = 100_000  # of 20 numbers: some 20 MB

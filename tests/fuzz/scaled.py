@@ -36,7 +36,7 @@ def _found() -> list[tuple[ModuleType, str, object]]:
     modules = [
         module
         for name, module in sys.modules.items()
-        if name.startswith(("attn_cli.vectors.", "attn_cli.io.compressed"))
+        if name.startswith(("attn_cli.vectors.", "attn_cli.io.files"))
     ]
     found = [(one, name, getattr(one, name)) for one in modules for name in _values(0) if hasattr(one, name)]
     missing = _values(0).keys() - {name for _, name, _ in found}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import InputError
-from attn_cli.inputs.foreign_names import REFUSED
+from attn_cli.inputs.foreign_arrays import REFUSED
 from attn_cli.inputs.matrices import given_from
 from tests.shell import here
 

@@ -11,8 +11,8 @@ import pytest
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.inputs.matrices import given_from, read_given
-from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.pipeline.mask import read_mask
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from tests.shell import here
 
 X, W = [[1.0, 2.0], [3.0, 4.5]], [[0.5, -1.0, 0.25], [2.0, 0.125, 1.0]]

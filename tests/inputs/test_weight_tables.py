@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import InputError
-from attn_cli.inputs.tidy_links import grid_of
+from attn_cli.inputs.weight_tables import grid_of
 from tests.alike import assert_alike
 from tests.inputs.test_saved_weights import close, record, refused, shares
 from tests.shell import attn, here

@@ -5,7 +5,7 @@ import lzma
 import numpy as np
 
 from attn_cli.learn.corpus import HELD_BACK, UNKNOWN, WordRows, lines, sentences
-from attn_cli.vectors.store.table import Table
+from attn_cli.vectors.table import Table
 from tests.parsed import conllu
 
 

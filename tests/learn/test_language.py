@@ -20,11 +20,11 @@ from attn_cli.learn.language_score import perplexity
 from attn_cli.learn.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
 from attn_cli.learn.train_language import train_file
 from attn_cli.models.int8 import EXPONENTS, quantized
-from attn_cli.models.language import causal, last_rows, matrix_of
+from attn_cli.models.language import causal, matrix_of
 from attn_cli.models.model_file import model_arrays, read_model
 from attn_cli.settings.training import LanguageTraining
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.store.table import bundled
+from attn_cli.vectors.table import bundled
 from tests.parsed import conllu
 from tests.shell import COMMAND, attn, surroundings
 
@@ -142,7 +142,7 @@ def test_numpy_and_pytorch_compute_the_same(trained, torch):
         loss, count = learner.exact(text.batch([text.line(0), text.line(1)]))
     for n, line in enumerate(lines):
         X = embed(line, table, "model", 0, stack.start).X
-        ours = last_rows(stack, X, causal(len(line)))
+        ours = stack.last_rows(X, causal(len(line)))
         np.testing.assert_allclose(ours, H[n, : len(line)].numpy(), rtol=0, atol=2e-5)
     found = perplexity(stack, table, lines, silent)
     assert found.words == count and math.log(found.perplexity) == pytest.approx(loss / count, abs=1e-5)

@@ -15,10 +15,10 @@ from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
 from attn_cli.learn.relations import RELATIONS, balances
 from attn_cli.learn.score import head_weights
 from attn_cli.learn.train import Trainer, train_file
-from attn_cli.models.encoder import features
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining as TrainSettings
-from attn_cli.vectors.store.table import Table
+from attn_cli.vectors.spelling import features
+from attn_cli.vectors.table import Table
 from tests.parsed import conllu, parsed
 from tests.shell import COMMAND, attn, surroundings
 

@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import Score, head_weights, score
 from attn_cli.learn.treebank import Antecedents, Sentence
-from attn_cli.models.encoder import features
 from attn_cli.models.model_file import bundled, read_model
-from attn_cli.vectors.store.table import bundled as bundled_vectors
+from attn_cli.vectors.spelling import features
+from attn_cli.vectors.table import bundled as bundled_vectors
 from tests import small_models as models
 from tests.parsed import conllu, parsed
 from tests.shell import attn

@@ -121,7 +121,7 @@ def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[in
 
 def traced(text: str = FOX, **settings: Any):
     """Return the trace that another command would make of a text."""
-    from attn_cli.pipeline.from_text import trace_text
+    from attn_cli.pipeline.sources.text import trace_text
 
     chosen = replace(Settings(), **settings)
     return trace_text("self", text, None, chosen)

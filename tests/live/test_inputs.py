@@ -126,7 +126,7 @@ def test_saved_weights_are_shown_head_by_head(tmp_path):
 
 def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(tmp_path):
     from attn_cli.inputs.saved_weights import read_saved
-    from attn_cli.pipeline.from_weights import trace_weights
+    from attn_cli.pipeline.sources.weights import trace_weights
 
     weights = np.random.default_rng(0).random((2, 3, 4, 4))
     weights /= weights.sum(axis=-1, keepdims=True)
@@ -150,7 +150,7 @@ def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(tmp_path
 
 def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
     pytest.importorskip("tokenizers")
-    from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+    from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
     from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 
     folder = str(saved(tmp_path / "gpt2", GPT2, gpt2()))

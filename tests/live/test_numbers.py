@@ -16,7 +16,7 @@ from attn_cli.live.scene import Remark, compose
 from attn_cli.live.sources import TextSource
 from attn_cli.live.state import Question, State
 from attn_cli.render.numbers import four
-from attn_cli.render.screen.chosen_cell import matrix_part
+from attn_cli.render.screen.matrix_pane import matrix_part
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

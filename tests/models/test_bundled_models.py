@@ -13,7 +13,7 @@ from attn_cli.models.model_file import bundled
 from attn_cli.render import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
-from attn_cli.vectors.store.table import bundled as vectors
+from attn_cli.vectors.table import bundled as vectors
 
 ROLES = ("roles", "roles-deep")
 HEADS = (
@@ -174,7 +174,7 @@ def test_five_layers_see_what_one_layer_cannot():
 
 
 def test_an_output_is_near_the_words_that_were_looked_at():
-    from attn_cli.pipeline.from_text import trace_text
+    from attn_cli.pipeline.sources.text import trace_text
 
     for name in ROLES:
         trace = trace_text("self", FOX, None, Settings(projection=name, head="subject"), name_outputs=True)

@@ -13,8 +13,8 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.learn.batches import Vocabulary
-from attn_cli.models.encoder import features
 from attn_cli.models.model_file import BUNDLED, named, read_model
+from attn_cli.vectors.spelling import features
 from tests import small_models as models
 from tests.shell import attn
 
@@ -122,7 +122,7 @@ def test_numbers_count_and_not_how_they_are_stored(files, tmp_path):
 
 
 def test_the_same_vectors_in_another_file_are_the_same_vectors(files, tmp_path):
-    from attn_cli.vectors.store.table import write_table
+    from attn_cli.vectors.table import write_table
 
     settings = files(1)
     with (tmp_path / "v.safetensors").open("wb") as stream:

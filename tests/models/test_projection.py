@@ -7,7 +7,7 @@ from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.models.projection import from_given, identity, random
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 
 
 def some(*shape, seed=0):

@@ -9,7 +9,7 @@ from hypothesis import given as examples
 from hypothesis import strategies as some
 
 from attn_cli import Settings, trace_cross, trace_self
-from attn_cli.pipeline.embed import sinusoidal
+from attn_cli.pipeline.inputs import sinusoidal
 from tests.shell import here
 
 RANDOM = Settings(embedding="random", projection="identity", dim=6)

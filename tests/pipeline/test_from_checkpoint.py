@@ -11,7 +11,7 @@ import pytest
 
 from attn_cli import trace_self
 from attn_cli.errors import AttnError, InputError, UsageError
-from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import (
@@ -208,7 +208,7 @@ def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformer
 
 def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_path):
     from attn_cli.inputs.saved_weights import read_saved
-    from attn_cli.pipeline.from_weights import trace_weights
+    from attn_cli.pipeline.sources.weights import trace_weights
 
     made(transformers, CASES["gemma2"], 0, tmp_path / "model")
     word_pieces(tmp_path / "model")
@@ -329,7 +329,7 @@ def test_attn_compute_reads_a_models_json_as_it_attends(name, transformers, tmp_
 
 
 def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, monkeypatch):
-    from attn_cli.pipeline import build_trace
+    from attn_cli.pipeline import record as build_trace
 
     made(transformers, CASES["gemma2"], 0, tmp_path)
     word_pieces(tmp_path)
@@ -438,7 +438,7 @@ def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):
 def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
     from attn_cli.inputs.matrices import given_from
     from attn_cli.inputs.saved_weights import read_saved
-    from attn_cli.pipeline.from_weights import trace_weights
+    from attn_cli.pipeline.sources.weights import trace_weights
 
     made(transformers, CASES[name], 0, tmp_path)
     word_pieces(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from attn_cli import Settings, attend
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from tests.shell import here
 
 DRAW = np.random.default_rng(11)

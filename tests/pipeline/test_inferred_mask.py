@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attn_cli.pipeline.inferred_mask import infer_mask, left_padding
+from attn_cli.pipeline.mask import infer_mask, left_padding
 from tests.inputs.test_saved_weights import close, record, refused, saved
 
 N, PADS = 6, 2

@@ -24,8 +24,8 @@ import attn_cli
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.terminal import Terminal
-from attn_cli.pipeline.from_matrices import trace_matrices
 from attn_cli.pipeline.long_text import merged, spread, strongest_links
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render import render
 from attn_cli.render.numbers import share
 from attn_cli.settings.output import View

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings
-from attn_cli.pipeline.from_text import trace_text
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors.nearest import nearest, nearest_each
-from attn_cli.vectors.store.table import Table
+from attn_cli.vectors.table import Table
 
 
 def table(matrix, words=None):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from attn_cli.pipeline.from_text import trace_text
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
 from tests.shell import attn
 

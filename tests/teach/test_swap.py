@@ -9,7 +9,8 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.errors import UsageError
-from attn_cli.teach.swap import Swap, parse_swaps, swap
+from attn_cli.teach.compare import Swap
+from attn_cli.teach.swap import parse_swaps, swap
 from tests.alike import assert_alike
 from tests.shell import here
 

@@ -9,8 +9,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.trace.because import because
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from tests.shell import here
 from tests.thorough import often
 
@@ -28,7 +27,7 @@ SETTINGS = [
 
 
 def of(trace):
-    return [one for i in range(len(trace.query_tokens)) for one in because(trace, i)]
+    return [one for i in range(len(trace.query_tokens)) for one in trace.because(i)]
 
 
 @pytest.mark.parametrize("settings", SETTINGS[: often(len(SETTINGS) * 3)], ids=str)
@@ -65,55 +64,55 @@ def test_no_reason_is_made_of_the_last_bits_of_keys_that_are_alike(n):
 def test_scores_that_are_large_do_not_tie_where_their_weights_differ():
     rows = {"Q": [[1e6]], "K": [[1e6], [1e6 + 5e-7]], "V": [[1.0], [2.0]]}
     trace = trace_matrices("compute", given_from(rows, "given"), Settings())
-    (one,) = because(trace, 0)
+    (one,) = trace.because(0)
     assert (one.winner_index, one.decided) == (1, "content")
     assert one.content == pytest.approx(0.5, abs=0.01) and trace.weights[0, 1] > 0.6
 
 
 def test_the_runner_up_is_the_second_strongest_key():
     trace = trace_self(FOX, Settings(query="jumped"))
-    (only,) = because(trace, 4)
+    (only,) = trace.because(4)
     assert (only.winner, only.rival, only.decided) == ("fox", "over", "content")
 
 
 def test_versus_names_a_rival_and_the_distance_decides_between_fox_and_lazy():
     trace = trace_self(FOX, Settings(query="jumped", versus="lazy"))
-    _, lazy = because(trace, 4)
+    _, lazy = trace.because(4)
     assert (lazy.rival, lazy.rival_index, lazy.decided) == ("lazy", 7, "distance")
     assert lazy.distance > 1.5 > 0.1 > lazy.content > 0
 
 
 def test_every_occurrence_of_a_rival_is_compared_but_not_the_winner_with_itself():
     trace = trace_self("the cat saw the dog", Settings(query="cat", versus="the"))
-    found = because(trace, 1)
+    found = trace.because(1)
     winner = found[0].winner
     assert {one.rival_index for one in found if one.rival == "the"} == {0, 3} - {found[0].winner_index}
     again = trace_self("the cat saw the dog", Settings(query="cat", versus=winner))
-    assert all(one.rival_index != one.winner_index for one in because(again, 1))
+    assert all(one.rival_index != one.winner_index for one in again.because(1))
 
 
 def test_a_rival_may_be_given_by_its_place():
-    assert because(trace_self(FOX, Settings(query="jumped", versus="7")), 4)[1].rival == "lazy"
+    assert trace_self(FOX, Settings(query="jumped", versus="7")).because(4)[1].rival == "lazy"
 
 
 def test_a_masked_rival_lost_by_the_mask():
     trace = trace_masked(FOX, Settings(query="jumped", versus="dog"))
-    assert because(trace, 4)[-1].decided == "mask"
+    assert trace.because(4)[-1].decided == "mask"
 
 
 def test_where_there_is_no_rival_there_is_no_because():
-    assert because(trace_self("dog"), 0) == []
-    assert because(trace_self(FOX, Settings(head="mean")), 4) == []
+    assert trace_self("dog").because(0) == []
+    assert trace_self(FOX, Settings(head="mean")).because(4) == []
 
 
 def test_without_a_distance_term_content_alone_decides():
-    (only,) = because(trace_cross("she", "likes coffee"), 0)
+    (only,) = trace_cross("she", "likes coffee").because(0)
     assert only.distance is None and only.decided == "content" and only.lead == only.content
 
 
 def test_a_rival_that_there_is_not_is_wrong_usage_with_the_nearest():
     with pytest.raises(UsageError, match="look at"):
-        because(trace_self(FOX, Settings(query="jumped", versus="lasy")), 4)
+        trace_self(FOX, Settings(query="jumped", versus="lasy")).because(4)
     ran = here("explain", FOX, "--versus", "lasy")
     assert ran.code == 2 and "lazy" in ran.err and ran.err.count("\n") == 1
 

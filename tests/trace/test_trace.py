@@ -11,9 +11,9 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.pipeline.from_matrices import trace_matrices
-from attn_cli.pipeline.from_text import trace_text
-from attn_cli.vectors.store.table import bundled
+from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.vectors.table import bundled
 from tests.alike import assert_alike
 
 RANDOM = Settings(embedding="random", dim=6, seed=1)

@@ -16,18 +16,19 @@ from hypothesis import strategies as st
 
 from attn_cli.errors import FileError, InputError, UsageError, WriteError
 from attn_cli.vectors import names
+from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.export import export
 from attn_cli.vectors.formats.detect import open_file
-from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
 from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.word2vec_binary import binary_format
 from attn_cli.vectors.lookup import look_up, look_up_all, open_table
 from attn_cli.vectors.names import import_file, keep_index
-from attn_cli.vectors.nearest import analogy, closest, near_words, nearest
-from attn_cli.vectors.store import index_cache as cache
-from attn_cli.vectors.store.source_file import SourceFile
-from attn_cli.vectors.store.table import as_bytes
-from attn_cli.vectors.store.word_index import PAGE, build, hash_words, index_in_memory, word_hash
+from attn_cli.vectors.nearest import analogy, nearest
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
+from attn_cli.vectors.source_file import SourceFile
+from attn_cli.vectors.spelling import closest, near_words
+from attn_cli.vectors.table import as_bytes
+from attn_cli.vectors.word_index import PAGE, build, hash_words, index_in_memory, word_hash
 from tests.alike import assert_alike
 from tests.shell import here
 from tests.thorough import often, takes_long

@@ -10,7 +10,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError
 from attn_cli.vectors.lookup import embed, look_up, open_table, random_vector, random_vectors
 from attn_cli.vectors.nearest import nearest
-from attn_cli.vectors.store.table import Table, bundled, write_table
+from attn_cli.vectors.table import Table, bundled, write_table
 from tests.alike import assert_alike
 
 

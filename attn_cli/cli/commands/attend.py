@@ -133,7 +133,7 @@ def explain(
         )
     settings = for_view(settings, view)
     text, second = text_and_context(texts, context, "explain", settings)
-    from attn_cli.pipeline.from_text import trace_text
+    from attn_cli.pipeline.sources.text import trace_text
     from attn_cli.render import keys_in
 
     kind = "cross" if second is not None else settings.kind_of_text
@@ -203,7 +203,9 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         settings = replace(settings, next=0)  # the mask alone is shown
     settings = for_view(settings, view)
     read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
-    from attn_cli.pipeline import from_text  # NumPy is loaded once there is something to compute
+    from attn_cli.pipeline.sources import (
+        text as from_text,  # NumPy is loaded once there is something to compute
+    )
 
     with attending(settings.embedding) as progress:
         compute = getattr(from_text, f"trace_{kind}")

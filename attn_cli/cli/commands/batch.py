@@ -10,7 +10,7 @@ import typer
 from attn_cli.cli.batch_run import CONNECT_TIMEOUT, DEFAULT_FIELDS, BatchOptions, check_text, run_batch
 from attn_cli.cli.options import OF_FIGURES, SETTINGS, argument, option, own, without
 from attn_cli.errors import InputError
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.settings.declare import ATTENTION, OUTPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

@@ -16,8 +16,8 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import WITH_MODEL, Settings
 
 if TYPE_CHECKING:
-    from attn_cli.teach.grading.answer_key import AnswerKey
-    from attn_cli.teach.grading.grade import Verdict
+    from attn_cli.teach.answer_key import AnswerKey
+    from attn_cli.teach.grade import Verdict
 
 # Settings of a text, and of a matrix that is shown.
 WITHOUT = (
@@ -71,7 +71,7 @@ def check(
     if not (math.isfinite(tol) and tol >= 0):
         raise UsageError(f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
     view = choose_form(view, "check")
-    from attn_cli.teach.grading.answer_key import read_answer_key
+    from attn_cli.teach.answer_key import read_answer_key
 
     right = read_answer_key(expect, settings)
     if settings == Settings():  # with --mask and the like, the file's own results are other ones
@@ -88,8 +88,8 @@ def check(
 
 def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
     """Refuse a key whose own results are not what its inputs give: a mask or a score may be missing in it."""
-    from attn_cli.teach.grading.grade import grade
-    from attn_cli.teach.grading.submission import read_submission
+    from attn_cli.teach.grade import grade
+    from attn_cli.teach.submission import read_submission
 
     try:
         handed = read_submission(expect)
@@ -106,8 +106,8 @@ def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
 
 def _verdict(file: str, right: AnswerKey, tol: float, head_asked: bool) -> Verdict:
     """Read and grade one answer; one that cannot be read must not hide the others."""
-    from attn_cli.teach.grading.grade import Verdict, grade
-    from attn_cli.teach.grading.submission import read_submission
+    from attn_cli.teach.grade import Verdict, grade
+    from attn_cli.teach.submission import read_submission
 
     try:
         verdict = grade(read_submission(file), right, tol, head_asked)
@@ -117,7 +117,7 @@ def _verdict(file: str, right: AnswerKey, tol: float, head_asked: bool) -> Verdi
 
 
 def _deliver(verdicts: list[Verdict], right: AnswerKey, tol: float, view: View) -> None:
-    from attn_cli.render.data.json import dumps
+    from attn_cli.io.json_text import dumps
     from attn_cli.render.views.grading import one, record, several
 
     terminal = terminal_for(view)

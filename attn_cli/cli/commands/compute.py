@@ -75,7 +75,7 @@ def compute(
         temperature=given.temperature,
     )
     settings = for_view(settings, view)
-    from attn_cli.pipeline.from_matrices import trace_matrices  # loads NumPy
+    from attn_cli.pipeline.sources.matrices import trace_matrices  # loads NumPy
 
     with Progress("Attending") as progress:
         trace = trace_matrices("compute", given, settings, progress)

@@ -75,8 +75,8 @@ def example(
 
 
 def _trace(chosen: Example, settings: Settings) -> Trace:
-    from attn_cli.pipeline.from_matrices import trace_matrices
-    from attn_cli.pipeline.from_text import trace_text
+    from attn_cli.pipeline.sources.matrices import trace_matrices
+    from attn_cli.pipeline.sources.text import trace_text
 
     given = chosen.given
     if given is None:

@@ -91,7 +91,7 @@ def heads(
         text, second = text_and_context(texts, context, "heads", settings)
         kind = kind or ("self" if second is None else "cross")
         if settings.model is None:
-            from attn_cli.pipeline.stack_heads import stack_layers  # only for a model of attn's own
+            from attn_cli.pipeline.every_head import stack_layers  # only for a model of attn's own
 
             found = stack_layers(kind, text, second, settings)
         else:

@@ -34,7 +34,7 @@ def score(
 
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
-    from attn_cli.io.plural import count
+    from attn_cli.io.escape import count
     from attn_cli.learn.passages import read_sentences
     from attn_cli.learn.score import score as measure
     from attn_cli.models.model_file import named
@@ -176,7 +176,7 @@ def passages(
     Example: attn learn passages corpus.txt.xz -o it.jsonl.xz
     """
     from attn_cli.io.console import say
-    from attn_cli.io.plural import count
+    from attn_cli.io.escape import count
     from attn_cli.io.progress import Progress
     from attn_cli.learn.make_passages import passages_file
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attn_cli.learn.treebank import Sentence
     from attn_cli.models.encoder import EncoderStack
     from attn_cli.render.blocks import Block
-    from attn_cli.vectors.store.vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import OpenVectors
 
 
 def language(
@@ -43,7 +43,7 @@ def language(
     Example: attn learn language corpus.txt.xz --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
     from attn_cli.io.console import say
-    from attn_cli.io.plural import count
+    from attn_cli.io.escape import count
     from attn_cli.io.signals import raised
     from attn_cli.learn.train_language import train_file
     from attn_cli.render.screen.training_bar import TrainingBar

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn_cli.io.console import put_plain
-from attn_cli.settings.json_keys import SCHEMA
+from attn_cli.settings.output import SCHEMA
 
 
 def schema() -> None:

@@ -67,7 +67,7 @@ def show_(
     check_shaping(settings)
     settings = for_view(settings, view)
     saved = labelled_weights(file, "show", tokens, array, batch, context_tokens)
-    from attn_cli.pipeline.from_weights import trace_weights
+    from attn_cli.pipeline.sources.weights import trace_weights
 
     if view.format == "page":
         from attn_cli.pipeline.for_page import page_of_weights

@@ -15,7 +15,7 @@ from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 
 if TYPE_CHECKING:
-    from attn_cli.vectors.store.vectors import Vectors as WordVectors
+    from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 
 USUAL = ("king", "coffee", "fox")
@@ -33,7 +33,7 @@ def import_(
     Example: attn vectors import glove.6B.50d.txt --name glove
     """
     from attn_cli.io.console import say
-    from attn_cli.io.plural import count
+    from attn_cli.io.escape import count
     from attn_cli.vectors.names import import_file
 
     with Progress("Importing") as progress:
@@ -53,7 +53,7 @@ def import_(
 
 def _some_word(vectors: WordVectors) -> str:
     """Return a word to try: a common one, else the first of some letters."""
-    from attn_cli.vectors.store.table import as_text
+    from attn_cli.vectors.table import as_text
 
     usual = vectors.find(USUAL)
     if usual:
@@ -92,7 +92,7 @@ def export(
     Example: attn vectors export -o word2vec.bin
     """
     from attn_cli.io.console import say
-    from attn_cli.io.plural import count
+    from attn_cli.io.escape import count
     from attn_cli.vectors.export import export as write
     from attn_cli.vectors.lookup import open_table
 
@@ -132,9 +132,9 @@ def download(
     """
     from attn_cli.io.console import put_plain, say
     from attn_cli.io.signals import raised
+    from attn_cli.vectors import catalogue as gensim_data
     from attn_cli.vectors import names
-    from attn_cli.vectors.download import catalogue as gensim_data
-    from attn_cli.vectors.download.fetch import download as fetch
+    from attn_cli.vectors.download import download as fetch
 
     if name is None:
         put_plain(_catalogue())
@@ -159,7 +159,7 @@ def download(
 
 def _catalogue() -> str:
     """Return what gensim-data has, a set a line."""
-    from attn_cli.vectors.download.catalogue import fetch_index
+    from attn_cli.vectors.catalogue import fetch_index
 
     found = sorted(fetch_index().packages.values(), key=lambda package: package.bytes or 0)
     rows = [("name", "words", "dim", "MB", "licence")]
@@ -213,7 +213,7 @@ def subwords(
     from attn_cli.io.console import say
     from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.lookup import open_table
-    from attn_cli.vectors.train_subwords import subwords_file
+    from attn_cli.vectors.train import subwords_file
 
     source = source or "word2vec"
     prepare_index(source)

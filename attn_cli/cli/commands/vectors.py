@@ -16,7 +16,7 @@ from attn_cli.io.progress import Progress
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
-    from attn_cli.vectors.store.vectors import Vectors as WordVectors
+    from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
 Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
@@ -81,8 +81,8 @@ def nearest(
     """
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import look_up, look_up_all
-    from attn_cli.vectors.nearest import closest, did_you_mean
     from attn_cli.vectors.nearest import nearest as find
+    from attn_cli.vectors.spelling import closest, did_you_mean
 
     view, table = _opened(embedding, format, output, top, precision)
     with Progress("Searching") as progress:
@@ -121,7 +121,7 @@ def analogy(
     """
     from attn_cli.vectors.lookup import look_up_all
     from attn_cli.vectors.nearest import analogy as find
-    from attn_cli.vectors.nearest import did_you_mean
+    from attn_cli.vectors.spelling import did_you_mean
 
     view, table = _opened(embedding, format, output, top, precision)
     words = (a, b, c)
@@ -158,7 +158,7 @@ def _answer(
     view: View,
     precision: int,
 ) -> None:
-    from attn_cli.io.plural import fixed
+    from attn_cli.io.escape import fixed
 
     rows = [(near, fixed(cosine, precision)) for near, cosine in neighbours]
     listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]

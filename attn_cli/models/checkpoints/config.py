@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from attn_cli.errors import InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import FileError, InputError
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import read_bytes
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, Rotary
 
 LARGEST_FILE = 1 << 22
 MOST = 1 << 20  # no size in a config but that of a vocabulary is larger
 SPELLED = 60  # how much of a bad value an error shows
 MOST_NAMED = 5  # unknown keys that a note spells out
 LONGEST_KEY = 80
+
 # What may be null in a family that has a default for it, and is then off, or follows from other keys
 MAY_BE_NULL = frozenset({
     "sliding_window", "num_key_value_heads", "use_bidirectional_attention", "attn_logit_softcapping",
     "final_logit_softcapping",
 })  # fmt: skip
+
 # What no forward pass reads, in any family: names, dtypes, dropout, ids of tokens, other heads, training, generation.
 INERT = re.compile(
     r".*dropout.*|.*_pdrop|.*layerdrop|.*dtype|.*_token_ids?|.*_token_index|summary_.*|classif.*|initializer_.*|"
@@ -194,3 +197,160 @@ def read_config(folder: str) -> Config:
             "Use the checkpoint that it was made from, with weights in float32, float16 or bfloat16.",
         )
     return config
+
+
+MOST_LAYERS = 1000
+FULL, LOCAL = "full_attention", "sliding_attention"
+
+
+def activation(c: Config, name: str) -> str:
+    """Return the activation that the key of this name gives."""
+    if (found := c.word(name)) not in ACTIVATIONS:
+        raise c.refused(name, f"one of {', '.join(ACTIVATIONS)}")
+    return found
+
+
+def tied(c: Config, own: str, source: str) -> tuple[str, ...]:
+    """Return the names that a tensor of the logits may have: its own, or what the model ties it to."""
+    return (own, source) if c.flag("tie_word_embeddings") else (own,)
+
+
+def is_causal(c: Config) -> bool:
+    """Tell whether words look at themselves and those before only; null, which means no to some, is refused."""
+    if "is_causal" in c.values and not isinstance(c.values["is_causal"], bool):
+        raise c.refused("is_causal", "true or false")
+    return c.flag("is_causal")
+
+
+def switched_off(
+    c: Config, flag: str, roles: str, names: Mapping[str, str], always: str = ""
+) -> tuple[str, ...]:
+    """Return the biases of these roles where the model has none: the file's own are not read.
+
+    A family with this flag says so by it; one without has no biases but those of the roles in `always`.
+    """
+    if flag in c.keys.reads:
+        always = roles if c.flag(flag) else ""
+    return tuple(
+        f"{names[role]}.bias" for role in roles.split() if role in names and role not in always.split()
+    )
+
+
+def layer_windows(
+    c: Config, count: int, is_local: Callable[[int], bool], size: str = "sliding_window"
+) -> list[int | None]:
+    """Return each layer's window; `is_local` tells which layers have one where the config has no layer_types."""
+    if c.has("layer_types"):
+        kinds = c.each("layer_types", count)
+        if not set(map(str, kinds)) <= {FULL, LOCAL}:
+            raise c.refused("layer_types", f"a list of {FULL} and {LOCAL}")
+        local = [kind == LOCAL for kind in kinds]
+    else:
+        local = [c.has(size) and is_local(n) for n in range(count)]
+    return [c.whole(size, most=1 << 24) if one else None for one in local]
+
+
+def read_rotary(
+    c: Config,
+    d_k: int,
+    theta: str = "rope_theta",
+    share: str | None = None,
+    kind: str | None = None,
+    is_scaled: bool = True,
+) -> Rotary:
+    """Return how queries and keys are rotated by their positions, as transformers 5 reads it.
+
+    `theta` and `share` are the keys that hold where rope_parameters has neither; without `share`, all of a head is
+    rotated. `kind` is that of the layers, in families where rope_parameters has an object for each kind. rope_scaling
+    takes the place of rope_parameters, or adds to those of a kind; it does not where `is_scaled` is False.
+    """
+    told, scaling = c.part("rope_parameters"), c.part("rope_scaling")
+    told = told if kind is None else told.part(kind)
+    if is_scaled and scaling.values:
+        of_kind = told.values or {"rope_type": "default"}  # so that the older "type" says nothing beside it
+        told = scaling if kind is None else told._replace(values={**of_kind, **scaling.values})
+    dims = d_k
+    if share is not None:
+        own, named = (told, "partial_rotary_factor") if told.has("partial_rotary_factor") else (c, share)
+        dims = int(d_k * own.number(named))
+        if not 0 < dims <= d_k or dims % 2:
+            raise own.refused(named, f"a share of {d_k} that is an even number")
+    rotary = Rotary(told.number("rope_theta") if told.has("rope_theta") else c.number(theta), dims)
+    named = "rope_type" if told.has("rope_type") else "type"
+    type_ = told.word(named)
+    if type_ == "linear":
+        return rotary._replace(factor=told.number("factor"))
+    if type_ == "llama3":
+        factor, low, high = map(told.number, ("factor", "low_freq_factor", "high_freq_factor"))
+        if low >= high:
+            raise told.refused("high_freq_factor", "more than low_freq_factor")
+        return rotary._replace(llama3=(factor, low, high, _first_length(c, told, kind is None)))
+    if type_ != "default":
+        raise told.refused(named, "default, linear or llama3: attn knows no other")
+    return rotary
+
+
+def _first_length(c: Config, told: Config, is_for_all: bool) -> float:
+    """Return how many tokens the model was first trained on."""
+    name = "original_max_position_embeddings"
+    own = next((one for one in (c, told) if one.has(name) and (is_for_all or one is told)), None)
+    return c.number("max_position_embeddings") if own is None else own.number(name)
+
+
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+LONGEST = 96  # of a name on the Hugging Face Hub
+REVISION = re.compile(r"[0-9a-f]{40}")
+
+
+def find_folder(model: str) -> str:
+    """Return the folder of a checkpoint: the one that `model` is, else the one of that name in the cache.
+
+    Raises FileError if it can be neither, InputError if the cache does not have it.
+    """
+    if os.path.isdir(model):
+        return model
+    shown = visible(model)[:200]
+    if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
+        raise FileError(
+            f"{shown!r} is a file of a model.",
+            f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.",
+        )
+    if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
+        raise FileError(
+            f"{shown!r} is no folder, and no name of a model.",
+            "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased.",
+        )
+    cache = cache_folder()
+    kept = os.path.join(cache, "models--" + model.replace("/", "--"))
+    found = _snapshot(kept)
+    if found is None:
+        raise InputError(
+            f"{shown} is no folder, and not in the local Hugging Face cache ({visible(cache)}).",
+            f"attn downloads no models: get it with `hf download {model}`, or give a folder.",
+        )
+    return found
+
+
+def cache_folder() -> str:
+    """Return where Hugging Face's libraries keep what they have downloaded, as the environment says."""
+    set_ = os.environ.get
+    own = set_("HF_HUB_CACHE") or set_("HUGGINGFACE_HUB_CACHE")
+    if own:
+        return os.path.expanduser(own)
+    home = set_("HF_HOME") or os.path.join(set_("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return os.path.join(os.path.expanduser(home), "hub")
+
+
+def _snapshot(kept: str) -> str | None:
+    """Return the snapshot that refs/main names, else the only one; None if there is none."""
+    snapshots = os.path.join(kept, "snapshots")
+    try:
+        revision = read_bytes(os.path.join(kept, "refs", "main"), 1000).decode("ascii", "replace").strip()
+    except FileError:
+        try:
+            revisions = os.listdir(snapshots)
+        except OSError:
+            return None
+        revision = revisions[0] if len(revisions) == 1 else ""
+    folder = os.path.join(snapshots, revision)
+    return folder if REVISION.fullmatch(revision) and os.path.isdir(folder) else None

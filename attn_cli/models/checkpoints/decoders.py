@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 
 from attn_cli.models.checkpoints.blocks import Rotary
-from attn_cli.models.checkpoints.common import (
+from attn_cli.models.checkpoints.config import (
     LOCAL,
     MOST_LAYERS,
+    Config,
     activation,
     is_causal,
     layer_windows,
@@ -16,7 +17,6 @@ from attn_cli.models.checkpoints.common import (
     switched_off,
     tied,
 )
-from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Stack, Words, one_stack
 
 GPT2 = {

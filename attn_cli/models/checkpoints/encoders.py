@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import sqrt
 
-from attn_cli.models.checkpoints.common import (
+from attn_cli.models.checkpoints.config import (
     MOST_LAYERS,
+    Config,
     activation,
     is_causal,
     layer_windows,
@@ -14,7 +15,6 @@ from attn_cli.models.checkpoints.common import (
     switched_off,
     tied,
 )
-from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Stack, Words, one_stack
 
 BERT = {

@@ -15,12 +15,11 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, Ready, Unturned
 from attn_cli.models.checkpoints.describe import Layer, Stack
-from attn_cli.models.checkpoints.stored import product
-from attn_cli.models.checkpoints.weights import Weights
+from attn_cli.models.checkpoints.weights import Weights, product
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.models.checkpoints.stored import Activation
+    from attn_cli.models.checkpoints.weights import Activation
 
 
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again

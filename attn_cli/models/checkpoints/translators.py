@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from math import sqrt
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
-from attn_cli.models.checkpoints.common import MOST_LAYERS, activation, is_causal, tied
-from attn_cli.models.checkpoints.config import Config
+from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, is_causal, tied
 from attn_cli.models.checkpoints.decoders import BART
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.masks import named
 from attn_cli.errors import UsageError
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.code.literals import safe_name
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace

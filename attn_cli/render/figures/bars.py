@@ -6,20 +6,22 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from attn_cli.render.blocks import Bars
-from attn_cli.render.figures.labels import Labels, draw_rows, row_labels
 from attn_cli.render.figures.pen import Pen, on_paper
 from attn_cli.render.figures.sheet import (
     EDGE,
     GAP,
     Area,
+    Labels,
     Sheet,
+    draw_rows,
     note_step,
+    row_labels,
     title_height,
     title_lines,
     too_small,
 )
+from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.palette import SHADES
-from attn_cli.render.width_ladder import bar_numbers
 
 HIGHEST_ROW, LEAST_ROW, WANTED, LONGEST = 0.34, 0.085, 8.0, 17.0  # inches
 SPAN, LEAST_SPAN, LEAST_FITTED = 4.0, 0.5, 0.01

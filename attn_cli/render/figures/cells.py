@@ -10,9 +10,9 @@ import numpy as np
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.pen import INCH, LINE, Pen, on_paper
 from attn_cli.render.figures.sheet import GAP, SMALL, Box, Sheet
+from attn_cli.render.numbers import exact, rungs
 from attn_cli.render.palette import SHADES, text_on
 from attn_cli.render.shade_scale import Legend, legend, shade_range, shading
-from attn_cli.render.width_ladder import exact, rungs
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints

@@ -10,7 +10,6 @@ import numpy as np
 
 from attn_cli.render.blocks import Maps
 from attn_cli.render.figures.cells import Key, draw_cells, draw_key, key_for
-from attn_cli.render.figures.labels import Labels, draw_rows, row_labels
 from attn_cli.render.figures.pen import INCH, LINE, Pen
 from attn_cli.render.figures.sheet import (
     EDGE,
@@ -19,14 +18,17 @@ from attn_cli.render.figures.sheet import (
     SMALL,
     Area,
     Box,
+    Labels,
     Sheet,
+    draw_rows,
     font_of,
+    row_labels,
     title_height,
     title_lines,
     too_small,
 )
+from attn_cli.render.numbers import map_format
 from attn_cli.render.shade_scale import legend
-from attn_cli.render.width_ladder import map_format
 
 LARGEST_MAP, LEAST_MAP, ACROSS = 2.0, 0.75, 13.0  # inches of a map; of all of them beside each other
 WIDEST_CELL, BETWEEN, NARROWEST = 0.3, 0.16, 3.4

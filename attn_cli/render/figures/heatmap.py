@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.figures.cells import Key, draw_cells, draw_key, draw_numbers, key_of
-from attn_cli.render.figures.labels import Labels, column_labels, draw_columns, draw_rows, row_labels
 from attn_cli.render.figures.pen import INCH, LINE, Pen
 from attn_cli.render.figures.sheet import (
     EDGE,
@@ -15,8 +14,13 @@ from attn_cli.render.figures.sheet import (
     SMALL,
     Area,
     Box,
+    Labels,
     Sheet,
+    column_labels,
+    draw_columns,
+    draw_rows,
     note_step,
+    row_labels,
     title_height,
     title_lines,
     too_small,

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.render.figures.labels import Labels, draw_rows, row_labels
 from attn_cli.render.figures.pen import INCH, LINE, Pen, on_paper
 from attn_cli.render.figures.sheet import (
     EDGE,
     GAP,
     SMALL,
     Area,
+    Labels,
     Sheet,
+    draw_rows,
     note_step,
+    row_labels,
     title_height,
     title_lines,
     too_small,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.figures.cells import draw_cells, draw_numbers
-from attn_cli.render.figures.labels import Labels, draw_rows, row_labels
 from attn_cli.render.figures.pen import INCH, LINE, Pen
 from attn_cli.render.figures.sheet import (
     EDGE,
@@ -16,9 +15,12 @@ from attn_cli.render.figures.sheet import (
     SMALL,
     Area,
     Box,
+    Labels,
     Sheet,
+    draw_rows,
     folded,
     note_step,
+    row_labels,
     title_height,
     title_lines,
     too_small,

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Maps, Matrix, ShadeRange
 from attn_cli.render.figures.bars import Rowed
 from attn_cli.render.figures.heads import Multiples
@@ -34,9 +34,9 @@ from attn_cli.render.views.wording import (
     turned_term,
 )
 from attn_cli.settings.output import View
-from attn_cli.trace.because import stepped_head
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Row, Trace
+from attn_cli.trace.row import Row
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -128,7 +128,7 @@ def heads(trace: Trace, view: View) -> Drawing:
 
 def steps(trace: Trace, view: View) -> Drawing:
     """Return the way of one row to its weights and its output."""
-    i, head = trace.focus[0], stepped_head(trace)
+    i, head = trace.focus[0], trace.stepped_head
     row = trace.row(i, head)
     if row is None:
         raise UsageError(

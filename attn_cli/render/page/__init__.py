@@ -8,10 +8,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from attn_cli.io.escape import visible
-from attn_cli.render.page.numbers import Numbers
 from attn_cli.render.page.record import record
-from attn_cli.render.page.script import policy, read, script
-from attn_cli.render.views.wording import learned_briefly, setting_parts, title
+from attn_cli.render.page.script import Numbers, policy, read, script
+from attn_cli.render.views.origins import learned_briefly, setting_parts
+from attn_cli.render.views.wording import title
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.for_page import Page

@@ -11,13 +11,12 @@ from attn_cli.core.mask_rules import find_rule
 from attn_cli.core.masks import rule_in
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError
-from attn_cli.render.page.numbers import Numbers, Stored
+from attn_cli.render.page.script import Numbers, Stored
 from attn_cli.render.palette import PAPER, ramp
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.trace.because import stepped_head
 from attn_cli.trace.head import TURNED, Head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
@@ -97,7 +96,7 @@ def _has(trace: Trace, step: str) -> bool:
         return (trace.query_ids, trace.placed, trace.x_query)[
             ("tokens", "encodings_query", "x_query").index(step)
         ] is not None
-    return getattr(stepped_head(trace), step) is not None
+    return getattr(trace.stepped_head, step) is not None
 
 
 def _sources(trace: Trace) -> dict[str, str]:
@@ -130,13 +129,13 @@ def _facts(trace: Trace) -> Mapping[str, object]:
     """Return what the sentences of the walk say that no setting of the page changes."""
     if not trace.is_scored:
         return {}
-    found = walk_facts(trace, stepped_head(trace))
+    found = walk_facts(trace, trace.stepped_head)
     return {name: found[name] for name in SENT_FACTS}
 
 
 def _repeats(trace: Trace) -> list[str]:
     """Return which of q, k and v only repeat X: of these the walk shows the query's own row."""
-    return [name for name in "qkv" if trace.is_scored and repeats_x(trace, stepped_head(trace), name)]
+    return [name for name in "qkv" if trace.is_scored and repeats_x(trace, trace.stepped_head, name)]
 
 
 def _ramps() -> dict[str, str]:

@@ -9,12 +9,11 @@ from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.numbers import fitting
+from attn_cli.render.numbers import bar_numbers, fitting, largest
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
 from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, padded, padded_left, wrapped
 from attn_cli.render.shade_scale import on_scale
-from attn_cli.render.width_ladder import bar_numbers, largest
 from attn_cli.settings.output import View
 
 _ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})
@@ -43,7 +42,7 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
 
                 yield from draw_beside(block, view, terminal)
             case Maps() if block.bands:
-                from attn_cli.render.screen.thumbnails import draw_thumbnails
+                from attn_cli.render.screen.side_by_side import draw_thumbnails
 
                 yield from draw_thumbnails(block, view, terminal)
             case Maps():
@@ -159,3 +158,50 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
             bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
         numbered = Segment(f"  {padded(name, edge)} {padded_left(text, widest)}")
         yield [numbered, Segment(f" {bar}" if bar else "", styles[round(part * (SHADES - 1))])]
+
+
+def parts_of(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Cut a screen at its headings; headings that follow each other begin one part."""
+    part: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Heading) and any(not isinstance(held, Heading) for held in part):
+            yield part
+            part = []
+        part.append(block)
+    if part:
+        yield part
+
+
+def screenfuls(part: Iterable[Block], view: View, terminal: Terminal, columns: int, rows: int) -> list[str]:
+    """Return a part as texts of at most `rows` lines of `columns` cells; a table that fits stays whole if it can."""
+    screens: list[list[Line]] = [[]]
+    used = 0
+    for piece in _pieces(part, view, terminal):
+        heights = [_rows(line, columns) for line in piece]
+        starts_anew = rows // 2 < used and sum(heights) <= rows < used + sum(heights)
+        for line, height in zip(piece, heights, strict=True):
+            if used and (starts_anew or used + height > rows):
+                screens.append([])
+                used = 0
+            starts_anew = False
+            if line or used:  # a cleared screen begins with no empty line
+                screens[-1].append(line)
+                used += height
+    return [terminal.paint(lines) for lines in screens]
+
+
+def _pieces(part: Iterable[Block], view: View, terminal: Terminal) -> Iterator[list[Line]]:
+    """Yield the lines of each block; those of a wide table, which goes on below an empty line, table by table."""
+    for block in part:
+        piece: list[Line] = []
+        for line in draw([block], view, terminal):
+            if piece and not line:
+                yield piece
+                piece = []
+            piece.append(line)
+        yield piece
+
+
+def _rows(line: Line, columns: int) -> int:
+    """Return how many rows of the terminal a line takes."""
+    return max(1, -(-sum(cells(segment.text) for segment in line) // columns))

@@ -13,8 +13,8 @@ from rich.style import Style
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix
+from attn_cli.render.numbers import SIGNS, Drawn, Rung, bars, drawn, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.shade_line import patch, shade_line
 from attn_cli.render.screen.text import (
     UNLIMITED,
     cells,
@@ -25,15 +25,7 @@ from attn_cli.render.screen.text import (
     padded_left,
     wrapped,
 )
-from attn_cli.render.shade_scale import legend, shade_range, shading
-from attn_cli.render.width_ladder import (
-    SIGNS,
-    Drawn,
-    Rung,
-    bars,
-    drawn,
-    rungs,
-)
+from attn_cli.render.shade_scale import legend, patch, shade_line, shade_range, shading
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Ints

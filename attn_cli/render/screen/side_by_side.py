@@ -10,12 +10,11 @@ from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
+from attn_cli.render.numbers import NUMBERED, bars, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import Grid
-from attn_cli.render.screen.shade_line import shade_line
-from attn_cli.render.screen.text import cells, cut, labels, masked_mark, padded, wrapped
-from attn_cli.render.shade_scale import legend, shading, sharing_scale
-from attn_cli.render.width_ladder import NUMBERED, bars, rungs
+from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, masked_mark, padded, wrapped
+from attn_cli.render.shade_scale import legend, shade_line, shading, sharing_scale
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
@@ -175,3 +174,46 @@ def _numbers(block: Maps, cell: int) -> str:
         if j + wide <= len(block.column_numbers):
             line = f"{line:{j}}{block.column_numbers[j]}"
     return f"{line:{len(block.column_numbers)}}"
+
+
+MAPS_APART = 1  # cells between two maps
+
+
+def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
+    """Yield the maps of each band on as few lines as fit it, of like length, and the legend of all."""
+    styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
+    edge = max(map(cells, block.bands)) + 1
+    width = terminal.width or UNLIMITED
+    wide = max([len(block.columns), *(cells(terminal.text(name)) for name in block.names)])
+    wide = max(len(block.columns), min(wide, width - edge))
+    across = max(1, (width - edge + MAPS_APART) // (wide + MAPS_APART))
+    each = len(block.names) // len(block.bands)
+    across = -(-each // -(-each // across))  # no line is nearly empty
+    for band, title in enumerate(block.bands):
+        start, stop = band * each, (band + 1) * each
+        for first in range(start, stop, across):
+            yield []
+            label = padded(title if first == start else "", edge)
+            yield from _line_of_maps(
+                block, range(first, min(first + across, stop)), label, wide, styles, terminal
+            )
+    yield from shade_line(legend(block), bars(terminal), styles, terminal)
+
+
+def _line_of_maps(
+    block: Maps, span: range, label: str, wide: int, styles: Sequence[Style | None], terminal: Terminal
+) -> Iterator[Line]:
+    ramp, masked = bars(terminal), masked_mark(terminal)
+    names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
+    yield [Segment((label + (" " * MAPS_APART).join(names)).rstrip(), BOLD)]
+    shade = [shading(block.values[m], block.scale).tolist() for m in span]
+    gap = " " * (wide - len(block.columns) + MAPS_APART)
+    for i in range(len(block.rows)):
+        line = [Segment(" " * cells(label))]
+        for m, places in enumerate(shade):
+            line += [Segment(gap)] if m else []
+            for place in places[i]:
+                is_masked = place < 0
+                text = masked if is_masked else ramp[place * len(ramp) // SHADES]
+                line.append(Segment(text, None if is_masked else styles[place]))
+        yield line

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from attn_cli.bench.cases import FLOOR, TOP
 from attn_cli.bench.records import Case, Machine, Measured, Missing
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 
 TITLES = {

@@ -6,22 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
-from attn_cli.render.data.csv import as_text, cell
+from attn_cli.render.formats.weights import as_text, cell
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
+from attn_cli.render.views.closing import dropped
+from attn_cli.render.views.origins import learned, setting_parts
 from attn_cli.render.views.overview import labelled_matrix, weight_matrix
-from attn_cli.render.views.wording import (
-    dropped,
-    formula,
-    learned,
-    quoted,
-    quoted_at,
-    setting_parts,
-    short,
-    size,
-)
+from attn_cli.render.views.wording import formula, quoted, quoted_at, short, size
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, Change, Comparison, Mover
 from attn_cli.trace.trace import Trace

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number
+from attn_cli.render.views.closing import closing
 from attn_cli.render.views.long_text import links_of, long_view
 from attn_cli.render.views.one_row import one_row
+from attn_cli.render.views.origins import learned
 from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, drawn_heads, largest_weight, remarks
 from attn_cli.render.views.steps import walk
 from attn_cli.render.views.wording import (
-    closing,
     formula,
     head_of_layer,
-    learned,
     may_look_at,
     no_arithmetic,
     quoted,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.io.escape import visible
-from attn_cli.io.plural import count, fixed
+from attn_cli.io.escape import count, fixed, visible
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.shade_scale import weight_range

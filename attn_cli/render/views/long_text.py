@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say, ShadeRange
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short
 from attn_cli.settings.output import View
+from attn_cli.trace.computation import LongView
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LongView, Trace
+from attn_cli.trace.trace import Trace
 
 NUMERIC = 10  # rows and columns of a map that is written as numbers
 WORDED = 60  # characters of a screen from which words fit beside a map

@@ -13,12 +13,13 @@ import numpy as np
 from attn_cli.core import masks
 from attn_cli.core.attention import softmax
 from attn_cli.core.mask_rules import MASKS, find_rule
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
+from attn_cli.render.views.closing import closing
 from attn_cli.render.views.long_text import block_map
-from attn_cli.render.views.wording import closing, head_named, may_look_at, quoted_at, size
+from attn_cli.render.views.wording import head_named, may_look_at, quoted_at, size
 from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
 

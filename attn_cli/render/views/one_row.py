@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from attn_cli.core.scores import score_named
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, plain
-from attn_cli.render.views.reasons import MOST_RIVALS, reasons
-from attn_cli.render.views.whys import Walked, mixture, walked
+from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
 from attn_cli.render.views.wording import (
     cap_term,
     head_of_layer,
@@ -23,9 +22,9 @@ from attn_cli.render.views.wording import (
     turned_term,
 )
 from attn_cli.settings.settings import ALL
-from attn_cli.trace.because import Because, against, because_of, named_rivals, stepped_head
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Row, Trace
+from attn_cli.trace.row import Because, Row
+from attn_cli.trace.trace import Trace
 
 ALL_FACTORS = 8
 FIRST_FACTORS, FIRST_NUMBERS = 2, 3
@@ -72,7 +71,7 @@ def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterato
 
 def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[Block]:
     """Yield the table of query i's keys, and why its winner won."""
-    head = stepped_head(trace)
+    head = trace.stepped_head
     row = trace.row(i, head)
     query = quoted_at(trace.query_tokens, i)
     yield Heading(f"One row by hand: what does {query} look at?")
@@ -88,7 +87,7 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
         return
     yield row_table(trace, row, _keys(trace, row, every_key))
     yield Formula(_legend(trace, head, row))
-    yield from map(Say, reasons(trace, row, because_of(trace, row)))
+    yield from map(Say, reasons(trace, row, row.because()))
 
 
 def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> Iterator[Block]:
@@ -108,7 +107,7 @@ def _sums(of: Walked, keys: list[int], distances: int | None, every: bool) -> It
 
 def _worked_keys(of: Walked) -> list[int]:
     """Return the keys whose arithmetic is written out: the winner and its rivals."""
-    found = because_of(of.trace, of.row)
+    found = of.row.because()
     return list(dict.fromkeys([of.winner, *(one.rival_index for one in found[:MOST_WORKED])]))
 
 
@@ -152,7 +151,7 @@ def _keys(trace: Trace, row: Row, every: bool) -> list[int]:
     n_k = len(row.masked)
     if every or n_k <= most:
         return list(range(n_k))
-    return sorted({*row.strongest[:most], *named_rivals(trace)[:MOST_RIVALS]})
+    return sorted({*row.strongest[:most], *trace.named_rivals[:MOST_RIVALS]})
 
 
 def _products(trace: Trace, head: Head, i: int, j: int, row: Row, every: bool) -> str:
@@ -239,7 +238,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     if is_split:
         header += ["behind", "mostly in"]
         for line, j in zip(rows, keys, strict=True):
-            line += ["–", "winner"] if j == winner else _lost(against(trace, row, winner, j))
+            line += ["–", "winner"] if j == winner else _lost(row.against(winner, j))
     rest = set(range(len(row.weights))).difference(keys)
     others = [j for j in sorted(rest) if not row.is_masked(j)]
     tail = ["…"] * (2 * is_split)

@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
+from attn_cli.render.views.closing import closing
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
-from attn_cli.render.views.wording import (
-    MOST_CELLS,
-    closing,
-    formula,
-    is_large,
-    no_arithmetic,
-    quoted,
-    short,
-    title,
-)
+from attn_cli.render.views.wording import MOST_CELLS, formula, is_large, no_arithmetic, quoted, short, title
 from attn_cli.settings.output import View
 from attn_cli.trace.diagnostics import Diagnosis
 from attn_cli.trace.head import Head

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_cli.io.plural import count, fixed
+from attn_cli.io.escape import count, fixed
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
+from attn_cli.render.views.closing import closing
 from attn_cli.render.views.one_row import one_row, row_table
-from attn_cli.render.views.wording import closing, formula, head_named, quoted
+from attn_cli.render.views.wording import formula, head_named, quoted
 from attn_cli.settings.output import View
 from attn_cli.teach.examples import Acts
 from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup

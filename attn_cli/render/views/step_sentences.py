@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.render.numbers import plain, share
+from attn_cli.render.views.origins import projection
 from attn_cli.render.views.wording import (
     cap_term,
     may_look_at,
     position_term,
-    projection,
     quoted,
     root_divisor,
     shared_with,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
-from attn_cli.io.escape import shell_quote
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count, shell_quote
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.step_sentences import (

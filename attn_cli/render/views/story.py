@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from attn_cli.io.plural import count
+from attn_cli.io.escape import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.screen.text import listed
+from attn_cli.render.views.closing import closing, dropped
 from attn_cli.render.views.one_row import hand_work, query_vectors, row_and_reasons
+from attn_cli.render.views.origins import learned_briefly
 from attn_cli.render.views.overview import MOST_FOCUS, all_weights
 from attn_cli.render.views.step_sentences import shown_ids
 from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
-from attn_cli.render.views.wording import (
-    closing,
-    dropped,
-    formula,
-    kind_of,
-    learned_briefly,
-    no_arithmetic,
-    shared_with,
-    short,
-    shown_part,
-)
+from attn_cli.render.views.wording import formula, kind_of, no_arithmetic, shared_with, short, shown_part
 from attn_cli.settings.output import View
-from attn_cli.trace.because import stepped_head
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -74,7 +65,7 @@ def _parts(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
     if of is not None:
         yield from _meaning(of)
     if trace.next_words is not None:
-        from attn_cli.render.views.next_words import next_words  # only a pretrained model has some
+        from attn_cli.render.views.closing import next_words  # only a pretrained model has some
 
         yield from next_words(trace)
     yield from _next(trace)
@@ -98,7 +89,7 @@ def _height(blocks: list[Block], view: View) -> int:
 
 def _matrices(trace: Trace) -> list[Block]:
     """Return every matrix of a small input, those of one shape side by side; nothing for a larger one."""
-    head = stepped_head(trace)
+    head = trace.stepped_head
     if trace.condensed or trace.asked or trace.x_query is None or trace.x_query.size > MOST_SMALL:
         return []
     found: list[tuple[str, tuple[str, ...], Array | None]] = [("X", trace.query_tokens, trace.x_query)]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.plural import count, unsigned_zero
+from attn_cli.io.escape import count, unsigned_zero
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.data.csv import as_text, cell
+from attn_cli.render.formats.weights import as_text, cell
 from attn_cli.render.numbers import number, share
 from attn_cli.render.screen.text import cut, listed
 from attn_cli.render.views.comparison import ending, record
 from attn_cli.render.views.overview import MOST_FOCUS
 from attn_cli.render.views.wording import formula, kind_of, placed, quoted, quoted_at, short
 from attn_cli.settings.output import View
-from attn_cli.teach.compare import SAME, Comparison
-from attn_cli.teach.swap import Both, KeyChange, Swap, is_query_swapped, key_changes, swapped_keys
+from attn_cli.teach.compare import SAME, Comparison, Swap
+from attn_cli.teach.swap import Both, KeyChange, is_query_swapped, key_changes, swapped_keys
 from attn_cli.trace.trace import Trace
 
 MOST_KEYS, LONGEST_WORD = 12, 12

@@ -15,8 +15,9 @@ from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.numbers import Format, number
 from attn_cli.render.views.wording import quoted
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
+from attn_cli.trace.row import Row
 from attn_cli.trace.steps import STEPS
-from attn_cli.trace.trace import Row, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

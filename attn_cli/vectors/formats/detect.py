@@ -11,19 +11,18 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import Entry, is_safetensors, read_npz, safetensors_entries
-from attn_cli.io.compressed import packing, pieces
 from attn_cli.io.escape import shell_quote, visible
-from attn_cli.io.files import read_bytes
-from attn_cli.vectors.formats.on_disk import INDEXED_FROM, FileVectors
+from attn_cli.io.files import packing, pieces, read_bytes
 from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.text_lines import is_number
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
-from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
-from attn_cli.vectors.store.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, Table, as_bytes, table_of
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
+from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
+from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, Table, as_bytes, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.store.vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import OpenVectors
 
 ENOUGH = 1 << 18
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word

@@ -10,10 +10,10 @@ import numpy as np
 
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
-from attn_cli.vectors.formats.fasttext_ngrams import BLOCK, with_ngrams
 from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
-from attn_cli.vectors.store.source_file import FileRows, SourceFile, npy_rows, read_exactly
-from attn_cli.vectors.store.table import Table, table_of
+from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
+from attn_cli.vectors.spelling import BLOCK, with_ngrams
+from attn_cli.vectors.table import Table, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.compressed import pieces
 from attn_cli.io.escape import visible
+from attn_cli.io.files import pieces
 from attn_cli.vectors.formats.text_lines import (
     BLANK,
     BOM,
@@ -26,8 +26,8 @@ from attn_cli.vectors.formats.text_lines import (
     measured,
     parsed_block,
 )
-from attn_cli.vectors.store.source_file import SourceFile, read_exactly
-from attn_cli.vectors.store.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
+from attn_cli.vectors.source_file import SourceFile, read_exactly
+from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.vectors.store.table import LONGEST_WORD
+from attn_cli.vectors.table import LONGEST_WORD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

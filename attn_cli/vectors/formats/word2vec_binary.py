@@ -13,10 +13,10 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.compressed import PIECE
+from attn_cli.io.files import PIECE
 from attn_cli.vectors.formats.text_lines import MOST_NUMBERS, bad_header
-from attn_cli.vectors.store.source_file import SourceFile, read_exactly
-from attn_cli.vectors.store.table import LONGEST_WORD, OnProgress, WordBlock, as_float64, no_progress
+from attn_cli.vectors.source_file import SourceFile, read_exactly
+from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, as_float64, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints

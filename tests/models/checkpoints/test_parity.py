@@ -13,7 +13,7 @@ from attn_cli.io.array_files import read_safetensors
 from attn_cli.models.checkpoints.config import INERT
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.run import Checkpoint, texts
-from attn_cli.pipeline.from_checkpoint import trace_checkpoint
+from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import saved
 

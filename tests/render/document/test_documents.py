@@ -16,11 +16,11 @@ from attn_cli import Settings
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render import render, render_blocks
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
-from attn_cli.render.document.svg import ALONG, CELL, UP
-from attn_cli.render.document.tex_escape import HELPERS, arithmetic, escape, prose
+from attn_cli.render.formats.svg import ALONG, CELL, UP
+from attn_cli.render.formats.tex_escape import HELPERS, arithmetic, escape, prose
 from attn_cli.settings.output import View
 from tests import latex
 from tests.cli.test_hostile import TOKENS

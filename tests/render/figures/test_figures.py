@@ -18,8 +18,8 @@ from matplotlib.patches import PathPatch, Rectangle  # noqa: E402
 
 import attn_cli  # noqa: E402
 from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self  # noqa: E402
-from attn_cli.render.figures import fonts, picture  # noqa: E402
-from attn_cli.render.figures.library import drawing  # noqa: E402
+from attn_cli.render.figures import drawing, picture  # noqa: E402
+from attn_cli.render.figures import pen as fonts  # noqa: E402
 from attn_cli.render.figures.subjects import KINDS, subject  # noqa: E402
 from attn_cli.settings.output import FIGURES, View  # noqa: E402
 from attn_cli.teach.examples import load  # noqa: E402
@@ -132,7 +132,7 @@ def test_a_masked_cell_is_hatched_and_has_no_number():
 
 def test_the_bar_says_how_its_range_was_chosen():
     coffee = load("coffee").given
-    from attn_cli.pipeline.from_matrices import trace_matrices
+    from attn_cli.pipeline.sources.matrices import trace_matrices
 
     trace = trace_matrices("example", coffee, Settings())
     assert {"weights", ".284 to .382"} <= set(written(figure(trace)))

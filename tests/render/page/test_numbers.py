@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from attn_cli.pipeline.from_text import trace_text
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace

@@ -10,7 +10,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.core.masks import Mask, named, widened, with_padding
 from attn_cli.errors import UsageError
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.screen.text import cells
 from attn_cli.teach.examples import load
 from tests.shell import here, plain

@@ -7,7 +7,6 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.render.numbers import four
-from attn_cli.trace.because import because
 from tests.shell import here
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -182,7 +181,7 @@ def test_the_sentence_and_the_numbers_are_one(text, head):
     for i, token in enumerate(text.split()):
         trace = trace_self(text, settings)
         said = " ".join(" ".join(lines(text, "--head", head, "-q", str(i))).split())
-        one = because(trace, i)[0]
+        one = trace.because(i)[0]
         if one.content == 0:
             assert f"content is the same, distance puts it {four(one.distance)} ahead" in said
             continue
@@ -304,7 +303,7 @@ def test_the_runner_up_is_the_second_by_score_where_both_weights_are_zero():
     trace = trace_self("the fox sat on the rock", Settings(query="sat", temperature=1e-4))
     row = trace.row(2)
     order = sorted(range(6), key=lambda j: -row.masked[j])
-    assert row.weights[order[1]] == 0 and because(trace, 2)[0].rival_index == order[1]
+    assert row.weights[order[1]] == 0 and trace.because(2)[0].rival_index == order[1]
 
 
 def test_the_temperature_is_no_part_of_the_division_that_is_explained():

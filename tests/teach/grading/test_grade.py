@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.errors import InputError
-from attn_cli.teach.grading.submission import read_submission, submission_from
+from attn_cli.teach.submission import read_submission, submission_from
 from tests.alike import assert_alike
 from tests.shell import here, shell
 from tests.thorough import often

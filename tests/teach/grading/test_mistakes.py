@@ -7,19 +7,12 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.inputs.matrices import given_from
-from attn_cli.pipeline.from_matrices import trace_matrices
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.views.grading import MEANINGS
-from attn_cli.teach.grading.answer_key import read_answer_key
-from attn_cli.teach.grading.grade import grade
-from attn_cli.teach.grading.replay import (
-    CORRECT,
-    GRADED_STEPS,
-    mistakes,
-    other_corner,
-    possible_arrays,
-    problem_from,
-)
-from attn_cli.teach.grading.submission import submission_from
+from attn_cli.teach.answer_key import read_answer_key
+from attn_cli.teach.grade import grade
+from attn_cli.teach.replay import CORRECT, GRADED_STEPS, mistakes, other_corner, possible_arrays, problem_from
+from attn_cli.teach.submission import submission_from
 from tests.fuzz import answers
 from tests.thorough import takes_long
 

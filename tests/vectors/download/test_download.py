@@ -36,10 +36,10 @@ from attn_cli.errors import (
     UsageError,
     WriteError,
 )
-from attn_cli.vectors.download import catalogue as gensim_data
-from attn_cli.vectors.download import http as web
-from attn_cli.vectors.download.catalogue import Package, fetch_index, folder, installed, local
-from attn_cli.vectors.download.fetch import download
+from attn_cli.vectors import catalogue as gensim_data
+from attn_cli.vectors import http as web
+from attn_cli.vectors.catalogue import Package, fetch_index, folder, installed, local
+from attn_cli.vectors.download import download
 from tests.shell import attn, surroundings
 
 NAME = "glove-tiny-5"
@@ -460,7 +460,7 @@ def test_to_look_for_a_model_asks_no_network_and_loads_nothing_for_it(mirror):
         "import socket, sys\n"
         "def no(*args, **kwargs): raise SystemError('the network was asked')\n"
         "socket.socket = socket.create_connection = socket.getaddrinfo = no\n"
-        "from attn_cli.vectors.download.catalogue import local, installed\n"
+        "from attn_cli.vectors.catalogue import local, installed\n"
         "print(local(sys.argv[1]), local('missing'), installed())\n"
         "heavy = {'urllib.request', 'http.client', 'ssl', 'numpy', 'gensim', 'hashlib', 'tempfile', 'shutil'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
@@ -526,7 +526,7 @@ def test_an_interrupt_leaves_what_has_arrived(mirror):
     assert download(NAME).read_bytes() == DATA
 
 
-CHILD = "import sys; from attn_cli.vectors.download.fetch import download; print(download(sys.argv[1]))"
+CHILD = "import sys; from attn_cli.vectors.download import download; print(download(sys.argv[1]))"
 
 
 def test_after_a_kill_there_is_no_file_and_the_next_call_goes_on(mirror):
@@ -557,7 +557,7 @@ def test_killed_at_any_step_there_is_no_file_or_the_right_one(mirror, step):
         "replace": "os.rename = die",
     }[step]
     code = (
-        "import os, signal, sys\nfrom attn_cli.vectors.download import fetch as module\n"
+        "import os, signal, sys\nfrom attn_cli.vectors import download as module\n"
         "def die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
         f"{dying}\nmodule.download(sys.argv[1])"
     )
@@ -573,7 +573,7 @@ def test_killed_at_any_step_there_is_no_file_or_the_right_one(mirror, step):
 def test_sixteen_at_once_leave_one_right_file_that_was_fetched_once(mirror):
     code = (
         "import sys; from concurrent.futures import ThreadPoolExecutor\n"
-        "from attn_cli.vectors.download.fetch import download\n"
+        "from attn_cli.vectors.download import download\n"
         "with ThreadPoolExecutor(4) as pool: print(set(pool.map(download, [sys.argv[1]] * 4)))"
     )
     runs = [ended(process) for process in [python(code, NAME) for _ in range(4)]]
@@ -867,7 +867,7 @@ def test_only_what_is_missing_needs_room(mirror, monkeypatch):
 def test_a_disk_that_fills_up_half_way_keeps_what_has_arrived(mirror):
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
-        "from attn_cli.errors import WriteError; from attn_cli.vectors.download.fetch import download\n"
+        "from attn_cli.errors import WriteError; from attn_cli.vectors.download import download\n"
         "try: download(sys.argv[1])\n"
         "except WriteError as error: print(error.code, error.message, error.hint)"
     )

@@ -19,7 +19,7 @@ import pytest
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.gensim_pickle import read_gensim as read_source
-from attn_cli.vectors.store.source_file import FileRows, SourceFile
+from attn_cli.vectors.source_file import FileRows, SourceFile
 from tests.shell import surroundings
 from tests.thorough import IS_THOROUGH, some, takes_long
 

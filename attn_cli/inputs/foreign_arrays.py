@@ -1,0 +1,265 @@
+"""Names that other programs give to matrices: those that are taken, and those that attn does not compute with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.core.arguments import check_fit
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+
+PACKED = {"in_proj_weight": ("W_q", "W_k", "W_v"), "in_proj_bias": ("b_q", "b_k", "b_v")}
+
+# Weights as torch.nn.Linear keeps them, (out, in): of MultiheadAttention, and of most models in transformers.
+LINEAR = {f"{letter}_proj_weight": f"W_{letter}" for letter in "qkv"}
+LINEAR |= {f"{letter}_proj.weight": f"W_{letter}" for letter in "qkvo"} | {"out_proj.weight": "W_o"}
+BIASES = {f"{letter}_proj.bias": f"b_{letter}" for letter in "qkvo"} | {"out_proj.bias": "b_o"}
+SAME = {"bias": "position_scores"}  # as `attend` calls it
+TORCH = frozenset({*PACKED, *LINEAR, *BIASES})
+_AS_SCORES = "Add it up, and give it as position_scores, which are added to the scaled scores."
+_AS_ROWS = "Give it as one more row of K and of V."
+_TURNED = "Give Q and K as they are after turning."
+_ALLOWED = 'Give a mask, true = may attend; or a rule, as "mask": "causal".'
+
+# What changes the result and is not computed with, in plain letters, and what to do instead.
+REFUSED = {
+    **dict.fromkeys(("alibi", "alibislopes", "relativeattentionbias", "relativepositionbias"), _AS_SCORES),
+    **dict.fromkeys(("attnbias", "attentionbias"), _AS_SCORES),
+    **dict.fromkeys(("biask", "biasv", "addzeroattn"), _AS_ROWS),
+    **dict.fromkeys(("rotary", "rotaryemb", "rope", "ropetheta", "cos", "sin", "invfreq"), _TURNED),
+    **dict.fromkeys(("qnorm", "knorm", "qknorm"), "Give Q and K as they are after the norm."),
+    **dict.fromkeys(("sink", "sinks", "saux"), "attn has no sinks: give one more key, whose value is zeros."),
+    **dict.fromkeys(("dropout", "dropoutp", "attndropout"), "attn drops nothing: leave it out, or say 0."),
+    **dict.fromkeys(("attnmask", "attentionmask", "iscausal", "causal"), _ALLOWED),
+    **dict.fromkeys(("keypaddingmask", "paddingmask"), _ALLOWED),
+    **dict.fromkeys(("window", "windowsize", "slidingwindow"), 'Give a rule, as "mask": "window:4".'),
+    **dict.fromkeys(("numheads", "nheads", "nhead", "numattentionheads"), "Name it heads."),
+    **dict.fromkeys(("numkvheads", "numkeyvalueheads", "nkvheads"), "Name it kv_heads."),
+}
+
+
+def taken_over(record: Mapping[str, object], name: str) -> dict[str, object]:
+    """Return the record with the names of other programs turned into attn's own.
+
+    The three matrices in one of torch.nn.MultiheadAttention, in_proj_weight (3d, d), become W_q, W_k and W_v. What
+    stands before these names (`self_attn.`, `layers.0.attn.`) is left out. Raises InputError where two are one.
+    """
+    found: dict[str, object] = {}
+    is_torch = False
+    for key, value in record.items():
+        own = _own_names(key)
+        is_torch |= bool(own) and key not in SAME
+        parts = (
+            _thirds(value, key, name) if len(own) == 3 and value is not None else [value] * max(1, len(own))
+        )
+        for one, part in zip(own or (key,), parts, strict=True):
+            if own and (one in found or record.get(one) is not None):
+                raise InputError(f"{name} gives {one} twice, once in {visible(key)}.", "Give it once.")
+            found[one] = part
+    if is_torch:
+        if found.get("layout") not in (None, "out-in"):
+            raise InputError(
+                f"{name} has PyTorch's names, whose weights are (out, in), and the layout {found['layout']!r}.",
+                "Leave out layout, or name them W_q, W_k and W_v.",
+            )
+        found["layout"] = "out-in"
+    return found
+
+
+def _own_names(key: str) -> tuple[str, ...]:
+    """Return the names that attn has for a key of another program; none where it is no such key."""
+    if key in SAME:
+        return (SAME[key],)
+    parts = key.split(".")
+    for foreign in (".".join(parts[-2:]), parts[-1]):
+        if foreign in TORCH:
+            return PACKED.get(foreign) or ((LINEAR | BIASES)[foreign],)
+    return ()
+
+
+def _thirds(value: object, key: str, name: str) -> list[object]:
+    """Return the parts for queries, keys and values, one below the other in one array."""
+    try:
+        packed: Array = np.asarray(value)
+    except ValueError:
+        packed = np.array(0)
+    if packed.ndim < 1 or len(packed) % 3 or not len(packed):
+        raise InputError(
+            f"{name}: {visible(key)} has shape {packed.shape}; it should have the rows of W_q, W_k and W_v, "
+            "one below the other, equally many each."
+        )
+    return list(np.split(packed, 3))
+
+
+def refuse_unread(record: Mapping[str, object], known: frozenset[str], name: str) -> None:
+    """Raise InputError for a key that would change the result, and that attn does not compute with."""
+    for key, value in record.items():
+        if key in known or value is None or value is False or _is_zero(value):
+            continue
+        for part in (key, key.removesuffix(".weight").rpartition(".")[2]):
+            what = REFUSED.get(part.replace("_", "").replace("-", "").lower())
+            if what is not None:
+                raise InputError(
+                    f"{name}: attn does not compute with {visible(key)}, and without it the result is another.",
+                    what,
+                )
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, (int, float)) and value == 0
+
+
+SCORES = ("masked_scores", "scaled_scores", "scores")  # the one that is computed first is taken
+
+
+class GivenScores(NamedTuple):
+    """Scores (heads, n_q, n_k), -inf where masked, and the name they were given by; only raw `scores` are scaled."""
+
+    name: str
+    values: Array
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether a given scale is still to be applied."""
+        return self.name == "scores"
+
+
+def read_scores(record: Mapping[str, object], name: str) -> dict[str, Array]:
+    """Return the scores that a record starts from, under their name; nothing where it has Q, or X, or no scores.
+
+    null and -Infinity are masked. Raises InputError for what is no number.
+    """
+    if any(record.get(key) is not None for key in ("Q", "X")):
+        return {}
+    key = next((key for key in SCORES if record.get(key) is not None), None)
+    if key is None:
+        return {}
+    values = _numbers(record[key], f"{name}: {key}")
+    if values.ndim not in (2, 3, 4) or 0 in values.shape:
+        raise InputError(
+            f"{name}: {key} has shape {values.shape}; it should have 2 to 4 axes and no empty one.",
+            "Give (n_q, n_k), (heads, n_q, n_k) or (batch, heads, n_q, n_k).",
+        )
+    return {key: values}
+
+
+def taken_scores(arrays: dict[str, Array]) -> GivenScores | None:
+    """Take the scores out of the arrays, after an item of the batch was chosen; None where there are none."""
+    key = next((key for key in SCORES if key in arrays), None)
+    if key is None:
+        return None
+    values = arrays.pop(key)
+    return GivenScores(key, values if values.ndim == 3 else values[np.newaxis])
+
+
+def _numbers(value: object, where: str) -> Array:
+    """Return numbers as float64; null becomes -inf."""
+    try:
+        written = np.asarray(value)
+    except ValueError:
+        written = np.array("")
+    if written.dtype.kind == "O" and all(_is_cell(cell) for cell in written.ravel().tolist()):
+        cells = [-np.inf if cell is None else cell for cell in written.ravel().tolist()]
+        written = np.array(cells, dtype=np.float64).reshape(written.shape)
+    if written.dtype.kind not in "iufb":
+        raise InputError(f"{where} is not a matrix of numbers.", "Give rows of equally many numbers.")
+    numbers = written.astype(np.float64)
+    if (bad := np.isnan(numbers) | np.isposinf(numbers)).any():
+        place = tuple(int(n) for n in np.argwhere(bad)[0])
+        raise InputError(
+            f"{where} holds a number that is not finite, at {place}.", "null or -Infinity masks a key."
+        )
+    return numbers
+
+
+def _is_cell(cell: object) -> bool:
+    return cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool))
+
+
+# How many axes each has where a batch comes first.
+BATCHED = dict.fromkeys(("Q", "K", "V", *SCORES, "mask", "position_scores"), 4) | {"X": 3, "context": 3}
+PROJECTIONS = ("W_q", "W_k", "W_v")
+
+
+def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> dict[str, Array]:
+    """Return the arrays without their batch axis: of item `batch`, or of the only one.
+
+    Raises InputError for a batch of several where none is chosen, UsageError for an item that there is not.
+    """
+    batched = {key: each for key, each in arrays.items() if each.ndim == BATCHED.get(key)}
+    if not batched:
+        if batch is not None:
+            shapes = ", ".join(
+                f"{key} has shape {each.shape}" for key, each in arrays.items() if key in BATCHED
+            )
+            raise UsageError(f"--batch {batch}: {name} has no batch ({shapes}).", option="--batch")
+        return dict(arrays)
+    largest = max(batched, key=lambda key: len(batched[key]))
+    size = len(batched[largest])
+    for key, each in batched.items():
+        if len(each) not in (1, size):
+            raise InputError(
+                f"{name}: {largest} has shape {batched[largest].shape} and {key} {each.shape}: their batches differ."
+            )
+    if batch is None and size > 1:
+        raise InputError(
+            f"{name}: {largest} has shape {batched[largest].shape}, a batch of {size}.",
+            f"--batch N (of attn compute) takes one of them, 0 to {size - 1}.",
+        )
+    if batch is not None and not 0 <= batch < size:
+        raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {size - 1}.", "--batch")
+    return {
+        key: each[min(batch or 0, len(each) - 1)] if key in batched else each for key, each in arrays.items()
+    }
+
+
+def heads_side_by_side(
+    arrays: Mapping[str, Array], name: str
+) -> tuple[dict[str, Array], tuple[int, int] | None]:
+    """Return Q, K and V (heads, n, d) as (n, heads x d), and how many heads there are of Q, and of K and V.
+
+    These numbers are also those of W_q, W_k and W_v with one matrix a head, which stay; None where no head has an
+    axis of its own.
+    """
+    made, found = dict(arrays), None
+    for names in (("Q", "K", "V"), PROJECTIONS):
+        stacks = {key: arrays[key] for key in names if key in arrays and arrays[key].ndim == 3}
+        if not stacks:
+            continue
+        found = _head_counts({key: arrays[key] for key in names if key in arrays}, name)
+        if names != PROJECTIONS:
+            if len(stacks) == 3:
+                check_fit(*stacks.values())
+            made |= {key: np.concatenate(list(each), axis=-1) for key, each in stacks.items()}
+    return made, found
+
+
+def _head_counts(stacks: Mapping[str, Array], name: str) -> tuple[int, int]:
+    """Return how many heads there are of queries, and of keys and values."""
+    (first, one), *others = stacks.items()
+    single = next((key for key, each in stacks.items() if each.ndim != 3), None)
+    if single is not None:
+        other, stack = next((key, each) for key, each in stacks.items() if each.ndim == 3)
+        raise InputError(
+            f"{name}: {other} has shape {stack.shape}, one matrix a head, and {single} {stacks[single].shape}: "
+            "give all alike."
+        )
+    heads, shared = len(one), len(others[0][1]) if others else len(one)
+    for key, each in others:
+        if heads % len(each):
+            raise InputError(
+                f"{name}: {first} has shape {one.shape} and {key} {each.shape}: both need one matrix for each head.",
+                f"Heads of {first} may share {key}, if they are a multiple of its heads.",
+            )
+        if len(each) != shared:
+            other, its = others[0]
+            raise InputError(
+                f"{name}: {other} has shape {its.shape} and {key} {each.shape}: both need one matrix for each head."
+            )
+    return heads, shared

@@ -1,0 +1,204 @@
+"""Weights that were made of others and have no scores: those between words, and the rollout through layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.core.masks import Mask
+from attn_cli.errors import InputError, UsageError
+from attn_cli.models.projection import Projection
+from attn_cli.pipeline.attend import ReadyWeights
+from attn_cli.pipeline.inputs import Inputs, Side
+from attn_cli.pipeline.project import Layer, wanted_layer
+from attn_cli.pipeline.ready_weights import SelectedWeights, is_shaping, select_weights, shaped
+from attn_cli.pipeline.record import record_trace
+from attn_cli.settings.settings import ALL, ROLLOUT, Settings
+from attn_cli.trace.head import Head
+from attn_cli.trace.head_roles import rolled_out
+from attn_cli.trace.trace import LARGE, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.io.array_types import Array, Bools
+
+FEW = 4  # layers that a formula names one by one
+
+
+class Rolled(NamedTuple):
+    """Attention rollout through the layers so far: weights (n, n), and which keys they can reach (n, n)."""
+
+    weights: Array | None = None
+    reached: Bools | None = None  # None: no layer yet
+
+    def through(self, weights: Array, allowed: Bools | None) -> Rolled:
+        """Return the rollout after one more layer: the weights of its heads (h, n, n), and its mask (n, n)."""
+        n = weights.shape[-1]
+        own = np.ones((n, n), np.bool_) if allowed is None else allowed | np.eye(n, dtype=np.bool_)
+        reached = own if self.reached is None else own.astype(np.float64) @ self.reached > 0
+        return Rolled(rolled_out(self.weights, weights), reached)
+
+    def instead_of(self, found: SelectedWeights, settings: Settings) -> SelectedWeights:
+        """Return the rollout in the place of its last layer's heads, its pieces joined as `settings` ask."""
+        assert self.weights is not None and self.reached is not None
+        is_causal = np.array_equal(self.reached, np.tri(len(self.reached), dtype=np.bool_))
+        found = found._replace(
+            head=ROLLOUT,
+            kept=(ROLLOUT,),
+            weights=np.minimum(self.weights, 1.0)[np.newaxis],
+            allowed=None if self.reached.all() else self.reached,
+            mask_name="none" if self.reached.all() else "causal" if is_causal else "what the layers reach",
+        )
+        return shaped(found, settings) if is_shaping(settings) else found
+
+
+def check_rollout(settings: Settings) -> None:
+    """Raise UsageError for --without beside --head rollout, which is made of the model's own weights."""
+    if settings.head == ROLLOUT and settings.without:
+        raise UsageError(
+            "--without does not go with --head rollout, which follows the weights as they are.",
+            "Leave one of them out.",
+            "--without",
+        )
+
+
+def rollout_formula(layer: int) -> str:
+    """Return what the rollout up to a layer is.
+
+    >>> rollout_formula(1)
+    'weights = A1 A0, each A = (mean of the heads + I) / 2'
+    """
+    numbers = range(layer, -1, -1)
+    product = [f"A{n}" for n in numbers] if layer < FEW else [f"A{layer}", "...", "A1", "A0"]
+    return f"weights = {' '.join(product)}, each A = (mean of the heads + I) / 2"
+
+
+def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_stated: bool) -> SelectedWeights:
+    """Return the rollout through a file's layers up to the one asked for, checked and masked as each of them is."""
+    last = wanted_layer(settings, len(saved.weights), saved.name)
+    if len(saved.weights) < 2:
+        raise UsageError(f"--head rollout goes through layers, and {saved.name} has one.", option="--head")
+    record = saved.record or {}
+    check_one_text(saved.query_tokens == saved.key_tokens and record.get("kind") != "cross", saved.name)
+    rolled, notes = Rolled(), dict[str, None]()
+    for layer in range(last + 1):
+        asked = replace(settings, layer=layer, head="all", join_pieces=False, hide_special=False)
+        found = select_weights(saved, asked, mask, is_stated)
+        check_one_text(found.weights.shape[1] == found.weights.shape[2], saved.name)
+        rolled = rolled.through(found.weights, found.allowed)
+        notes.update(dict.fromkeys(found.notes))
+    return rolled.instead_of(found._replace(notes=tuple(notes)), settings)
+
+
+def check_one_text(is_one: bool, name: str) -> None:
+    """Raise UsageError where queries and keys are two texts: no layer hands its keys to the next one's queries."""
+    if not is_one:
+        raise UsageError(
+            f"--head rollout needs self-attention; in {name} queries and keys are two texts.", option="--head"
+        )
+
+
+def unasked(settings: Settings) -> Settings:
+    """Return settings under which a trace holds all that the asked-for one is made of: every row, whole."""
+    return replace(settings, query=None, versus=None, top=None, full=True)
+
+
+def between_words(trace: Trace, settings: Settings) -> Trace:
+    """Return the trace with its word pieces joined and its special tokens hidden, as `settings` ask.
+
+    The trace holds every row. What it becomes has no scores: a score belongs to two pieces, and to no word.
+    """
+    what = "joined to words" if settings.join_pieces else "without special tokens"
+    return recorded(trace, shaped(selected(trace), settings), settings, f"the model's weights, {what}")
+
+
+def selected(trace: Trace) -> SelectedWeights:
+    """Return a trace's weights, apart from what made them."""
+    return SelectedWeights(
+        trace.query_tokens,
+        trace.key_tokens,
+        trace.head_names,
+        trace.shown.name,
+        tuple(head.name for head in trace.heads),
+        np.array([head.weights for head in trace.heads]),
+        trace.mask,
+        trace.mask_name,
+        trace.projection.layer,
+        trace.notes,
+    )
+
+
+def recorded(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Trace:
+    """Return a trace of other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
+    query = Side(found.query_tokens)
+    key = query if trace.is_self else Side(found.key_tokens)
+    inputs = Inputs(query, key, True, trace.embedding, notes=found.notes, apart=trace.apart)
+    layer = Layer(found.head_names, found.head, (), Projection(trace.projection, ()))
+    work = ReadyWeights(found.kept, found.weights, found.mask)
+    return replace(
+        record_trace(trace.kind, inputs, layer, settings, work, None),
+        derived=derived,
+        stack_layers=trace.stack_layers,
+    )
+
+
+ROLLOUTS = "weights up to layer n = An ... A1 A0, each A = (mean of the heads + I) / 2"
+MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
+
+
+def check_all_fit(n_q: int, n_k: int, layers: int, heads: int, settings: Settings) -> None:
+    """Raise InputError if all layers' heads are too many numbers to hold at once."""
+    drawn = heads if settings.head == ALL else 1
+    cells = n_q * n_k * layers * drawn
+    if n_q * n_k > LARGE or cells > MOST_CELLS:
+        raise InputError(
+            f"{n_q:,} x {n_k:,} weights of {layers * drawn:,} heads are too many to show at once.",
+            "Give --layer N, or a shorter text; attn heads shows every head of a long one.",
+        )
+
+
+def together(traces: Iterable[Trace], settings: Settings) -> Trace:
+    """Return the trace of the last layer with the heads of every layer, each of which says its layer.
+
+    The masks of the layers may differ: each head then holds its own.
+    """
+    heads: list[Head] = []
+    masks: list[Bools | None] = []
+    notes: list[tuple[int | None, str]] = []
+    for last in traces:
+        of_layer = last.heads if settings.head == ALL else (last.shown,)
+        heads += (replace(head, layer=last.projection.layer) for head in of_layer)
+        masks += [last.mask] * len(of_layer)
+        notes += ((last.projection.layer, note) for note in last.notes)
+    if any(not _same(mask, last.mask) for mask in masks):
+        n_q, n_k = len(last.rows), len(last.key_tokens)
+        whole = np.ones((n_q, n_k), np.bool_)
+        own = (Mask("its layer's", n_q, n_k, whole if mask is None else mask) for mask in masks)
+        heads = [replace(head, mask=mask) for head, mask in zip(heads, own, strict=True)]
+        named = last.projection.layer
+        notes.append((None, f"The layers' masks differ: the one that is named is that of layer {named}."))
+    shown = next(head for head in reversed(heads) if head.name == last.shown.name)
+    derived = "the mean of each layer's heads" if last.shown.name == "mean" else last.derived
+    if settings.head == ROLLOUT:
+        derived = ROLLOUTS
+    told = _told_once(notes)
+    return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=told, derived=derived)
+
+
+def _told_once(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
+    """Return the notes of all layers: each once, with its layers where not all have it."""
+    layers = {layer for layer, _ in notes if layer is not None}
+    found = dict[str, list[int | None]]()
+    for layer, note in notes:
+        found.setdefault(note, []).append(layer)
+    return tuple(
+        note if None in given or set(given) == layers else f"Layer {', '.join(map(str, given))}: {note}"
+        for note, given in found.items()
+    )
+
+
+def _same(one: Bools | None, other: Bools | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))

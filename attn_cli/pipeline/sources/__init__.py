@@ -1,0 +1,1 @@
+"""Where attention comes from: a text, matrices, weights, scores, a checkpoint."""

@@ -1,0 +1,270 @@
+"""From a text to a Trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
+from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
+from attn_cli.pipeline.inputs import Inputs, prepare_inputs
+from attn_cli.pipeline.mask import wanted_mask
+from attn_cli.pipeline.project import project_inputs, project_with_model
+from attn_cli.pipeline.record import build_trace, output_words
+from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.validate import (
+    check_layered,
+    check_length,
+    check_model,
+    check_shaping,
+    check_without_model,
+    check_words,
+    settings_for_masked,
+    unused,
+    with_words_at_each,
+)
+from attn_cli.text.tokenize import Tokens, tokenize
+from attn_cli.trace.trace import LARGE, Trace
+
+if TYPE_CHECKING:
+    from attn_cli.core.fast import Report
+    from attn_cli.models.encoder import EncoderStack
+    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
+
+# What to do about a text in another language: by itself, and beside a second text.
+OTHER_VECTORS = (
+    "Give vectors of its language with -e.",
+    "Give vectors that are aligned across both languages with -e, such as fastText's.",
+)
+Text = str | Sequence[str]  # a text, or tokens that are already cut
+
+
+def trace_self(
+    text: Text, settings: Settings | None = None, report: Report | None = None, *, keep_weights: bool = False
+) -> Trace:
+    """Self-attention: queries, keys and values come from the same text, or list of tokens.
+
+    With `keep_weights`, the steps of a pretrained model hold its X and W too, as those of attn's own heads do.
+
+    >>> trace_self(["she", "likes", "coffee"], Settings(embedding="random"))
+    <Trace self: 3 queries x 3 keys, head 0; she likes coffee>
+    """
+    return trace_text("self", text, None, settings or Settings(), report, keep_weights=keep_weights)
+
+
+def trace_masked(
+    text: Text, settings: Settings | None = None, report: Report | None = None, *, keep_weights: bool = False
+) -> Trace:
+    """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
+    return trace_text(
+        "masked", text, None, settings_for_masked(settings or Settings()), report, keep_weights=keep_weights
+    )
+
+
+def trace_cross(
+    text: Text,
+    context: Text,
+    settings: Settings | None = None,
+    report: Report | None = None,
+    *,
+    keep_weights: bool = False,
+) -> Trace:
+    """Cross-attention: queries come from `text`, keys and values from `context`."""
+    return trace_text("cross", text, context, settings or Settings(), report, keep_weights=keep_weights)
+
+
+def trace_text(
+    kind: str,
+    text: Text,
+    context: Text | None,
+    settings: Settings,
+    report: Report | None = None,
+    name_outputs: bool = False,
+    shared: Shared | None = None,
+    keep_weights: bool = False,
+) -> Trace:
+    """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
+
+    With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
+    With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
+    `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
+    """
+    if settings.model is not None:
+        settings = with_words_at_each(settings)
+        return _of_model(kind, text, context, settings, shared and shared.model, keep_weights)
+    before, settings = settings, settings_for_positions(settings)
+    shared = shared or open_projection(settings)
+    stack = shared.stack
+    check_without_model(settings, stack is not None and stack.words is not None)
+    if stack is not None and stack.words is not None:
+        return _of_language(kind, text, context, with_words_at_each(settings), report, shared)
+    if settings.layer == ALL:
+        return _every_layer(kind, text, context, settings, report, shared)
+    inputs = _inputs_of(text, context, before, settings, shared, report)
+    trace, _ = _attended(kind, inputs, settings, shared, report)
+    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+
+
+def _attended(
+    kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: Report | None
+) -> tuple[Trace, Inputs]:
+    """Return the trace of one layer, and the inputs as that layer has them."""
+    stack, weights = shared.stack, shared.weights
+    mask = wanted_mask(settings, None, inputs)
+    if stack is None:
+        layer, more = project_inputs(inputs, settings, None, weights)
+    else:
+        is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
+        inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
+        below = layer.projection.about.layer or 0  # the layers whose work is done
+        if report is not None and below:
+            from attn_cli.core.fast import part_of  # only for several layers
+
+            report = part_of(report, below, below + 1)
+    inputs = inputs._replace(notes=(*inputs.notes, *more))
+    return build_trace(kind, inputs, layer, settings, mask, report), inputs
+
+
+def _of_language(
+    kind: str, text: Text, context: Text | None, settings: Settings, report: Report | None, shared: Shared
+) -> Trace:
+    """Return the trace of a language model's layer, and what it says comes next."""
+    from attn_cli.pipeline import next_words as language  # only a language model needs it
+
+    assert shared.stack is not None
+    settings, notes = language.settings_for(kind, settings, shared.stack, context is not None)
+    if settings.layer == ALL:
+        return _every_layer(kind, text, None, settings, report, shared)
+    inputs = _inputs_of(text, None, settings, settings, shared, report)
+    inputs = inputs._replace(notes=(*inputs.notes, *notes))
+    trace, _ = _attended(kind, inputs, settings, shared, report)
+    return language.with_next(trace, inputs, settings, shared.stack, report)
+
+
+def read_inputs(text: str, context: str | None, settings: Settings, shared: Shared) -> Inputs:
+    """Return both sides of attention before projection, as `trace_text` has them, with its notes up to there."""
+    return _inputs_of(text, context, settings, settings_for_positions(settings), shared, None)
+
+
+def _inputs_of(
+    text: Text,
+    context: Text | None,
+    before: Settings,
+    settings: Settings,
+    shared: Shared,
+    report: Report | None,
+) -> Inputs:
+    """Cut, look up and prepare both sides; `before` are the settings as they were given."""
+    stack, table = shared.stack, shared.table
+    query = _tokens(text, "text", settings)
+    key = query if context is None else _tokens(context, "context", settings)
+    inputs = embed_tokens(
+        query.tokens, None if context is None else key.tokens, settings, stack, report, table
+    )
+    dropped = query.dropped if context is None else query.dropped + key.dropped
+    is_odd = any("\ufffd" in token for found in (query, key) for tokens in found for token in tokens)
+    notes = [NOT_UTF8] if is_odd else []
+    notes += _about_language(query, None if context is None else key, inputs, settings)
+    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
+    inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
+    return prepare_inputs(inputs, settings, stack is None)
+
+
+def _every_layer(
+    kind: str, text: Text, context: Text | None, settings: Settings, report: Report | None, shared: Shared
+) -> Trace:
+    """Return the trace of all layers of a learned model."""
+    from attn_cli.pipeline.derived import check_all_fit, together  # only for several
+
+    if shared.stack is None:
+        check_layered(settings)
+    assert shared.stack is not None  # check_layered refuses what has no layers
+    asked = [replace(settings, layer=layer) for layer in range(shared.stack.layers)]
+    first = trace_text(kind, text, context, asked[0], report, shared=shared)
+    n_q, n_k = len(first.query_tokens), len(first.key_tokens)
+    check_all_fit(n_q, n_k, len(asked), len(first.head_names), settings)
+    rest = (trace_text(kind, text, context, one, report, shared=shared) for one in asked[1:])
+    return together(chain((first,), rest), settings)
+
+
+def _of_model(
+    kind: str,
+    text: Text,
+    context: Text | None,
+    settings: Settings,
+    opened: OpenModel | None,
+    keep_weights: bool,
+) -> Trace:
+    """Return the trace of a pretrained model's layer, which has its own tokens, vectors and heads."""
+    from attn_cli.pipeline.sources.checkpoint import (  # only for a model on disk
+        trace_checkpoint,
+        trace_opened,
+    )
+
+    assert settings.model is not None
+    check_model(settings)
+    check_shaping(settings)
+    if not isinstance(text, str) or not isinstance(context, str | None):
+        raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
+    if opened is not None:
+        return trace_opened(kind, text, context, settings, opened, keep_weights)
+    return trace_checkpoint(kind, text, context, settings, settings.model, keep_weights)
+
+
+def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
+    """Return the tokens of a text, or those that were given; there is at least one."""
+    if isinstance(text, str):
+        check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
+        found = tokenize(text, settings.tokenizer, settings.keep_punctuation)
+    else:
+        found = Tokens(tuple(text), ())
+        for place, token in enumerate(found.tokens):
+            if not isinstance(token, str) or not token:
+                raise InputError(
+                    f"Token {place} of the {side} is {token!r}.", "Each token is a text of its own."
+                )
+    check_words(found.tokens, settings)
+    if not found.tokens:
+        raise InputError(
+            f"There is no token in the {side}: nothing to attend to.",
+            "Type some words; --keep-punctuation makes tokens of punctuation marks.",
+        )
+    return found
+
+
+def _about_language(query: Tokens, key: Tokens | None, inputs: Inputs, settings: Settings) -> list[str]:
+    """Return the note on a text that is not English, where it meets the bundled vectors of English words."""
+    strange = {*inputs.unknown, *inputs.replaced}
+    if inputs.embedding.source != "word2vec" or settings.tokenizer == "characters" or not strange:
+        return []
+    from attn_cli.text.languages import foreign_words  # only for a text with unknown words
+
+    sides = {"text": query} if key is None else {"text": query, "context": key}
+    found = {name: foreign_words(side.tokens, strange, side.dropped) for name, side in sides.items()}
+    names = [f"The {name}" for name, words in found.items() if words]
+    if not names:
+        return []
+    whose = f"{names[0]} seems" if len(names) == 1 else "Both texts seem"
+    words = ", ".join(
+        visible(word) for word in dict.fromkeys(word for side in found.values() for word in side[:3])
+    )
+    return [
+        f"{whose} not to be English ({words}), and {inputs.embedding.name} holds vectors of English words: "
+        f"the weights mean little. {OTHER_VECTORS[key is not None]}"
+    ]
+
+
+def _about_positions(before: Settings, settings: Settings, stack: EncoderStack | None) -> list[str]:
+    """Return the note on which projection goes with positions."""
+    if settings.positions != "sinusoidal":
+        return []
+    if settings.projection != before.projection:
+        return ["The projection is identity here: roles, the default, has a position term of its own."]
+    if stack is None:
+        return []
+    has_own = stack.attention(0).heads[0].position is not None
+    own = ": its heads have a position term of their own" if has_own else ""
+    return [f"{stack.name} was learned without positions added to its vectors{own}."]

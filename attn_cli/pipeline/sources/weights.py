@@ -1,0 +1,282 @@
+"""From ready weights to a Trace, and to its steps where attn's own JSON has them (--steps).
+
+A step of the record is accepted only if it follows from the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.core.attention import project
+from attn_cli.core.head_weights import Gains, HeadWeights, Position, Turned
+from attn_cli.core.heads import HeadInput, checked_attention
+from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
+from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.matrices import array
+from attn_cli.inputs.weights_in_memory import weights_in_memory
+from attn_cli.models.projection import Projection, in_out
+from attn_cli.pipeline.attend import ReadyWeights, mean_output, told_apart
+from attn_cli.pipeline.derived import check_all_fit, rolled_weights, rollout_formula, together
+from attn_cli.pipeline.inputs import Inputs, Side
+from attn_cli.pipeline.mask import stated_mask
+from attn_cli.pipeline.project import Layer
+from attn_cli.pipeline.ready_weights import select_weights
+from attn_cli.pipeline.record import record_trace
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
+from attn_cli.settings.validate import check_shaping, unused
+from attn_cli.trace.computation import Embedding
+from attn_cli.trace.head import Head, Projected
+from attn_cli.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from attn_cli.core.attention import Steps
+    from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.io.array_types import Array
+
+WHOSE = "attn's JSON"
+HOTTEST = 1e300
+
+
+def trace_weights(saved: Saved, settings: Settings) -> Trace:
+    """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
+
+    Of several layers it is one, all of them, or their mean.
+    """
+    settings = replace(settings, head=settings.head or saved.head, layer=_asked_layer(saved, settings))
+    layers, heads, n_q, n_k = saved.weights.shape
+    if settings.layer == ALL:
+        check_all_fit(n_q, n_k, layers, heads, settings)
+        asked = (replace(settings, layer=number) for number in range(layers))
+        return together((_trace_layer(saved, one) for one in asked), settings)
+    if settings.layer == MEAN:
+        if settings.head == ROLLOUT:
+            raise UsageError("--head rollout goes through the layers.", "Leave out --layer mean.", "--layer")
+        whole = saved.weights.mean(axis=0, keepdims=True, dtype=np.float64)
+        trace = _trace_layer(saved._replace(weights=whole), replace(settings, layer=None))
+        return replace(trace, settings=settings, derived=f"the mean of layers 0 to {layers - 1}")
+    return _trace_layer(saved, settings)
+
+
+def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
+    """Return the layer that is asked for, or that a file of several says it shows; UsageError where it has but one."""
+    if settings.layer in (ALL, MEAN) and len(saved.weights) == 1:
+        raise UsageError(
+            f"--layer {settings.layer} needs several layers, and {saved.name} has one.", option="--layer"
+        )
+    return settings.layer if settings.layer is not None or not saved.shows_layers else ALL
+
+
+def _trace_layer(saved: Saved, settings: Settings) -> Trace:
+    """Return the trace of one layer of ready weights."""
+    n_q, n_k = saved.weights.shape[-2:]
+    mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)
+    if mask is not None and mask.array is not None and settings.mask is None:
+        mask = mask._replace(name=saved.mask_name or "as given")
+    is_stated = settings.mask is not None or saved.mask is not None
+    is_rollout = settings.head == ROLLOUT and ROLLOUT not in saved.heads
+    found = (rolled_weights if is_rollout else select_weights)(saved, settings, mask, is_stated)
+    record = saved.record or {}
+    inputs = Inputs(
+        Side(found.query_tokens),
+        Side(found.key_tokens),
+        saved.has_text,
+        Embedding("given", saved.name, None, None, None),
+        *saved.looked_up,
+        notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
+        apart=record.get("kind") == "cross",
+    )
+    about = Projected("given", saved.name, None, None, found.layer)
+    layer = Layer(found.head_names, found.head, (), Projection(about, ()))
+    work = ReadyWeights(found.kept, found.weights, found.mask)
+    trace = record_trace("show", inputs, layer, settings, work, None)
+    if is_rollout:
+        return replace(trace, derived=rollout_formula(found.layer or 0))
+    return trace if found.is_shaped or saved.shows_layers else _with_saved_steps(trace, record)
+
+
+def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:
+    """Return the trace of a record's weights with the record's own steps, where it has them.
+
+    Steps that do not follow from each other, as in a file changed by hand, are left out, and a note says so.
+    """
+    listed = record.get("heads")
+    steps = {
+        str(head.get("name")): head
+        for head in (listed if isinstance(listed, list) else [])
+        if isinstance(head, dict) and head.get("scores") is not None
+    }
+    if record.get("score") == GIVEN:  # there are no queries and keys to check them with
+        return trace
+    if trace.condensed or not all(head.name in steps for head in trace.heads):
+        return trace
+    try:
+        return _with_steps(_with_rule(trace, record), record, steps)
+    except (InputError, ValueError) as error:
+        why = f": {error}" if isinstance(error, InputError) else ""
+        note = f"The steps in {trace.embedding.name} do not lead to its weights, and are left out{why}"
+        return replace(trace, notes=(*trace.notes, f"{note.rstrip('.')}."))
+
+
+def _with_rule(trace: Trace, record: Mapping[str, object]) -> Trace:
+    """Return the trace with the score, the scale, the temperature and the layout that the record says it has."""
+    projection = record.get("projection")
+    layout = projection.get("layout") if isinstance(projection, dict) else None
+    score, scale, temperature = (record.get(name) for name in ("score", "scale", "temperature"))
+    if score not in SCORES or layout not in (None, "in-out", "out-in"):
+        raise InputError("its score or its layout is none that attn has")
+    if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)):
+        raise InputError("its scale or its temperature is no number")
+    if not (0 < scale < HOTTEST and 0 < temperature < HOTTEST):
+        raise InputError("its scale or its temperature is out of range")
+    about = trace.projection._replace(layout=layout or "in-out")
+    if isinstance(projection, dict):
+        is_normed, kv_heads = projection.get("x_is_normed"), projection.get("kv_heads")
+        shared = kv_heads if isinstance(kv_heads, int) and 0 < kv_heads <= len(trace.head_names) else None
+        about = about._replace(
+            x_is_normed=is_normed if isinstance(is_normed, bool) else None, kv_heads=shared
+        )
+    return replace(
+        trace, score=str(score), scale=float(scale), temperature=float(temperature), projection=about
+    )
+
+
+def _with_steps(
+    trace: Trace, record: Mapping[str, object], steps: Mapping[str, Mapping[str, object]]
+) -> Trace:
+    X, context = (_optional(record, name, 2) for name in ("x_query", "x_key"))
+    softcap = record.get("softcap")
+    if softcap is not None and not (isinstance(softcap, (int, float)) and 0 < softcap < HOTTEST):
+        raise InputError("its softcap is no number above 0")
+    heads = tuple(_head(trace, head, steps[head.name], X, context, softcap) for head in trace.heads)
+    mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
+    return replace(
+        trace,
+        heads=heads,
+        shown=next((head for head in heads if head.name == trace.shown.name), mean),
+        x_query=X,
+        x_key=context,
+        embedding=trace.embedding._replace(dim=None if X is None else X.shape[1]),
+        projection=trace.projection._replace(layout=None) if heads[0].W is None else trace.projection,
+        W_o=_optional(record, "W_o", 2),
+        b_o=_optional(record, "b_o", 1),
+        layer_output=_optional(record, "layer_output", 2),
+    )
+
+
+def _optional(record: Mapping[str, object], name: str, axes: int) -> Array | None:
+    value = record.get(name)
+    return None if value is None else array(value, name, (axes,), WHOSE)
+
+
+def _head(
+    trace: Trace, bare: Head, record: Mapping[str, object], X: Array | None, context: Array | None,
+    softcap: float | None,
+) -> Head:  # fmt: skip
+    """Return a head with its steps, each checked against the formula."""
+    q, k, v = (array(record.get(name), name, (2,), WHOSE) for name in "qkv")
+    layout = trace.projection.layout or "in-out"
+    W = _weights(bare.name, record, layout)
+    gains = [_optional(record, name, 1) for name in ("q_gain", "k_gain")]
+    own = scale_of(trace.score, q.shape[1])
+    scale = None if abs(trace.scale - own) <= 1e-9 else trace.scale
+    for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
+        if M is not None and len(M) != len(made):
+            raise InputError(f"X has {len(M)} rows, {name} has {len(made)}")
+        if M is not None and W is not None and (name == "v" or record.get("q_gain") is None):
+            _agree(project(M, getattr(W, f"W_{name}"), getattr(W, f"b_{name}")), made, name)
+    bias = _optional(record, "position_scores", 2)
+    head = Head(
+        bare.name,
+        W,
+        q,
+        k,
+        v,
+        layout=layout,
+        scale=scale,
+        softcap=softcap,
+        gains=None if gains[0] is None or gains[1] is None else Gains(gains[0], gains[1]),
+        turned=_turned(record, q, k),
+    )
+    found = _steps(trace, head, bias)
+    _agree(found.weights, bare.weights, "weights")
+    capped = () if softcap is None else ("capped_scores",)
+    for name in ("scores", "scaled_scores", *capped, "output"):
+        _agree(getattr(found, name), array(record.get(name), name, (2,), WHOSE), name)
+    found = found._replace(weights=bare.weights)  # as saved, to the last bit
+    position = None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias)
+    return replace(head, position=position, steps=found, output=found.output, top=bare.top)
+
+
+def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
+    """Return what attention makes of a head's queries, keys and values, as the record says that it was made."""
+    assert head.q is not None and head.k is not None and head.v is not None
+    q, k = head.turned or (head.q, head.k)
+    scale, cap = trace.scale / trace.temperature, head.softcap and head.softcap / trace.temperature
+    added = bias if head.turned is None else None
+    steps = checked_attention(q, k, head.v, trace.mask, added, scale, trace.score, cap)
+    return told_apart(head, steps, np.arange(len(q)), trace.score, scale)
+
+
+def _turned(record: Mapping[str, object], q: Array, k: Array) -> Turned | None:
+    """Return a head's queries and keys turned by their places, where it has them."""
+    turned = [_optional(record, name, 2) for name in ("q_turned", "k_turned")]
+    if turned[0] is None or turned[1] is None:
+        return None
+    if turned[0].shape != q.shape or turned[1].shape != k.shape:
+        raise InputError("its turned queries and keys have other shapes than q and k")
+    return Turned(turned[0], turned[1])
+
+
+def _weights(name: str, record: Mapping[str, object], layout: str) -> HeadWeights | None:
+    """Return a head's W and b, as in x W; None where it has none."""
+    W = [_optional(record, f"W_{letter}", 2) for letter in "qkv"]
+    W_q, W_k, W_v = (None if M is None else in_out(M, layout) for M in W)
+    if W_q is None or W_k is None or W_v is None:
+        return None
+    b_q, b_k, b_v = (_optional(record, f"b_{letter}", 1) for letter in "qkv")
+    return HeadWeights(name, W_q, W_k, W_v, b_q, b_k, b_v)
+
+
+def _agree(found: Array, stated: Array, name: str) -> None:
+    within = 1e-6 * max(1.0, float(np.abs(stated).max()))  # a pretrained model computes in float32
+    if found.shape != stated.shape or not np.allclose(found, stated, rtol=1e-5, atol=within):
+        raise InputError(f"{name} is not what the formula gives")
+
+
+def _distances(trace: Trace, record: Mapping[str, object], q: Array, given: Array) -> Position | None:
+    """Return a learned head's vectors and numbers for distances, if they give its position scores."""
+    R, b = _optional(record, "position_vectors", 2), _optional(record, "position_biases", 1)
+    if R is None or b is None or R.shape != (len(b), q.shape[1]):
+        return None
+    along = Position(R, b)
+    by_distance = along.by_distance(q, position_scale_of(trace.score, q.shape[1]) / trace.temperature)
+    scores = HeadInput(q, q, q, by_distance=by_distance).added(np.arange(len(q)))
+    return along if scores is not None and np.allclose(scores, given, rtol=1e-5, atol=1e-6) else None
+
+
+def show(
+    weights: object,
+    tokens: str | Sequence[str] | None = None,
+    context_tokens: str | Sequence[str] | None = None,
+    settings: Settings | None = None,
+    *,
+    batch: int | None = None,
+) -> Trace:
+    """Return attention weights of your own as a Trace, which a notebook draws: nothing is computed anew.
+
+    `weights` is (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k): an array, nested lists, a PyTorch tensor,
+    or a tuple of arrays, which are stacked, as a model's `attentions`: (batch, heads, n_q, n_k) for each layer, of
+    which `batch` takes one text. `tokens` name queries and keys, `context_tokens` the keys where they differ; both
+    are lists, or words between spaces. `settings` choose a layer, a head, a mask, as the options of `attn show`.
+    Raises InputError, a ValueError, for what are no weights, and for a wrong number of tokens.
+
+    >>> show([[0.9, 0.1], [0.2, 0.8]], "she likes").weights.tolist()
+    [[0.9, 0.1], [0.2, 0.8]]
+    """
+    settings = settings or Settings()
+    check_shaping(settings)
+    return trace_weights(weights_in_memory(weights, tokens, context_tokens, batch), settings)

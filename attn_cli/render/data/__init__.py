@@ -1,1 +1,0 @@
-"""Formats for other programs: JSON, CSV, NumPy files."""

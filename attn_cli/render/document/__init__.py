@@ -1,1 +1,0 @@
-"""Blocks to Markdown, LaTeX, HTML and SVG."""

@@ -1,0 +1,1 @@
+"""The formats that a result is written in."""

@@ -1,0 +1,236 @@
+"""Blocks to HTML: one static page, with nothing from elsewhere, that is well-formed XML too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from attn_cli.io.escape import visible
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.formats import page_tables as pages
+from attn_cli.render.numbers import bar_numbers
+from attn_cli.render.palette import DARK, PAPER, RGB, SHADES, ramp, strong, text_on
+from attn_cli.render.screen.text import LEFTWARD
+from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
+from attn_cli.settings.output import View
+
+_LEFTWARD = re.compile(f"[{LEFTWARD}]+")
+STYLE = """
+:root { color-scheme: %(scheme)s; }
+body { font: 1.125rem/1.45 system-ui, sans-serif; margin: 2rem; background: %(back)s; color: %(ink)s; }
+h1 { font-size: 1.5em; margin: 0 0 .4em; }
+h2 { font-size: 1.25em; margin: 1.4em 0 .4em; }
+h3 { font-size: 1.05em; margin: 1.2em 0 .3em; }
+p { margin: .4em 0; max-width: 60em; overflow-wrap: anywhere; }
+p.aside { font-size: .85em; }
+code { font: .95em ui-monospace, Menlo, Consolas, monospace; white-space: pre-wrap; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: .6em 0; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-weight: bold; padding: .2em 0; }
+thead tr { border-top: 2px solid; border-bottom: 1px solid; }
+tbody { border-bottom: 2px solid; }
+th, td { padding: .22em .5em; text-align: right; white-space: nowrap; }
+th:first-child, td.text, th.text { text-align: left; }
+th.up { vertical-align: bottom; padding: .3em 0; text-align: center; }
+th.up span { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; }
+.weights td, .weights thead th { text-align: center; }
+.weights thead th:first-child { text-align: left; }
+.weights td.sum { text-align: right; padding-left: 1em; }
+td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-height: 1; }
+.tight { font-size: .8em; }
+.tight th, .tight td.sum { padding-top: 0; padding-bottom: 0; }
+.maps { display: flex; flex-wrap: wrap; gap: 1.2em 1.8em; margin: .8em 0; }
+.beside { display: flex; flex-wrap: wrap; gap: 0 2.5rem; }
+.maps table { margin: 0; font-size: .75em; }
+.maps thead tr, .maps tbody { border: 0; }
+.maps th { padding: 0 .4em 0 0; font-weight: normal; }
+.maps thead th { padding: 0; text-align: center; font-size: .8em; }
+.bar { display: inline-block; height: 1em; vertical-align: middle; }
+.ramp { display: inline-block; width: 1em; height: 1em; vertical-align: -.15em; }
+@page { size: A4 landscape; margin: 12mm; }
+@media print { body { margin: 0; font-size: 10pt; background: #fff; color: #000; }
+  h1, h2, h3 { break-after: avoid; } tr { break-inside: avoid; } .wide { overflow: visible; }
+  * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
+"""
+
+
+def html(blocks: Iterable[Block], view: View) -> str:
+    """Return the blocks as an HTML page; shades are classes of its own style sheet."""
+    name = view.palette or PAPER
+    listed = list(on_scale(blocks, view))
+    body = [line for block in pages.without_maps(listed, view) for line in _lines(block, view)]
+    look = ("dark", "#101418", "#eceff1") if name in DARK else ("light", "#fff", "#111")
+    page = dict(zip(("scheme", "back", "ink"), look, strict=True))
+    text = "\n".join(body)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8"/>',
+            '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
+            f"<title>{escape(visible(pages.title(listed)))}</title>",
+            f"<style>{STYLE % page}{_shade_rules(text, name)}</style>",
+            "</head>",
+            f"<body>\n{text}\n</body>\n</html>\n",
+        ]
+    )
+
+
+def _shade_rules(text: str, name: str) -> str:
+    """Return the rules of the shades that the page uses: `s` a cell's colours, `b` a bar's."""
+    used = {(found[1], int(found[2])) for found in re.finditer(r'class="[a-z ]*\b([sdb])(\d+)"', text)}
+    colours = {"s": ramp(name), "d": ramp(name, is_difference=True), "b": strong(name)}
+    rules = ""
+    for kind, n in sorted(used):
+        back = colours[kind][n]
+        ink = "" if kind == "b" else f" color: {_hex(text_on(back))};"
+        rules += f".{kind}{n} {{ background: {_hex(back)};{ink} }}\n"
+    return rules
+
+
+def _hex(colour: RGB) -> str:
+    return "#" + "".join(f"{part:02x}" for part in colour)
+
+
+def _text(text: str) -> str:
+    """Return text as HTML; words that run from right to left leave the order of all else alone."""
+    shown = escape(visible(text))
+    return shown if shown.isascii() else _LEFTWARD.sub(r"<bdi>\g<0></bdi>", shown)
+
+
+def _lines(block: Block, view: View) -> Iterator[str]:
+    match block:
+        case Heading(text, level):
+            yield f"<h{level}>{_text(text)}</h{level}>"
+        case Say(text, quiet):
+            if text:
+                yield (f'<p class="aside">{_text(text)}</p>' if quiet else f"<p>{_text(text)}</p>")
+        case Formula(text, before):
+            words = f"{_text(before)} " if before else ""
+            yield f"<p>{words}<code>{_text(text.strip())}</code></p>"
+        case Matrix():
+            yield from _matrix(block, view)
+        case Beside(titles, parts):
+            yield '<div class="beside">'
+            for title, part in zip(titles, sharing_scale(parts), strict=True):
+                yield "<div>"
+                yield from _lines(Heading(title, 3), view)
+                yield from _matrix(part, view)
+                yield "</div>"
+            yield "</div>"
+        case Maps():
+            yield from _maps(block)
+        case Columns():
+            yield from _columns(block)
+        case Links():
+            yield from _links(block)
+        case Bars():
+            yield from _bars(block, view)
+
+
+def _label(name: str) -> str:
+    """Return a label, and as its title the whole token where it had to be cut."""
+    shown, whole = pages.label(name), visible(name)
+    return escape(shown) if shown == whole else f'<span title="{escape(whole)}">{escape(shown)}</span>'
+
+
+def _matrix(block: Matrix, view: View) -> Iterator[str]:
+    layout = pages.laid_out(block, view, lambda name: float(len(pages.label(name))))
+    coloured = pages.is_coloured(block, view)
+    kind = "d" if block.is_difference else "s"
+    for table in layout.tables:
+        yield from _matrix_table(table, block, layout, kind if coloured else "")
+    if coloured and block.marks is None:
+        yield _legend(legend(block), kind)
+    for note in layout.notes:
+        yield f'<p class="aside">{_text(note)}</p>'
+
+
+def _matrix_table(table: pages.Table, block: Matrix, layout: pages.Layout, kind: str) -> Iterator[str]:
+    looks = "tight weights" if layout.bare else "weights" if block.is_weights else "numbers"
+    yield f'<div class="wide"><table class="{looks}">'
+    if table.caption:
+        yield f"<caption>{_text(table.caption.capitalize())}</caption>"
+    tail = '<th scope="col">sum</th>' if table.sums else ""
+    heads = _heads(table.columns, layout.turned)
+    yield f'<thead><tr><th scope="col">{_label(block.corner)}</th>{heads}{tail}</tr></thead><tbody>'
+    for i, (name, texts, places) in enumerate(zip(table.rows, table.texts, table.shades, strict=True)):
+        cells = [_cell(text, place, layout.bare, kind) for text, place in zip(texts, places, strict=True)]
+        cells += [f'<td class="sum">{escape(total)}</td>' for total in table.sums[i : i + 1]]
+        yield _row(name, cells)
+    yield "</tbody></table></div>"
+
+
+def _heads(names: Iterable[str], turned: bool) -> str:
+    look = '<th scope="col" class="up"><span>{}</span></th>' if turned else '<th scope="col">{}</th>'
+    return "".join(look.format(_label(name)) for name in names)
+
+
+def _row(name: str, cells: Iterable[str]) -> str:
+    return f'<tr><th scope="row">{_label(name)}</th>{"".join(cells)}</tr>'
+
+
+def _cell(text: str, place: int, bare: bool, kind: str) -> str:
+    """Return a cell: a number, on its shade if there is a kind of those, or the shade with the number as its title."""
+    if place < 0:
+        return f'<td class="{"heat" if bare else "masked"}" title="masked">–</td>'
+    if bare:
+        return f'<td class="heat {kind}{place}" title="{text}"></td>'
+    return f'<td class="{kind}{place}">{text}</td>' if kind else f"<td>{text}</td>"
+
+
+def _legend(legend: Legend, kind: str = "s") -> str:
+    more = f" ({legend.more})" if legend.more else ""
+    masked = f"{more} – masked" if legend.has_masked else more
+    if legend.low == legend.high:
+        return f'<p class="aside">{f"All are {legend.low}." if legend.low else ""}{masked}</p>'
+    patches = "".join(f'<span class="ramp {kind}{i * (SHADES - 1) // 15}"></span>' for i in range(16))
+    return f'<p class="aside">Shades: {legend.low} {patches} {legend.high}{masked}</p>'
+
+
+def _maps(block: Maps) -> Iterator[str]:
+    """Yield small maps, as many beside each other as the window has room for."""
+    yield '<div class="maps">'
+    turned = block.column_numbers is not None
+    for table in pages.map_tables(block):
+        caption = f"<caption>{_label(table.caption)}</caption>" if table.caption else ""
+        heads = _heads(table.columns if turned else (name[-1] for name in table.columns), turned)
+        yield f"<table>{caption}<thead><tr><td></td>{heads}</tr></thead><tbody>"
+        for name, texts, places in zip(table.rows, table.texts, table.shades, strict=True):
+            cells = [_cell(text, place, True, "s") for text, place in zip(texts, places, strict=True)]
+            yield _row(name, cells)
+        yield "</tbody></table>"
+    yield "</div>"
+    if columns := pages.map_columns(block):
+        yield f"<p>{_text(columns)}</p>"
+    yield _legend(legend(block))
+
+
+def _columns(block: Columns) -> Iterator[str]:
+    heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in block.header)
+    yield f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>'
+    yield from (_row(row[0], [f"<td>{_text(text)}</td>" for text in row[1:]]) for row in block.rows)
+    yield "</tbody></table></div>"
+
+
+def _links(block: Links) -> Iterator[str]:
+    most = max([1, *(len(links) for _, links in block.rows)])
+    yield '<div class="wide"><table><tbody>'
+    for query, links in block.rows:
+        cells = [f'<td class="text">{_label(key)}</td><td>{_text(weight)}</td>' for key, weight in links]
+        cells = cells or [f'<td class="text">{_text(block.none)}</td><td></td>']
+        yield _row(query, [*cells, *["<td></td><td></td>"] * (most - len(cells))])
+    yield "</tbody></table></div>"
+
+
+def _bars(block: Bars, view: View) -> Iterator[str]:
+    yield '<div class="wide"><table>' + (f"<caption>{_text(block.title)}</caption>" if block.title else "")
+    yield "<tbody>"
+    for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
+        part = block.length(value)
+        place = SHADES // 2 if view.color == "never" else round(part * (SHADES - 1))
+        bar = f'<span class="bar b{place}" style="width:{20 * part:.2f}em"></span>' if part else ""
+        yield _row(name, [f'<td>{text}</td><td class="text">{bar}</td>'])
+    yield "</tbody></table></div>"

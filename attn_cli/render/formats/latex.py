@@ -1,0 +1,251 @@
+"""Blocks to LaTeX: a file that compiles alone and that a document of one's own can input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.formats import page_tables as pages
+from attn_cli.render.formats.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
+from attn_cli.render.numbers import bar_numbers
+from attn_cli.render.palette import PAPER, RGB, SHADES, ramp, strong, text_on
+from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
+from attn_cli.settings.output import View
+
+TALL = 36  # rows of a table that fit a page
+ACROSS = 5  # links on a line
+ABREAST = 24  # columns in all that matrices may have which stand next to each other
+BAR = 40.0  # millimetres
+
+# \textwidth is enormous until a class is loaded: so the file knows whether it is a document of its own.
+HEAD = r"""
+% Compile this file as it is (pdflatex), or \input it into a document that has in its preamble
+%   \usepackage{amsmath,amssymb,booktabs,graphicx} and \usepackage[table]{xcolor}
+% (in beamer, xcolor's option goes to the class: \documentclass[xcolor=table]{beamer}).
+\ifdim\textwidth<5000pt
+  \def\attnend{}
+  \ifdefined\toprule\else\errmessage{attn: the preamble lacks \string\usepackage{booktabs}}\fi
+  \ifdefined\cellcolor\else\errmessage{attn: the preamble lacks \string\usepackage[table]{xcolor}}\fi
+  \ifdefined\resizebox\else\errmessage{attn: the preamble lacks \string\usepackage{graphicx}}\fi
+  \ifdefined\mathbb\else\errmessage{attn: the preamble lacks \string\usepackage{amssymb}}\fi
+\else
+  \documentclass[10pt]{article}
+  \usepackage[a4paper,landscape,margin=15mm]{geometry}
+  \ifdefined\Umathcode\else\IfFileExists{lmodern.sty}{\usepackage[T1]{fontenc}\usepackage{lmodern}}{}\fi
+  \usepackage{amsmath,amssymb,booktabs,graphicx,textcomp}
+  \usepackage[table]{xcolor}
+  \pagestyle{empty}
+  \def\attnend{\end{document}}
+  \begin{document}
+\fi
+% ---- From here to the last line of this kind: what to copy, if you copy. ----
+""".lstrip()
+BODY = r"""
+\providecommand{\attntitle}[1]{{\large\bfseries #1\par}\nobreak}
+\providecommand{\attnpart}[1]{\medskip{\bfseries #1\par}\nobreak}
+\providecommand{\attnaside}[1]{{\small #1\par}}
+\providecommand{\attnfit}[1]{%
+  \resizebox*{!}{\ifdim\totalheight>.8\textheight .8\textheight\else\totalheight\fi}{%
+    \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}}
+\providecommand{\attncell}[3]{\cellcolor[HTML]{#1}\textcolor[HTML]{#2}{#3}}
+\providecommand{\attnheat}[1]{\cellcolor[HTML]{#1}\rule{0pt}{1.9ex}\hspace{1em}}
+\providecommand{\attnbar}[2]{\textcolor[HTML]{#1}{\rule{#2mm}{1.5ex}}}
+\providecommand{\attnturn}[1]{\rotatebox[origin=l]{90}{#1}}
+\begingroup\setlength{\parindent}{0pt}\setlength{\parskip}{3pt}\raggedright
+\renewcommand{\arraystretch}{1.15}
+""".lstrip()
+FOOT = r"""
+\par\endgroup
+% ---- The last line of what to copy. ----
+\attnend
+""".lstrip()
+
+
+def latex(blocks: Iterable[Block], view: View) -> str:
+    """Return the blocks as LaTeX, in ASCII, for amsmath, amssymb, booktabs, graphicx and xcolor with `table`."""
+    lines = [
+        line for block in pages.without_maps(on_scale(blocks, view), view) for line in _lines(block, view)
+    ]
+    return "\n".join([HEAD + HELPERS, BODY.rstrip("\n"), *lines, FOOT])
+
+
+def _lines(block: Block, view: View) -> Iterator[str]:
+    match block:
+        case Heading(text, level):
+            kind = {1: r"\attntitle{", 2: r"\attnpart{"}.get(level, r"\attnpart{\itshape ")
+            yield f"{kind}{prose(text)}}}"
+        case Say(text, quiet):
+            if text:
+                yield rf"\attnaside{{{prose(text)}}}" if quiet else f"{prose(text)}\\par"
+        case Formula(text, before, latex):
+            words = f"{prose(before)} " if before else ""
+            paper = rf"\qquad $\displaystyle {latex}$" if latex else ""
+            yield rf"{{\leftskip1em\relax {words}{arithmetic(text.strip())}{paper}\par}}\nobreak"
+        case Matrix():
+            yield from _matrix(block, view)
+        case Beside(titles, parts):
+            across = len(parts) if len(parts) * len(parts[0].columns) <= ABREAST else 1
+            for title, part in zip(titles, sharing_scale(parts), strict=True):
+                if across > 1:
+                    yield rf"\begin{{minipage}}[t]{{{0.96 / across:.3f}\linewidth}}"
+                yield from _lines(Heading(title, 3), view)
+                yield from _matrix(part, view)
+                if across > 1:
+                    yield r"\end{minipage}\hfill"
+            yield r"\par"
+        case Maps():
+            yield from _maps(block, view)
+        case Columns():
+            yield from _columns(block)
+        case Links():
+            yield from _links(block)
+        case Bars():
+            yield from _bars(block, view)
+
+
+def _matrix(block: Matrix, view: View) -> Iterator[str]:
+    layout = pages.laid_out(block, view, _width, TALL)
+    colours = ramp(view.palette or PAPER, block.is_difference) if pages.is_coloured(block, view) else None
+    for table in layout.tables:
+        if table.caption:
+            yield rf"{{\small {escape(table.caption.capitalize())}:\par}}\nobreak"
+        yield _table(table, _label(block.corner), layout, colours, block.is_weights)
+    if colours and block.marks is None:
+        yield _legend(legend(block), colours)
+    for note in layout.notes:
+        yield rf"\attnaside{{{prose(note)}}}"
+
+
+def _width(name: str) -> float:
+    """Return about how many digits wide a label is set."""
+    return sum(1.0 if is_shown(char) else 5.0 for char in pages.label(name))
+
+
+def _label(name: str) -> str:
+    return f"{{{escape(pages.label(name))}}}"  # in braces: after a line's end, [ and * would be commands
+
+
+def _table(
+    table: pages.Table, corner: str, layout: pages.Layout, colours: Sequence[RGB] | None, is_weights: bool
+) -> str:
+    """Return one table, made smaller where it is wider than the line."""
+    heads = [rf"\attnturn{_label(name)}" if layout.turned else _label(name) for name in table.columns]
+    tail = ["sum"] if table.sums else []
+    lines = [_row([corner, *heads, *tail]), r"\midrule"]
+    for i, (name, texts, places) in enumerate(zip(table.rows, table.texts, table.shades, strict=True)):
+        cells = [_cell(text, place, layout.bare, colours) for text, place in zip(texts, places, strict=True)]
+        lines.append(_row([rf"\textbf{_label(name)}", *cells, *map(_number, table.sums[i : i + 1])]))
+    kind = "c" if layout.bare or is_weights else "r"
+    spec = r"l@{\enspace}" + kind * len(heads) + (r"@{\quad}r" if tail else "")
+    return _tabular(spec, lines, "0pt" if layout.bare else "3pt")
+
+
+def _tabular(spec: str, lines: Sequence[str], gap: str) -> str:
+    """Return a booktabs table that is never wider than the line."""
+    body = "\n".join([r"\toprule", *lines, r"\bottomrule"])
+    return (
+        rf"\attnfit{{\setlength{{\tabcolsep}}{{{gap}}}\begin{{tabular}}{{{spec}}}"
+        f"\n{body}\n"
+        r"\end{tabular}}\par"
+    )
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _cell(text: str, place: int, bare: bool, colours: Sequence[RGB] | None) -> str:
+    if place < 0:
+        return "--"
+    if colours is None:
+        return _number(text)
+    back = colours[place]
+    if bare:
+        return rf"\attnheat{{{_hex(back)}}}"
+    return rf"\attncell{{{_hex(back)}}}{{{_hex(text_on(back))}}}{{{_number(text)}}}"
+
+
+def _number(text: str) -> str:
+    return f"$-${text[1:]}" if text.startswith("-") else f"$+${text[1:]}" if text.startswith("+") else text
+
+
+def _hex(colour: RGB) -> str:
+    return "".join(f"{part:02X}" for part in colour)
+
+
+def _legend(legend: Legend, colours: Sequence[RGB]) -> str:
+    more = f" ({legend.more})" if legend.more else ""
+    masked = rf"{more}\quad -- masked" if legend.has_masked else more
+    if legend.low == legend.high:
+        text = f"All are {_number(legend.low)}." if legend.low else ""
+        return rf"{{\small {text}{masked}\par}}"
+    steps = [colours[i * (SHADES - 1) // 15] for i in range(16)]
+    patches = "".join(rf"\attnbar{{{_hex(colour)}}}{{2}}" for colour in steps)
+    return rf"{{\small Shades: {_number(legend.low)} {patches} {_number(legend.high)}{masked}\par}}"
+
+
+def _maps(block: Maps, view: View) -> Iterator[str]:
+    """Yield small maps that stand beside each other, as many as the line takes."""
+    colours = ramp(view.palette or PAPER)
+    yield r"{\lineskip8pt\lineskiplimit8pt"
+    for table in pages.map_tables(block):
+        heads = [rf"\tiny {name[-1]}" for name in table.columns]
+        if block.column_numbers is not None:
+            heads = [rf"\attnturn{{\tiny {name}}}" for name in table.columns]
+        title = rf"& \multicolumn{{{len(heads)}}}{{l@{{}}}}{{\bfseries {_label(table.caption)}}} \\"
+        lines = [*([title] if table.caption else []), _row(["", *heads])]
+        for name, places in zip(table.rows, table.shades, strict=True):
+            cells = [_cell("", place, True, colours) for place in places]
+            lines.append(_row([rf"\scriptsize {_label(name)}", *cells]))
+        body = "\n".join(lines)
+        spec = rf"r@{{\enspace}}{'c' * len(heads)}"
+        setting = r"\scriptsize\setlength{\tabcolsep}{0pt}"
+        yield rf"\attnfit{{{setting}\begin{{tabular}}[t]{{{spec}}}" f"\n{body}\n" r"\end{tabular}}\quad"
+    columns = pages.map_columns(block)
+    yield r"\par}" + (rf"{{\small {prose(columns)}\par}}" if columns else "")
+    yield _legend(legend(block), colours)
+
+
+def _columns(block: Columns) -> Iterator[str]:
+    header = [_label(block.header[0]), *map(arithmetic, block.header[1:])]
+    rows = [_row([rf"\textbf{_label(row[0])}", *map(_written, row[1:])]) for row in block.rows]
+    return _in_pages(f"l{'r' * (len(header) - 1)}", rows, [_row(header), r"\midrule"])
+
+
+def _in_pages(spec: str, rows: Sequence[str], header: Sequence[str] = ()) -> Iterator[str]:
+    """Yield rows as tables that are no longer than a page."""
+    for top in range(0, len(rows), TALL):
+        yield _tabular(spec, [*header, *rows[top : top + TALL]], "5pt")
+
+
+def _written(text: str) -> str:
+    """Return a cell of a small table: numbers as arithmetic, words (a code, a file's name) as words."""
+    is_words = re.search(r"[A-Za-z_]{2}", text) and not re.search(r"\de[-+]\d", text)
+    return prose(text) if is_words else arithmetic(text)
+
+
+def _links(block: Links) -> Iterator[str]:
+    """Yield each query's strongest keys; what does not fit a line goes below."""
+    across = min(ACROSS, max([1, *(len(links) for _, links in block.rows)]))
+    lines: list[str] = []
+    for query, links in block.rows:
+        cells = [f"{_label(key)} & {_number(weight)}" for key, weight in links] or [f"{escape(block.none)} &"]
+        for start in range(0, len(cells), across):
+            name = rf"\textbf{_label(query)}" if start == 0 else ""
+            filled = cells[start : start + across]
+            lines.append(_row([name, *filled, *["&"] * (across - len(filled))]))
+    return _in_pages("l" + "@{\\quad}l@{\\enspace}r" * across, lines)
+
+
+def _bars(block: Bars, view: View) -> Iterator[str]:
+    if block.title:
+        yield rf"{{\bfseries {prose(block.title)}\par}}\nobreak"
+    colours = strong(view.palette or PAPER)
+    lines = []
+    for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
+        part = block.length(value)
+        colour = (90, 90, 90) if view.color == "never" else colours[round(part * (SHADES - 1))]
+        bar = rf"\attnbar{{{_hex(colour)}}}{{{part * BAR:.2f}}}" if part else ""
+        lines.append(_row([rf"\textbf{_label(name)}", _number(text), bar]))
+    yield from _in_pages("lrl", lines)

@@ -1,0 +1,110 @@
+"""Blocks to Markdown (GitHub's): tables, headings, code for formulas; tokens shown as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from attn_cli.io.escape import visible
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
+from attn_cli.render.formats.page_tables import map_tables
+from attn_cli.render.numbers import exact
+from attn_cli.settings.output import View
+
+MOST_COLUMNS = 12
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|~:.@$])")
+
+
+def markdown(blocks: Iterable[Block], view: View) -> str:
+    """Return the blocks as a Markdown document."""
+    return "\n".join(line for block in blocks for line in _lines(block, view)).strip("\n") + "\n"
+
+
+def escape(text: str) -> str:
+    """Return text that Markdown and HTML show and do not obey."""
+    shown = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", shown)
+
+
+def prose(text: str) -> str:
+    """Escape a sentence; its full stops, commas and brackets cannot do harm inside a line."""
+    return re.sub(r"(?<=.)\\([().:+\-])", r"\1", escape(text))
+
+
+def code(text: str) -> str:
+    """Return a formula or a command as code."""
+    return f"`{visible(text.strip()).replace('`', chr(39))}`"
+
+
+def cell(text: str) -> str:
+    """Return a cell of a table: a number as it is, other text escaped."""
+    return text if re.fullmatch(r"[-+]?[0-9.]+(e[-+][0-9]+)?", text) else escape(text)
+
+
+def table(
+    header: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    label: Callable[[str], str] = escape,
+    cell: Callable[[str], str] = cell,
+) -> Iterator[str]:
+    """Yield the lines of a table; `label` writes the first cell of each line, `cell` the others."""
+    for n, (name, *texts) in enumerate([header, *rows]):
+        yield f"| {' | '.join([label(name), *map(cell, texts)])} |"
+        if n == 0:
+            yield "|:--" + "|--:" * len(texts) + "|"
+    yield ""
+
+
+def _lines(block: Block, view: View) -> Iterator[str]:
+    match block:
+        case Heading(text, level):
+            yield from (f"{'#' * level} {prose(text)}", "")
+        case Say(text, quiet):
+            if text:
+                yield from (f"*{prose(text)}*" if quiet else prose(text), "")
+        case Formula(text, before):
+            yield from (f"{prose(before)} {code(text)}" if before else code(text), "")
+        case Matrix():
+            yield from _matrix(block.fixed(view.precision))
+        case Beside(titles, parts):
+            for title, part in zip(titles, parts, strict=True):
+                yield from _lines(Heading(title, 3), view)
+                yield from _matrix(part.fixed(view.precision))
+        case Maps() if block.column_numbers is not None:
+            for sheet in map_tables(block):
+                texts = [["–" if text == "nan" else text for text in row] for row in sheet.texts]
+                rows = [[name, *row] for name, row in zip(sheet.rows, texts, strict=True)]
+                yield from table(["query\\key", *sheet.columns], rows)
+        case Maps():
+            for name, matrix in block.matrices():
+                yield from _lines(Heading(name, 3), view)
+                yield from _matrix(matrix._replace(corner="").fixed(view.precision))
+        case Columns(header, rows):
+            yield from table(header, rows)
+        case Links():
+            yield from _links(block)
+        case Bars(title, items, _, measure):
+            digits = 3 if view.precision is None else view.precision
+            shown = [(name, "masked" if value is None else f"{value:.{digits}f}") for name, value in items]
+            yield from table([title or "link", measure], shown)
+
+
+def _matrix(block: Matrix) -> Iterator[str]:
+    show = exact(block)
+    block = block.narrowed(MOST_COLUMNS) if block.fits else block
+    rows = [
+        [name, *("–" if value != value else show(value) for value in values), *block.sums[i : i + 1]]
+        for i, (name, values) in enumerate(zip(block.rows, block.values.tolist(), strict=True))
+    ]
+    yield from table([block.corner, *block.columns, *(["sum"] if block.sums else [])], rows)
+    if block.more:
+        yield from (f"… {prose(block.more)}", "")
+
+
+def _links(block: Links) -> Iterator[str]:
+    most = max([1, *(len(links) for _, links in block.rows)])
+    filled = []
+    for query, links in block.rows:
+        cells = [f"{key} {weight}" for key, weight in links] or [block.none]
+        filled.append([query, *cells, *["–"] * (most - len(cells))])
+    yield from table(["query", *(f"{n + 1}." for n in range(most))], filled)

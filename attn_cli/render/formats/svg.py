@@ -1,0 +1,112 @@
+"""Blocks to SVG: the terminal's screen as a picture, with nothing from elsewhere.
+
+Text stands in runs, each stretched to the cells that it takes, so columns meet whatever font is there. Shades,
+blocks and bars are rectangles, so they join without gaps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from rich.style import Style
+
+from attn_cli.io.escape import visible
+from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
+from attn_cli.render.blocks import Block
+from attn_cli.render.formats.page_tables import PAGE, title
+from attn_cli.render.palette import DARK, PAPER, page_colors
+from attn_cli.render.screen.draw import draw
+from attn_cli.render.screen.text import LEFTWARD, cells
+from attn_cli.settings.output import View
+
+CELL, LINE, SIZE, BASE, EDGE = 12, 24, 20, 17, 24  # pixels: a cell's width and height, the font, its baseline
+UP = "▁▂▃▄▅▆▇█"
+ALONG = "▏▎▍▌▋▊▉█"
+_RUNS = re.compile(
+    rf"(?P<block>([{UP}{ALONG}])\2*)|(?P<gap> {{2,}})|(?P<text>[{LEFTWARD}]+|(?:(?! {{2,}})[^{UP}{ALONG}{LEFTWARD}])+)"
+)
+
+
+def svg(blocks: Iterable[Block], view: View) -> str:
+    """Return the screen of `view.width` cells (else PAGE) as an SVG image."""
+    name = view.palette or PAPER
+    blocks = list(blocks)
+    colors = 0 if view.color == "never" else TRUECOLOR
+    terminal = Terminal(view.width or PAGE, colors, dark=name in DARK, is_picture=colors > 0)
+    return picture(list(draw(blocks, view, terminal)), name, title(blocks))
+
+
+def picture(lines: Sequence[Line], palette: str, about: str) -> str:
+    """Return lines of a terminal as an SVG image, on the background of a palette."""
+    back, ink, _ = page_colors(palette)
+    across = max([20, *(sum(cells(text) for text, _, _ in line) for line in lines)])
+    width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
+    drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, ink, back)]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" role="img" xml:space="preserve" direction="ltr">',
+            f"<title>{escape(visible(about))}</title>",
+            f'<rect width="{width}" height="{height}" fill="{back}"/>',
+            f"<g font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" "
+            f'font-size="{SIZE}" fill="{ink}" shape-rendering="crispEdges">',
+            *drawn,
+            "</g>",
+            "</svg>\n",
+        ]
+    )
+
+
+def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:
+    """Yield one line: backgrounds, blocks and texts from left to right; `plain` is the colour of plain text."""
+    at = 0
+    for text, style, _ in line:
+        wide = cells(text)
+        back, ink = _colour(style.bgcolor if style else None), _colour(style.color if style else None)
+        if style is not None and style.reverse:
+            back, ink = ink or plain, back or paper
+        if back:
+            # The gap before a number is half on its left and half on its right.
+            gap = CELL // 2 if text.startswith(" ") else 0
+            yield _rect(EDGE + at * CELL + gap, top, wide * CELL, LINE, back)
+        for match in _RUNS.finditer(text):
+            place = at + cells(text[: match.start()])
+            if match["text"]:
+                yield from _text(match[0], place, top, style, ink)
+            elif match["block"] and not back:  # on a shade, the shade says it
+                yield from _block(match[0], EDGE + place * CELL, top, ink or plain)
+        at += wide
+
+
+def _colour(color: object) -> str:
+    triplet = getattr(color, "triplet", None)
+    return triplet.hex if triplet is not None else ""
+
+
+def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"/>'
+
+
+def _block(marks: str, x: int, top: int, fill: str) -> Iterator[str]:
+    """Yield a run of equal block characters as a rectangle: eighths of a cell's height, or of its width."""
+    if marks[0] in UP:
+        tall = LINE * (UP.index(marks[0]) + 1) / 8
+        yield _rect(x, top + LINE - tall, len(marks) * CELL, tall, fill)
+        return
+    for n in range(len(marks)):
+        yield _rect(x + n * CELL, top, CELL * (ALONG.index(marks[0]) + 1) / 8, LINE, fill)
+
+
+def _text(text: str, place: int, top: int, style: Style | None, ink: str) -> Iterator[str]:
+    """Yield a run of text, stretched to the cells that it takes; a space at its ends needs no ink."""
+    shown = text.strip(" ")
+    wide = cells(shown)
+    if not shown:
+        return
+    x = EDGE + (place + cells(text) - cells(text.lstrip(" "))) * CELL
+    length = f' textLength="{wide * CELL}" lengthAdjust="spacingAndGlyphs"' if wide else ""
+    look = ' font-weight="bold"' if style is not None and style.bold else ""
+    fill = f' fill="{ink}"' if ink else ""
+    yield f'<text x="{x}" y="{top + BASE}"{length}{look}{fill}>{escape(visible(shown))}</text>'

@@ -1,0 +1,195 @@
+"""A matrix in a pane: the part around one cell that fits, that cell marked, and which cell stands at a place."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+
+from attn_cli.io.terminal import Line, Terminal
+from attn_cli.render.blocks import Matrix
+from attn_cli.render.numbers import PERCENT, bars, rungs, signed, weight
+from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.screen.grid import Grid
+from attn_cli.render.screen.text import UNLIMITED, cells, labels, masked_mark, padded, padded_left
+from attn_cli.render.shade_scale import shade_range, shading
+
+MARKED = Style(reverse=True, bold=True)  # in no shade, so that it stands out from all of them
+NARROWEST = 4  # cells of a column with two digits
+COARSEST = 3  # rungs with numbers: a part of a matrix is drawn with these
+
+
+class MatrixPart(NamedTuple):
+    """The lines of a part of a matrix, its heads first, and the rows and columns that it shows."""
+
+    lines: list[Line]
+    rows: range
+    columns: range
+    legend: list[Line]
+    tall: int = 1  # lines of a row
+
+    @property
+    def top(self) -> int:
+        """The line of the first row."""
+        return len(self.lines) - self.tall * len(self.rows)
+
+    def cell_at(self, line: int, x: int) -> tuple[int, int] | None:
+        """Return the row and the column of the cell at a line and a place in it; None where there is none."""
+        if not self.top <= line < len(self.lines):
+            return None
+        at = 0
+        for n, segment in enumerate(self.lines[line][: len(self.columns) + 1]):
+            at += cells(segment.text)
+            if x < at:
+                return (self.rows[(line - self.top) // self.tall], self.columns[n - 1]) if n else None
+        return None
+
+
+def matrix_part(
+    block: Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int] | None, height: int
+) -> MatrixPart:
+    """Return as much of a matrix around the chosen cell as fits the terminal's width and that many lines.
+
+    Shades are those of the whole matrix.
+    """
+    row, column = chosen or (0, 0)
+    near = _window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
+    block = _rows_of(block._replace(scale=shade_range(block), sums=()), near)
+    n = block.values.shape[1]
+    columns, fits = range(n), False
+    if n < (terminal.width or UNLIMITED):
+        body, legend, fits = Grid(block, palette).parts(terminal)
+    if not fits:
+        columns, body, legend = _narrowed(block, palette, terminal, column)
+    heads = len(body) - len(near)
+    seen = _window(len(near), max(1, height - heads), row - near.start)
+    lines = body[:heads] + body[heads + seen.start : heads + seen.stop]
+    part = MatrixPart(lines, range(near.start + seen.start, near.start + seen.stop), columns, legend)
+    return part if chosen is None else part._replace(lines=_marked(part, row, column))
+
+
+def _rows_of(block: Matrix, rows: range) -> Matrix:
+    some = slice(rows.start, rows.stop)
+    numbers = None if block.row_numbers is None else block.row_numbers[some]
+    return block._replace(rows=block.rows[some], values=block.values[some], row_numbers=numbers)
+
+
+def _narrowed(
+    block: Matrix, palette: str | None, terminal: Terminal, column: int
+) -> tuple[range, list[Line], list[Line]]:
+    """Return the columns around one that stand on one page with two digits, their lines, and those below them."""
+    numbered = [way for way in rungs(block) if way.format is not None][:COARSEST]
+    way = numbered[min(1, len(numbered) - 1)]
+    n = block.values.shape[1]
+    across = min(n - 1, (terminal.width or UNLIMITED) // NARROWEST) or 1
+    while True:
+        columns = _window(n, across, column)
+        few = block._replace(
+            columns=block.columns[columns.start : columns.stop],
+            values=block.values[:, columns.start : columns.stop],
+            row_numbers=None,
+        )
+        body, legend, fits = Grid(few, palette, (way,)).parts(terminal)
+        if fits or across == 1:
+            return columns, body, legend
+        first = max(len(line) for line in body[: len(block.rows)]) - 1  # columns of the first page
+        across = max(1, min(across - 1, first))
+
+
+def _window(n: int, most: int, around: int) -> range:
+    """Return at most so many places of n, around one of them."""
+    start = max(0, min(around - most // 2, n - most))
+    return range(start, min(n, start + most))
+
+
+def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
+    """Return the lines with the chosen cell and the labels of its row and its column reversed."""
+    lines = list(part.lines)
+    if row in part.rows and column in part.columns:
+        at = part.top + row - part.rows.start
+        line = list(lines[at])
+        for place in (0, 1 + column - part.columns.start):
+            line[place] = Segment(line[place].text, MARKED)
+        lines[at] = line
+        start = sum(cells(segment.text) for segment in line[: 1 + column - part.columns.start])
+        width = cells(line[1 + column - part.columns.start].text)
+        lines[part.top - 1] = _marked_head(lines[part.top - 1], start, width)
+    return lines
+
+
+def _marked_head(line: Line, start: int, width: int) -> Line:
+    """Return a line of heads with the one at a place reversed, but not the gap before it."""
+    edge, heads, *rest = line
+    before, after = heads.split_cells(start - cells(edge.text))
+    head, after = after.split_cells(width)
+    name = head.text.lstrip()
+    gap = Segment(head.text[: len(head.text) - len(name)], head.style)
+    return [edge, before, gap, Segment(name, MARKED), after, *rest]
+
+
+LABEL = 12
+LEAST, MOST = 5, 16  # cells of a block's width
+TALLEST = 5
+DECIMAL = 7  # cells from which a block has two decimals
+
+
+def large_blocks(
+    block: Matrix, terminal: Terminal, palette: str | None, chosen: tuple[int, int], height: int
+) -> MatrixPart | None:
+    """Return the matrix in blocks that fill the screen; None where there are too many words for that."""
+    n_q, n_k = block.values.shape
+    rows = labels(block.rows, terminal, LABEL)
+    edge = max(map(cells, rows)) + 1
+    wide = min(MOST, ((terminal.width or 80) - edge) // n_k)
+    tall = min(TALLEST, (height - 1) // n_q)
+    if wide < LEAST or tall < 1:
+        return None
+    heads = [padded_left(name, wide) for name in labels(block.columns, terminal, wide - 1)]
+    lines: list[Line] = [[Segment(padded("", edge)), *(Segment(name, BOLD) for name in heads)]]
+    for i, name in enumerate(rows):
+        lines += _band(block, i, name, (edge, wide, tall), terminal, palette, chosen)
+    return MatrixPart(lines, range(n_q), range(n_k), [], tall)
+
+
+def _band(
+    block: Matrix,
+    i: int,
+    name: str,
+    size: tuple[int, int, int],
+    terminal: Terminal,
+    palette: str | None,
+    chosen: tuple[int, int],
+) -> list[Line]:
+    """Return the lines of one row of blocks, its numbers on the middle one."""
+    edge, wide, tall = size
+    styles = styles_on(terminal, palette, False, block.is_difference)
+    places = shading(block.values[i], shade_range(block)).tolist()
+    form = weight(2) if wide >= DECIMAL else PERCENT
+    numbers = (signed(form) if block.is_difference else form).row(block.values[i].tolist())
+    lines: list[Line] = []
+    for line in range(tall):
+        is_middle = line == tall // 2
+        label = Segment(
+            padded(name if is_middle else "", edge), MARKED if is_middle and i == chosen[0] else BOLD
+        )
+        made: Line = [label]
+        for j, place in enumerate(places):
+            is_masked = math.isnan(float(block.values[i, j]))
+            text = masked_mark(terminal) if is_masked else numbers[j]
+            fill = (
+                " " if terminal.colors or place < 0 else bars(terminal)[place * len(bars(terminal)) // SHADES]
+            )
+            style = (styles[place] if place >= 0 else None) or Style()
+            is_chosen = (i, j) == chosen
+            made.append(Segment(_cell(text if is_middle else "", wide, fill), MARKED if is_chosen else style))
+        lines.append(made)
+    return lines
+
+
+def _cell(text: str, wide: int, fill: str) -> str:
+    """Return one line of a block, its number in the middle and a space at its left."""
+    shown = f" {text} " if text else ""
+    left = (wide - 1 - len(shown)) // 2
+    return " " + fill * left + shown + fill * (wide - 1 - len(shown) - left)

@@ -1,0 +1,276 @@
+"""An answer graded against the answer key, step by step: the first difference, its cell and the likely mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.teach.replay import (
+    CORRECT,
+    GRADED_STEPS,
+    SCORE_STEPS,
+    Problem,
+    Procedure,
+    mistakes,
+    possible_arrays,
+    softmax_mask,
+)
+from attn_cli.teach.submission import accepted_layouts, fit_shape, masked_cells, rounded, submitted_heads
+
+if TYPE_CHECKING:
+    from attn_cli.errors import AttnError
+    from attn_cli.io.array_types import Array, Bools
+    from attn_cli.teach.answer_key import AnswerKey
+    from attn_cli.teach.submission import Matrix, Submission
+
+FLOAT32_ERROR = 1e-6  # of a matrix's largest number: what float32 loses on the way
+SLACK = 1.1  # of half a unit: rounding e^x on the way may turn the last digit
+MOST_BY_HAND = 6  # digits that a student may round to on the way
+
+
+class StepResult(NamedTuple):
+    """How one step compares: right, differs, or follows: it differs, but comes from the student's own steps."""
+
+    step: str
+    status: str
+    largest: float | None = None  # difference, over the cells that are numbers on both sides
+    wrong: int = 0  # cells that differ
+    cells: int = 0
+    cell: tuple[int, ...] | None = None  # the first that differs; None where the shape does
+    expected: float | None = None
+    got: float | None = None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # expected and given, where they differ
+    turned: bool = False  # whether the transposed matrix would be right
+    empty: bool = False  # whether everything is masked for the cell's query
+    unfilled: int = 0  # of the cells that differ, those not filled in yet
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the only thing wrong is that cells are not filled in."""
+        return self.status == "differs" and self.wrong == self.unfilled > 0
+
+
+class Verdict(NamedTuple):
+    """The grading of one answer; of one that could not be read, the error alone."""
+
+    file: str
+    compared: tuple[StepResult, ...] = ()
+    candidates: tuple[str, ...] = ()  # the mistakes that explain it
+    head: str = "mean"
+    digits: Mapping[str, int] = {}
+    others: tuple[str, ...] = ()  # names that were not compared
+    guessed: bool = False  # whether mistakes could be looked for
+    error: AttnError | None = None
+
+    @property
+    def first(self) -> StepResult | None:
+        """The first step that differs; an unfinished one only where no other differs."""
+        apart = [step for step in self.compared if step.status != "right"]
+        return next((step for step in apart if not step.is_unfinished), apart[0] if apart else None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that was given is right."""
+        return self.error is None and self.first is None
+
+    @property
+    def likely(self) -> str | None:
+        """The mistake, where only one explains the answer."""
+        return self.candidates[0] if len(self.candidates) == 1 else None
+
+
+class Grading(NamedTuple):
+    """The matrices given, the key to compare them with, and how closely."""
+
+    key: AnswerKey
+    given: Mapping[str, Matrix]
+    tolerance: float
+    digits: int | None  # of a student who rounded on the way; None if they cannot be told
+
+
+def grade(submission: Submission, key: AnswerKey, tol: float, head_asked: bool = False) -> Verdict:
+    """Compare an answer with the key.
+
+    A matrix is right if each cell is right within `tol`, or within half a unit of the last digit given; also if
+    it follows so from the student's own earlier steps, which were right, or from steps rounded likewise.
+    """
+    if not head_asked and submission.head is not None:
+        key = key.of_head(submission.head)
+    steps = dict(submission.steps)
+    if key.target == "all":
+        steps |= submission.stacks
+    given = {step: steps[step] for step in GRADED_STEPS if step in steps and step in key.problem.steps}
+    digits = {step: matrix.digits for step, matrix in given.items()}
+    # One matrix may show fewer digits than a student rounds to, where its last ones are all zero.
+    by_hand = max((most for most in digits.values() if most <= MOST_BY_HAND), default=None)
+    grading = Grading(key, given, tol, by_hand)
+    others = (*submission.others, *(step for step in steps if step not in given))
+    head = key.target if key.target in ("mean", "all") else key.head_names[int(key.target)]
+    verdict = Verdict(submission.name, tuple(_results(grading)), (), head, digits, others)
+    first = verdict.first
+    if first is None or first.is_unfinished or not key.guesses:
+        return verdict
+    # What fits to the digits given goes before what fits within the tolerance alone.
+    exact = grading._replace(tolerance=0.0)
+    found = _explanations(exact, first.step) or _explanations(grading, first.step)
+    compared = _all_following(verdict.compared) if found else verdict.compared
+    return verdict._replace(candidates=found, guessed=True, compared=compared)
+
+
+def _all_following(compared: tuple[StepResult, ...]) -> tuple[StepResult, ...]:
+    """Mark all steps after the first that differs as following: the one mistake explains them too."""
+    differs = [result.step for result in compared if result.status == "differs" and not result.is_unfinished]
+    return tuple(one._replace(status="follows") if one.step in differs[1:] else one for one in compared)
+
+
+def _explanations(grading: Grading, wrong: str) -> tuple[str, ...]:
+    """Return the mistakes that explain every matrix given, each alone, and so the step that is wrong."""
+    found = mistakes(grading.key.problem).items()
+    return tuple(code for code, ways in found if any(_explains(grading, way, wrong) for way in ways))
+
+
+def _explains(grading: Grading, procedure: Procedure, wrong: str) -> bool:
+    """Tell whether a procedure gives every matrix given, as far as they can be computed, and the wrong one too."""
+    earlier: dict[str, list[Array]] = {}
+    for step in GRADED_STEPS:
+        earlier[step] = arrays = possible_arrays(grading.key.problem, procedure, step, earlier)
+        if not arrays:
+            continue
+        if step in grading.given and _compare(grading, procedure, step, arrays).status != "right":
+            return False
+        earlier[step] = arrays + _students_own(grading, step, arrays)
+    return bool(earlier[wrong])
+
+
+def _students_own(grading: Grading, step: str, arrays: list[Array]) -> list[Array]:
+    """Return what the student may have computed the next step from, besides the arrays: one array, or none."""
+    return _submitted(grading, step, arrays) or rounded(arrays, grading.digits)
+
+
+def _submitted(grading: Grading, step: str, arrays: list[Array]) -> list[Array]:
+    if step not in grading.given:
+        return []
+    return submitted_heads(grading.given[step].values, step, arrays, grading.key.target, grading.digits)
+
+
+def _results(grading: Grading) -> Iterator[StepResult]:
+    """Compare the steps given with the correct ones, and after a difference also with what follows from it."""
+    problem = grading.key.problem
+    correct: dict[str, list[Array]] = {}  # from correct steps, and the student's own where they were right
+    following: dict[str, list[Array]] = {}  # from the student's own steps, wrong ones too
+    for step in GRADED_STEPS:
+        if step not in problem.steps:
+            continue
+        arrays = correct[step] = possible_arrays(problem, CORRECT, step, correct)
+        after = following[step] = possible_arrays(problem, CORRECT, step, following)
+        own = _students_own(grading, step, arrays)
+        status = ""
+        if step in grading.given:
+            result = _compare(grading, CORRECT, step, arrays)
+            if result.status == "differs" and _compare(grading, CORRECT, step, after).status == "right":
+                result = result._replace(status="follows")
+            status = result.status
+            yield result
+        if status in ("", "right"):
+            correct[step] = arrays + own
+        replaces = status == "differs" and _submitted(grading, step, arrays)
+        following[step] = own if replaces else after + own
+
+
+def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Array]) -> StepResult:
+    """Compare one matrix with what the step may be, in any layout that is accepted."""
+    problem, target, matrix = grading.key.problem, grading.key.target, grading.given[step]
+    usual, *others = accepted_layouts(problem, procedure, step, arrays, target, grading.digits)
+    half_units = SLACK * matrix.half_unit + grading.key.half_units.get(step, 0.0)
+    reach = max(grading.tolerance, half_units)
+    first = None
+    for layout in (usual, *others):
+        given = fit_shape(matrix.values, layout[0].shape)
+        if given is None:
+            continue
+        result = _compare_cells(problem, procedure, step, given, layout, reach)
+        if result.status == "right":
+            return result
+        first = first or result
+    wanted = usual[0].shape
+    first = first or StepResult(step, "differs", shapes=(wanted, matrix.values.shape))
+    turned = fit_shape(matrix.values.T, wanted) if matrix.values.ndim == 2 and procedure == CORRECT else None
+    if turned is None or matrix.values.shape == (1, 1):
+        return first
+    fits = _compare_cells(problem, procedure, step, turned, usual, reach).status == "right"
+    return first._replace(turned=fits)
+
+
+def _compare_cells(
+    problem: Problem, procedure: Procedure, step: str, given: Array, arrays: list[Array], reach: float
+) -> StepResult:
+    """Compare cell by cell with each of the arrays: one of them must fit everywhere."""
+    may_be_blank, query_is_masked = _masked_places(problem, procedure, step, given.shape)
+    unfilled = _unfilled(problem, step, given)
+    fits = []
+    with np.errstate(all="ignore"):
+        for array in arrays:
+            scale = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+            close = np.abs(given - array) <= reach * (1 + FLOAT32_ERROR) + FLOAT32_ERROR * scale
+            close |= np.isnan(given) & np.isnan(array)
+            if step in SCORE_STEPS:
+                is_masked = np.isneginf(array) if step == "masked_scores" else may_be_blank
+                close |= masked_cells(given, step, array) & is_masked
+            else:
+                close |= np.isnan(given) & may_be_blank
+            if procedure != CORRECT:  # an unfilled cell speaks neither for a mistake nor against it
+                close |= unfilled
+            fits.append(close)
+            if close.all():
+                break
+        differences = np.abs(given - arrays[0])[~masked_cells(given, step, arrays[0])]
+    largest = float(np.max(differences, initial=-1.0, where=np.isfinite(differences)))
+    result = StepResult(step, "right", None if largest < 0 else largest, 0, given.size)
+    if fits[-1].all():
+        return result
+    fits_nowhere = np.logical_not(np.any(fits, axis=0))
+    wrong = fits_nowhere if fits_nowhere.any() else np.logical_not(fits[0])
+    cell = tuple(int(n) for n in np.argwhere(wrong)[0])
+    expected, got = float(arrays[0][cell]), float(given[cell])
+    return result._replace(
+        status="differs",
+        wrong=int(wrong.sum()),
+        cell=cell,
+        expected=expected if np.isfinite(expected) else None,
+        got=got if np.isfinite(got) else None,
+        empty=bool(np.broadcast_to(query_is_masked, given.shape)[cell]),
+        unfilled=int((wrong & unfilled).sum()),
+    )
+
+
+def _unfilled(problem: Problem, step: str, given: Array) -> Bools:
+    """Return which cells are not filled in yet, in a matrix that holds something.
+
+    Under a mask, a blank cell may mean masked: there only a row that is all blank counts, of a query that may
+    look at something.
+    """
+    empty: Bools = np.isnan(given)
+    if empty.all():
+        return np.zeros_like(empty)
+    if problem.mask is None or step not in (*SCORE_STEPS, "weights"):
+        return empty
+    if given.shape[-2:] != problem.mask.shape:
+        return np.zeros_like(empty)
+    return empty & empty.all(axis=-1, keepdims=True) & problem.mask.any(axis=-1, keepdims=True)
+
+
+def _masked_places(
+    problem: Problem, procedure: Procedure, step: str, shape: tuple[int, ...]
+) -> tuple[Bools, Bools]:
+    """Return where a cell may be blank because it is masked, and where everything is masked for its query."""
+    nowhere = np.zeros((1, 1), dtype=np.bool_)
+    is_masked_later = procedure.mask == "after" and step not in SCORE_STEPS
+    allowed = problem.mask if is_masked_later else softmax_mask(problem, procedure)
+    if allowed is None or step in ("q", "k", "v"):
+        return nowhere, nowhere
+    no_keys = np.logical_not(allowed.any(axis=1, keepdims=True))
+    if step in ("output", "layer_output"):
+        return (no_keys, no_keys) if shape[-2] == len(no_keys) else (nowhere, nowhere)
+    return (~allowed, no_keys) if shape[-2:] == allowed.shape else (nowhere, nowhere)

@@ -1,1 +1,0 @@
-"""An answer compared with the right one."""

@@ -1,0 +1,269 @@
+"""A student's answer: the matrices of any of the steps, and to how many digits each was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError
+from attn_cli.inputs.csv_matrix import Written
+from attn_cli.inputs.matrices import KNOWN
+from attn_cli.inputs.record import read_record
+from attn_cli.io.escape import visible
+from attn_cli.teach.replay import GRADED_STEPS, SCORE_STEPS, Problem, Procedure, possible_arrays
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from attn_cli.io.array_types import Array, Bools
+
+FEWEST_DIGITS, MOST_DIGITS = 2, 17  # fewer are not believed: in a small matrix 0.5 may stand for 0.50
+DEEPEST = 8
+
+# What may stand beside the matrices and is not a matrix.
+LABELS = {"name", "student", "kind", "head", "query_tokens", "key_tokens", "mask_name", "mask_convention"}
+
+
+class Matrix(NamedTuple):
+    """One step as it was given: NaN for null; infinities and the like as they stand."""
+
+    values: Array
+    digits: int
+    is_sure: bool = True  # whether its own numbers show the digits
+
+    @property
+    def half_unit(self) -> float:
+        """Half a unit of the last digit given: how far rounding may have moved a number."""
+        return float(0.5 * 10.0**-self.digits)
+
+
+class Submission(NamedTuple):
+    """An answer: matrices by the names of the steps, and the names of what else it holds."""
+
+    name: str
+    steps: Mapping[str, Matrix]
+    others: tuple[str, ...] = ()
+    head: str | None = None  # of attn's own JSON: the head whose weights and output are at the top level
+    stacks: Mapping[str, Matrix] = {}  # of attn's own JSON: each step of all its heads
+
+
+def read_submission(path: str | Path) -> Submission:
+    """Read an answer from JSON, .npz, .safetensors, or a CSV file of one matrix; NaN and null are masked cells."""
+    return submission_from(read_record(path, as_written=True), visible(str(path)))
+
+
+def submission_from(record: Mapping[str, object], name: str) -> Submission:
+    """Take the steps from a record of named values; Q, K and V are accepted for q, k and v.
+
+    From attn's own JSON, with --steps or without, the heads' matrices are taken too.
+    """
+    known = {*GRADED_STEPS, "Q", "K", "V"}
+    blank = [key for key in record if key in known and _is_blank(record[key])]
+    record = {key: value for key, value in record.items() if value is not None and key not in blank}
+    is_own = record.get("schema") == "attn/1"
+    heads = record.get("heads")
+    stacks = _stacked_heads(heads, name) if isinstance(heads, list) else {}
+    steps = {step: matrix for step, matrix in stacks.items() if step not in ("weights", "output")}
+    for step in GRADED_STEPS:
+        key = step if step in record or step not in "qkv" else step.upper()
+        if key in record:
+            steps[step] = matrix_from(record[key], f"{name}: {key}")
+    for step in ("weights", "output"):
+        if step in stacks:
+            steps.setdefault(step, stacks[step])
+    others = () if is_own else tuple(visible(str(key)) for key in record if key not in known | KNOWN | LABELS)
+    if not steps and blank:
+        raise InputError(f"{name}: nothing is filled in yet.", "Put numbers in the place of null.")
+    if not steps:
+        held = f": it holds {', '.join(others[:8])}" if others else ""
+        raise InputError(
+            f"{name} has none of {', '.join(GRADED_STEPS[:-1])} or {GRADED_STEPS[-1]}{held}.",
+            "Name the matrices so, or a CSV file after its matrix: weights.csv.",
+        )
+    for step, matrix in steps.items():
+        if not matrix.is_sure:
+            steps[step] = matrix._replace(digits=FEWEST_DIGITS)
+    head = record.get("head")
+    return Submission(name, steps, others, head if is_own and isinstance(head, str) else None, stacks)
+
+
+def _is_blank(value: object) -> bool:
+    """Tell whether nothing is filled in: null, or lists of only null, as in a worksheet's template."""
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_blank, value))
+    return value is None
+
+
+def _stacked_heads(heads: list[object], name: str) -> dict[str, Matrix]:
+    """Return each step that all heads have, one matrix above the other where there are several heads."""
+    found = {}
+    for step in GRADED_STEPS[:-1]:
+        parts = [head.get(step) for head in heads if isinstance(head, dict)]
+        if parts and len(parts) == len(heads) and all(part is not None for part in parts):
+            found[step] = matrix_from(parts if len(parts) > 1 else parts[0], f"{name}: {step} of the heads")
+    return found
+
+
+def matrix_from(value: object, where: str) -> Matrix:
+    """Return a matrix with the digits that it was given to; raise InputError where it is not a matrix of numbers."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "iuf":
+            raise InputError(f"{where} is not a matrix of numbers: it holds {value.dtype}.")
+        decimals = _array_decimals(value)
+        values = value.astype(np.float64)
+        if decimals < MOST_DIGITS:  # 0.1 in float32 means 0.1, not 0.10000000149
+            values = np.round(values, decimals)
+        return _with_digits(values, decimals)
+    try:
+        values = np.array(_numbers(value), dtype=np.float64)
+    except (ValueError, OverflowError):
+        values = np.array(np.nan)
+    if values.ndim == 0:
+        raise InputError(
+            f"{where} is not a matrix of numbers.",
+            "Give rows of equally many numbers; null is a masked cell.",
+        )
+    return _with_digits(values, _text_decimals(value))
+
+
+def _numbers(value: object, depth: int = 0) -> object:
+    """Return nested lists with NaN for null; ValueError for anything but numbers in lists."""
+    if isinstance(value, list) and depth < DEEPEST:
+        return [_numbers(item, depth + 1) for item in value]
+    if value is None:
+        return float("nan")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _text_decimals(value: object) -> int:
+    if isinstance(value, list):
+        return max(map(_text_decimals, value), default=0)
+    return value.decimals if isinstance(value, Written) else 0
+
+
+def _array_decimals(array: NDArray[np.generic]) -> int:
+    """Return how many decimals an array's numbers show when written as short as possible."""
+    numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array[:0]
+    wide = numbers.astype(np.float64)
+    with np.errstate(all="ignore"):
+        fits = (
+            n for n in range(MOST_DIGITS) if np.array_equal(np.round(wide, n).astype(array.dtype), numbers)
+        )
+        return next(fits, MOST_DIGITS)
+
+
+def _with_digits(values: Array, decimals: int) -> Matrix:
+    """Return a matrix with the digits that it was given to.
+
+    0.5 may be 0.50, and 1 may be 1.00, as programs drop trailing zeros: a single digit is believed only where
+    three different numbers show it, and whole numbers never show any.
+    """
+    fractions = values[np.isfinite(values) & (values != np.round(values))]
+    if decimals == 1 and len(np.unique(fractions)) > FEWEST_DIGITS:
+        return Matrix(values, 1)
+    return Matrix(values, min(MOST_DIGITS, max(FEWEST_DIGITS, decimals)), decimals >= FEWEST_DIGITS)
+
+
+MASKED_BELOW = -999.0  # a score below this, and far below all others, is a masked one such as -1e9
+
+# From one array (heads, rows, columns); a number as a layout's name is that head alone.
+_LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    "stack": lambda heads: heads,
+    "side": lambda heads: np.concatenate(list(heads), axis=-1),
+    "below": lambda heads: np.concatenate(list(heads), axis=0),
+    "mean": lambda heads: np.asarray(np.mean(heads, axis=0)),
+    "sum": lambda heads: np.asarray(np.sum(heads, axis=0)),
+}
+
+
+def accepted_layouts(
+    problem: Problem, procedure: Procedure, step: str, arrays: list[Array], target: str, digits: int | None
+) -> list[list[Array]]:
+    """Return a step's arrays, (heads, rows, columns) each, in every layout that is accepted, the usual one first.
+
+    `target` is "mean", "all" or the number of the head that is asked for; `digits` are those of a student who
+    rounded each head before joining them.
+    """
+
+    def laid_out(layout: str) -> list[Array]:
+        heads = arrays + rounded(arrays, digits) if layout in ("mean", "sum") else arrays
+        lay_out = _LAYOUTS.get(layout)
+        return [array[int(layout)] if lay_out is None else lay_out(array) for array in heads]
+
+    found = [laid_out(layout) for layout in _usual_layouts(problem, step, target)]
+    if step == "output" and target == "mean":  # with W_o, some give the layer's output
+        layer = possible_arrays(problem, procedure, "layer_output", {"output": arrays})
+        found += [[array[0] for array in layer]] if layer else []
+    if procedure.heads_apart and step in (*SCORE_STEPS, "weights", "output"):
+        others = ("stack", "side", "below", *map(str, range(problem.heads)), "sum")
+        found += [laid_out(layout) for layout in others]
+    return found
+
+
+def _usual_layouts(problem: Problem, step: str, target: str) -> tuple[str, ...]:
+    if problem.heads == 1 or step == "layer_output":
+        return ("0",)
+    is_projected = step in ("q", "k", "v")
+    if target not in ("mean", "all"):
+        return (target, *(("stack", "side") if is_projected else ("stack",) if step in SCORE_STEPS else ()))
+    if is_projected:
+        return ("side", "stack")
+    if step in SCORE_STEPS:
+        return ("stack", "mean")
+    if target == "mean":
+        return ("mean",)
+    return ("stack", "side") if step == "output" else ("stack",)
+
+
+def rounded(arrays: list[Array], digits: int | None) -> list[Array]:
+    """Return the step rounded as by a student who rounds each step: one array, or none."""
+    return [] if digits is None or not arrays else [np.round(arrays[-1], digits)]
+
+
+def fit_shape(given: Array, shape: tuple[int, ...]) -> Array | None:
+    """Return the matrix in that shape, where only axes of length one differ; None if it does not fit."""
+    if given.shape == shape:
+        return given
+    extra = given.ndim - len(shape)
+    if extra > 0 and set(given.shape[:extra]) == {1} and given.shape[extra:] == shape:
+        return given.reshape(shape)
+    is_line = given.ndim == 1 and 1 in shape[-2:] and given.size == int(np.prod(shape))
+    return given.reshape(shape) if is_line else None
+
+
+def submitted_heads(
+    given: Array, step: str, arrays: list[Array], target: str, digits: int | None
+) -> list[Array]:
+    """Return the student's own numbers as (heads, rows, columns), to compute the next step from: one array, or none.
+
+    Masked cells, which hold no number, get the computed one, rounded. Heads cannot be taken back out of their mean.
+    """
+    usual = arrays[0]
+    heads = len(usual)
+    alone = fit_shape(given, usual.shape[1:]) if heads == 1 or target.isdigit() else None
+    if alone is not None:
+        own = np.copy(usual)
+        own[0 if heads == 1 else int(target)] = alone
+    elif (stack := fit_shape(given, usual.shape)) is not None:
+        own = stack
+    elif given.shape == (usual.shape[1], heads * usual.shape[2]) and step in ("q", "k", "v"):
+        own = np.stack(np.split(given, heads, axis=1))
+    else:
+        return []
+    computed = (rounded(arrays, digits) or arrays)[-1]
+    return [np.where(masked_cells(own, step, usual), computed, own)]
+
+
+def masked_cells(given: Array, step: str, usual: Array) -> Bools:
+    """Return which cells stand for masked: they hold no number, or a score far below all others, as -1e9."""
+    if step not in SCORE_STEPS:
+        return ~np.isfinite(given)
+    largest = float(np.max(np.abs(usual), initial=0.0, where=np.isfinite(usual)))
+    with np.errstate(invalid="ignore"):
+        return ~np.isfinite(given) | (given < min(MASKED_BELOW, -100 * largest))

@@ -1,0 +1,294 @@
+"""One computation: everything that happened, in the order it happened, immutable.
+
+Shapes are written here, once: n_q queries, n_k keys, d numbers a word, d_k a query, d_v a value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from attn_cli.core.scores import score_named
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import find_rows
+from attn_cli.trace.head import Frozen, Head
+from attn_cli.trace.row import Row
+
+if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
+    from collections.abc import Iterator, Sequence
+
+    from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.trace.diagnostics import Diagnosis
+    from attn_cli.trace.head import Learned, Projected
+    from attn_cli.trace.row import Because
+
+FIRST_TOKENS = 6
+
+
+class Embedding(NamedTuple):
+    """Where the word vectors came from; source is word2vec, random, file or given."""
+
+    source: str
+    name: str | None
+    dim: int | None
+    oov: str | None
+    seed: int | None
+    length: float | None = None  # where all vectors have one
+
+
+class LongView(NamedTuple):
+    """What is kept of the shown head's weights where they are too many to hold.
+
+    The map cuts queries and keys into blocks of (nearly) equal size: block i of the rows holds the queries from
+    `query_edges[i]` up to `query_edges[i + 1]`. A mean is that of a block's allowed links, NaN where none is.
+    """
+
+    entropy: Array  # (n_q,) bits; 0 where nothing may be looked at
+    allowed: Array  # (n_q,) how many keys each query may look at
+    means: Array  # (rows of the map, columns)
+    counts: Array  # (rows of the map, columns), how many links of each block are allowed
+    query_edges: tuple[int, ...]
+    key_edges: tuple[int, ...]
+
+
+class Placed(NamedTuple):
+    """What X is the sum of: word vectors, and an encoding of each token's place."""
+
+    words_query: Array  # (n_q, d)
+    words_key: Array  # (n_k, d)
+    encodings_query: Array  # (n_q, d)
+    encodings_key: Array  # (n_k, d)
+
+
+class NextWords(NamedTuple):
+    """The tokens that a pretrained model holds likeliest, likeliest first, with their probabilities."""
+
+    words: tuple[tuple[str, float], ...]
+    place: int  # of the query that they come after, or of the mask that they fill
+    fills: bool  # whether they fill a mask
+    token: str  # that token, as the vocabulary spells it
+    came: float | None = None  # the probability of the token that does come next, where one does
+
+
+class Source(Protocol):
+    """What computes a head's weights again, a block of rows at a time."""
+
+    def blocks(self, name: str) -> Iterator[Array]:
+        """Yield the weights (rows, n_k) of each block."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Computation(Frozen):
+    """All of one computation, from tokens to output."""
+
+    kind: str  # self, masked, cross, example, show, ...
+    settings: Settings
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    query_ids: tuple[int, ...] | None
+    key_ids: tuple[int, ...] | None
+    unknown: tuple[str, ...]
+    replaced: dict[str, str]
+    dropped: tuple[str, ...]
+    embedding: Embedding
+    x_query: Array | None  # (n_q, d)
+    x_key: Array | None  # (n_k, d)
+    positions: str  # none or sinusoidal
+    placed: Placed | None  # what x_query and x_key are the sums of
+    projection: Projected
+    score: str  # given, and a scale of 1, where the weights came ready
+    scale: float
+    temperature: float
+    mask_name: str
+    mask: Bools | None  # (rows, n_k), True = may attend
+    rows: Ints  # the queries whose n_k numbers are held: all, unless the trace is condensed
+    focus: tuple[int, ...]  # the queries asked for, else the one most worth a look
+    head_names: tuple[str, ...]  # of all heads in the layer
+    heads: tuple[Head, ...]  # those computed: all where all are asked for or joined, else the shown one
+    shown: Head
+    learned: Learned | None  # facts about the shown head
+    W_o: Array | None  # (heads x d_v, d_model)
+    b_o: Array | None  # (d_model,)
+    layer_output: Array | None  # (n_q, d_model), the heads' outputs side by side, times W_o
+    output_words: tuple[tuple[tuple[str, float], ...], ...] | None  # a query: words near its output, cosines
+    condensed: bool
+    notes: tuple[str, ...]
+    apart: bool = False  # whether keys come from a second text or a second X
+    pad_queries: range = range(0)  # the queries that are padding
+    pad_keys: range = range(0)
+    long_view: LongView | None = None  # of the shown head, where the trace is condensed
+    next_words: NextWords | None = None  # what a model says
+    next_words_at: tuple[NextWords, ...] | None = None  # the same after each prefix, where that is asked for
+    query_input_ids: tuple[int, ...] | None = None  # of a pretrained model's tokens, in its vocabulary
+    key_input_ids: tuple[int, ...] | None = None
+    stack_layers: int | None = None  # of a pretrained model: how many layers the shown one is among
+    x_parts: tuple[str, ...] = ()  # of a pretrained model: what X of its first layer is made of
+    derived: str = "weights as given"  # what the weights are, where no scores made them
+    source: Source | None = None  # what gives weights that are too many to hold
+
+    @property
+    def weights(self) -> Array:
+        """The shown head's weights, (rows, n_k)."""
+        return self.shown.weights
+
+    @property
+    def output(self) -> Array | None:
+        """The shown head's output, (n_q, d_v); None for a mean of heads that differ in d_v."""
+        return self.shown.output
+
+    @property
+    def is_self(self) -> bool:
+        """Whether the words look at themselves: query i and key i are the same word."""
+        return not self.apart and self.query_tokens == self.key_tokens
+
+    @property
+    def stepped_head(self) -> Head:
+        """The head whose steps are shown: the shown one, or the first of those that a mean is taken of."""
+        return self.heads[0] if self.shown.scores is None else self.shown
+
+    @property
+    def named_rivals(self) -> tuple[int, ...]:
+        """The keys that --versus names."""
+        name = self.settings.versus
+        return () if name is None else find_rows(name, self.key_tokens, "--versus")
+
+    @property
+    def of_model(self) -> bool:
+        """Whether a pretrained model made it, whose vectors and queries know of places already."""
+        return self.settings.model is not None
+
+    @property
+    def own_scale(self) -> float | None:
+        """What scores are multiplied by, where it is not what their name says (1/sqrt(d_k) of `scaled`, else 1)."""
+        return self.heads[0].scale
+
+    @property
+    def softcap(self) -> float | None:
+        """The largest size of a score before the temperature, where the heads cap their scores."""
+        return self.heads[0].softcap
+
+    @property
+    def tempers_distance(self) -> bool:
+        """Whether the temperature divides what is added for distances: not what was given, but what is learned."""
+        head = self.heads[0]
+        is_learned = head.position_vectors is not None or head.turned is not None
+        return is_learned or (self.of_model and head.position_scores is not None)
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether scores made the weights; weights that were given ready have none."""
+        return self.heads[0].scores is not None
+
+    @property
+    def asked(self) -> bool:
+        """Whether certain queries were asked for."""
+        return self.settings.query is not None
+
+    @property
+    def listed(self) -> tuple[int, ...]:
+        """The queries to show: those asked for, else all."""
+        return self.focus if self.asked else tuple(range(len(self.query_tokens)))
+
+    @property
+    def shown_heads(self) -> tuple[Head, ...]:
+        """The heads to show one by one: all where all, their mean or all layers were asked for, else the shown one."""
+        are_several = self.settings.head in ("all", "mean") or self.has_layers
+        return self.heads if are_several else (self.shown,)
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether the heads are those of several layers."""
+        return self.shown.layer is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the weights are to be shown as a matrix, and not as each row's strongest links."""
+        return not self.condensed and self.settings.top is None
+
+    def mask_of(self, head: Head) -> Bools | None:
+        """Return who may attend to whom in a head, (rows, n_k): its own mask, else that of all."""
+        return self.mask if head.mask is None else head.mask.rows(self.rows)
+
+    def place(self, i: int) -> int:
+        """Return where query i stands among the text's own tokens; padding before them does not count."""
+        return i - (len(self.pad_queries) if self.pad_queries.start == 0 else 0)
+
+    def held(self, row: int) -> int:
+        """Return where query `row` stands in the n_q x n_k arrays."""
+        return row if not self.condensed else [int(r) for r in self.rows].index(row)
+
+    def row(self, i: int, head: Head | None = None) -> Row | None:
+        """Return query i's arithmetic, for a head that has steps; None for the mean of heads."""
+        head = head or self.shown
+        if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
+            return None
+        from attn_cli.core.heads import rounding_of  # with NumPy, which is loaded where there are scores
+
+        at = self.held(i)
+        masked = head.masked_scores[at].tolist()
+        largest = max(masked)
+        shift = largest if abs(largest) > 30 and math.isfinite(largest) else 0.0
+        exps = [math.exp(score - shift) for score in masked]
+        return Row(
+            query=i,
+            query_token=self.query_tokens[i],
+            key_tokens=self.key_tokens,
+            rivals=self.named_rivals,
+            scores=head.scores[at].tolist(),
+            scaled=head.scaled_scores[at].tolist(),
+            position=None if head.position_scores is None else head.position_scores[at].tolist(),
+            capped=None if head.capped_scores is None else head.capped_scores[at].tolist(),
+            is_turned=head.turned is not None,
+            masked=masked,
+            shift=shift,
+            exps=exps,
+            total=sum(exps),
+            weights=head.weights[at].tolist(),
+            rounding=rounding_of(head.masked_scores.dtype),
+        )
+
+    def because(self, i: int, head: Head | None = None) -> list[Because]:
+        """Return why query i of a head looks at its strongest key and not at the runner-up, nor at that of --versus.
+
+        Empty where there is no rival, or where the weights have no scores of their own.
+        """
+        row = self.row(i, head)
+        return [] if row is None else row.because()
+
+    def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
+        """Return the diagnostics of each listed row (or each of `rows`), for the shown head.
+
+        Without `heated`, no temperature is looked for: that is the larger part of the work.
+        """
+        from attn_cli.trace.diagnostics import diagnose  # only those who ask pay for it
+
+        head = self.shown
+        held = [self.held(i) for i in (self.listed if rows is None else rows)]
+        allowed = None if self.mask is None else self.mask[held]
+        masked = None if head.masked_scores is None else head.masked_scores[held]
+        if not heated or (head.position_scores is not None and not self.tempers_distance):
+            masked = None  # the sum does not scale with the temperature
+        plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
+        dots = head.scores[held] if plain and head.scores is not None else None
+        return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)
+
+    def links(self, head: Head | None = None) -> list[tuple[int, int, float]]:
+        """Return (query, key, weight) of each listed row's strongest links, --top of them (5 if not said)."""
+        head = head or self.shown
+        k = self.settings.top or 5
+        return [
+            (i, int(j), float(w))
+            for i in self.listed
+            for j, w in zip(head.links.keys[i, :k], head.links.weights[i, :k], strict=True)
+            if j >= 0
+        ]
+
+    def __repr__(self) -> str:
+        n_q, n_k, heads = len(self.query_tokens), len(self.key_tokens), len(self.head_names)
+        from attn_cli.io.escape import visible
+
+        first = " ".join(map(visible, self.query_tokens[:FIRST_TOKENS])) + " ..." * (n_q > FIRST_TOKENS)
+        head = f"head {self.shown.name}" + (f" (one of {heads})" if heads > 1 else "")
+        return f"<Trace {self.kind}: {n_q:,} queries x {n_k:,} keys, {head}; {first}>"

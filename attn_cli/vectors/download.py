@@ -1,0 +1,281 @@
+"""Download pretrained word vectors of gensim-data to where gensim keeps its own, so that both share them.
+
+The vectors NAME are the file NAME/NAME.gz in folder(). NAME/__init__.py beside it, gensim's code to read them, is
+stored for gensim and never run here. A download is collected in NAME~part until its checksum is right, because gensim
+takes a folder NAME for a finished download; the next call resumes what is in NAME~part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attn_cli.errors import AttnError, CreateError, FileError, InputError, WriteError
+from attn_cli.io.atomic import growing, sync_folder, written
+from attn_cli.io.escape import visible
+from attn_cli.vectors.catalogue import (
+    Package,
+    addresses,
+    cached_index,
+    fetch_index,
+    find_package,
+    folder,
+    local,
+    store_index,
+)
+from attn_cli.vectors.http import CHUNK, RefusalError, arriving, ask, body_of, host_of
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
+READER_LIMIT = 1 << 20
+SLACK = 1 << 20  # bytes that a file may have beyond the size in the index
+
+
+def download(
+    name: str,
+    report: Callable[[float], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Return the data file of the model `name`; download it unless it is there with the right checksum.
+
+    `report` gets the share that has arrived, 0 to 1; `say` gets sentences about what is unusual. A download that was
+    stopped is resumed. Of two downloads of one model at once, the second waits for the first and uses its file.
+
+    Raises UsageError for an unknown name, FileError when the network fails, InputError when the file is not what the
+    index announces, CreateError and WriteError when it cannot be stored.
+    """
+    path = local(name)
+    index = cached_index() if path else None
+    known = index.packages.get(name) if index else None
+    if not (path and known and _is_right(path, known)):
+        try:
+            index = fetch_index()
+        except (FileError, InputError) as error:
+            if path is None or known:
+                raise
+            say(f"{name} is there, but its checksum could not be checked. {error.message}")
+            return path
+        path = _ensure(find_package(index, name), report, say)
+        store_index(index)
+    report(1.0)
+    return path
+
+
+def _ensure(package: Package, report: Callable[[float], None], say: Callable[[str], None]) -> Path:
+    """Return the data file of a package; fetch it unless the right one is there."""
+    path = folder() / package.name / package.file
+    if path.is_file():
+        if _is_right(path, package):
+            return path
+        say(f"{package.name} is there, but is not what the index announces: it is downloaded anew.")
+    with _storing(folder(), CreateError):
+        folder().mkdir(parents=True, exist_ok=True)
+    with _lock(package.name, say), _storing(path, WriteError):
+        if not (path.is_file() and _is_right(path, package)):  # another process may have fetched it meanwhile
+            _fetch_package(package, report)
+    return path
+
+
+def _is_right(path: Path, package: Package) -> bool:
+    """Tell whether a file is the package's: by its checksum, or by its size where only parts have checksums."""
+    if len(package.checksums) == 1:
+        return _md5(path) == package.checksums[0]
+    return package.bytes in (None, path.stat().st_size)
+
+
+def _md5(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    except OSError as error:
+        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+
+
+def _fetch_package(package: Package, report: Callable[[float], None]) -> None:
+    """Fetch a package's files beside its folder, and move them there when all are right."""
+    base = f"{addresses()[1]}/{package.name}"
+    stage = folder() / f"{package.name}~part"
+    with _storing(stage, CreateError):
+        stage.mkdir(exist_ok=True)
+    before = 0  # bytes of the parts that are there
+
+    def arrived(have: int, announced: int) -> None:
+        whole = package.bytes or announced * len(package.parts)
+        report(min(1.0, (before + have) / max(1, whole)))
+
+    try:
+        _check_space(package, stage)
+        _fetch_reader(f"{base}/__init__.py", stage)
+        for part, checksum in zip(package.parts, package.checksums, strict=True):
+            _fetch(f"{base}/{part}", checksum, package.bytes, stage / part, arrived)
+            before += (stage / part).stat().st_size
+        if len(package.parts) > 1:
+            with growing(stage / package.file) as joined:
+                for part in package.parts:
+                    with (stage / part).open("rb") as file:
+                        shutil.copyfileobj(file, joined, CHUNK)
+        _publish(package, stage)
+    except BaseException:
+        if not any(path.stat().st_size for path in stage.glob(f"{package.file}*")):
+            shutil.rmtree(stage, ignore_errors=True)
+        raise
+
+
+def _fetch_reader(url: str, stage: Path) -> None:
+    """Store gensim's code to read the file, if the server has it; attn never runs it."""
+    try:
+        code = body_of(url, READER_LIMIT)
+    except RefusalError as error:
+        if not 400 <= error.status < 500:
+            raise
+    else:
+        with written(stage / "__init__.py") as stream:
+            stream.write(code)
+
+
+def _fetch(
+    url: str, checksum: str, most: int | None, path: Path, arrived: Callable[[int, int], None]
+) -> None:
+    """Fetch a file of at most `most` bytes to `path`, resuming what is there; InputError if its MD5 is wrong."""
+    if path.exists() and _md5(path) == checksum:
+        return
+    is_resumed = _store(url, most, path, arrived)
+    got = _md5(path)
+    if got == checksum:
+        return
+    path.unlink()
+    if is_resumed:  # what was there was of something else: fetch all of it
+        _fetch(url, checksum, most, path, arrived)
+        return
+    raise InputError(
+        f"{path.name} from {host_of(url)} is damaged: its MD5 is {got}, not {checksum}.",
+        "Try again: it begins anew.",
+    )
+
+
+def _store(url: str, most: int | None, path: Path, arrived: Callable[[int, int], None]) -> bool:
+    """Write a file to `path`; return whether it was resumed. InputError if there is more than was announced."""
+    answer, have = _ask_from(url, path.stat().st_size if path.exists() else 0)
+    is_resumed, host = have > 0, host_of(url)
+    with contextlib.closing(answer):
+        announced = None if answer.length is None else have + answer.length
+        limit = announced if most is None else most + SLACK
+        if limit is None:
+            raise InputError(f"Neither the index nor {host} says how large {path.name} is.")
+        too_much = InputError(f"{host} sends more of {path.name} than the {limit:,} bytes that it may have.")
+        if max(announced or 0, have) > limit:
+            path.unlink(missing_ok=True)
+            raise too_much
+        with growing(path, is_resumed) as file:
+            for piece in arriving(answer, url):
+                have += len(piece)
+                if have > limit:
+                    path.unlink()
+                    raise too_much
+                file.write(piece)
+                arrived(have, announced or limit)
+    return is_resumed
+
+
+def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
+    """Ask for a file from byte `start` on; return the answer and the byte at which it begins: `start` or 0."""
+    if start:
+        try:
+            answer = ask(url, {"Range": f"bytes={start}-"})
+        except RefusalError as error:
+            if error.status != 416:
+                raise
+        else:
+            if answer.status == 200:
+                return answer, 0
+            if answer.getheader("Content-Range", "").startswith(f"bytes {start}-"):
+                return answer, start
+            answer.close()
+    return ask(url), 0
+
+
+def _check_space(package: Package, stage: Path) -> None:
+    """Raise WriteError if the disk has no room for a package: one in parts needs it twice, to be joined."""
+    if package.bytes is None:
+        return
+    there = sum((stage / part).stat().st_size for part in package.parts if (stage / part).exists())
+    needed = package.bytes * (1 if len(package.parts) == 1 else 2) - there
+    free = shutil.disk_usage(stage.parent).free
+    if needed > free:
+        raise WriteError(
+            f"Cannot write {visible(str(stage))}: {needed:,} bytes are needed, {free:,} are free.",
+            "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.",
+        )
+
+
+def _publish(package: Package, stage: Path) -> None:
+    """Move a package to its place, at once: a rename is the last thing that can fail."""
+    data, reader, home = stage / package.file, stage / "__init__.py", folder() / package.name
+    for path in stage.iterdir():
+        if path not in (data, reader):
+            path.unlink()
+    with data.open("r+b") as file:
+        os.fsync(file.fileno())
+    if home.is_dir():  # with a file that is missing or wrong
+        if reader.exists() and not (home / reader.name).exists():
+            reader.replace(home / reader.name)
+        data.replace(home / data.name)
+        shutil.rmtree(stage, ignore_errors=True)
+    else:
+        stage.rename(home)
+    sync_folder(str(folder()))
+
+
+@contextlib.contextmanager
+def _lock(name: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Be the only download of `name`: wait for another process. Without file locks, as on Windows, just go on."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    path = folder() / f"{name}~lock"
+    while True:
+        with _storing(path, CreateError):
+            lock = path.open("ab")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"Another attn is downloading {name}: waiting for it.")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError:
+                pass  # a file system without locks
+            try:
+                is_current = os.path.samestat(path.stat(), os.fstat(lock.fileno()))
+            except FileNotFoundError:
+                continue  # whoever held the lock has removed its file
+            if is_current:  # and not replaced by a third process
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+
+
+@contextlib.contextmanager
+def _storing(path: Path, failure: type[CreateError] | type[WriteError]) -> Iterator[None]:
+    """Say what could not be stored, and what to do, where the system refuses it."""
+    verb, hint = (
+        ("create", "Set GENSIM_DATA_DIR to a folder that can be written to.")
+        if failure is CreateError
+        else ("write", "What has arrived is kept: try again when it can be written.")
+    )
+    try:
+        yield
+    except AttnError:
+        raise  # some of them are OSErrors too
+    except OSError as error:
+        reason = error.strerror or error
+        raise failure(f"Cannot {verb} {visible(str(path))}: {reason}.", hint) from None

@@ -1,1 +1,0 @@
-"""Pretrained word vectors of gensim-data, downloaded and checked."""

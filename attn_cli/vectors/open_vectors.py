@@ -1,0 +1,222 @@
+"""Word vectors that stay in a large text or binary file: a few are found by index, without reading the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from attn_cli.vectors import word_index as cache
+from attn_cli.vectors.formats.text import TextFormat
+from attn_cli.vectors.formats.word2vec_binary import BinaryFormat
+from attn_cli.vectors.table import (
+    OnProgress,
+    Rows,
+    Table,
+    as_bytes,
+    as_float64,
+    description,
+    fingerprint_of,
+    fingerprint_rows,
+    no_progress,
+)
+from attn_cli.vectors.word_index import Index, StaleIndex, build, hash_words, index_in_memory
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Ints
+
+INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
+
+
+class FileVectors:
+    """Vectors in a text or a word2vec binary, found through an index where there is one, else by a search."""
+
+    source = "file"
+    length = None
+    ngrams = None
+
+    def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
+        self.form = form
+        self.name, self.dim = name or form.source.name, form.dim
+        self.index: Index | None = None if form.packed else cache.index_of(form.source, form.kind)
+
+    @property
+    def n_words(self) -> int:
+        """How many words there are; doubled ones count once."""
+        return self.indexed().entries
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What is known of the file."""
+        doubled = 0 if self.index is None else self.index.doubled
+        packed = f", {self.form.packed}" if self.form.packed else ""
+        return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
+
+    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that the file has, of each the first; they may hold NaN."""
+        wanted = {as_bytes(word): word for word in words if word}
+        if self.index is None and not self.form.packed and self.form.source.size < INDEXED_FROM:
+            self.indexed()
+        with self.form.source.opened() as file:
+            if self.index is not None and not self.form.packed:
+                try:
+                    places = {word: self._at(file, self.index, raw) for raw, word in wanted.items()}
+                    return {word: vector for word, vector in places.items() if vector is not None}
+                except StaleIndex:
+                    self._drop_index()
+            return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
+
+    def search(
+        self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress
+    ) -> dict[bytes, Array]:
+        """Return the vectors of those wanted words that the file has, each from its first row, without an index."""
+        found: dict[bytes, Array] = {}
+        left = set(wanted)
+        for offsets, words, vector in self.form.words(file, report, left):
+            if not left.isdisjoint(words):
+                for at, word in enumerate(words):
+                    if word in left:
+                        found[word] = vector(int(offsets[at]))
+                        left.discard(word)
+            if not left:
+                break
+        return found
+
+    def _drop_index(self) -> None:
+        cache.forget_index(self.form.source.path)
+        self.index = None
+
+    def _at(self, file: IO[bytes], index: Index, word: bytes) -> Array | None:
+        """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
+        places = list(index.offsets(word))
+        for offset in places:
+            if (vector := self.form.at(file, offset, word)) is not None:
+                return vector
+        if places:
+            raise StaleIndex("another word stands there")
+        return None
+
+    def indexed(self, report: OnProgress = no_progress) -> Index:
+        """Return the index; where there is none yet, read the file through and build it, in memory."""
+        if self.index is None:
+            self.index = index_in_memory(self.encoded_index(report))
+        return self.index
+
+    def encoded_index(self, report: OnProgress = no_progress) -> bytes:
+        """Read the file through and return its index, as bytes to be kept."""
+        form = self.form
+
+        def word_at(offset: int) -> bytes:
+            # A packed file has no offsets to go to: there the hash alone decides what is doubled.
+            return b"" if form.packed else form.word_at(file, offset)
+
+        with form.source.opened() as file:
+            parts = ((hash_words(words), offsets) for offsets, words, _ in form.words(file, report))
+            return build(parts, word_at, cache.identity(form.source, form.kind))
+
+    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
+        """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
+        repeats = self._repeats()
+        with self.form.source.opened() as file:
+            for offsets, words, matrix in self.form.rows(file, np.float32):
+                rows = _without(repeats, offsets, Rows(words, matrix))
+                if rows.words:
+                    yield rows
+                report(file.tell() / max(1, self.form.source.size))
+
+    def _repeats(self) -> Ints:
+        try:
+            return self.indexed().repeats()
+        except StaleIndex:
+            self._drop_index()
+            return self.indexed().repeats()
+
+    def describe(self) -> dict[str, object]:
+        """Return what is known of the file: its size and format."""
+        self.indexed()  # counts the doubled words
+        dtype = "float32" if isinstance(self.form, BinaryFormat) else "float64"
+        return description(self, dtype, self.form.source.size, None, self.about)
+
+    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
+        """Yield all words, some after the other, in the file's order; doubled ones more than once."""
+        with self.form.source.opened() as file:
+            yield from (words for _, words, _ in self.form.words(file, report))
+
+    def fingerprint(self) -> str:
+        """Return what tells these vectors from others, as a table of the same words and numbers would."""
+        n_words = self.n_words
+        wanted = fingerprint_rows(n_words)
+        digest = fingerprint_of((n_words, self.dim))
+        kept, before = [], 0
+        for words, matrix in self.rows():
+            digest.update(b"\n" + b"\n".join(words))
+            here = wanted[(wanted >= before) & (wanted < before + len(words))] - before
+            with np.errstate(all="ignore"):
+                kept.append(np.ascontiguousarray(matrix[here], dtype="<f4").tobytes())
+            before += len(words)
+        digest.update(b"\n")
+        digest.update(b"".join(kept))
+        return digest.hexdigest()
+
+
+def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:
+    """Return those rows, which stand at these offsets, whose word did not come before."""
+    low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
+    if low == high:
+        return rows
+    kept = ~np.isin(offsets, repeats[low:high])
+    return Rows([word for word, is_kept in zip(rows.words, kept, strict=True) if is_kept], rows.matrix[kept])
+
+
+OpenVectors: TypeAlias = "Table | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
+Vectors: TypeAlias = "Table | FileVectors | VectorMemo"
+MOST_BYTES = 1 << 24
+LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
+SINGLY = 200  # words up to which each is searched for by itself
+MOST_WORDS = 1 << 23  # bytes of all words together, up to which an index of them is made
+LONGEST = 64  # letters; longer words are rarely repeated
+
+
+class VectorMemo:
+    """The vectors of `table`, with a cache of at most MOST_BYTES that is emptied when it is full."""
+
+    def __init__(self, table: OpenVectors) -> None:
+        self.table = table
+        self.most = MOST_BYTES // max(LEAST_BYTES, 8 * table.dim)
+        self.known: dict[str, Array | None] = {}
+        self.searched = 0
+        self.places: dict[bytes, int] = {}  # of all words, once many have been looked up
+        self.source, self.name, self.dim, self.length = table.source, table.name, table.dim, table.length
+        self.ngrams = table.ngrams
+        self.rows, self.word_blocks, self.fingerprint = table.rows, table.word_blocks, table.fingerprint
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What else is known of them."""
+        return self.table.about
+
+    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
+        wanted = dict.fromkeys(words)
+        found = {word: self.known[word] for word in wanted if word in self.known}
+        missing = [word for word in wanted if word not in found]
+        if missing:
+            fresh = self._fresh(missing, report)
+            found |= fresh
+            if len(self.known) + len(missing) > self.most:
+                self.known.clear()
+            kept = [word for word in missing if len(word) <= LONGEST]
+            self.known |= {word: fresh.get(word) for word in kept[: self.most]}
+        return {word: vector for word, vector in found.items() if vector is not None}
+
+    def _fresh(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+        """Return the vectors of words that are not in the cache."""
+        self.searched += len(words)
+        if isinstance(self.table, Table) and self.searched > SINGLY and not self.places:
+            self.places = self.table.word_rows() if len(self.table.block) <= MOST_WORDS else {}
+        if not self.places or not isinstance(self.table, Table):
+            return self.table.find(words, report)
+        rows = {word: self.places[name] for word in words if (name := as_bytes(word)) in self.places}
+        vectors = as_float64(self.table.matrix[np.array(list(rows.values()), dtype=np.intp)])
+        return dict(zip(rows, vectors, strict=True))

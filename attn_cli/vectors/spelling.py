@@ -1,0 +1,262 @@
+"""The spelling of words: the forms that are looked up, the nearest spellings, and vectors guessed from n-grams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import normalize
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.escape import visible
+from attn_cli.vectors.table import OnProgress, as_bytes, as_text, no_progress
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array, Ints
+    from attn_cli.vectors.open_vectors import Vectors
+
+SHORTEST, LONGEST = 2, 5  # characters of an n-gram; a word stands in angle brackets
+
+
+def check_has_ngrams(table: Vectors) -> None:
+    """Refuse vectors that no word can be guessed with."""
+    if table.ngrams is None:
+        raise UsageError(
+            f"--oov subword needs n-grams, and {table.name} has none.",
+            "Add them with attn vectors subwords, or choose zero, random, nearest, skip or error.",
+            "--oov",
+        )
+
+
+def normal(word: str) -> bytes:
+    """Return a word as its n-grams are taken from it: in small letters, with composed accents."""
+    return as_bytes(forms(word)[-1])
+
+
+def letters(words: Iterable[bytes]) -> str:
+    """Return the distinct characters of words, sorted."""
+    return "".join(sorted(set(as_text(b"".join(words)))))
+
+
+def guessable(words: Iterable[str], table: Vectors) -> list[str]:
+    """Return the words that share a character with those that n-grams were learned from: of others they say nothing."""
+    try:
+        known = set(json.loads(table.about.get("ngrams", "null"))["letters"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return list(words)
+    return [word for word in words if known & set(as_text(normal(word)))]
+
+
+def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
+    """Return a float64 vector (dim,) for each word, of the table's one length if it has one.
+
+    Words are multiplied one by one: in one product, a word's last bits would depend on the words beside it.
+    Raises UsageError where the table has no n-grams, InputError where they hold NaN or infinity.
+    """
+    check_has_ngrams(table)
+    assert table.ngrams is not None
+    rows, directions = table.ngrams
+    sums = np.zeros((len(words), rows.shape[1]))
+    counts = np.zeros(len(words))
+    for owner, row in ngrams([normal(word) for word in words], SHORTEST, LONGEST, len(rows)):
+        np.add.at(sums, owner, rows[row])
+        counts += np.bincount(owner, minlength=len(words))
+    out = np.asarray(directions[:], np.float64)
+    if not np.isfinite(out).all():
+        raise InputError(
+            f"The n-grams of {table.name} hold NaN or infinity.", "Make them anew with attn vectors subwords."
+        )
+    vectors = np.empty((len(words), out.shape[1]))
+    for n, total in enumerate(sums / np.sqrt(counts)[:, None]):
+        vectors[n] = total @ out[:-1] + out[-1]
+    if table.length is not None:
+        vectors *= table.length / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return dict(zip(words, vectors, strict=True))
+
+
+BLOCK = 1 << 22  # numbers, or bytes of text, that are worked on at once
+
+
+def with_ngrams(own: Array, grams: Array, words: list[bytes], lengths: tuple[int, int]) -> Array:
+    """Return the mean of each word's own vector and those of its n-grams, (words, dim).
+
+    `own` is (words, dim), `grams` (buckets, dim); `lengths` are the fewest and the most characters of an n-gram.
+    """
+    vectors = own.astype(np.float32)
+    for first, last in _blocks(words):
+        part = vectors[first:last]
+        counts = np.ones(len(part), np.float32)
+        for owner, row in ngrams(words[first:last], *lengths, len(grams)):
+            counts += np.bincount(owner, minlength=len(part)).astype(np.float32)
+            _add(part, owner, grams, row)
+        part /= counts[:, None]
+    return vectors
+
+
+def _blocks(words: list[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last row, exclusive, of blocks of words with about a BLOCK of bytes each."""
+    ends = np.cumsum([len(word) + 2 for word in words])
+    first = 0
+    while first < len(words):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + BLOCK, side="right")))
+        yield first, last
+        first = last
+
+
+def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield, for each length from `least` to `most`, the n-grams of that length: each one's word and bucket.
+
+    The n-grams are those of fastText (Bojanowski et al., 2017): characters of the word in angle brackets, hashed
+    with FNV-1a, whose bytes fastText takes for signed numbers.
+    """
+    text = np.frombuffer(b"".join(b"<" + word + b">" for word in words), np.uint8)
+    signed = text.view(np.int8).astype(np.int32).view(np.uint32)
+    starts = np.flatnonzero((text & 0xC0) != 0x80)  # of characters
+    ends = np.append(starts[1:], len(text))
+    word_of = np.repeat(np.arange(len(words)), [len(word) + 2 for word in words])[starts]
+    hashes = np.full(len(starts), 2166136261, np.uint32)
+    at = np.arange(len(starts))  # the characters that n-grams start with
+    for length in range(1, most + 1):
+        at = at[at + length <= len(starts)]
+        at = at[word_of[at] == word_of[at + length - 1]]
+        if not len(at):
+            return
+        for step in range(4):  # bytes of the last character
+            byte = starts[at + length - 1] + step
+            more = byte < ends[at + length - 1]
+            hashes[at[more]] = (hashes[at[more]] ^ signed[byte[more]]) * np.uint32(16777619)
+        found = at if length > 1 else _inner(word_of)
+        if length >= least:
+            yield word_of[found], (hashes[found] % np.uint32(bucket)).astype(np.intp)
+
+
+def _inner(word_of: Ints) -> Ints:
+    """Return the characters between a word's brackets: a bracket alone is no n-gram."""
+    same = word_of[1:] == word_of[:-1]
+    inner: Ints = np.flatnonzero(same[1:] & same[:-1]) + 1
+    return inner
+
+
+def _add(vectors: Array, owner: Ints, table: Array, rows: Ints) -> None:
+    """Add to the vector of each owner, which ascend, the row of the table that stands beside it."""
+    step = max(1, BLOCK // table.shape[1])
+    for start in range(0, len(rows), step):
+        owners = owner[start : start + step]
+        first = np.flatnonzero(np.diff(owners, prepend=-1))
+        vectors[owners[first]] += np.add.reduceat(table[rows[start : start + step]], first, axis=0)
+
+
+LONGEST_ENDING = 4
+
+
+def features(word: str) -> list[str]:
+    """Return the names of a word's features: `*` that all words have, its shape, its endings, itself.
+
+    >>> features("Walking")
+    ['*', 'Xx', '-g', '-ng', '-ing', '-king', '=walking']
+    >>> features("n’t") == features("n't")
+    True
+    """
+    word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
+    lower = word.lower()
+    endings = [f"-{lower[-n:]}" for n in range(1, LONGEST_ENDING + 1) if len(lower) > n]
+    return ["*", *_shape(word), *endings, f"={lower}"]
+
+
+def _shape(word: str) -> list[str]:
+    """Return its shape: X all capitals, Xx capitalised, x small, 9 digits, x9 mixed, . marks, and what joins."""
+    letters = any(char.isalpha() for char in word)
+    if any(char.isdigit() for char in word):
+        shape = "x9" if letters else "9"
+    elif letters:
+        shape = "X" if word.isupper() and len(word) > 1 else "Xx" if word[:1].isupper() else "x"
+    else:
+        shape = "."
+    joined = [mark for mark in ("-", "/", "@") if mark in word and letters]
+    return [shape, *joined]
+
+
+class Start(NamedTuple):
+    """What a word's spelling adds to its vector: the sum of the vectors (features, d) of its features.
+
+    Where not `always`, only a word without a vector starts so.
+    """
+
+    places: Mapping[str, int]
+    vectors: Array
+    always: bool
+
+    def of(self, word: str) -> Array:
+        """Return the sum for this word, (d,)."""
+        found = [self.places[name] for name in features(word) if name in self.places]
+        total: Array = self.vectors[np.array(found, dtype=np.intp)].astype(np.float64).sum(axis=0)
+        return total
+
+
+def forms(token: str) -> list[str]:
+    """Return the ways of writing a token that are looked up, in order."""
+    lower = token.lower()
+    return list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
+
+
+MOST_MISTAKES = 3
+LONG = 8  # letters from which two mistakes are few
+SHOWN = 3
+
+
+def near_words(
+    words: Sequence[str],
+    vectors: Vectors,
+    k: int = SHOWN,
+    most: int = MOST_MISTAKES,
+    report: OnProgress = no_progress,
+) -> dict[str, list[str]]:
+    """Return, for each of `words`, at most k known words spelled most like it, case apart.
+
+    Those with the fewest mistakes come first, then the commonest (which stand first). A mistake is a letter missing,
+    added or wrong, or two neighbours swapped (optimal string alignment distance); there may be at most `most`, and
+    fewer than half the word's letters. The vectors' words are gone through once.
+    """
+    # Imported only for a mistyped word.
+    from rapidfuzz.distance import OSA
+    from rapidfuzz.process import extract
+
+    best: dict[str, list[tuple[int, int, str]]] = {word: [] for word in words if len(word) > 2}
+    before = 0
+    for block in vectors.word_blocks(report) if best else ():
+        known = list(dict.fromkeys(as_text(one) for one in block))
+        lower = [one.lower() for one in known]
+        for word, near in best.items():
+            allowed = near[-1][0] if len(near) == k else min(most, (len(word) - 1) // 2)
+            new = extract(word.lower(), lower, scorer=OSA.distance, limit=2 * k, score_cutoff=allowed)
+            had = {found for _, _, found in near}  # a doubled word is one word
+            near += [(n, before + place, known[place]) for _, n, place in new if known[place] not in had]
+            best[word] = sorted(near)[:k]
+        before += len(block)
+    return {word: [found for _, _, found in best.get(word, [])] for word in words}
+
+
+def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> dict[str, str]:
+    """Return, for each word that is spelled nearly like a known one, the closest known word.
+
+    It is one mistake away, of a long word two; what holds a space is no mistyped word.
+    """
+    short = [word for word in words if len(word) < LONG and " " not in word]
+    long = [word for word in words if len(word) >= LONG and " " not in word]
+    near = near_words(short, vectors, 1, 1, report) | (
+        near_words(long, vectors, 1, 2, report) if long else {}
+    )
+    return {word: found[0] for word, found in near.items() if found}
+
+
+def did_you_mean(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> str:
+    """Return a hint that names the known words closest to the first of `words` that has some, or nothing."""
+    for word, found in near_words(words, vectors, report=report).items():
+        if found:
+            near = [visible(one) for one in found]
+            listed = f"{', '.join(near[:-1])} or {near[-1]}" if len(near) > 1 else near[0]
+            return f"Did you mean {listed}{f' for {visible(word)!r}' if len(words) > 1 else ''}? "
+    return ""

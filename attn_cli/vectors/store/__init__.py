@@ -1,1 +1,0 @@
-"""Word vectors in memory and on disk: tables, indexes, caches."""
