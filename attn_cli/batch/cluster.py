@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import attn_cli
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.folder import absolute
-from attn_cli.batch.resume import claim, release
-from attn_cli.batch.run import PartTask, compute_part, on_a_worker
 from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster
 from attn_cli.batch.storage import is_url
+from attn_cli.batch.workers import PartTask, claim, compute_part, on_a_worker, release
 from attn_cli.errors import AttnError, MachineError, MissingExtra, WriteError
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
@@ -151,12 +150,9 @@ class Dask:
                     future.cancel()
 
     def _hand_out(self, function: Callable[..., Any], number: int, task: tuple[Any, ...]) -> None:
-        from uuid import uuid4  # only on a cluster
-
-        key = f"attn-{function.__name__}-{number}-{uuid4().hex}"
         with self._connected():
-            future = self.client.submit(on_a_worker, function, *task, key=key, pure=False)
-        self.pending[key] = number, future
+            future = self.client.submit(on_a_worker, function, *task, pure=False)
+        self.pending[future.key] = number, future
         future.add_done_callback(self.ended.put)
 
     def _next(self) -> Iterator[tuple[int, Any]]:

@@ -1,42 +1,42 @@
 """An input cut into parts of lines without reading all of it here: where each part starts, in files of any size.
 
-Blocks of the files are scanned, by whoever has time: their hashes are those of the fingerprint, and the places of some
-of their lines tell where a part starts. A packed file has no such places: it is read here, and its lines are sent.
+Blocks of the files are scanned, by whoever has time: their hashes are those of the fingerprint, and how many lines end
+in each of their pieces tells where a part starts. A packed file is read here, and its lines are sent.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from attn_cli.batch import manifest
-from attn_cli.batch.inputs import LONGEST_MAGIC, Input
-from attn_cli.batch.lines import LINES, UTF_8, Chunk, Line, check_text, chunks_of, split_lines
+from attn_cli.batch.lines import (
+    LINES,
+    LONGEST_MAGIC,
+    UTF_8,
+    Chunk,
+    Input,
+    Line,
+    check_text,
+    chunks_of,
+    split_lines,
+)
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.files import packing
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Ints
-
 BLOCK = 1 << 26  # bytes that are scanned together: a fingerprint can be made of many at once
-STRIDE = 1024  # lines between two places that are known
-LINE_END = ord("\n")
+PIECE = 1 << 20  # bytes between two places that are known; a block is a multiple
 MOST_SENT = 1 << 28  # bytes of the lines of a part that are sent to a worker
 
 
 class Scan(NamedTuple):
-    """What was found in a block: its hash, its lines' ends, the places behind every STRIDEth of them.
-
-    `start` and `end` are its first bytes and its last.
-    """
+    """What was found in a block: its hash, how many lines end in each piece of it, its first bytes and its last."""
 
     hash: str
-    ends: int
-    places: Ints
+    ends: tuple[int, ...]
     start: bytes
     end: bytes
 
@@ -66,18 +66,14 @@ class Cut(NamedTuple):
         """Yield the lines in chunks; FileError where there are fewer."""
         pieces = (piece.lines() if isinstance(piece, Place) else piece for piece in self.pieces)
         lines = islice(chain.from_iterable(pieces), self.size)
-        found = 0
-        for chunk in chunks_of(_groups(lines), 1 + self.number * manifest.LINES):
-            found += len(chunk.lines)
+        groups = iter(lambda: list(islice(lines, LINES)), [])
+        left = self.size
+        for chunk in chunks_of(groups, 1 + self.number * manifest.LINES):
+            left -= len(chunk.lines)
             yield chunk
-        if found < self.size:
-            said = f"The input has {self.size - found:,} fewer lines than it had."
+        if left:
+            said = f"The input has {left:,} fewer lines than it had."
             raise FileError(said, "Start again when it is as it should be.")
-
-
-def _groups(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    while group := list(islice(lines, LINES)):
-        yield group
 
 
 def blocks_of(files: Sequence[Input]) -> list[tuple[Input, int, int]]:
@@ -88,29 +84,27 @@ def blocks_of(files: Sequence[Input]) -> list[tuple[Input, int, int]]:
 
 def scan_block(file: Input, start: int, size: int) -> Scan:
     """Return what a block of a file holds."""
-    digest, ends, places = blake2b(digest_size=16), 0, []
-    at, head, last = start, b"", b""
+    digest, ends, head, last = blake2b(digest_size=16), list[int](), b"", b""
     with file.open() as stream:
-        for piece in file.pieces(stream, start, size):
+        for piece in file.pieces(stream, start, size, PIECE):
             digest.update(piece)
-            found = np.flatnonzero(np.frombuffer(piece, np.uint8) == LINE_END)
-            places.append(at + 1 + found[STRIDE - 1 - ends % STRIDE :: STRIDE])
-            ends += len(found)
-            at += len(piece)
+            ends.append(piece.count(b"\n"))
             head, last = head or piece[:LONGEST_MAGIC], piece[-1:]
-    return Scan(digest.hexdigest(), ends, np.concatenate(places), head, last)
+    return Scan(digest.hexdigest(), tuple(ends), head, last)
 
 
 class Plan:
     """Files whose blocks were scanned: their fingerprint, and their parts."""
 
     def __init__(self, files: Sequence[Input], scans: Sequence[Scan]) -> None:
-        self.files = files
-        left = iter(scans)
+        self.files, left = files, iter(scans)
         self.scans = [list(islice(left, len(blocks_of([file])))) for file in files]
-        self.is_packed = [bool(found) and bool(packing(found[0].start)) for found in self.scans]
-        for file, found in zip(files, self.scans, strict=True):
-            check_text(found[0].start if found else b"", file.name)
+        starts = [found[0].start if found else b"" for found in self.scans]
+        for file, start in zip(files, starts, strict=True):
+            check_text(start, file.name)
+        self.is_packed = [bool(packing(start)) for start in starts]
+        # How many lines end before each piece of a file.
+        self.ends = [[0, *accumulate(n for scan in found for n in scan.ends)] for found in self.scans]
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -122,16 +116,11 @@ class Plan:
     @property
     def lines(self) -> int | None:
         """How many lines there are; None where a packed file hides them."""
-        return None if any(self.is_packed) else sum(self._count(n) for n in range(len(self.files)))
+        return None if any(self.is_packed) else self.count()
 
     def count(self) -> int:
-        """Return how many lines there are, of packed files, too."""
-        if self.lines is not None:
-            return self.lines
-        return sum(
-            sum(count for count, _ in _unpacked(file, manifest.LINES)) if is_packed else self._count(n)
-            for n, (file, is_packed) in enumerate(zip(self.files, self.is_packed, strict=True))
-        )
+        """Return how many lines there are; packed files are unpacked for it."""
+        return sum(count for n in range(len(self.files)) for count, _ in self._pieces(n, manifest.LINES))
 
     def parts(self, done: Collection[int]) -> Iterator[Cut]:
         """Yield the parts that are not done, in order."""
@@ -164,17 +153,12 @@ class Plan:
         found = self.scans[n]
         if not found or (self.files[n].size == len(UTF_8) and found[0].start == UTF_8):
             return 0
-        return sum(scan.ends for scan in found) + (found[-1].end != b"\n")
+        return self.ends[n][-1] + (found[-1].end != b"\n")
 
     def _place(self, n: int, line: int) -> Place:
-        """Return where a line of a plain file is, counted from 0: in the block that has the end of the one before."""
-        if not line:
-            return Place(self.files[n], 0, 0)
-        before = [0, *accumulate(scan.ends for scan in self.scans[n])]
-        block = int(np.searchsorted(before, line)) - 1
-        known, skip = divmod(line - before[block], STRIDE)
-        start = int(self.scans[n][block].places[known - 1]) if known else block * BLOCK
-        return Place(self.files[n], start, skip)
+        """Return where a line of a plain file is, counted from 0: in the piece that has the end of the one before."""
+        piece = max(0, bisect_left(self.ends[n], line) - 1)
+        return Place(self.files[n], piece * PIECE, line - self.ends[n][piece])
 
 
 def _unpacked(file: Input, left: int) -> Iterator[tuple[int, list[Line]]]:

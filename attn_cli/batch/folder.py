@@ -35,12 +35,9 @@ class LocalFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs out; CreateError where one is in, or where the folder cannot be made."""
-        try:
+        with _errors(f"Cannot create {self.name}", "Choose another place."):
             os.makedirs(self.path, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            said = f"Cannot create {self.name}: {reason(error)}."
-            raise CreateError(said, "Choose another place.") from None
         try:
             _lock(descriptor, self.name)
             yield
@@ -49,11 +46,8 @@ class LocalFolder:
 
     def names(self) -> dict[str, bool]:
         """Return the names of what is in it, and of each whether it is a regular file."""
-        try:
-            with os.scandir(self.path) as entries:
-                return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
-        except OSError as error:
-            raise CreateError(f"Cannot write into {self.name}: {reason(error)}.") from None
+        with _errors(f"Cannot write into {self.name}"), os.scandir(self.path) as entries:
+            return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
 
     def read(self, name: str, most: int) -> bytes | None:
         """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
@@ -83,14 +77,10 @@ class LocalFolder:
                 said = f"{visible(self._at(name))} is a folder, which attn batch does not remove."
                 raise CreateError(said, "Remove it yourself, or write into another folder.")
         for name in names:
-            try:
+            with _errors(f"Cannot remove {visible(self._at(name))}"):
                 os.unlink(self._at(name))
-            except OSError as error:
-                raise CreateError(f"Cannot remove {visible(self._at(name))}: {reason(error)}.") from None
-        try:
+        with _errors(f"Cannot write into {self.name}"):
             sync_folder(self.path)
-        except OSError as error:
-            raise CreateError(f"Cannot write into {self.name}: {reason(error)}.") from None
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a regular file; None for what is none."""
@@ -152,7 +142,8 @@ class RemoteFolder:
         """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
         url = self._url(name)
         with storage_errors(url):
-            for path in (self._at(name), self._at(name) + BESIDE):  # it may have ended between two renamings
+            # A run may have ended between two renamings.
+            for path in (self._at(name), self._at(name) + BESIDE):
                 with suppress(FileNotFoundError):
                     size = self._size(path)
                     if size is None:
@@ -239,6 +230,14 @@ def absolute(path: str) -> str:
 def _is_file(about: Mapping[str, Any]) -> bool:
     """Tell whether what fsspec says of a name is of a regular file, and not of a link to one."""
     return about["type"] == "file" and not about.get("islink")
+
+
+@contextmanager
+def _errors(said: str, hint: str = "") -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CreateError(f"{said}: {reason(error)}.", hint) from None
 
 
 def _check_size(size: int, most: int, name: str) -> None:

@@ -153,9 +153,11 @@ def _is_possible(part: PartEntry, form: str, lines: int) -> bool:
     start = part.number * LINES
     wanted = (part_name(part.number, form), 1 + start, min(LINES, lines - start))
     is_ours = 0 <= start < lines and (part.file, part.first, part.lines) == wanted
-    return (
-        is_ours and 0 <= part.refused <= part.lines and part.bytes >= 0 and bool(HASH.fullmatch(part.blake2b))
-    )
+    return is_ours and 0 <= part.refused <= part.lines and part.bytes >= 0 and _is_hash(part.blake2b)
+
+
+def _is_hash(text: str) -> bool:
+    return HASH.fullmatch(text) is not None
 
 
 def part_name(number: int, form: str) -> str:

@@ -1,103 +1,54 @@
-"""A run over an input: its chunks are computed, here or by other processes, and written to a stream or into parts."""
+"""A run over an input, into a stream or into a folder of parts with a manifest, where it can be continued.
+
+A part is written as a whole, and only then named in the manifest, which is replaced as a whole. After a kill there are
+complete parts, of which the manifest does not name the last ones; these are computed again, and are the same.
+"""
 
 from __future__ import annotations
 
-import pickle
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from itertools import chain, groupby
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING
 
-import attn_cli
-from attn_cli.batch import manifest as manifests
-from attn_cli.batch.compute import Computer
-from attn_cli.batch.cut import Cut, Plan, blocks_of, scan_block
-from attn_cli.batch.folder import Folder, folder_of
-from attn_cli.batch.forms import FORMS, write_chunk
-from attn_cli.batch.lines import LINES, Chunk, Feed, chunks_of
-from attn_cli.batch.manifest import Manifest, PartEntry, hashes_of_files, part_name
-from attn_cli.batch.resume import ManifestWriter, check_inputs, check_owner, open_run
-from attn_cli.core.threads import one_blas_thread
-from attn_cli.errors import AttnError, InputError, MachineError, NoMemory, WriteError
+from attn_cli.batch.cut import Plan, blocks_of, scan_block
+from attn_cli.batch.folder import Folder, absolute
+from attn_cli.batch.forms import FORMS
+from attn_cli.batch.lines import Feed, Input, chunks_of
+from attn_cli.batch.manifest import (
+    ANEW,
+    BESIDE,
+    LARGEST,
+    MANIFEST,
+    OURS,
+    OWNER,
+    Manifest,
+    PartEntry,
+    most_bytes,
+    output_identity,
+    read_manifest,
+)
+from attn_cli.batch.storage import is_url
+from attn_cli.batch.workers import OWNER_BYTES, holds, outputs, release
+from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count
-from attn_cli.io.files import reason
+from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
-    from attn_cli.batch.inputs import Input
-    from attn_cli.batch.job import ChunkOutput, Job
+    from attn_cli.batch.cluster import Dask
+    from attn_cli.batch.job import Job
+    from attn_cli.batch.workers import Local
 
-LinesReport = Callable[
-    [int, float | None], None
-]  # gets the lines that are written, and the share that is done
-_of_thread = threading.local()  # a worker may have several, and a Computer does one thing at a time
+    Engine = Local | Dask  # who computes the parts of a folder
+    LinesReport = Callable[
+        [int, float | None], None
+    ]  # gets the lines that are written, and the share that is done
 
-
-class Engine(Protocol):
-    """Who computes the parts of a folder."""
-
-    def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Return what the function returns for each task, in order."""
-        ...
-
-    def parts(
-        self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Callable[[int], None]
-    ) -> Iterator[PartEntry]:
-        """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
-        ...
-
-
-class Local:
-    """So many processes of this machine, with this one if it is one."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-
-    def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Return what the function returns for each task, in order."""
-        return [function(*task) for task in tasks]
-
-    def parts(
-        self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Callable[[int], None]
-    ) -> Iterator[PartEntry]:
-        """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
-        cuts = plan.parts(frozenset(manifest.parts))
-        found = outputs(job, chain.from_iterable(cut.chunks() for cut in cuts), self.workers)
-        for number, chunks in groupby(found, lambda chunk: (chunk.first - 1) // manifests.LINES):
-            yield write_part(folder, job, number, _reported(chunks, report))
-
-
-def _reported(chunks: Iterable[ChunkOutput], report: Callable[[int], None]) -> Iterator[ChunkOutput]:
-    for chunk in chunks:
-        yield chunk
-        report(chunk.lines)
-
-
-def outputs(
-    job: Job, chunks: Iterator[Chunk], workers: int = 1, is_ready: Callable[[], bool] = lambda: True
-) -> Iterator[ChunkOutput]:
-    """Yield what each chunk of an input becomes, in order, up to one with an error.
-
-    Other processes are started once there is more than one chunk to do: lines that come one by one, or are few, are
-    computed here. A chunk that is not ready is waited for where nothing else is left to do.
-    """
-    with Computer(job) as computer:
-        for chunk in chunks:
-            if workers > 1 and len(chunk.lines) == LINES:
-                break
-            found = write_chunk(computer, chunk)
-            yield found
-            if found.error is not None:
-                return
-        else:
-            return
-    from attn_cli.batch.workers import outputs_of_processes  # only for many lines
-
-    for found in outputs_of_processes(job, chain([chunk], chunks), workers, is_ready):
-        yield found
-        if found.error is not None:
-            return
+OWNER_NAME = re.compile(rb"[0-9a-f]{%d}" % OWNER_BYTES)
+SHARE = 0.05  # of the time, at most, goes into writing the manifest
 
 
 def write_stream(
@@ -126,10 +77,10 @@ def write_folder(
 
     Where all are there, nothing is done, and nothing is counted.
     """
-    check_inputs(folder, files)
+    _check_inputs(folder, files)
     with folder.locked():
         plan = Plan(files, engine.map(scan_block, blocks_of(files)))
-        manifest = open_run(folder, job, plan, engine.map, force)
+        manifest = _open_run(folder, job, plan, engine, force)
         done = f"{count(manifest.lines, 'line', 'lines')} in {count(len(manifest.parts), 'part', 'parts')}"
         if manifest.complete:
             bad = f", {manifest.refused:,} of them refused" if manifest.refused else ""
@@ -145,12 +96,12 @@ def _fill(
     job: Job, folder: Folder, plan: Plan, manifest: Manifest, engine: Engine, report: LinesReport
 ) -> None:
     """Let an engine write the parts that are missing, and name them in the manifest."""
-    done = manifest.lines
+    done, total = manifest.lines, plan.lines
 
     def add_lines(more: int) -> None:
         nonlocal done
         done += more
-        report(done, done / plan.lines if plan.lines else None)
+        report(done, done / total if total else None)
 
     writer = ManifestWriter(folder, manifest)
     with writer.opened():
@@ -158,91 +109,109 @@ def _fill(
             writer.add(part)
 
 
-def write_part(
-    folder: Folder,
-    job: Job,
-    number: int,
-    chunks: Iterable[ChunkOutput],
-    check: Callable[[], None] = lambda: None,
-) -> PartEntry:
-    """Write the chunks of one part, and return what the manifest says of it; raise the error of a bad line.
+def _check_inputs(folder: Folder, files: Iterable[Input]) -> None:
+    """Refuse to write into a folder where a file that is read has the name of one that is written."""
+    place = _real(folder.path)
+    for file in files:
+        at, name = os.path.split(_real(file.path))
+        if at == place and OURS.fullmatch(name):
+            said = f"{file.name} is a file that is read: it would be replaced."
+            raise UsageError(said, "Write into another folder.", "--output")
 
-    `check` is called before the part takes its place, and may raise.
+
+def _real(path: str) -> str:
+    path = path.removeprefix("file://")
+    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
+
+
+def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool) -> Manifest:
+    """Return the manifest of a run to go on with, or of a new one; parts that are not as they were written go.
+
+    What is in the folder may be anybody's. Raises InputError, and changes nothing, where it holds anything that this
+    run has not written, unless `force`, which starts anew.
     """
-    lines = refused = 0
-
-    def write(stream: IO[bytes]) -> None:
-        nonlocal lines, refused
-        with FORMS[job.form].sink(stream, job) as put:
-            for chunk in chunks:
-                if chunk.error is not None:
-                    raise chunk.error
-                put(chunk.data)
-                lines, refused = lines + chunk.lines, refused + chunk.refused
-        check()
-
-    name = part_name(number, job.form)
-    size, found = folder.put(name, write)
-    return PartEntry(name, 1 + number * manifests.LINES, lines, refused, size, found)
-
-
-# What a worker of a cluster does
+    new = Manifest(plan.fingerprint, output_identity(job))
+    names = folder.names()
+    found = None if force else _manifest(folder, names, new, plan)
+    if found is None or not (found.parts or found.complete):
+        # The manifest goes last: until then the folder is known to be a run's.
+        ours = filter(OURS.fullmatch, names)
+        folder.remove(sorted(ours, key=lambda name: (name.startswith(MANIFEST), name)))
+        return new
+    release(folder)
+    parts = list(found.parts.values())
+    are_there = engine.map(holds, [(absolute(folder.path), part) for part in parts])
+    if all(are_there):
+        return found
+    new.parts |= {part.number: part for part, is_there in zip(parts, are_there, strict=True) if is_there}
+    return new
 
 
-class PartTask(NamedTuple):
-    """One part of a job: what it takes to compute it anywhere."""
-
-    version: str  # of attn
-    lines_a_part: int
-    job: bytes  # pickled: the same job is known by its bytes
-    files: dict[str, str]  # hashes of the files that the settings name
-    folder: str
-    owner: str  # the run's name in the folder
-    cut: Cut
-
-
-def compute_part(task: PartTask) -> PartEntry:
-    """Compute a part, and write it to its place."""
-    if task.version != attn_cli.__version__:
-        said = f"A worker has attn {attn_cli.__version__}, and this is {task.version}."
-        raise MachineError(said, "Install the same version on all machines.")
-    manifests.LINES = task.lines_a_part
-    job, computer = _prepared(task)
-    folder, number = folder_of(task.folder), task.cut.number
-    chunks = (write_chunk(computer, chunk) for chunk in task.cut.chunks())
-    with one_blas_thread():  # with more, a long line's last bits would be others than on one machine
-        return write_part(folder, job, number, chunks, lambda: check_owner(folder, task.owner))
+def _manifest(folder: Folder, names: Mapping[str, bool], new: Manifest, plan: Plan) -> Manifest | None:
+    """Return the manifest of a folder, all of it checked, or None for an empty folder; InputError for any other."""
+    place = folder.name.rstrip("/")
+    for name, is_regular in names.items():
+        if OURS.fullmatch(name) and not is_regular:
+            raise InputError(f"{place}/{name} is not a regular file: attn batch did not write it.", ANEW)
+    if OWNER in names and not OWNER_NAME.fullmatch(folder.read(OWNER, OWNER_BYTES) or b""):
+        raise InputError(f"{place}/{OWNER} is not attn's.", ANEW)
+    is_run = MANIFEST in names or MANIFEST + BESIDE in names
+    lines = plan.count() if is_run else 0
+    text = folder.read(MANIFEST, most_bytes(lines)) if is_run else None
+    if text is not None:
+        return read_manifest(text, folder.name, new.input, new.run, lines)
+    if any(not name.startswith(".") for name in names):
+        hint = "Give another folder, or --force to write into this one."
+        raise InputError(f"{folder.name} is not empty and holds no attn batch run.", hint)
+    return None
 
 
-def on_a_worker(function: Callable[..., Any], *task: Any) -> Any:
-    """Do a task; raise AttnError, which can be sent, for what goes wrong with the machine."""
-    try:
-        return function(*task)
-    except AttnError:
-        raise
-    except MemoryError:
-        raise NoMemory from None
-    except OSError as error:
-        raise WriteError(f"A worker cannot go on: {reason(error)}.") from None
+class ManifestWriter:
+    """Writes the manifest of a folder; of many parts not after each, for it grows with them."""
 
+    def __init__(self, folder: Folder, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.next = 0.0  # when it is to be written again
+        self.is_behind = False  # whether it was not written after the last part
 
-def _prepared(task: PartTask) -> tuple[Job, Computer]:
-    """Return the job and what computes it: models, vectors, tables of words are kept for the parts that follow."""
-    if getattr(_of_thread, "of", None) != task.job:
-        if hasattr(_of_thread, "opened"):
-            _of_thread.of = None
-            _of_thread.opened.close()
-        job: Job = pickle.loads(task.job)
-        _check_files(job, task.files)
-        _of_thread.opened = ExitStack()
-        _of_thread.computer = _of_thread.opened.enter_context(Computer(job))
-        _of_thread.job, _of_thread.of = job, task.job
-    return _of_thread.job, _of_thread.computer
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Write the manifest at the start, complete at the end, and with the parts that are there after an error."""
+        try:
+            with cleaned_up(self.end):
+                self.store()  # from now on the folder is known to be a run's
+                yield
+        except BaseException:
+            self.leave()
+            raise
+        self.manifest.complete = True
+        self.store()
 
+    def add(self, part: PartEntry) -> None:
+        """Name a part that is there."""
+        self.manifest.parts[part.number] = part
+        self.is_behind = True
+        if time.monotonic() >= self.next:
+            self.store()
 
-def _check_files(job: Job, wanted: dict[str, str]) -> None:
-    """Refuse to compute with another file of vectors, or another model, than where the run was started."""
-    for name, found in (hashes_of_files(job.settings) if wanted else {}).items():
-        if wanted.get(name, found) != found:
-            said = f"A worker has another {name} than this machine."
-            raise InputError(said, "Give all machines the same files.")
+    def store(self) -> None:
+        """Write the manifest: what it names is there."""
+        start = time.monotonic()
+        text = self.manifest.text().encode()
+        if len(text) > LARGEST:
+            hint = "Cut the input, and give each a folder."
+            raise InputError("A manifest cannot name so many parts.", hint)
+        self.folder.put(MANIFEST, lambda stream: stream.write(text))
+        end = time.monotonic()
+        self.next, self.is_behind = end + (end - start) / SHARE, False
+
+    def leave(self) -> None:
+        """Write the manifest before a run ends early, ignoring write errors: they must not hide why it ends."""
+        if self.is_behind:
+            with suppress(AttnError):
+                self.store()
+
+    def end(self) -> None:
+        """Write what is there before a signal ends the process; not into a store, which may let it wait."""
+        if not is_url(self.folder.path):
+            self.leave()

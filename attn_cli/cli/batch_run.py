@@ -19,8 +19,8 @@ from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.batch.folder import Folder
-    from attn_cli.batch.inputs import Input
     from attn_cli.batch.job import Job
+    from attn_cli.batch.lines import Input
     from attn_cli.batch.run import Engine, LinesReport
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
@@ -92,7 +92,7 @@ def _engine(asked: BatchOptions, job: Job, folder: Folder) -> Iterator[Engine]:
 
     workers = asked.workers or processors()
     if asked.engine != DASK:
-        from attn_cli.batch.run import Local
+        from attn_cli.batch.workers import Local
 
         yield Local(workers)
         return
@@ -219,7 +219,7 @@ def _files(names: Sequence[str]) -> list[Input]:
     """Return the files that are read; none for standard input."""
     if not names or names == ["-"]:
         return []
-    from attn_cli.batch.inputs import inputs_of
+    from attn_cli.batch.lines import inputs_of
 
     return inputs_of(names)
 

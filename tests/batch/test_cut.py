@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.batch import cut, inputs
+from attn_cli.batch import cut
+from attn_cli.batch import lines as reading
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
-from attn_cli.batch.inputs import inputs_of
-from attn_cli.batch.lines import Feed, chunks_of
+from attn_cli.batch.lines import Feed, chunks_of, inputs_of
 from attn_cli.errors import FileError, InputError
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(cut, "BLOCK", 64)
-    monkeypatch.setattr(inputs, "PIECE", 16)
-    monkeypatch.setattr(cut, "STRIDE", 3)
+    monkeypatch.setattr(reading, "PIECE", 16)
+    monkeypatch.setattr(cut, "PIECE", 16)
     monkeypatch.setattr(manifests, "LINES", 7)
 
 

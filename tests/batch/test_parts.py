@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from attn_cli.batch import cluster, folder, resume, run
+from attn_cli.batch import cluster, folder, run, workers
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import AttnError, WriteError
 from attn_cli.io import signals
@@ -260,7 +260,7 @@ class Here(cluster.Dask):
         Path("tasks").write_bytes(pickle.dumps(found))
         for number, task in enumerate(found):
             try:
-                yield number, run.on_a_worker(function, *task)
+                yield number, workers.on_a_worker(function, *task)
             except AttnError as error:
                 yield number, error
 
@@ -273,12 +273,12 @@ def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine
     assert here("batch", "one.txt", "-o", "one/", "--engine", "dask").code == 0
     late = [task for (task,) in pickle.loads(Path("tasks").read_bytes())]
     Path("out").mkdir()
-    assert resume.claim(folder.folder_of("out/"))  # a run that was killed when it had begun
+    assert workers.claim(folder.folder_of("out/"))  # a run that was killed when it had begun
     assert here("batch", "two.txt", "-o", "out/", "--temperature", "2", *engine).code == 0
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
     for task in late:
         with pytest.raises(WriteError, match="no longer this run's"):
-            run.compute_part(task._replace(folder=os.path.abspath("out")))
+            workers.compute_part(task._replace(folder=os.path.abspath("out")))
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
     assert sorted(before) == ["manifest.json", "part-00000.jsonl"] and ".run" not in os.listdir("one")
 
@@ -299,30 +299,30 @@ def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one_mach
 def test_a_folder_is_one_run_s_at_a_time(at):
     Path("out").mkdir()
     place = folder.folder_of("out/")
-    first = resume.claim(place)
-    resume.check_owner(place, first)
-    second = resume.claim(place)
-    resume.check_owner(place, second)
+    first = workers.claim(place)
+    workers.check_owner(place, first)
+    second = workers.claim(place)
+    workers.check_owner(place, second)
     with pytest.raises(WriteError, match="no longer"):
-        resume.check_owner(place, first)
-    resume.release(place)
-    resume.release(place)
+        workers.check_owner(place, first)
+    workers.release(place)
+    workers.release(place)
     with pytest.raises(WriteError):
-        resume.check_owner(place, second)
+        workers.check_owner(place, second)
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
 def test_an_interrupt_names_the_parts_that_are_there(engine, at, small, monkeypatch):
-    monkeypatch.setattr(resume, "SHARE", 1e-9)  # the manifest is not written again for long
+    monkeypatch.setattr(run, "SHARE", 1e-9)  # the manifest is not written again for long
     monkeypatch.setattr(cluster, "Dask", Here)
-    made = resume.ManifestWriter.add
+    made = run.ManifestWriter.add
 
     def add(writer, part):
         made(writer, part)
         if part.number == 3:
             signals.end(signal.SIGINT)
 
-    monkeypatch.setattr(resume.ManifestWriter, "add", add)
+    monkeypatch.setattr(run.ManifestWriter, "add", add)
     write(6 * 512)
     if not (child := os.fork()):
         here("batch", "lines.txt", "-o", "out/", "--workers", "1", *engine)

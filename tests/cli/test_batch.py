@@ -19,10 +19,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli import Settings
-from attn_cli.batch.inputs import inputs_of
 from attn_cli.batch.job import Job
-from attn_cli.batch.lines import LONGEST_LINE, Feed, chunks_of
-from attn_cli.batch.run import outputs
+from attn_cli.batch.lines import LONGEST_LINE, Feed, chunks_of, inputs_of
+from attn_cli.batch.workers import outputs
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors import open_vectors as remembered
