@@ -1,8 +1,11 @@
 """Small models with random parameters, as files: what `attn learn train` could have written."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from attn_cli.models.model_file import write_model
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors.table import Table
 
 FEATURES = ("*", "x", "Xx", "-s", "-ing", "=cat")
@@ -78,3 +81,8 @@ def write(
     with open(path, "wb") as stream:
         write_model(stream, made, vectors.name, vectors.fingerprint(), always, heads, facts or {})
     return str(path)
+
+
+def trace_checkpoint(kind, text, context, settings, model, keep_weights=False):
+    """The trace of a pretrained model's folder, as `-m` gives it."""
+    return trace_text(kind, text, context, replace(settings, model=str(model)), keep_weights=keep_weights)

@@ -3,15 +3,18 @@
 import json
 import math
 
+import jsonschema
 import numpy as np
 import pytest
 
 from attn_cli import Settings, attend, trace_masked, trace_self
 from attn_cli.core.mask_rules import MASKS, MaskRule
-from attn_cli.core.scores import SCORES, ByHand, Lines, Score
+from attn_cli.core.scores import SCORES, ByHand, Lines, Score, Terms
+from attn_cli.errors import UsageError
 from attn_cli.io.terminal import Terminal
-from attn_cli.render import render
-from attn_cli.settings.output import View
+from attn_cli.render import WRITERS, render
+from attn_cli.settings.output import View, schema_text
+from tests.browser import Opened, chromium
 
 TEXT = "she likes hot coffee"
 GIVEN = {"embedding": "random", "dim": 3, "projection": "identity"}
@@ -39,6 +42,7 @@ NEAR = Score(
     help="near is minus the squared distance",
     by_hand=by_hand,
     lines={"numpy": Lines("-((Q[..., :, None, :] - K[..., None, :, :]) ** 2).sum(axis=-1)")},
+    javascript=Terms("-((a - b) ** 2)", "-(q - k)²"),
 )
 STRIDE = MaskRule(
     words=lambda is_self, n: f"A query may look at every key whose place differs by a multiple of {n}.",
@@ -47,6 +51,7 @@ STRIDE = MaskRule(
     allowed=lambda i, j, n_q, n_k, n: (i - j) % n == 0,
     form="stride:N",
     numbers=1,
+    javascript="(i - j) % a === 0",
 )
 
 
@@ -139,3 +144,54 @@ def test_what_no_registry_holds_is_refused(settings):
     with pytest.raises(ValueError, match=r"cannot be|There is no") as error:
         trace_self(TEXT, Settings(**settings, **GIVEN))
     assert ("near" if "score" in settings else "stride:N") in f"{error.value} {error.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in WRITERS if name not in ("npy", "code:torch", "code:keras")]
+)
+def test_every_format_has_a_score_and_a_mask_from_outside(name):
+    trace = trace_masked(TEXT, Settings(score="near", mask="stride:2", **GIVEN))
+    page = shown(trace, format=name)
+    if name in ("json", "jsonl"):
+        jsonschema.validate(json.loads(page), json.loads(schema_text()))
+    assert "coffee" in page
+
+
+@pytest.mark.parametrize(
+    ("format", "said"),
+    [
+        ("code:torch", "The score near has no lines for PyTorch."),
+        ("page", "The score near has no JavaScript"),
+    ],
+)
+def test_a_score_that_lacks_what_a_format_needs_is_refused_in_one_line(monkeypatch, format, said):
+    monkeypatch.setitem(SCORES, "near", NEAR._replace(javascript=None))
+    with pytest.raises(UsageError, match=said) as error:
+        shown(trace_self(TEXT, Settings(score="near", **GIVEN)), format=format)
+    assert "\n" not in str(error.value)
+
+
+def test_a_script_writes_out_a_mask_whose_rule_has_no_line_for_it():
+    script = shown(trace_masked(TEXT, Settings(mask="stride:2", **GIVEN)), format="code:torch")
+    assert "mask = torch.tensor(" in script
+
+
+def test_a_page_computes_a_score_and_a_mask_from_outside(tmp_path):
+    trace = trace_self(TEXT, Settings(score="near", mask="stride:2", **GIVEN))
+    path = tmp_path / "near.html"
+    path.write_text(shown(trace, format="page"), encoding="utf-8")
+    with chromium() as browser:
+        opened = Opened(browser.new_page())
+        opened.go(path)
+        page = opened.page
+        saved = json.loads(opened.saved("save-json"))
+        np.testing.assert_allclose(saved["weights"], trace.weights, atol=1e-6)
+        assert page.locator("#mask-choice").input_value() == "stride"
+        assert [page.locator(f"#window-{side}").is_visible() for side in ("left", "right")] == [True, False]
+        page.fill("#window-left", "3")
+        page.press("#window-left", "Enter")
+        page.select_option("#score-choice", "dot")
+        saved = json.loads(opened.saved("save-json"))
+        wanted = trace_self(TEXT, Settings(score="dot", mask="stride:3", **GIVEN))
+        np.testing.assert_allclose(saved["weights"], wanted.weights, atol=1e-6)
+        assert (saved["score"], opened.complaints) == ("dot", [])

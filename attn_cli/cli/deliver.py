@@ -253,7 +253,7 @@ def show_page(page: Page, view: View) -> None:
 def _deliver_npy(trace: Trace, view: View) -> None:
     """Write the weights as a NumPy file; a terminal cannot take it."""
     from attn_cli.io.console import put_bytes, say
-    from attn_cli.pipeline.record import kept_note
+    from attn_cli.pipeline.notes import kept_note
     from attn_cli.render.formats.weights import npy
     from attn_cli.render.views.closing import talk
 

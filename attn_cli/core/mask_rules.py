@@ -31,6 +31,9 @@ class MaskRule(NamedTuple):
     allowed: Callable[..., Bools] | None = None
     form: str = ""  # how a name with numbers is typed
     numbers: int = 0
+    javascript: str = (
+        ""  # in a page: an expression of i, j, n_q, n_k and its numbers a and b; without, no page has it
+    )
     corner: str = ""  # of a causal rule: from which corner of the matrix it starts
     keras_argument: str = ""  # of keras.layers.Attention, where the layer knows the rule
 
@@ -50,6 +53,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
         words=lambda is_self: "Every query may look at every key.",
         comment="No mask.",
         lines={},
+        javascript="true",
     ),
     "causal": MaskRule(
         words=lambda is_self: (
@@ -62,6 +66,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
             "keras": "ops.tril(ops.ones((n_q, n_k))) > 0",
         },
         reach=lambda n_q, n_k: (None, 0),
+        javascript="j <= i",
         corner="top-left",
         keras_argument="use_causal_mask=True",
     ),
@@ -76,6 +81,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
             "keras": "ops.tril(ops.ones((n_q, n_k)), n_k - n_q) > 0",
         },
         reach=lambda n_q, n_k: (None, n_k - n_q),
+        javascript="j <= i + n_k - n_q",
         corner="bottom-right",
     ),
     "window": MaskRule(
@@ -89,6 +95,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
             "keras": "ops.abs(ops.arange(n_q)[:, None] - ops.arange(n_k)) <= {}",
         },
         reach=lambda n_q, n_k, n: (n, n),
+        javascript="Math.abs(i - j) <= a",
         form="window:N",
         numbers=1,
     ),
@@ -103,6 +110,7 @@ MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that shar
             "keras": "ops.triu(ops.tril(ops.ones((n_q, n_k)), {1}), -{0}) > 0",
         },
         reach=lambda n_q, n_k, left, right: (left, right),
+        javascript="j >= i - a && j <= i + b",
         form="window:L:R",
         numbers=2,
     ),

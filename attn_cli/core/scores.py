@@ -41,6 +41,17 @@ class Lines(NamedTuple):
     careful: tuple[str, ...] = ()
 
 
+class Terms(NamedTuple):
+    """A score in a page's JavaScript: the sum of `term` over the numbers a and b of two rows, shown as `label`.
+
+    `rows` is the function of core.js that queries and keys go through first.
+    """
+
+    term: str
+    label: str
+    rows: str = "same"
+
+
 class Score(NamedTuple):
     """One score function."""
 
@@ -55,6 +66,7 @@ class Score(NamedTuple):
     help: str
     by_hand: Callable[[list[float], list[float], float, Write], ByHand]  # of q, k, their score
     lines: Mapping[str, Lines]  # by framework: numpy, torch, keras
+    javascript: Terms | None = None  # None: no page can compute it
     # Rows of Q (or K) whose dot products are the scores: the fast way computes nothing else. None: it cannot.
     as_dot: Callable[[Array], Array] | None = None
     is_position_scaled: bool = True  # whether a learned position term is divided by sqrt(d_k) beside it
@@ -171,6 +183,7 @@ _DOT = Score(
     help="dot is q.k",
     by_hand=_dot_by_hand,
     lines=_DOT_LINES,
+    javascript=Terms("a * b", "q × k"),
     as_dot=lambda X: X,
     is_position_scaled=False,
     is_dot=True,
@@ -190,6 +203,7 @@ SCORES: dict[str, Score] = {
         help="cosine is cos(q, k)",
         by_hand=_cosine_by_hand,
         lines=_UNIT_LINES,
+        javascript=Terms("a * b", "q × k", "unit"),
         as_dot=unit,
         note="scores are cosines",
     ),

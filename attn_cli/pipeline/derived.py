@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import Mask
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import UsageError
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.attend import ReadyWeights
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.project import Layer, wanted_layer
 from attn_cli.pipeline.ready_weights import SelectedWeights, is_shaping, select_weights, shaped
-from attn_cli.pipeline.record import record_trace
-from attn_cli.settings.settings import ALL, ROLLOUT, Settings
-from attn_cli.trace.head import Head
+from attn_cli.pipeline.record import Attended
+from attn_cli.settings.settings import ROLLOUT, Settings
 from attn_cli.trace.head_roles import rolled_out
-from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.inputs.saved_weights import Saved
@@ -101,18 +100,18 @@ def check_one_text(is_one: bool, name: str) -> None:
         )
 
 
-def unasked(settings: Settings) -> Settings:
-    """Return settings under which a trace holds all that the asked-for one is made of: every row, whole."""
+def without_selection(settings: Settings) -> Settings:
+    """Return settings for the complete trace (all rows, full matrix) from which the requested one is derived."""
     return replace(settings, query=None, versus=None, top=None, full=True)
 
 
-def between_words(trace: Trace, settings: Settings) -> Trace:
-    """Return the trace with its word pieces joined and its special tokens hidden, as `settings` ask.
+def between_words(trace: Trace, settings: Settings) -> Attended:
+    """Return a trace's weights with word pieces joined and special tokens hidden, as `settings` ask.
 
     The trace holds every row. What it becomes has no scores: a score belongs to two pieces, and to no word.
     """
     what = "joined to words" if settings.join_pieces else "without special tokens"
-    return recorded(trace, shaped(selected(trace), settings), settings, f"the model's weights, {what}")
+    return made_of(trace, shaped(selected(trace), settings), settings, f"the model's weights, {what}")
 
 
 def selected(trace: Trace) -> SelectedWeights:
@@ -131,74 +130,12 @@ def selected(trace: Trace) -> SelectedWeights:
     )
 
 
-def recorded(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Trace:
-    """Return a trace of other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
+def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Attended:
+    """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
     query = Side(found.query_tokens)
     key = query if trace.is_self else Side(found.key_tokens)
     inputs = Inputs(query, key, True, trace.embedding, notes=found.notes, apart=trace.apart)
     layer = Layer(found.head_names, found.head, (), Projection(trace.projection, ()))
-    work = ReadyWeights(found.kept, found.weights, found.mask)
-    return replace(
-        record_trace(trace.kind, inputs, layer, settings, work, None),
-        derived=derived,
-        stack_layers=trace.stack_layers,
-    )
-
-
-ROLLOUTS = "weights up to layer n = An ... A1 A0, each A = (mean of the heads + I) / 2"
-MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
-
-
-def check_all_fit(n_q: int, n_k: int, layers: int, heads: int, settings: Settings) -> None:
-    """Raise InputError if all layers' heads are too many numbers to hold at once."""
-    drawn = heads if settings.head == ALL else 1
-    cells = n_q * n_k * layers * drawn
-    if n_q * n_k > LARGE or cells > MOST_CELLS:
-        raise InputError(
-            f"{n_q:,} x {n_k:,} weights of {layers * drawn:,} heads are too many to show at once.",
-            "Give --layer N, or a shorter text; attn heads shows every head of a long one.",
-        )
-
-
-def together(traces: Iterable[Trace], settings: Settings) -> Trace:
-    """Return the trace of the last layer with the heads of every layer, each of which says its layer.
-
-    The masks of the layers may differ: each head then holds its own.
-    """
-    heads: list[Head] = []
-    masks: list[Bools | None] = []
-    notes: list[tuple[int | None, str]] = []
-    for last in traces:
-        of_layer = last.heads if settings.head == ALL else (last.shown,)
-        heads += (replace(head, layer=last.projection.layer) for head in of_layer)
-        masks += [last.mask] * len(of_layer)
-        notes += ((last.projection.layer, note) for note in last.notes)
-    if any(not _same(mask, last.mask) for mask in masks):
-        n_q, n_k = len(last.rows), len(last.key_tokens)
-        whole = np.ones((n_q, n_k), np.bool_)
-        own = (Mask("its layer's", n_q, n_k, whole if mask is None else mask) for mask in masks)
-        heads = [replace(head, mask=mask) for head, mask in zip(heads, own, strict=True)]
-        named = last.projection.layer
-        notes.append((None, f"The layers' masks differ: the one that is named is that of layer {named}."))
-    shown = next(head for head in reversed(heads) if head.name == last.shown.name)
-    derived = "the mean of each layer's heads" if last.shown.name == "mean" else last.derived
-    if settings.head == ROLLOUT:
-        derived = ROLLOUTS
-    told = _told_once(notes)
-    return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=told, derived=derived)
-
-
-def _told_once(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
-    """Return the notes of all layers: each once, with its layers where not all have it."""
-    layers = {layer for layer, _ in notes if layer is not None}
-    found = dict[str, list[int | None]]()
-    for layer, note in notes:
-        found.setdefault(note, []).append(layer)
-    return tuple(
-        note if None in given or set(given) == layers else f"Layer {', '.join(map(str, given))}: {note}"
-        for note, given in found.items()
-    )
-
-
-def _same(one: Bools | None, other: Bools | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+    ready, layers = ReadyWeights(found.kept, found.weights, found.mask), trace.stack_layers
+    finish = partial(replace, derived=derived, stack_layers=layers)
+    return Attended(trace.kind, inputs, layer, settings, ready=ready, layers=layers or 1, finish=finish)

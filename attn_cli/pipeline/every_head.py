@@ -15,9 +15,10 @@ from attn_cli.models.model_file import load_model
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.ready_weights import select_weights
+from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import read_texts
 from attn_cli.pipeline.sources.checkpoint_text import open_model
-from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.pipeline.sources.text import layers_of_text
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import settings_for_masked
 from attn_cli.trace.head_roles import (
@@ -135,14 +136,13 @@ def checkpoint_layers(
     with open_model(model) as opened:
         reading = read_texts(kind, text, context, settings, opened)
         queries, keys = reading.query.spelled, reading.key.spelled
-        source = Source(
-            reading.name, reading.asked, queries, keys, Text(queries, keys, reading.asked != "cross")
-        )
+        of = Text(queries, keys, reading.asked != "cross")
+        source = Source(opened.name, reading.asked, queries, keys, of)
         for steps in reading.layers():
             weights, mask = reading.own(steps)
             if not np.isfinite(weights).all():
                 raise InputError(
-                    f"{reading.name}: the weights of layer {steps.layer} are not numbers.",
+                    f"{opened.name}: the weights of layer {steps.layer} are not numbers.",
                     "Is the file whole?",
                 )
             allowed = np.ones((len(queries), len(keys)), np.bool_) if mask is None else mask
@@ -238,10 +238,9 @@ def stack_layers(kind: str, text: str, context: str | None, settings: Settings) 
             "--projection",
         )
     settings = settings_for_masked(settings) if kind == "masked" else settings
-    settings = replace(settings, head=ALL, next=0, full=True)
-    for layer in range(stack.layers):
-        trace = trace_text(kind, text, context, replace(settings, layer=layer), shared=shared)
-        yield _layer(trace, layer, stack)
+    settings = replace(settings, layer=ALL, head=ALL, next=0, full=True)
+    for layer, one in enumerate(layers_of_text(kind, text, context, settings, shared=shared)):
+        yield _layer(recorded(one), layer, stack)
 
 
 def _layer(trace: Trace, layer: int, stack: EncoderStack) -> LayerWeights:

@@ -12,8 +12,9 @@ import numpy as np
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import open_projection, settings_for_positions
 from attn_cli.pipeline.project import wanted_layer
-from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings.settings import Settings
+from attn_cli.pipeline.record import record
+from attn_cli.pipeline.sources.text import layers_of_text, trace_text
+from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_model, settings_for_masked
 from attn_cli.vectors.lookup import look_up_all, open_table
 from attn_cli.vectors.spelling import Start
@@ -62,16 +63,16 @@ def page_of(
     settings = replace(settings, layer=None) if isinstance(settings.layer, str) else settings  # all are there
     if settings.model is not None:
         return _of_model(kind, text, context, settings)
-    stack = open_projection(settings_for_positions(settings)).stack
-    if stack is not None and stack.layers > 1:
-        shown = wanted_layer(settings, stack.layers, stack.name)
-        each = (replace(settings, layer=n) for n in range(stack.layers))
-        traces = (trace_text(kind, text, context, one, report) for one in each)
-        about = _taught(stack, stack.layers - 1)
-        return Page(traces, stack.layers, shown, about, text=text, context=context)
-    trace = trace_text(kind, text, context, settings, report)
-    about = {} if stack is None else _taught(stack, 0)
-    return Page([trace], 1, 0, about, _words(trace, settings, words, stack), text, context)
+    shared = open_projection(settings_for_positions(settings))
+    stack = shared.stack
+    if stack is None or stack.layers == 1:
+        trace = trace_text(kind, text, context, settings, report, shared=shared)
+        about = {} if stack is None else _taught(stack, 0)
+        return Page([trace], 1, 0, about, _words(trace, settings, words, stack), text, context)
+    shown = wanted_layer(settings, stack.layers, stack.name)
+    layers = layers_of_text(kind, text, context, replace(settings, layer=ALL), report, shared)
+    about = _taught(stack, stack.layers - 1)
+    return Page(map(record, layers), stack.layers, shown, about, text=text, context=context)
 
 
 def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> Page:
@@ -83,25 +84,24 @@ def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> 
     assert settings.model is not None
     check_model(settings)
     with open_model(settings.model) as opened:
-        side = read_texts(kind, text, context, settings, opened).side
-        count = len(opened.checkpoint.model.stacks[side].layers)
-        shown = wanted_layer(settings, count, opened.name)
+        stack = read_texts(kind, text, context, settings, opened).stack
+        shown = wanted_layer(settings, len(stack.layers), opened.name)
 
     def traces(model: str) -> Iterator[Trace]:
         with open_model(model) as opened:
-            yield from read_texts(kind, text, context, settings, opened).traces(settings, None)
+            reading = read_texts(kind, text, context, settings, opened)
+            yield from map(record, reading.attended(replace(settings, layer=ALL, next=0)))
 
-    return Page(traces(settings.model), count, shown, text=text, context=context)
+    return Page(traces(settings.model), len(stack.layers), shown, text=text, context=context)
 
 
 def page_of_weights(saved: Saved, settings: Settings) -> Page:
     """Return the page of every layer of saved weights."""
-    from attn_cli.pipeline.sources.weights import trace_weights  # only for weights that came ready
+    from attn_cli.pipeline.sources.weights import layers_of_weights  # only for weights that came ready
 
-    count = len(saved.weights)
-    shown = wanted_layer(settings, count, saved.name)
-    each = (replace(settings, layer=n, every_head=True) for n in range(count))
-    return Page((trace_weights(saved, one) for one in each), count, shown)
+    shown = wanted_layer(settings, len(saved.weights), saved.name)
+    layers = layers_of_weights(saved, replace(settings, layer=ALL, every_head=True))
+    return Page(map(record, layers), len(saved.weights), shown)
 
 
 def _taught(stack: EncoderStack, layer: int) -> dict[str, str]:

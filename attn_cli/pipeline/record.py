@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,11 +13,12 @@ from attn_cli.core.head_weights import Turned
 from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
-from attn_cli.io.escape import fixed, visible
+from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend import LINKS, ReadyWeights, Work, mean_head
 from attn_cli.pipeline.inputs import Inputs
+from attn_cli.pipeline.notes import condensed_notes, layout_note, off_note, row_notes, untaught_mask
 from attn_cli.pipeline.project import Layer, ungoverned
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ALL, ROLLOUT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.computation import Placed
 from attn_cli.trace.head import Head
@@ -23,50 +26,64 @@ from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
+    from attn_cli.io.array_types import Bools
     from attn_cli.pipeline.attend import HeadsOfText
 
 NAMED_WORDS = 3
 COMMONEST = 10_000
 MOST_NAMED = 200
-MOST_OFF = 20
-SHUNNED = 3.0  # e^3: twenty times less than the words before
+ROLLOUTS = "weights up to layer n = An ... A1 A0, each A = (mean of the heads + I) / 2"
+MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
 
 
-def build_trace(
-    kind: str,
-    inputs: Inputs,
-    layer: Layer,
-    settings: Settings,
-    mask: Mask | None,
-    report: Report | None,
-) -> Trace:
-    """Attend with the layer's heads, and keep the record."""
+class Attended(NamedTuple):
+    """What a source gives of one layer: both sides, the heads and their mask, or weights that came ready."""
+
+    kind: str
+    inputs: Inputs
+    layer: Layer
+    settings: Settings
+    mask: Mask | None = None
+    ready: ReadyWeights | None = None
+    layers: int = 1  # how many there are, of which this is one
+    report: Report | None = None
+    finish: Callable[[Trace], Trace] = lambda trace: trace  # adds what this source alone knows
+
+
+def record(one: Attended) -> Trace:
+    """Attend with a layer's heads, and keep the record: here alone a Trace is born."""
+    kind, inputs, layer, settings, mask, ready, _, report, finish = one
+    score = layer.score or settings.score or "scaled"
     heads = tuple(_in_dtype(head, settings.dtype) for head in layer.heads)
-    work = Work(
-        heads, mask, layer.score or settings.score or "scaled", settings.temperature, settings.threads
-    )
+    work = ready or Work(heads, mask, score, settings.temperature, settings.threads)
     try:
         trace = record_trace(kind, inputs, layer, settings, work, report)
     except NotFinite as error:
         names = [tuple(map(visible, side.tokens)) for side in (inputs.query, inputs.key)]
         raise NotFinite(error.query, error.key, *names) from None
-    if layer.turned is None or trace.condensed:
+    return finish(_with_layout_note(trace, one))
+
+
+def _with_layout_note(trace: Trace, one: Attended) -> Trace:
+    """Return the trace with a note on the other layout, where W fits in both and nobody said which it is in."""
+    if one.layer.turned is None or trace.condensed:
         return trace
     try:
-        turned, _ = layer.turned()
-        there = build_trace(kind, inputs, turned._replace(turned=None), settings, mask, None)
+        turned, _ = one.layer.turned()
+        there = record(one._replace(layer=turned._replace(turned=None), report=None))
     except InputError:  # W_o or a bias fits in one layout alone
         return trace
-    return replace(trace, notes=(*trace.notes, _layout_note(trace, there)))
+    return replace(trace, notes=(*trace.notes, layout_note(trace, there)))
 
 
-def _off_note(mask: Mask | None, inputs: Inputs) -> list[str]:
-    """Return the note on tokens that --without takes out of what may be looked at."""
-    if mask is None or not mask.off:
-        return []
-    names = [f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.off[:MOST_OFF]]
-    more = f" and {len(mask.off) - MOST_OFF:,} more" if len(mask.off) > MOST_OFF else ""
-    return [f"Nobody may look at {', '.join(names)}{more} (--without)."]
+def record_layers(layers: Iterator[Attended], settings: Settings) -> Trace:
+    """Return the trace of the one layer that a source yields, or of all of them (--layer all)."""
+    first = next(layers)
+    if settings.layer != ALL:
+        return record(first)
+    n_q, n_k = len(first.inputs.query.tokens), len(first.inputs.key.tokens)
+    check_all_fit(n_q, n_k, first.layers, len(first.layer.names), settings)
+    return _together((record(one) for one in chain((first,), layers)), settings)
 
 
 def _in_dtype(head: Head, dtype: str) -> Head:
@@ -101,17 +118,17 @@ def record_trace(
         focus = asked or (_telling(summaries[shown].links, inputs),)
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)
-        notes += _condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
+        notes += condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
     allowed = None if work.mask is None else work.mask.rows(rows)
     heads = work.attended(rows, allowed, wanted, summaries)
     mean = mean_head(heads, allowed, wanted, summaries.get("mean")) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
     focus = focus or (_turning_point(top, layer, inputs),)
-    notes += _row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
+    notes += row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
     is_causal = work.mask is not None and work.mask.label.startswith("causal")
     if is_causal and layer.learned and not (condensed or asked):
-        notes += _untaught_mask(top, layer.learned.layers, inputs)
-    notes += _off_note(work.mask, inputs)
+        notes += untaught_mask(top, layer.learned.layers, inputs)
+    notes += off_note(work.mask, inputs)
     outputs = [head.output for head in heads if head.output is not None]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
     return Trace(
@@ -169,25 +186,6 @@ def _placed(inputs: Inputs) -> Placed | None:
     return Placed(query.words, key.words, query.encodings, key.encodings)
 
 
-def _layout_note(trace: Trace, there: Trace) -> str:
-    """Return a note on what the other layout would change."""
-    used, other = (one.projection.layout or "in-out" for one in (trace, there))
-    how = {"in-out": "x W", "out-in": "W x"}
-    told = f"W is square, so its shape cannot tell its layout: it was read as {used} ({how[used]})."
-    change = np.abs(trace.weights - there.weights)
-    i, j = (int(n) for n in np.unravel_index(int(change.argmax()), change.shape))
-    if change[i, j] > 1e-9:
-        here, instead = float(trace.weights[i, j]), float(there.weights[i, j])
-        pair = f"{visible(trace.query_tokens[int(trace.rows[i])])} on {visible(trace.key_tokens[j])}"
-        told += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
-    else:
-        one, two = trace.output, there.output
-        same = one is not None and two is not None and np.allclose(one, two)
-        told += f" As {other} ({how[other]}), the weights would be the same"
-        told += ", and the output too." if same else ", but the output would not."
-    return told
-
-
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
     """Return the words nearest to each output, where values are word vectors: W_v leaves or restores them."""
     values = trace.learned.values if trace.learned else "learned"
@@ -224,63 +222,56 @@ def _telling(links: Links, inputs: Inputs) -> int:
     return telling
 
 
-def kept_note(n_q: int, n_k: int) -> str:
-    """Return the note of a condensed trace on what it keeps."""
-    return f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."
+def check_all_fit(n_q: int, n_k: int, layers: int, heads: int, settings: Settings) -> None:
+    """Raise InputError if all layers' heads are too many numbers to hold at once."""
+    drawn = heads if settings.head == ALL else 1
+    cells = n_q * n_k * layers * drawn
+    if n_q * n_k > LARGE or cells > MOST_CELLS:
+        raise InputError(
+            f"{n_q:,} x {n_k:,} weights of {layers * drawn:,} heads are too many to show at once.",
+            "Give --layer N, or a shorter text; attn heads shows every head of a long one.",
+        )
 
 
-def _condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None) -> list[str]:
-    notes = [kept_note(n_q, n_k)]
-    if asked > kept:
-        notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
-    if mask is not None:
-        notes.append(f"The mask is {mask.label}.")
-    return notes
+def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
+    """Return the trace of the last layer with the heads of every layer, each of which says its layer.
 
-
-def _untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
-    """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden.
-
-    Its distance terms tell: whether it looks ahead at all, and whether it shuns or prefers a word's own place.
+    The masks of the layers may differ: each head then holds its own.
     """
-    P = head.position_scores
-    n = len(head.weights)
-    own = inputs.query.own
-    if P is None or layers > 1 or P.shape != (n, n) or own.stop - own.start < 3:
-        return []
-    first, second, last = own.start, own.start + 1, own.stop
-    inner = range(second, last - 1)
-    ahead = _median([P[i, i + 1 : last].max() - P[i, first:i].max() for i in inner])
-    behind = _median([P[i, first:i].max() - P[i, i] for i in inner])
-    if ahead < -SHUNNED or abs(behind) < SHUNNED:
-        return []
-    name = f"Head {visible(head.name)} was trained without a mask"
-    if behind < 0:
-        return [
-            f"{name}, and a word that finds nothing looks at itself: its own place is the sign for nothing."
-        ]
-    looks, back = (visible(inputs.query.tokens[i]) for i in (second, first))
-    return [
-        f"{name}, to look ahead too, and hardly ever at the word itself. {looks} may look at {back} and itself alone, "
-        f"with a distance of {fixed(P[second, first], 2)} and {fixed(P[second, second], 2)}: so {back} gets "
-        f"{float(head.weights[second, first]):.2f}, for want of another word."
-    ]
+    heads: list[Head] = []
+    masks: list[Bools | None] = []
+    notes: list[tuple[int | None, str]] = []
+    for last in traces:
+        of_layer = last.heads if settings.head == ALL else (last.shown,)
+        heads += (replace(head, layer=last.projection.layer) for head in of_layer)
+        masks += [last.mask] * len(of_layer)
+        notes += ((last.projection.layer, note) for note in last.notes)
+    if any(not _same(mask, last.mask) for mask in masks):
+        n_q, n_k = len(last.rows), len(last.key_tokens)
+        whole = np.ones((n_q, n_k), np.bool_)
+        own = (Mask("its layer's", n_q, n_k, whole if mask is None else mask) for mask in masks)
+        heads = [replace(head, mask=mask) for head, mask in zip(heads, own, strict=True)]
+        named = last.projection.layer
+        notes.append((None, f"The layers' masks differ: the one that is named is that of layer {named}."))
+    shown = next(head for head in reversed(heads) if head.name == last.shown.name)
+    derived = "the mean of each layer's heads" if last.shown.name == "mean" else last.derived
+    if settings.head == ROLLOUT:
+        derived = ROLLOUTS
+    told = _told_once(notes)
+    return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=told, derived=derived)
 
 
-def _median(numbers: list[float]) -> float:
-    """Return the median; NumPy's own imports its masked arrays, which takes longer than all that is computed here."""
-    ordered = sorted(numbers)
-    middle = len(ordered) // 2
-    return float((ordered[~middle] + ordered[middle]) / 2)
+def _told_once(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
+    """Return the notes of all layers: each once, with its layers where not all have it."""
+    layers = {layer for layer, _ in notes if layer is not None}
+    found = dict[str, list[int | None]]()
+    for layer, note in notes:
+        found.setdefault(note, []).append(layer)
+    return tuple(
+        note if None in given or set(given) == layers else f"Layer {', '.join(map(str, given))}: {note}"
+        for note, given in found.items()
+    )
 
 
-def _row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:
-    notes = []
-    shut = np.flatnonzero(head.links.keys[:, 0] < 0)
-    if len(shut):
-        names = ", ".join(f"{visible(inputs.query.tokens[i])} ({i})" for i in shut[:5])
-        more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
-        notes.append(f"A fully masked row: {names}{more} may look at nothing, so its weights are zeros.")
-    if n_k == 1:
-        notes.append("One key: its weight is 1 whatever the numbers are.")
-    return notes
+def _same(one: Bools | None, other: Bools | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import OUTPUT, Setting, check, split
@@ -115,6 +116,7 @@ def is_json(format: str | None, output: str | None, command: str = "") -> bool:
 
 
 SCHEMA = Path(__file__).parents[1] / "schema.json"
+KNOWN_SCORES = '"scaled", "dot", "cosine"'  # in the file; others are there as soon as they are registered
 ALL_KEYS = "all"
 ALWAYS = ("schema", "kind")  # in every record
 NO_TRACES = ("compare", "examples")  # kinds with keys of their own
@@ -126,6 +128,12 @@ ADDED = {"mask_views": "--show mask"}
 def _no_key(name: str, kind: str) -> UsageError:
     hint = f"{did_you_mean(name, keys_of(kind))}attn schema names the keys of each kind."
     return UsageError(f"JSON of kind {kind} has no key {visible(name)!r}.", hint, "--fields")
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of everything that attn prints as JSON, with every score that there is."""
+    names = ", ".join(f'"{name}"' for name in SCORES)
+    return SCHEMA.read_text(encoding="utf-8").replace(KNOWN_SCORES, names)
 
 
 @cache

@@ -15,7 +15,8 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, score_named
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of, some
-from attn_cli.pipeline.sources.phrases import trace_phrases
+from attn_cli.pipeline.record import record
+from attn_cli.pipeline.sources.phrases import attend_phrases
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -120,7 +121,7 @@ def look_up(
         place = {text: column for column, text in enumerate(dict.fromkeys(texts))}
         return np.eye(len(place))[[place[text] for text in texts]]
 
-    trace = trace_phrases(query, keys, values_of, settings, report)
+    trace = record(attend_phrases(query, keys, values_of, settings, report))
     cosines, mixed = _cosines(trace), trace.output
     values = tuple(pairs.values[key] for key in trace.key_tokens)
     found = Lookup(

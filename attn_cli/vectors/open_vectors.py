@@ -136,7 +136,8 @@ class FileVectors:
         """Return what is known of the file: its size and format."""
         self.indexed()  # counts the doubled words
         dtype = "float32" if isinstance(self.form, BinaryFormat) else "float64"
-        return description(self, dtype, self.form.source.size, None, self.about)
+        about = (dtype, self.length, self.form.source.size, None, self.about)
+        return description(self.source, self.name, self.n_words, self.dim, *about)
 
     def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attn_cli.io.array_types import Array, Ints
-    from attn_cli.vectors.open_vectors import OpenVectors
     from attn_cli.vectors.source_file import FileRows
 
 BUNDLED = "word2vec"
@@ -29,6 +28,7 @@ SAFETENSORS = {"format": "safetensors"}
 NGRAMS, DIRECTIONS = "ngrams", "ngrams.directions"
 MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
+INFO = ("source", "name", "words", "dim", "dtype", "length", "bytes", "settings", "about")
 OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
 
 
@@ -190,24 +190,14 @@ class Table(NamedTuple):
             json.dumps(settings, allow_nan=False)
         except (ValueError, RecursionError):
             settings = None
-        return description(self, self.matrix.dtype.newbyteorder("=").name, self.size, settings, noted)
+        dtype = self.matrix.dtype.newbyteorder("=").name
+        about = (dtype, self.length, self.size, settings, noted)
+        return description(self.source, self.name, self.n_words, self.dim, *about)
 
 
-def description(
-    vectors: OpenVectors, dtype: str, size: int, settings: object, about: dict[str, str]
-) -> dict[str, object]:
-    """Return what `attn vectors info` says of word vectors; `size` is the bytes of their files."""
-    return {
-        "source": vectors.source,
-        "name": vectors.name,
-        "words": vectors.n_words,
-        "dim": vectors.dim,
-        "dtype": dtype,
-        "length": vectors.length,
-        "bytes": size,
-        "settings": settings,
-        "about": about,
-    }
+def description(*values: object) -> dict[str, object]:
+    """Return what `attn vectors info` says of word vectors, by the names of INFO; `bytes` are those of their files."""
+    return dict(zip(INFO, values, strict=True))
 
 
 def _without_seen(rows: Rows, seen: set[bytes]) -> Rows:

@@ -9,11 +9,11 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.models.model_file import bundled
-from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.shell import attn, here
+from tests.small_models import trace_checkpoint
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 N = 12

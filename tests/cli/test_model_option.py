@@ -8,11 +8,11 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from attn_cli.settings.settings import OF_MODEL, REPLACED
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.shell import attn, here
+from tests.small_models import trace_checkpoint
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
 TEXT = "dabca"

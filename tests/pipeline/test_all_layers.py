@@ -11,7 +11,7 @@ import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.pipeline import derived as all_layers
+from attn_cli.pipeline import record as all_layers
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import CASES, made

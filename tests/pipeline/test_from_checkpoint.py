@@ -11,7 +11,6 @@ import pytest
 
 from attn_cli import trace_self
 from attn_cli.errors import AttnError, InputError, UsageError
-from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import (
@@ -30,6 +29,7 @@ from tests.models.checkpoints.by_hand import (
 from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
 from tests.shell import here
+from tests.small_models import trace_checkpoint
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("tokenizers")

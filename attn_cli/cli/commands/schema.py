@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn_cli.io.console import put_plain
-from attn_cli.settings.output import SCHEMA
+from attn_cli.settings.output import schema_text
 
 
 def schema() -> None:
@@ -11,4 +11,4 @@ def schema() -> None:
 
     Example: attn schema > attn.schema.json
     """
-    put_plain(SCHEMA.read_text(encoding="utf-8"))
+    put_plain(schema_text())

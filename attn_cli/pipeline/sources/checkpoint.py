@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,25 +22,21 @@ from attn_cli.pipeline.attend import Work
 from attn_cli.pipeline.derived import (
     Rolled,
     between_words,
-    check_all_fit,
     check_one_text,
     check_rollout,
-    recorded,
+    made_of,
     rollout_formula,
     selected,
-    together,
-    unasked,
+    without_selection,
 )
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
 from attn_cli.pipeline.ready_weights import is_shaping
-from attn_cli.pipeline.record import build_trace
+from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.checkpoint_text import (
     Tokens,
     about_move,
-    open_model,
-    piece_help,
     shifted,
     tokens_of,
     unknown_words,
@@ -59,67 +55,6 @@ if TYPE_CHECKING:
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
 
 
-def trace_checkpoint(
-    kind: str, text: str, context: str | None, settings: Settings, model: str, keep_weights: bool = False
-) -> Trace:
-    """Return the trace of one layer's heads of the model in a folder, or in the local Hugging Face cache.
-
-    `kind` is self, masked or cross. A model with an encoder and a decoder reads the `context` with its encoder, and
-    the `text` with its decoder; its `self` is the encoder's, of the `text` alone. A decoder alone is always masked.
-    With `keep_weights`, the trace has the layer's X, the heads' W and biases, and W_o, as far as they are not huge.
-    """
-    with open_model(model) as opened:
-        return trace_opened(kind, text, context, settings, opened, keep_weights)
-
-
-def trace_opened(
-    kind: str,
-    text: str,
-    context: str | None,
-    settings: Settings,
-    model: OpenModel,
-    keep_weights: bool = False,
-) -> Trace:
-    """Return the same trace of a model that is open already."""
-    check_rollout(settings)
-    reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
-    try:
-        return _trace_read(reading, settings, model)
-    except UsageError as error:
-        if more := piece_help(error, settings, reading.query, model.encoder):
-            raise UsageError(error.message, more, error.option) from None
-        raise
-
-
-def _trace_read(reading: Reading, settings: Settings, model: OpenModel) -> Trace:
-    """Return the trace of what a model reads, and what it says where that is asked for."""
-    run, side, target = reading.run, reading.side, reading.query
-    with closing(run):
-        stack = run.model.stacks[side]
-        number = None if settings.layer == ALL else wanted_layer(settings, len(stack.layers), model.name)
-        traces = reading.rollouts if settings.head == ROLLOUT else reading.traces
-        if number is None:
-            check_all_fit(len(target.ids), len(reading.key.ids), len(stack.layers), stack.heads, settings)
-            trace = together(traces(settings, number), settings)
-        else:
-            trace = next(traces(settings, number))
-        if not settings.next:  # what lies above the layer is left alone
-            return trace
-        from attn_cli.pipeline.next_words import (  # only those who ask pay for it
-            Read,
-            find_at_each,
-            find_next_words,
-        )
-
-        read = Read(target.ids, target.special)
-        words, more = find_next_words(run, side, read, model.encoder, settings.next, model.name)
-        every = None
-        if settings.next_at == ALL and words is not None:
-            every, told = find_at_each(run, read, model.encoder, settings.next, model.name)
-            more = [*more, *told]
-    return replace(trace, next_words=words, next_words_at=every, notes=(*trace.notes, *more))
-
-
 class Reading(NamedTuple):
     """A model that reads a text, and which attention of it is asked for."""
 
@@ -128,66 +63,141 @@ class Reading(NamedTuple):
     asked: str  # self, masked or cross
     query: Tokens
     key: Tokens
-    name: str  # the model's
+    model: OpenModel
     keep_weights: bool = False  # whether a trace holds X, W and W_o, too
     notes: tuple[str, ...] = ()  # on how the model reads the text
 
-    def traces(self, settings: Settings, number: int | None) -> Iterator[Trace]:
-        """Yield the trace of layer `number`, or of each; its word pieces are joined if `settings` say so."""
-        for steps in self.layers(number):
-            if number not in (None, steps.layer):
-                continue
-            of_layer = replace(settings, layer=steps.layer) if number is None else settings
-            if is_shaping(settings):
-                yield between_words(self._trace(steps, unasked(of_layer)), of_layer)
-            elif self.keep_weights:
-                mask = _mask(steps, self._window(steps), of_layer, self.name)
-                mask = without_keys(mask, of_layer, self.query.spelled, self.key.spelled)
-                stack = self.run.model.stacks[self.side]
-                yield _with_weights(self._trace(steps, of_layer), self.run, steps, stack, mask)
-            else:
-                yield self._trace(steps, of_layer)
+    @property
+    def stack(self) -> Stack:
+        """The side whose attention is asked for."""
+        return self.run.model.stacks[self.side]
 
-    def rollouts(self, settings: Settings, number: int | None) -> Iterator[Trace]:
+    def attended(self, settings: Settings) -> Iterator[Attended]:
+        """Yield the layer that is asked for, or each (--layer all); the last one has the words that are asked for."""
+        check_rollout(settings)
+        count = len(self.stack.layers)
+        number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
+        last = count - 1 if number is None else number
+        each = self._rollouts if settings.head == ROLLOUT else self._layers
+        for layer, one in each(settings, number):
+            is_last = layer == last and settings.next  # what lies above the layer is left alone otherwise
+            yield one._replace(finish=partial(self._with_words, finish=one.finish)) if is_last else one
+
+    def _layers(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
+        """Yield layer `number`, or each."""
+        for steps in self.layers(number):
+            if number in (None, steps.layer):
+                of_layer = replace(settings, layer=steps.layer) if number is None else settings
+                yield steps.layer, self._attended(steps, of_layer)
+
+    def _rollouts(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         """Yield the rollout up to layer `number`, or up to each.
 
         A mask or a temperature that `settings` try holds in the layer that is shown; those below keep their own.
         """
-        check_one_text(self.asked != "cross", self.name)
+        check_one_text(self.asked != "cross", self.model.name)
         below = Rolled()
         for steps in self.layers(number):
             own = None
             if number in (None, steps.layer):
-                mean = self._trace(steps, unasked(replace(settings, head="mean")))
+                mean = record(self._attended(steps, without_selection(replace(settings, head="mean")), True))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
                 found = rolled.instead_of(selected(mean), settings)
-                yield recorded(mean, found, settings, rollout_formula(steps.layer))
+                yield steps.layer, made_of(mean, found, settings, rollout_formula(steps.layer))
                 if _is_own(settings) and not mean.condensed:
                     own = np.array([head.weights for head in mean.heads]), mean.mask
             below = below.through(*(own or self.own(steps)))
 
+    def _attended(self, steps: LayerSteps, settings: Settings, is_plain: bool = False) -> Attended:
+        """Return a layer of the model; its word pieces are joined if `settings` say so, unless it is to be `plain`."""
+        is_shaped = is_shaping(settings) and not is_plain
+        asked = without_selection(settings) if is_shaped else settings
+        one = self._as_asked(steps, asked)
+
+        def finish(trace: Trace) -> Trace:
+            if len(trace.heads) == len(trace.head_names) and _is_own(asked):
+                steps.keep(
+                    np.array([[head.output for head in trace.heads]])
+                )  # layers above need not attend again
+            notes = tuple(dict.fromkeys((*self.notes, *trace.notes)))
+            ids, key_ids = self.query.ids, self.key.ids
+            trace = replace(trace, query_input_ids=ids, key_input_ids=key_ids, notes=notes)
+            trace = replace(trace, stack_layers=one.layers)
+            if is_shaped:
+                return record(between_words(trace, settings))
+            return (
+                _with_weights(trace, self, steps, one.mask) if self.keep_weights and not is_plain else trace
+            )
+
+        return one._replace(finish=finish)
+
+    def _as_asked(self, steps: LayerSteps, settings: Settings) -> Attended:
+        """Return a layer's heads under the score and the mask that are asked for, else under the model's own."""
+        about, name, notes = steps.ready, self.model.name, list[str]()
+        d_k, score, scale = about.q.shape[-1], settings.score, None
+        if score is None:
+            score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
+            if not isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6):
+                scale = about.scale
+        n_q, n_k = about.q.shape[2], about.k.shape[2]
+        mask = self.own_mask(steps) if settings.mask is None else stated_mask(settings, None, n_q, n_k, name)
+        if settings.mask is not None and steps.layer:
+            notes.append("The mask holds in the layer that is shown; in those below it, the model's own did.")
+        mask = without_keys(mask, settings, self.query.spelled, self.key.spelled)
+        names = tuple(map(str, range(about.q.shape[1])))
+        shown = shown_head(settings.head, names, has_layers=True)
+        wanted = names if settings.every_head or settings.head in ("all", "mean") else (shown,)
+        heads = tuple(_head(steps, int(head), scale, settings.temperature) for head in wanted)
+        query = Side(self.query.spelled)
+        key = query if self.key is self.query else Side(self.key.spelled)
+        embedding = Embedding("given", name, None, None, None)
+        inputs = Inputs(query, key, True, embedding, notes=tuple(notes), apart=steps.kind == "cross")
+        projected = Projected("given", name, None, None, steps.layer)
+        layer = Layer(names, shown, heads, Projection(projected, ()))
+        layers = len(self.stack.layers)
+        return Attended(steps.kind, inputs, layer, replace(settings, score=score), mask, layers=layers)
+
+    def _with_words(self, trace: Trace, finish: Callable[[Trace], Trace]) -> Trace:
+        """Return the trace with what the model says, at the end or at each place."""
+        from attn_cli.pipeline.next_words import Read, find_at_each, find_next_words  # only those who ask pay
+
+        trace, settings, model = finish(trace), trace.settings, self.model
+        read, count = Read(self.query.ids, self.query.special), settings.next or 0
+        words, more = find_next_words(self.run, self.side, read, model.encoder, count, model.name)
+        every = None
+        if settings.next_at == ALL and words is not None:
+            every, said = find_at_each(self.run, read, model.encoder, count, model.name)
+            more = [*more, *said]
+        return replace(trace, next_words=words, next_words_at=every, notes=(*trace.notes, *more))
+
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""
-        last = len(self.run.model.stacks[self.side].layers) - 1 if number is None else number
+        last = len(self.stack.layers) - 1 if number is None else number
         for steps in self.run.steps():
             if (steps.side, steps.kind) == (self.side, self.asked):
                 yield steps
                 if steps.layer == last:
                     return
 
-    def _window(self, steps: LayerSteps) -> int | None:
-        return self.run.model.stacks[self.side].layers[steps.layer].window
-
-    def _trace(self, steps: LayerSteps, settings: Settings) -> Trace:
-        trace = _trace(steps, self.query, self.key, self._window(steps), settings, self.name)
-        layers = len(self.run.model.stacks[self.side].layers)
-        return replace(trace, stack_layers=layers, notes=tuple(dict.fromkeys((*self.notes, *trace.notes))))
-
     def own(self, steps: LayerSteps) -> tuple[Array, Bools | None]:
         """Return the weights that the model itself computes, (h, n, n), and their mask."""
-        mask = own_mask(steps, self._window(steps))
+        mask = self.own_mask(steps)
         weights = steps.attended.weights[0].astype(np.float64)
         return weights, None if mask is None else mask.rows(np.arange(weights.shape[1]))
+
+    def own_mask(self, steps: LayerSteps) -> Mask | None:
+        """Return the mask that the model itself has in this layer, by its rule's name where there is one."""
+        window, allowed = self.stack.layers[steps.layer].window, steps.ready.mask
+        if allowed is None and steps.kind != "masked":
+            return None
+        n_q, n_k = steps.ready.q.shape[2], steps.ready.k.shape[2]
+        if steps.kind == "masked" and window is None:
+            return masks.named("causal", n_q, n_k)
+        if steps.kind == "self":
+            return masks.named(f"window:{window}", n_q, n_k)
+        behind = np.arange(n_q)[:, None] - np.arange(n_k)
+        array = (behind >= 0) & (behind < (n_q if window is None else window))
+        return masks.Mask(f"causal, the last {window} keys", n_q, n_k, array)
 
 
 def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:
@@ -209,7 +219,7 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     if target is not read:
         notes.append(about_move(target))
     key = source if asked == "cross" else target
-    return Reading(run, side, asked, target, key, model.name, notes=tuple(notes))
+    return Reading(run, side, asked, target, key, model, notes=tuple(notes))
 
 
 def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
@@ -237,37 +247,6 @@ def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[st
     return side, asked
 
 
-def _trace(
-    steps: LayerSteps, query: Tokens, key: Tokens, window: int | None, settings: Settings, name: str
-) -> Trace:
-    """Let the layer's heads attend, and keep the record."""
-    about = steps.ready
-    d_k, notes = about.q.shape[-1], []
-    score, scale = settings.score, None
-    if score is None:
-        score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
-        if not isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6):
-            scale = about.scale
-    mask = _mask(steps, window, settings, name)
-    if settings.mask is not None and steps.layer:
-        notes.append("The mask holds in the layer that is shown; in those below it, the model's own did.")
-    mask = without_keys(mask, settings, query.spelled, key.spelled)
-    names = tuple(map(str, range(about.q.shape[1])))
-    shown = shown_head(settings.head, names, has_layers=True)
-    wanted = names if settings.every_head or settings.head in ("all", "mean") else (shown,)
-    heads = tuple(_head(steps, int(name), scale, settings.temperature) for name in wanted)
-    query_side = Side(query.spelled)
-    key_side = query_side if key is query else Side(key.spelled)
-    embedding = Embedding("given", name, None, None, None)
-    inputs = Inputs(query_side, key_side, True, embedding, notes=tuple(notes), apart=steps.kind == "cross")
-    projected = Projected("given", name, None, None, steps.layer)
-    layer = Layer(names, shown, heads, Projection(projected, ()))
-    trace = build_trace(steps.kind, inputs, layer, replace(settings, score=score), mask, None)
-    if len(heads) == len(names) and _is_own(settings):  # the layers above need not attend again
-        steps.keep(np.array([[head.output for head in trace.heads]]))
-    return replace(trace, query_input_ids=query.ids, key_input_ids=key.ids)
-
-
 def _is_own(settings: Settings) -> bool:
     """Tell whether a layer attends as the model itself does."""
     tried = (settings.mask, settings.score, settings.without or None)
@@ -293,17 +272,12 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
     )
 
 
-def _mask(steps: LayerSteps, window: int | None, settings: Settings, name: str) -> Mask | None:
-    """Return the mask that is asked for, else the model's own."""
-    n_q, n_k = steps.ready.q.shape[2], steps.ready.k.shape[2]
-    return own_mask(steps, window) if settings.mask is None else stated_mask(settings, None, n_q, n_k, name)
-
-
-def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask: Mask | None) -> Trace:
+def _with_weights(trace: Trace, reading: Reading, steps: LayerSteps, mask: Mask | None) -> Trace:
     """Return the trace with the layer's matrices, and what W_o makes of all its heads."""
     from attn_cli.pipeline.sources import checkpoint_weights as kept  # only those who ask pay for it
 
-    weights, settings = run.weights_of(steps, [int(head.name) for head in trace.heads]), trace.settings
+    run, stack, settings = reading.run, reading.stack, trace.settings
+    weights = run.weights_of(steps, [int(head.name) for head in trace.heads])
     is_scaled = isclose(trace.scale, steps.ready.scale, rel_tol=1e-6) and trace.score != "cosine"
     if settings.mask is not None or settings.without or settings.temperature != 1 or not is_scaled:
         heads = [_head(steps, h, trace.own_scale, trace.temperature) for h in range(stack.heads)]
@@ -312,21 +286,6 @@ def _with_weights(trace: Trace, run: Run, steps: LayerSteps, stack: Stack, mask:
     else:
         made = run.joined(steps)[0]
     return kept.with_weights(trace, kept.Read(steps, weights, stack), made)
-
-
-def own_mask(steps: LayerSteps, window: int | None) -> Mask | None:
-    """Return the mask that the model itself has in this layer, by its rule's name where there is one."""
-    allowed = steps.ready.mask
-    if allowed is None and steps.kind != "masked":
-        return None
-    n_q, n_k = steps.ready.q.shape[2], steps.ready.k.shape[2]
-    if steps.kind == "masked" and window is None:
-        return masks.named("causal", n_q, n_k)
-    if steps.kind == "self":
-        return masks.named(f"window:{window}", n_q, n_k)
-    behind = np.arange(n_q)[:, None] - np.arange(n_k)
-    array = (behind >= 0) & (behind < (n_q if window is None else window))
-    return masks.Mask(f"causal, the last {window} keys", n_q, n_k, array)
 
 
 def can_be_grouped(settings: Settings, keep_weights: bool) -> bool:
@@ -338,12 +297,12 @@ def can_be_grouped(settings: Settings, keep_weights: bool) -> bool:
 def traces_of_group(readings: Sequence[Reading], settings: Settings) -> Iterator[Trace]:
     """Yield the trace of each text; all have the same lengths, and `can_be_grouped` has allowed the settings."""
     first = readings[0]
-    number = wanted_layer(settings, len(first.run.model.stacks[first.side].layers), first.name)
+    number = wanted_layer(settings, len(first.stack.layers), first.model.name)
     together = first.run.beside([reading.run for reading in readings[1:]])
     *_, steps = first._replace(run=together).layers(number)
     for at, reading in enumerate(readings):
         alone = reading._replace(run=reading.run.with_step(_of_text(steps, at)))
-        yield next(alone.traces(settings, number))
+        yield record(next(alone.attended(settings)))
 
 
 def _of_text(steps: LayerSteps, at: int) -> LayerSteps:

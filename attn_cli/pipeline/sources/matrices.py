@@ -33,7 +33,7 @@ from attn_cli.pipeline.project import (
     shown_head,
     with_masks,
 )
-from attn_cli.pipeline.record import build_trace
+from attn_cli.pipeline.record import Attended, record
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
 from attn_cli.trace.computation import Embedding
@@ -54,9 +54,9 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     if given.temperature is not None and settings.temperature == Settings().temperature:
         settings = replace(settings, temperature=given.temperature)
     if given.scores is not None:
-        from attn_cli.pipeline.sources.scores import trace_scores  # only for scores that are given
+        from attn_cli.pipeline.sources.scores import attend_scores  # only for scores that are given
 
-        return trace_scores(kind, given, given.scores, settings, report)
+        return record(attend_scores(kind, given, given.scores, settings, report))
     has_qkv = given.get("Q") is not None
     notes = [
         *given.note_of_ignored(),
@@ -88,7 +88,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
     if (turned := layer.turned) is not None:
         layer = layer._replace(turned=lambda: _read_otherwise(turned, given, settings, masks))
     inputs = inputs._replace(notes=(*inputs.notes, *notes, *more))
-    return build_trace(kind, inputs, layer, settings, mask, report)
+    return record(Attended(kind, inputs, layer, settings, mask, report=report))
 
 
 def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:

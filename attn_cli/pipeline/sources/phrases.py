@@ -16,26 +16,25 @@ from attn_cli.pipeline.embed import NOT_UTF8, embed_tokens
 from attn_cli.pipeline.inputs import Inputs, Side, round_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
-from attn_cli.pipeline.record import build_trace
+from attn_cli.pipeline.record import Attended
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check_words, unused
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
 
 
-def trace_phrases(
+def attend_phrases(
     query: str,
     keys: Sequence[str],
     values: Callable[[Sequence[str]], Array],
     settings: Settings,
     report: Report | None = None,
-) -> Trace:
-    """Turn a query and keys, each a phrase, into a Trace; `values` returns V (n_k, d_v) of the keys that are left.
+) -> Attended:
+    """Let a query look at keys, each a phrase; `values` returns V (n_k, d_v) of the keys that are left.
 
     A phrase of several words is the mean of their vectors. The projection is the identity unless another is
     chosen; it makes queries and keys alone. Keys differ from each other.
@@ -64,7 +63,7 @@ def trace_phrases(
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
     layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()), turned=None)
     mask = wanted_mask(settings, None, inputs)
-    return build_trace("lookup", inputs, layer, settings, mask, report)
+    return Attended("lookup", inputs, layer, settings, mask, report=report)
 
 
 def _embed_phrases(

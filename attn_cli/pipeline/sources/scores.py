@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from attn_cli.models.projection import Projection, shared, split, to_digits
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import wanted_masks
 from attn_cli.pipeline.project import Layer, given_biases, labels, shown_head, with_masks
-from attn_cli.pipeline.record import build_trace
+from attn_cli.pipeline.record import Attended
 from attn_cli.settings.validate import unused
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
@@ -34,10 +35,10 @@ UNKNOWN = (
 )
 
 
-def trace_scores(
+def attend_scores(
     kind: str, given: Given, scores: GivenScores, settings: Settings, report: Report | None
-) -> Trace:
-    """Turn given scores into a Trace; its heads have no queries and keys, and values only where they were given."""
+) -> Attended:
+    """Return what given scores come to: heads without queries and keys, with values only where they were given."""
     _refuse_settings(given, scores, settings)
     values = scores.values if settings.round is None else to_digits(scores.values, settings.round)
     heads, n_q, n_k = values.shape
@@ -66,8 +67,8 @@ def trace_scores(
     layer = Layer(names, shown_head(settings.head, names), made, joining, score=GIVEN)
     layer, mask, notes = with_masks(layer, masks)
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
-    trace = build_trace(kind, inputs, layer, settings, mask, report)
-    return _bare(trace, has_values=given.get("V") is not None)
+    finish = partial(_bare, has_values=given.get("V") is not None)
+    return Attended(kind, inputs, layer, settings, mask, report=report, finish=finish)
 
 
 def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
-from attn_cli.pipeline.record import build_trace, output_words
+from attn_cli.pipeline.record import Attended, output_words, record_layers
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import (
     check_layered,
@@ -93,29 +94,58 @@ def trace_text(
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
     if settings.model is not None:
-        settings = with_words_at_each(settings)
-        return _of_model(kind, text, context, settings, shared and shared.model, keep_weights)
+        return _of_model(
+            kind, text, context, with_words_at_each(settings), shared and shared.model, keep_weights
+        )
+    layers = layers_of_text(kind, text, context, settings, report, shared, name_outputs)
+    return record_layers(layers, settings)
+
+
+def layers_of_text(
+    kind: str,
+    text: Text,
+    context: Text | None,
+    settings: Settings,
+    report: Report | None = None,
+    shared: Shared | None = None,
+    name_outputs: bool = False,
+) -> Iterator[Attended]:
+    """Yield the layer that is asked for, or each (--layer all), of vectors and a projection, learned or not."""
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
-    stack = shared.stack
-    check_without_model(settings, stack is not None and stack.words is not None)
-    if stack is not None and stack.words is not None:
-        return _of_language(kind, text, context, with_words_at_each(settings), report, shared)
-    if settings.layer == ALL:
-        return _every_layer(kind, text, context, settings, report, shared)
+    stack, notes = shared.stack, list[str]()
+    is_language = stack is not None and stack.words is not None
+    check_without_model(settings, is_language)
+    if stack is not None and is_language:
+        from attn_cli.pipeline.next_words import settings_for  # only a language model needs it
+
+        settings, notes = settings_for(kind, with_words_at_each(settings), stack, context is not None)
+        before = settings
+    if settings.layer == ALL and stack is None:
+        check_layered(settings)
     inputs = _inputs_of(text, context, before, settings, shared, report)
-    trace, _ = _attended(kind, inputs, settings, shared, report)
-    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+    inputs = inputs._replace(notes=(*inputs.notes, *notes))
+    finish = partial(_finished, inputs=inputs, shared=shared, name_outputs=name_outputs, report=report)
+    each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
+    for layer in each:
+        one = replace(settings, layer=layer)
+        is_last = layer == each[-1]
+        yield _attended(kind, inputs, one, shared, report, finish if is_last else lambda trace: trace)
 
 
 def _attended(
-    kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: Report | None
-) -> tuple[Trace, Inputs]:
-    """Return the trace of one layer, and the inputs as that layer has them."""
-    stack, weights = shared.stack, shared.weights
+    kind: str,
+    inputs: Inputs,
+    settings: Settings,
+    shared: Shared,
+    report: Report | None,
+    finish: Callable[[Trace], Trace],
+) -> Attended:
+    """Return one layer: of a learned model, above what the layers below make of the inputs."""
+    stack = shared.stack
     mask = wanted_mask(settings, None, inputs)
     if stack is None:
-        layer, more = project_inputs(inputs, settings, None, weights)
+        layer, more = project_inputs(inputs, settings, None, shared.weights)
     else:
         is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
         inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
@@ -125,23 +155,19 @@ def _attended(
 
             report = part_of(report, below, below + 1)
     inputs = inputs._replace(notes=(*inputs.notes, *more))
-    return build_trace(kind, inputs, layer, settings, mask, report), inputs
+    layers = 1 if stack is None else stack.layers
+    return Attended(kind, inputs, layer, settings, mask, None, layers, report, finish)
 
 
-def _of_language(
-    kind: str, text: Text, context: Text | None, settings: Settings, report: Report | None, shared: Shared
+def _finished(
+    trace: Trace, inputs: Inputs, shared: Shared, name_outputs: bool, report: Report | None
 ) -> Trace:
-    """Return the trace of a language model's layer, and what it says comes next."""
-    from attn_cli.pipeline import next_words as language  # only a language model needs it
+    """Return the trace with what a language model says comes next, or with the words nearest to each output."""
+    if shared.stack is not None and shared.stack.words is not None:
+        from attn_cli.pipeline.next_words import with_next  # only a language model needs it
 
-    assert shared.stack is not None
-    settings, notes = language.settings_for(kind, settings, shared.stack, context is not None)
-    if settings.layer == ALL:
-        return _every_layer(kind, text, None, settings, report, shared)
-    inputs = _inputs_of(text, None, settings, settings, shared, report)
-    inputs = inputs._replace(notes=(*inputs.notes, *notes))
-    trace, _ = _attended(kind, inputs, settings, shared, report)
-    return language.with_next(trace, inputs, settings, shared.stack, report)
+        return with_next(trace, inputs, trace.settings, shared.stack, report)
+    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 
 def read_inputs(text: str, context: str | None, settings: Settings, shared: Shared) -> Inputs:
@@ -173,23 +199,6 @@ def _inputs_of(
     return prepare_inputs(inputs, settings, stack is None)
 
 
-def _every_layer(
-    kind: str, text: Text, context: Text | None, settings: Settings, report: Report | None, shared: Shared
-) -> Trace:
-    """Return the trace of all layers of a learned model."""
-    from attn_cli.pipeline.derived import check_all_fit, together  # only for several
-
-    if shared.stack is None:
-        check_layered(settings)
-    assert shared.stack is not None  # check_layered refuses what has no layers
-    asked = [replace(settings, layer=layer) for layer in range(shared.stack.layers)]
-    first = trace_text(kind, text, context, asked[0], report, shared=shared)
-    n_q, n_k = len(first.query_tokens), len(first.key_tokens)
-    check_all_fit(n_q, n_k, len(asked), len(first.head_names), settings)
-    rest = (trace_text(kind, text, context, one, report, shared=shared) for one in asked[1:])
-    return together(chain((first,), rest), settings)
-
-
 def _of_model(
     kind: str,
     text: Text,
@@ -199,19 +208,24 @@ def _of_model(
     keep_weights: bool,
 ) -> Trace:
     """Return the trace of a pretrained model's layer, which has its own tokens, vectors and heads."""
-    from attn_cli.pipeline.sources.checkpoint import (  # only for a model on disk
-        trace_checkpoint,
-        trace_opened,
-    )
+    # Only for a model on disk.
+    from attn_cli.pipeline.sources.checkpoint import read_texts
+    from attn_cli.pipeline.sources.checkpoint_text import open_model, piece_help
 
     assert settings.model is not None
     check_model(settings)
     check_shaping(settings)
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
-    if opened is not None:
-        return trace_opened(kind, text, context, settings, opened, keep_weights)
-    return trace_checkpoint(kind, text, context, settings, settings.model, keep_weights)
+    with nullcontext(opened) if opened is not None else open_model(settings.model) as model:
+        reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
+        try:
+            with closing(reading.run):
+                return record_layers(reading.attended(settings), settings)
+        except UsageError as error:
+            if more := piece_help(error, settings, reading.query, model.encoder):
+                raise UsageError(error.message, more, error.option) from None
+            raise
 
 
 def _tokens(text: Text, side: str, settings: Settings) -> Tokens:

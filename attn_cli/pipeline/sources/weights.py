@@ -5,7 +5,7 @@ A step of the record is accepted only if it follows from the one before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,12 @@ from attn_cli.inputs.matrices import array
 from attn_cli.inputs.weights_in_memory import weights_in_memory
 from attn_cli.models.projection import Projection, in_out
 from attn_cli.pipeline.attend import ReadyWeights, mean_output, told_apart
-from attn_cli.pipeline.derived import check_all_fit, rolled_weights, rollout_formula, together
+from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import Layer
 from attn_cli.pipeline.ready_weights import select_weights
-from attn_cli.pipeline.record import record_trace
+from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, unused
 from attn_cli.trace.computation import Embedding
@@ -47,18 +47,20 @@ def trace_weights(saved: Saved, settings: Settings) -> Trace:
     Of several layers it is one, all of them, or their mean.
     """
     settings = replace(settings, head=settings.head or saved.head, layer=_asked_layer(saved, settings))
-    layers, heads, n_q, n_k = saved.weights.shape
-    if settings.layer == ALL:
-        check_all_fit(n_q, n_k, layers, heads, settings)
-        asked = (replace(settings, layer=number) for number in range(layers))
-        return together((_trace_layer(saved, one) for one in asked), settings)
+    layers = len(saved.weights)
     if settings.layer == MEAN:
         if settings.head == ROLLOUT:
             raise UsageError("--head rollout goes through the layers.", "Leave out --layer mean.", "--layer")
         whole = saved.weights.mean(axis=0, keepdims=True, dtype=np.float64)
-        trace = _trace_layer(saved._replace(weights=whole), replace(settings, layer=None))
+        trace = record(_attended(saved._replace(weights=whole), replace(settings, layer=None)))
         return replace(trace, settings=settings, derived=f"the mean of layers 0 to {layers - 1}")
-    return _trace_layer(saved, settings)
+    return record_layers(layers_of_weights(saved, settings), settings)
+
+
+def layers_of_weights(saved: Saved, settings: Settings) -> Iterator[Attended]:
+    """Yield the layer of ready weights that is asked for, or each of them (--layer all)."""
+    each = range(len(saved.weights)) if settings.layer == ALL else [settings.layer]
+    return (_attended(saved, replace(settings, layer=layer)) for layer in each)
 
 
 def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
@@ -70,8 +72,8 @@ def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
     return settings.layer if settings.layer is not None or not saved.shows_layers else ALL
 
 
-def _trace_layer(saved: Saved, settings: Settings) -> Trace:
-    """Return the trace of one layer of ready weights."""
+def _attended(saved: Saved, settings: Settings) -> Attended:
+    """Return one layer of ready weights, whose trace has the steps that attn's own JSON holds."""
     n_q, n_k = saved.weights.shape[-2:]
     mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)
     if mask is not None and mask.array is not None and settings.mask is None:
@@ -79,7 +81,7 @@ def _trace_layer(saved: Saved, settings: Settings) -> Trace:
     is_stated = settings.mask is not None or saved.mask is not None
     is_rollout = settings.head == ROLLOUT and ROLLOUT not in saved.heads
     found = (rolled_weights if is_rollout else select_weights)(saved, settings, mask, is_stated)
-    record = saved.record or {}
+    saved_record = saved.record or {}
     inputs = Inputs(
         Side(found.query_tokens),
         Side(found.key_tokens),
@@ -87,15 +89,19 @@ def _trace_layer(saved: Saved, settings: Settings) -> Trace:
         Embedding("given", saved.name, None, None, None),
         *saved.looked_up,
         notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
-        apart=record.get("kind") == "cross",
+        apart=saved_record.get("kind") == "cross",
     )
     about = Projected("given", saved.name, None, None, found.layer)
     layer = Layer(found.head_names, found.head, (), Projection(about, ()))
-    work = ReadyWeights(found.kept, found.weights, found.mask)
-    trace = record_trace("show", inputs, layer, settings, work, None)
-    if is_rollout:
-        return replace(trace, derived=rollout_formula(found.layer or 0))
-    return trace if found.is_shaped or saved.shows_layers else _with_saved_steps(trace, record)
+    ready = ReadyWeights(found.kept, found.weights, found.mask)
+
+    def finish(trace: Trace) -> Trace:
+        if is_rollout:
+            return replace(trace, derived=rollout_formula(found.layer or 0))
+        return trace if found.is_shaped or saved.shows_layers else _with_saved_steps(trace, saved_record)
+
+    layers = len(saved.weights)
+    return Attended("show", inputs, layer, settings, ready=ready, layers=layers, finish=finish)
 
 
 def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attn_cli.core.mask_rules import rule_named
 from attn_cli.core.masks import named
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import count
@@ -68,7 +69,7 @@ class ScriptPlan(NamedTuple):
         return len(self.heads) > 1
 
 
-def plan_script(trace: Trace) -> ScriptPlan:
+def plan_script(trace: Trace, framework: str) -> ScriptPlan:
     """Return how to recompute a trace; raise UsageError if no script can, or only one too long to read."""
     if trace.has_layers:
         raise UsageError("A script recomputes one layer.", "Give --layer N.", "--format")
@@ -81,7 +82,7 @@ def plan_script(trace: Trace) -> ScriptPlan:
             "There are no queries and keys here to compute these weights from.", "Use -f json.", "--format"
         )
     _refuse_own_terms(heads)
-    start, rule = _start(trace, heads), _rule(trace)
+    start, rule = _start(trace, heads), _rule(trace, framework)
     shared = len(heads) > 1 and start == "QKV" and all(_equal(head.v, heads[0].v) for head in heads)
     biases = heads[0].position_biases
     furthest = max(len(trace.query_tokens), len(trace.key_tokens)) - 1
@@ -146,14 +147,15 @@ def _start(trace: Trace, heads: tuple[Head, ...]) -> str:
     return "X" if weights <= HAND_SIZED or weights + trace.x_query.size <= made else "QKV"
 
 
-def _rule(trace: Trace) -> str | None:
-    """Return the mask's name if it is that of a rule that makes the same mask."""
+def _rule(trace: Trace, framework: str) -> str | None:
+    """Return the mask's name if it is that of a rule that makes the same mask, and has a line for the framework."""
     try:
         mask = named(trace.mask_name, len(trace.query_tokens), len(trace.key_tokens))
     except UsageError:
         return None
-    is_rule = mask is not None and trace.mask is not None and _equal(mask.rows(trace.rows), trace.mask)
-    return trace.mask_name if is_rule else None
+    if mask is None or trace.mask is None or framework not in rule_named(trace.mask_name)[0].lines:
+        return None
+    return trace.mask_name if _equal(mask.rows(trace.rows), trace.mask) else None
 
 
 def joins_heads(trace: Trace) -> bool:

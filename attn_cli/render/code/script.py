@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
+from attn_cli.errors import UsageError
 from attn_cli.render.code.frameworks import FRAMEWORKS, Framework, has_layer
 from attn_cli.render.code.literals import (
     LINE,
@@ -30,7 +31,10 @@ WIDEST = 20  # cells for a token before its row
 
 def script(trace: Trace, framework_name: str) -> str:
     """Return the script for `numpy`, `torch` or `keras`; raise UsageError if there can be none."""
-    plan, framework = plan_script(trace), FRAMEWORKS[framework_name]
+    framework = FRAMEWORKS[framework_name]
+    if framework_name not in score_named(trace.score).lines:
+        raise UsageError(f"The score {trace.score} has no lines for {framework.title}.", option="--format")
+    plan = plan_script(trace, framework_name)
     return _spaced(
         [
             _docstring(plan, framework),

@@ -1,6 +1,6 @@
 // One cell's arithmetic: how a query's weight for a key comes about, number by number.
 import { rowOf } from "./arrays.js";
-import { unit } from "./core.js";
+import { SCORES } from "./core.js";
 import { $, fill, make, plain, refill, share, svg, visible, word } from "./dom.js";
 import { change, listen, record, state } from "./state.js";
 import { editKey, exps, headNamed, isExact, keys, mayLook, place, queries, shown } from "./view.js";
@@ -73,13 +73,12 @@ function later(parts) {
   setTimeout(() => change(parts));
 }
 
-/** Return q, k and their products for a cell, as the score function takes them. */
+/** Return q, k and the terms of their score for a cell, as the score function takes them. */
 function vectors(result, row, column) {
-  const isCosine = state.score === "cosine";
-  const [Q, K] = isCosine ? [unit(result.q), unit(result.k)] : [result.q, result.k];
-  const q = rowOf(Q, row);
-  const k = rowOf(K, column);
-  return { q, k, qk: q.map((x, d) => x * k[d]) };
+  const { rows, term } = SCORES[state.score];
+  const q = rowOf(rows(result.q), row);
+  const k = rowOf(rows(result.k), column);
+  return { q, k, qk: q.map((x, d) => term(x, k[d])), label: record.scores[state.score].term };
 }
 
 /** Draw q, k and q × k as signed bars, a column a dimension. */
@@ -87,7 +86,7 @@ function bars(result, row, column) {
   const parts = vectors(result, row, column);
   const n = parts.q.length;
   const wide = Math.max(2, Math.min(14, Math.floor(320 / n)));
-  const rows = Object.entries({ q: parts.q, k: parts.k, "q × k": parts.qk }).map(([name, numbers], at) => barRow(name, numbers, at, wide));
+  const rows = Object.entries({ q: parts.q, k: parts.k, [parts.label]: parts.qk }).map(([name, numbers], at) => barRow(name, numbers, at, wide));
   const [width, height] = [44 + n * wide, 3 * (2 * BAR + 8)];
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, class: "bars", role: "img",
     "aria-label": `q, k and their products in ${n} dimensions, as bars; the numbers are in the table below` }, ...rows);
@@ -105,9 +104,9 @@ function barRow(name, numbers, at, wide) {
 }
 
 function products(result, row, column) {
-  const { q, k, qk } = vectors(result, row, column);
+  const { q, k, qk, label } = vectors(result, row, column);
   const lines = [...q].map((x, d) => make("tr", {}, make("th", { scope: "row" }, String(d)), ...[x, k[d], qk[d]].map((value) => make("td", {}, plain(value)))));
-  const head = make("tr", {}, ...["dimension", "q", "k", "q × k"].map((name) => make("th", { scope: "col" }, name)));
+  const head = make("tr", {}, ...["dimension", "q", "k", label].map((name) => make("th", { scope: "col" }, name)));
   const details = make("details", {}, make("summary", {}, `The ${q.length} products`), make("table", {}, make("thead", {}, head), make("tbody", {}, ...lines)));
   details.open = isOpen;
   details.addEventListener("toggle", () => { isOpen = details.open; });

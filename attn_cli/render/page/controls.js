@@ -1,5 +1,6 @@
 // The controls: temperature, score, mask, head, layer, and words to switch off.
 import { $, fill, make, plain, refill, visible, word } from "./dom.js";
+import { MASKS } from "./core.js";
 import { change, isMask, listen, record, reset, state } from "./state.js";
 import { headNamed, isExact, keys, layer, place } from "./view.js";
 
@@ -26,18 +27,20 @@ function startScore() {
 
 function startMask() {
   const [choose, left, right] = [$("mask-choice"), $("window-left"), $("window-right")];
-  const names = ["none", "causal", ...(record.apart ? ["causal-bottom-right"] : []), "window"];
-  fill(choose, ...options(names), record.allowed ? make("option", { value: "given" }, record.maskLabel) : null);
+  fill(choose, ...options(record.masks), record.allowed ? make("option", { value: "given" }, record.maskLabel) : null);
+  const most = (name) => Math.max(0, ...Object.keys(MASKS[name] ?? {}).map(Number));
   const read = () => {
-    const width = (field) => Math.max(0, Math.round(field.valueAsNumber) || 0);
-    const name = choose.value !== "window" ? choose.value : width(left) === width(right) ? `window:${width(left)}` : `window:${width(left)}:${width(right)}`;
+    const asked = [left, right].slice(0, most(choose.value)).map((field) => Math.max(0, Math.round(field.valueAsNumber) || 0));
+    const [once, twice] = [[choose.value, asked[0]].join(":"), [choose.value, ...asked].join(":")];
+    const name = asked[0] === asked[1] && isMask(once) ? once : twice;
     if (isMask(name)) change({ mask: name });
   };
   for (const field of [choose, left, right]) field.addEventListener("change", read);
   listen(() => {
     const [name, before, after = before] = state.mask.split(":");
     choose.value = name;
-    $("window-sizes").hidden = name !== "window";
+    $("window-sizes").hidden = !most(name);
+    $("window-right").parentElement.hidden = most(name) < 2;
     if (before) [left.value, right.value] = [before, after];
   }, () => {});
 }

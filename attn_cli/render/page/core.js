@@ -37,21 +37,29 @@ export function unit(X) {
   return made;
 }
 
-function products(Q, K) {
-  const made = matrix(Q.rows, K.rows);
-  for (let i = 0; i < Q.rows; i++) {
-    const q = rowOf(Q, i);
-    for (let j = 0; j < K.rows; j++) made.data[i * K.rows + j] = dot(q, rowOf(K, j));
-  }
-  return made;
+/** Return a score function: the sum of `term` over two rows, once both went through `rows`. */
+function sumOf(term, rows) {
+  const of = (queries, keys) => {
+    const [Q, K] = [rows(queries), rows(keys)];
+    const made = matrix(Q.rows, K.rows);
+    for (let i = 0; i < Q.rows; i++) {
+      const q = rowOf(Q, i);
+      for (let j = 0; j < K.rows; j++) {
+        const k = rowOf(K, j);
+        let sum = 0;
+        for (let d = 0; d < q.length; d++) sum += term(q[d], k[d]);
+        made.data[i * K.rows + j] = sum;
+      }
+    }
+    return made;
+  };
+  return { of, term, rows };
 }
 
-/** The score functions: what they compute, and whether scores, and a learned distance, are divided by sqrt(d_k). */
-export const SCORES = {
-  scaled: { of: products, isScaled: true, isPositionScaled: true },
-  dot: { of: products, isScaled: false, isPositionScaled: false },
-  cosine: { of: (Q, K) => products(unit(Q), unit(K)), isScaled: false, isPositionScaled: true },
-};
+const same = (X) => X;
+
+/** The score functions of core/scores.py, and whether scores, and a learned distance, are divided by sqrt(d_k). */
+export const SCORES = {/* scores */};
 
 /** Return what is added for each distance, (n_q, n_k): (q.r + b) factor, r and b those of the clipped distance. */
 export function positionTerm(Q, R, b, factor, n_k) {
@@ -67,21 +75,23 @@ export function positionTerm(Q, R, b, factor, n_k) {
   return made;
 }
 
-/** The mask rules: whether query i may look at key j. Their names hold numbers after colons. */
-export const MASKS = {
-  none: () => true,
-  causal: (i, j) => j <= i,
-  "causal-bottom-right": (i, j, n_q, n_k) => j <= i + n_k - n_q,
-  window: (i, j, n_q, n_k, left, right = left) => j >= i - left && j <= i + right,
-};
+/** The mask rules of core/mask_rules.py, by how many numbers follow their name: whether query i may look at key j. */
+export const MASKS = {/* masks */};
+
+/** Return the rule of a name such as `window:2`; undefined where there is none. */
+export function ruleNamed(name) {
+  const [stem, ...numbers] = name.split(":");
+  return Object.hasOwn(MASKS, stem) && numbers.every((n) => /^\d{1,9}$/.test(n)) ? MASKS[stem][numbers.length] : undefined;
+}
 
 /** Return which key each query may look at, (n_q n_k) of 1 and 0; null where a name has no rule here. */
 export function maskNamed(name, n_q, n_k) {
-  const [rule, ...widths] = name.split(":");
-  if (!MASKS[rule]) return null;
+  const rule = ruleNamed(name);
+  if (!rule) return null;
+  const numbers = name.split(":").slice(1).map(Number);
   const allowed = new Uint8Array(n_q * n_k);
   for (let i = 0; i < n_q; i++) {
-    for (let j = 0; j < n_k; j++) allowed[i * n_k + j] = MASKS[rule](i, j, n_q, n_k, ...widths.map(Number)) ? 1 : 0;
+    for (let j = 0; j < n_k; j++) allowed[i * n_k + j] = rule(i, j, n_q, n_k, ...numbers) ? 1 : 0;
   }
   return allowed;
 }

@@ -52,10 +52,14 @@ export function visible(text) {
 
 /** Return a token to be shown, cut where it is long, and apart from the direction of what stands around it. */
 export function word(token, most = 16) {
-  const whole = visible(token);
-  const letters = [...whole];
-  const short = letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : whole;
+  const [whole, short] = [visible(token), cut(token, most)];
   return make("bdi", { title: short === whole ? null : whole }, short);
+}
+
+/** Return a token's visible text, cut where it is long. */
+export function cut(token, most = 14) {
+  const letters = [...visible(token)];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
 }
 
 /** Return a number for a sentence: at most `digits` decimals, without trailing zeros. */

@@ -1,6 +1,6 @@
 // Links between two columns of tokens: the queries on the left, the keys on the right, a line for each weight.
 import { rowOf } from "./arrays.js";
-import { $, fill, make, refill, share, svg, visible, word } from "./dom.js";
+import { $, cut, fill, make, refill, share, svg, visible, word } from "./dom.js";
 import { colourOf, isDark, onTheme } from "./shades.js";
 import { change, listen, select, state } from "./state.js";
 import { headResult, keys, layer, place, queries } from "./view.js";
@@ -25,11 +25,6 @@ function drawnWords() {
   return { rows: [row], columns: [...found].sort((a, b) => a - b) };
 }
 
-function short(token, most = 14) {
-  const letters = [...visible(token)];
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
-}
-
 /** Draw the links as SVG that needs no style sheet: it is saved as a file, too. */
 export function linksPicture(ink = "currentColor", dark = isDark()) {
   const { rows, columns } = drawnWords();
@@ -37,8 +32,8 @@ export function linksPicture(ink = "currentColor", dark = isDark()) {
   const high = Math.max(rows.length, columns.length) * LINE;
   const y = (n, count) => LINE / 2 + n * LINE + (high - count * LINE) / 2;
   const lines = heads().flatMap((name, n) => linesOf(name, colourOf(n, dark), rows, columns, y));
-  const left = rows.map((i, n) => label(short(queries()[i]), LEFT - 6, y(n, rows.length), "end", i === row, ink, i));
-  const right = columns.map((j, n) => label(short(keys()[j]), RIGHT + 6, y(n, columns.length), "start", j === state.column, ink, null));
+  const left = rows.map((i, n) => label(cut(queries()[i]), LEFT - 6, y(n, rows.length), "end", i === row, ink, i));
+  const right = columns.map((j, n) => label(cut(keys()[j]), RIGHT + 6, y(n, columns.length), "start", j === state.column, ink, null));
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${high}`, class: "links", role: "group", "aria-label": "Links from queries, on the left, to keys, on the right" },
     svg("g", { fill: "none" }, ...lines), ...left, ...right);
 }

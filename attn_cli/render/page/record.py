@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.mask_rules import find_rule
+from attn_cli.core.mask_rules import MASKS, find_rule
 from attn_cli.core.masks import rule_in
 from attn_cli.core.scores import SCORES
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, UsageError
 from attn_cli.render.page.script import Numbers, Stored
 from attn_cli.render.palette import PAPER, ramp
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
@@ -60,6 +60,10 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
 
 def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
     """Return what the shown trace says of tokens and settings, and the words of the walk."""
+    if trace.score in SCORES and SCORES[trace.score].javascript is None:
+        raise UsageError(
+            f"The score {trace.score} has no JavaScript, so no page can compute it.", option="--score"
+        )
     padding = trace.pad_keys
     off = sorted({key for one in trace.settings.without for key in find_rows(one, trace.key_tokens)})
     return {
@@ -79,7 +83,8 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "padding": [padding.start, padding.stop],
         "off": off,
         "below": trace.learned is not None and trace.learned.layers > 1,
-        "scores": {name: _score(name) for name in SCORES},
+        "scores": {name: _score(name) for name, score in SCORES.items() if score.javascript is not None},
+        "masks": _masks(trace),
         "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS if _has(trace, step.name)],
         "facts": _facts(trace),
         "repeats": _repeats(trace),
@@ -109,15 +114,23 @@ def _sources(trace: Trace) -> dict[str, str]:
 def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
     """Return the mask by its rule's name, or as an array under the name `given`."""
     name = rule_in(trace.mask_name)
-    if find_rule(name) is not None:
+    found = find_rule(name)
+    if found is not None and found[0].javascript:
         return {"mask": name, "maskLabel": name, "allowed": None}
     assert trace.mask is not None
     return {"mask": "given", "maskLabel": name, "allowed": numbers.add_bytes(trace.mask)}
 
 
+def _masks(trace: Trace) -> list[str]:
+    """Return the names that the page's menu has; with one text, a mask from the other corner is the causal one."""
+    rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
+    return [name for name, rule in rules.items() if trace.apart or rule.corner != "bottom-right"]
+
+
 def _score(name: str) -> dict[str, object]:
     score = SCORES[name]
     return {
+        "term": "" if score.javascript is None else score.javascript.label,
         "symbol": score.symbol,
         "matrix": score.matrix,
         "isScaled": score.is_scaled,

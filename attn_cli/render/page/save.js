@@ -1,5 +1,6 @@
 // What can be taken away: the picture, the data as JSON, the command line that makes the same view.
 import { rowOf } from "./arrays.js";
+import { SCORES } from "./core.js";
 import { $, make, save, svg, visible } from "./dom.js";
 import { linksPicture } from "./links.js";
 import { current, ids } from "./matrix.js";
@@ -70,13 +71,8 @@ function addedTo(result, edits = new Map()) {
 
 function headPlain(result) {
   const factor = result.scale / state.temperature;
-  return (at) => {
-    const [i, j] = [Math.floor(at / keys().length), at % keys().length];
-    const [q, k] = [rowOf(result.q, i), rowOf(result.k, j)];
-    const qk = q.reduce((sum, x, d) => sum + x * k[d], 0);
-    const lengths = state.score === "cosine" ? Math.hypot(...q) * Math.hypot(...k) || 1 : 1;
-    return (qk / lengths) * factor;
-  };
+  const scores = SCORES[state.score].of(result.q, result.k);
+  return (at) => scores.data[at] * factor;
 }
 
 // The command line

@@ -6,10 +6,14 @@ import re
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from attn_cli.core.mask_rules import MASKS
+from attn_cli.core.scores import SCORES
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
@@ -25,7 +29,6 @@ POLICY = (
 )
 
 
-@cache
 def script() -> str:
     """Return the modules as one script: each in a function of its own, after those that it imports from.
 
@@ -42,7 +45,11 @@ def _add(name: str, parts: dict[str, str], above: tuple[str, ...]) -> None:
         return
     if name in above:
         raise ValueError(f"modules of the page import in a circle: {' -> '.join((*above, name))}")
-    source = _COMMENT.sub("", read(f"{name}.js"))
+    source = (
+        _COMMENT.sub("", read(f"{name}.js"))
+        .replace("/* scores */", _scores())
+        .replace("/* masks */", _masks())
+    )
     for _, other in _IMPORT.findall(source):
         _add(other, parts, (*above, name))
     body = _IMPORT.sub(lambda found: f"const {{ {found[1].replace(' as ', ': ')} }} = {found[2]}_js;", source)
@@ -50,6 +57,28 @@ def _add(name: str, parts: dict[str, str], above: tuple[str, ...]) -> None:
     parts[name] = (
         f"const {name}_js = (() => {{\n{_EXPORT.sub('', body).strip()}\nreturn {{ {names} }};\n}})();"
     )
+
+
+def _scores() -> str:
+    """Return the entries of SCORES in core.js."""
+    return "".join(
+        f"\n  {name}: {{ ...sumOf((a, b) => {terms.term}, {terms.rows}), "
+        f"isScaled: {dumps(score.is_scaled)}, isPositionScaled: {dumps(score.is_position_scaled)} }},"
+        for name, score in SCORES.items()
+        if (terms := score.javascript) is not None
+    )
+
+
+def _masks() -> str:
+    """Return the entries of MASKS in core.js: of each name, its rules by how many numbers follow it."""
+    stems: dict[str, str] = {}
+    for name, rule in MASKS.items():
+        if rule.javascript:
+            stem = name.partition(":")[0]
+            stems[stem] = (
+                stems.get(stem, "") + f"{rule.numbers}: (i, j, n_q, n_k, a, b) => {rule.javascript}, "
+            )
+    return "".join(f"\n  {dumps(stem)}: {{ {rules}}}," for stem, rules in stems.items())
 
 
 @cache

@@ -1,4 +1,5 @@
 // What the reader has chosen: one object. Views ask to be told when it changes, and a link holds all of it.
+import { ruleNamed } from "./core.js";
 import { tokenize } from "./tokenize.js";
 
 /** The record of the computation, as Python wrote it. */
@@ -121,7 +122,7 @@ function list(text) {
 
 /** Tell whether a mask's name is one that the page can compute. */
 export function isMask(name) {
-  return /^(none|causal|causal-bottom-right|window:\d{1,9}(:\d{1,9})?)$/.test(name || "") || (name === "given" && record.allowed);
+  return Boolean(ruleNamed(name || "")) || (name === "given" && record.allowed);
 }
 
 function placeOf(query, usually) {

@@ -13,9 +13,9 @@ from attn_cli.io.array_files import read_safetensors
 from attn_cli.models.checkpoints.config import INERT
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.run import Checkpoint, texts
-from attn_cli.pipeline.sources.checkpoint import trace_checkpoint
 from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import saved
+from tests.small_models import trace_checkpoint
 
 V = 40
 SIZES = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}

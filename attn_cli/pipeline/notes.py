@@ -1,0 +1,110 @@
+"""What a trace says beside its numbers: what is hidden or masked, and what a head does without a match."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attn_cli.io.escape import fixed, visible
+from attn_cli.pipeline.inputs import Inputs
+
+if TYPE_CHECKING:
+    from attn_cli.core.masks import Mask
+    from attn_cli.trace.head import Head
+    from attn_cli.trace.trace import Trace
+
+MOST_OFF = 20
+SHUNNED = 3.0  # e^3: twenty times less than the words before
+
+
+def off_note(mask: Mask | None, inputs: Inputs) -> list[str]:
+    """Return the note on tokens that --without takes out of what may be looked at."""
+    if mask is None or not mask.off:
+        return []
+    names = [f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.off[:MOST_OFF]]
+    more = f" and {len(mask.off) - MOST_OFF:,} more" if len(mask.off) > MOST_OFF else ""
+    return [f"Nobody may look at {', '.join(names)}{more} (--without)."]
+
+
+def layout_note(trace: Trace, there: Trace) -> str:
+    """Return a note on what the other layout would change."""
+    used, other = (one.projection.layout or "in-out" for one in (trace, there))
+    how = {"in-out": "x W", "out-in": "W x"}
+    told = f"W is square, so its shape cannot tell its layout: it was read as {used} ({how[used]})."
+    change = np.abs(trace.weights - there.weights)
+    i, j = (int(n) for n in np.unravel_index(int(change.argmax()), change.shape))
+    if change[i, j] > 1e-9:
+        here, instead = float(trace.weights[i, j]), float(there.weights[i, j])
+        pair = f"{visible(trace.query_tokens[int(trace.rows[i])])} on {visible(trace.key_tokens[j])}"
+        told += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
+    else:
+        one, two = trace.output, there.output
+        same = one is not None and two is not None and np.allclose(one, two)
+        told += f" As {other} ({how[other]}), the weights would be the same"
+        told += ", and the output too." if same else ", but the output would not."
+    return told
+
+
+def kept_note(n_q: int, n_k: int) -> str:
+    """Return the note of a condensed trace on what it keeps."""
+    return f"{n_q:,} x {n_k:,} weights: only each row's strongest links are kept (--full insists)."
+
+
+def condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None) -> list[str]:
+    """Return the notes on a matrix that is too large to hold: what is kept of it, and which mask it has."""
+    notes = [kept_note(n_q, n_k)]
+    if asked > kept:
+        notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
+    if mask is not None:
+        notes.append(f"The mask is {mask.label}.")
+    return notes
+
+
+def untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
+    """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden.
+
+    Its distance terms tell: whether it looks ahead at all, and whether it shuns or prefers a word's own place.
+    """
+    P = head.position_scores
+    n = len(head.weights)
+    own = inputs.query.own
+    if P is None or layers > 1 or P.shape != (n, n) or own.stop - own.start < 3:
+        return []
+    first, second, last = own.start, own.start + 1, own.stop
+    inner = range(second, last - 1)
+    ahead = _median([P[i, i + 1 : last].max() - P[i, first:i].max() for i in inner])
+    behind = _median([P[i, first:i].max() - P[i, i] for i in inner])
+    if ahead < -SHUNNED or abs(behind) < SHUNNED:
+        return []
+    name = f"Head {visible(head.name)} was trained without a mask"
+    if behind < 0:
+        return [
+            f"{name}, and a word that finds nothing looks at itself: its own place is the sign for nothing."
+        ]
+    looks, back = (visible(inputs.query.tokens[i]) for i in (second, first))
+    return [
+        f"{name}, to look ahead too, and hardly ever at the word itself. {looks} may look at {back} and itself alone, "
+        f"with a distance of {fixed(P[second, first], 2)} and {fixed(P[second, second], 2)}: so {back} gets "
+        f"{float(head.weights[second, first]):.2f}, for want of another word."
+    ]
+
+
+def _median(numbers: list[float]) -> float:
+    """Return the median; NumPy's own imports its masked arrays, which takes longer than all that is computed here."""
+    ordered = sorted(numbers)
+    middle = len(ordered) // 2
+    return float((ordered[~middle] + ordered[middle]) / 2)
+
+
+def row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:
+    """Return the notes on rows that are fully masked, and on a single key."""
+    notes = []
+    shut = np.flatnonzero(head.links.keys[:, 0] < 0)
+    if len(shut):
+        names = ", ".join(f"{visible(inputs.query.tokens[i])} ({i})" for i in shut[:5])
+        more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
+        notes.append(f"A fully masked row: {names}{more} may look at nothing, so its weights are zeros.")
+    if n_k == 1:
+        notes.append("One key: its weight is 1 whatever the numbers are.")
+    return notes
