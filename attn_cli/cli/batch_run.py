@@ -50,8 +50,12 @@ def run_batch(asked: BatchOptions, settings: Settings, view: View) -> tuple[int,
     view = replace(view, fields=view.fields or _default_fields(settings, view))
     form = _form(view, asked, output, is_folder)
     _check(asked, settings, is_folder)
-    files = _files(asked.files)
-    if not files:
+    files: list[Input] = []  # none for standard input
+    if asked.files and asked.files != ["-"]:
+        from attn_cli.batch.lines import inputs_of
+
+        files = inputs_of(asked.files)
+    else:
         wait_for_input()
     prepare_index(settings.embedding, "random, ")
     job = _job(asked, settings, view, form, bool(files))
@@ -120,54 +124,34 @@ def _default_fields(settings: Settings, view: View) -> str:
 
 def _check(asked: BatchOptions, settings: Settings, is_folder: bool) -> None:
     """Refuse options that do not go together."""
-    is_on_cluster, has_scheduler = asked.engine == DASK, asked.scheduler is not None
-    seconds = asked.connect_timeout
-    no_pipe = "A run into a folder reads a file, which it can read again: a pipe cannot be continued."
+    is_dask, has_scheduler, seconds = asked.engine == DASK, asked.scheduler is not None, asked.connect_timeout
     own_workers = "--workers is for a cluster of this machine: a scheduler has its own."
-    no_time = f"--connect-timeout cannot be {0.0 if seconds is None else seconds:g}."
-    for is_wrong, said, hint, option in (
-        (asked.force and not is_folder, "--force goes with -o DIR/, a folder of parts.", "", "--force"),
-        (
-            is_on_cluster and not is_folder,
-            "--engine dask writes a folder of parts.",
-            "Give one: -o DIR/",
-            "--output",
-        ),
-        (is_folder and "-" in (asked.files or "-"), no_pipe, "Give a file, or write to one.", "--output"),
-        (
-            "-" in asked.files and len(asked.files) > 1,
-            "Standard input (-) cannot be read beside files.",
-            "Give - alone, or files.",
-            "",
-        ),
-        (
-            seconds is not None and not SHORTEST <= seconds <= LONGEST,
-            no_time,
-            f"Give seconds from {SHORTEST:g} to {LONGEST:,}.",
-            "--connect-timeout",
-        ),
-        (
-            seconds is not None and not has_scheduler,
-            "--connect-timeout goes with --scheduler.",
-            "",
-            "--connect-timeout",
-        ),
-        (
-            has_scheduler and not is_on_cluster,
-            "--scheduler goes with --engine dask.",
-            "",
-            "--scheduler",
-        ),
-        (has_scheduler and asked.workers is not None, own_workers, "", "--workers"),
-    ):
-        if is_wrong:
-            raise UsageError(said, hint, option)
-    for path in (settings.embedding, settings.projection, settings.mask, settings.model):
-        if has_scheduler and path is not None and os.path.exists(path) and not os.path.isabs(path):
-            raise UsageError(
-                f"The workers of a scheduler may be in another folder: {visible(path)} is not the same there.",
-                f"Give the whole path: {shell_quote(os.path.abspath(path))}",
-            )
+    no_pipe = "A run into a folder reads a file, which it can read again: a pipe cannot be continued."
+    file = "Give a file, or write to one."
+    dash = "Standard input (-) cannot be read beside files."
+    _refuse(asked.force and not is_folder, "--force goes with -o DIR/, a folder of parts.", "", "--force")
+    no_folder = "--engine dask writes a folder of parts."
+    _refuse(is_dask and not is_folder, no_folder, "Give one: -o DIR/", "--output")
+    _refuse(is_folder and "-" in (asked.files or "-"), no_pipe, file, "--output")
+    _refuse("-" in asked.files and len(asked.files) > 1, dash, "Give - alone, or files.")
+    if seconds is not None:
+        said = f"--connect-timeout cannot be {seconds:g}."
+        hint = f"Give seconds from {SHORTEST:g} to {LONGEST:,}."
+        _refuse(not SHORTEST <= seconds <= LONGEST, said, hint, "--connect-timeout")
+        _refuse(not has_scheduler, "--connect-timeout goes with --scheduler.", "", "--connect-timeout")
+    if has_scheduler:
+        _refuse(not is_dask, "--scheduler goes with --engine dask.", "", "--scheduler")
+        _refuse(asked.workers is not None, own_workers, "", "--workers")
+        for path in (settings.embedding, settings.projection, settings.mask, settings.model):
+            is_relative = path is not None and os.path.exists(path) and not os.path.isabs(path)
+            name, whole = visible(str(path)), shell_quote(os.path.abspath(str(path)))
+            said = f"The workers of a scheduler may be in another folder: {name} is not the same there."
+            _refuse(is_relative, said, f"Give the whole path: {whole}")
+
+
+def _refuse(is_wrong: bool, said: str, hint: str = "", option: str = "") -> None:
+    if is_wrong:
+        raise UsageError(said, hint, option)
 
 
 def _form(view: View, asked: BatchOptions, output: str, is_folder: bool) -> str:
@@ -177,51 +161,33 @@ def _form(view: View, asked: BatchOptions, output: str, is_folder: bool) -> str:
     """
     from attn_cli.batch.forms import FORMS, form_of
 
-    suffix = form_of(output)
+    name, suffix = visible(output), form_of(output)
     form = asked.form or suffix or "jsonl"
-    if "://" in output and not is_folder:
-        raise UsageError(f"{visible(output)} is one file.", "Give a folder: a URL that ends in /", "--output")
+    is_url = "://" in output and not is_folder
+    _refuse(is_url, f"{name} is one file.", "Give a folder: a URL that ends in /", "--output")
     if output and not is_folder and is_ordinary(output):
         form = asked.form or suffix or str(choose_format(View(output=output), figures=False).format)
-        if suffix is not None and suffix != form and form in FORMS:
-            hint = "Leave out -f, or give another suffix."
-            raise UsageError(f"{visible(output)} cannot hold {form}.", hint, "--output")
-    _check_form(form, asked.form, output, is_folder)
+        is_another = suffix is not None and suffix != form and form in FORMS
+        hint = "Leave out -f, or give another suffix."
+        _refuse(is_another, f"{name} cannot hold {form}.", hint, "--output")
+    if form not in FORMS:
+        said = f"attn batch has no {visible(form)} form" + (f" for {name}." if output else ".")
+        known = f"Its forms are {', '.join(FORMS)}; -f names one, or the suffix of -o."
+        option = "--output" if asked.form is None else "--format"
+        raise UsageError(said, f"{did_you_mean(form, FORMS)}{known}", option)
+    said = f"{form} is written in parts, each of which is held in memory."
+    _refuse(FORMS[form].is_whole and not is_folder, said, "Give a folder: -o DIR/", "--output")
+    if form != "jsonl" and not output and sys.stdout is not None and sys.stdout.isatty():
+        raise UsageError(f"-f {form} is not text.", f"Write it to a file: -o records.{form}", "--format")
     for file in asked.files or ("-",):
-        if os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output):
-            said = f"{visible(file)} is the file that is read: it would be replaced."
-            raise UsageError(said, "Write to another.", "--output")
+        is_same = os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output)
+        said = f"{visible(file)} is the file that is read: it would be replaced."
+        _refuse(is_same, said, "Write to another.", "--output")
     choose_format(replace(view, format="jsonl", output=None), figures=False)  # which checks --fields
     return form
 
 
-def _check_form(form: str, name: str | None, output: str, is_folder: bool) -> None:
-    """Refuse a form that there is not, or that its output cannot take."""
-    from attn_cli.batch.forms import FORMS
-
-    if form not in FORMS:
-        raise UsageError(
-            f"attn batch has no {visible(form)} form" + (f" for {visible(output)}." if output else "."),
-            f"{did_you_mean(form, FORMS)}Its forms are {', '.join(FORMS)}; -f names one, or the suffix of -o.",
-            "--format" if name is not None else "--output",
-        )
-    if FORMS[form].is_whole and not is_folder:
-        said = f"{form} is written in parts, each of which is held in memory."
-        raise UsageError(said, "Give a folder: -o DIR/", "--output")
-    if form != "jsonl" and not output and sys.stdout is not None and sys.stdout.isatty():
-        raise UsageError(f"-f {form} is not text.", f"Write it to a file: -o records.{form}", "--format")
-
-
 # The input
-
-
-def _files(names: Sequence[str]) -> list[Input]:
-    """Return the files that are read; none for standard input."""
-    if not names or names == ["-"]:
-        return []
-    from attn_cli.batch.lines import inputs_of
-
-    return inputs_of(names)
 
 
 def check_text(files: Sequence[str]) -> None:
