@@ -17,8 +17,8 @@ import pytest
 
 from attn_cli.batch import cluster
 from attn_cli.batch import manifest as manifests
-from tests.batch.test_parts import ended, manifest, records
-from tests.batch.test_parts import write as write_lines
+from tests.batch.folders import content, ended, manifest, records
+from tests.batch.folders import write as write_lines
 from tests.batch.test_workers import none_left
 from tests.machines import Machines
 from tests.shell import COMMAND, Ran, here, surroundings
@@ -49,10 +49,6 @@ def on(machines: Machines, *args: str) -> Ran:
     """Run a batch on a cluster; that a busy machine is waited for is left out of what is said."""
     got = here("batch", *args, "--engine", "dask", "--scheduler", machines.address)
     return got._replace(err="".join(line for line in got.err.splitlines(True) if "waiting for" not in line))
-
-
-def content(folder: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
 @contextmanager
@@ -126,10 +122,7 @@ def test_a_run_goes_on_from_one_engine_to_the_other(at, machines):
 
 
 def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
-    write_lines(4000)
-    lines = Path("lines.txt").read_text().splitlines()
-    lines[1500] = lines[3300] = "..."
-    Path("lines.txt").write_text("\n".join(lines))
+    write_lines(4000, bad=(1500, 3300))
     got = on(machines, "lines.txt", "-o", "out/")
     assert got.code == 65 and '"line": 1501' in got.err and got.err.count("\n") == 1
     assert not manifest()["complete"] and manifest()["parts"][0]["first"] == 1

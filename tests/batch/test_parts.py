@@ -15,49 +15,12 @@ import threadpoolctl
 
 from attn_cli.batch import cluster, folder, run, workers
 from attn_cli.batch import manifest as manifests
-from attn_cli.errors import AttnError, WriteError
+from attn_cli.errors import WriteError
 from attn_cli.io import signals
+from tests.batch.folders import WORDS, Here, ended, manifest, records, write
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import COMMAND, attn, here, surroundings
 from tests.thorough import takes_long
-
-WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
-
-
-def write(n: int, name: str = "lines.txt") -> str:
-    """Write n lines of one to nine words."""
-    Path(name).write_text("".join(" ".join(WORDS[: 1 + i * 7 % 9]) + "\n" for i in range(n)))
-    return name
-
-
-def manifest(folder: str = "out") -> dict[str, object]:
-    found: dict[str, object] = json.loads(Path(folder, "manifest.json").read_text())
-    return found
-
-
-def ended(about: dict[str, object], start: int, end: int | None = None) -> dict[str, object]:
-    """Return a manifest as it was when a run was ended that had written only some of its parts."""
-    parts = about["parts"][start:end]
-    counts = {key: sum(part[key] for part in parts) for key in ("lines", "refused")}
-    return about | counts | {"complete": False, "parts": parts}
-
-
-def records() -> str:
-    """Return what the parts hold together; all of them are in the manifest as they are."""
-    found = ""
-    at = 1
-    for part in manifest()["parts"]:
-        path = f"out/{part['file']}"
-        assert manifests.hash_of_file(path) == (part["bytes"], part["blake2b"])
-        text = Path(path).read_text()
-        assert (part["first"], part["lines"]) == (at, text.count("\n"))
-        at += part["lines"]
-        found += text
-    assert {path.name for path in Path("out").iterdir()} == {
-        "manifest.json",
-        *(part["file"] for part in manifest()["parts"]),
-    }
-    return found
 
 
 @pytest.fixture
@@ -244,25 +207,6 @@ def test_a_folder_is_tidied_of_files_that_nobody_writes(at):
         folder.folder_of(".").tidy()
     assert sorted(os.listdir()) == sorted([held, other, "part-00001.jsonl"])
     folder.folder_of("nowhere").tidy()
-
-
-class Here(cluster.Dask):
-    """In the place of a cluster: tasks are done in this process, and kept in a file."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *raised):
-        pass
-
-    def results(self, function, tasks, stop=()):
-        found = list(tasks)
-        Path("tasks").write_bytes(pickle.dumps(found))
-        for number, task in enumerate(found):
-            try:
-                yield number, workers.on_a_worker(function, *task)
-            except AttnError as error:
-                yield number, error
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "dask")])

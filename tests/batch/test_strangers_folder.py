@@ -20,7 +20,7 @@ from attn_cli.batch import cluster, folder, run
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import CreateError, FileError, InputError
 from attn_cli.io import files
-from tests.batch.test_parts import Here
+from tests.batch.folders import Here, content
 from tests.shell import Ran, here
 from tests.thorough import often
 
@@ -68,10 +68,6 @@ def honest(at) -> dict[str, bytes]:
     return found
 
 
-def content() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path("out").iterdir()}
-
-
 def tree() -> dict[str, tuple[int, int, int]]:
     """Return what lies in the folder, without opening any of it."""
     about = {path.name: path.lstat() for path in Path("out").iterdir()}
@@ -110,38 +106,14 @@ def parts_of(*numbers: int, **values: object) -> Change:
 
 
 OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is not an attn batch manifest"
-ENTRY, ORDER, COUNTS = (
-    "entry {} of its parts is not of this input",
-    "are not in order",
-    "its counts are not those",
-)
+ENTRY, ORDER = "entry {} of its parts is not of this input", "are not in order"
+COUNTS = "its counts are not those"
 FILE_NAMES = [
-    *(
-        "",
-        ".",
-        "..",
-        "/etc/passwd",
-        "../beside",
-        "../out/part-00001.jsonl",
-        "./part-00001.jsonl",
-        "a/part-00001.jsonl",
-    ),
-    *(
-        "part-00001.jsonl/",
-        "part-00001.jsonl\n",
-        "part-00001.jsonl\0",
-        "part-00001.jsonl\x1b[31m",
-        "part-1.jsonl",
-    ),
-    *(
-        "PART-00001.JSONL",
-        "part-00001.parquet",
-        "part-00001.jsonl.gz",
-        "part-000001.jsonl",
-        "part-٠٠٠٠١.jsonl",
-    ),
+    *("", ".", "..", "/etc/passwd", "../beside", "../out/part-00001.jsonl", "./part-00001.jsonl", "a/part-00001.jsonl"),
+    *("part-00001.jsonl/", "part-00001.jsonl\n", "part-00001.jsonl\0", "part-00001.jsonl\x1b[31m", "part-1.jsonl"),
+    *("PART-00001.JSONL", "part-00001.parquet", "part-00001.jsonl.gz", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
     *("part-00001.jsonl ", "manifest.json", ".run", "CON", "NUL.jsonl", "x" * 5000, "\ud800"),
-]
+]  # fmt: skip
 HASHES = ("", "00", "G" * 32, "A" * 32, "0" * 31, "0" * 33)
 WRONG: dict[str, tuple[str, Change]] = {
     **{f"a part in {name[:30]!r}": (ENTRY.format(1), of_part(1, file=name)) for name in FILE_NAMES},
@@ -225,25 +197,8 @@ def test_what_is_no_manifest_is_refused(case, honest):
     assert content() == honest
 
 
-VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    -1,
-    1.0,
-    -0.5,
-    1e308,
-    10**30,
-    "",
-    "x",
-    [],
-    [[]],
-    [{}],
-    {},
-    {"a": 1},
-]
+VALUES = json.loads('[null, true, false, 0, 1, -1, 1.0, -0.5, 1e308, "", "x", [], [[]], [{}], {}, {"a": 1}]')
+VALUES += [10**30]
 MISSING = object()
 
 
@@ -417,9 +372,10 @@ def test_a_file_with_another_name_elsewhere_is_only_read(place, honest):
     assert Path("kept-.run").read_text() == "0123456789abcdef"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "x" * 16, "mine"]
-)
+OTHERS = ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "x" * 16, "mine"]
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_a_file_that_is_called_run_and_is_somebody_else_s_stays(text, honest):
     Path("out/.run").write_text(text)
     assert is_refused(batch(), "out/.run is no")
