@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from attn_cli.batch.job import ChunkOutput, Job
@@ -22,14 +23,11 @@ def _bytes(stream: IO[bytes], job: Job) -> Sink:
     return nullcontext(stream.write)
 
 
-def _columns(kind: str) -> Callable[[IO[bytes], Job], Sink]:
-    def sink(stream: IO[bytes], job: Job) -> Sink:
-        from attn_cli.batch.tables import SINKS  # only those who ask for columns need pyarrow
+def _columns(kind: str, stream: IO[bytes], job: Job) -> Sink:
+    from attn_cli.batch.tables import SINKS  # only those who ask for columns need pyarrow
 
-        made: Sink = SINKS[kind](stream, job)
-        return made
-
-    return sink
+    made: Sink = SINKS[kind](stream, job)
+    return made
 
 
 def _gzipped(data: bytes) -> bytes:
@@ -57,9 +55,9 @@ FORMS = {
     "jsonl": Form(lambda data: data),
     "jsonl.gz": Form(_gzipped),
     "jsonl.zst": Form(_with_zstd, has_extra=True),
-    "parquet": Form(None, _columns("parquet"), has_extra=True),
-    "arrow": Form(None, _columns("arrow"), has_extra=True),
-    "npz": Form(None, _columns("npz"), has_extra=True, is_whole=True),
+    "parquet": Form(None, partial(_columns, "parquet"), has_extra=True),
+    "arrow": Form(None, partial(_columns, "arrow"), has_extra=True),
+    "npz": Form(None, partial(_columns, "npz"), has_extra=True, is_whole=True),
 }
 
 

@@ -98,14 +98,9 @@ def _column(field: Any, rows: Rows, first: int) -> Any:
     if name in ("weights", "output"):
         return _matrices(values, type_)
     if name == "links":
-        values = [_as_structs(links) for links in values]
+        keys = ("query", "key", "weight")
+        values = [links and [dict(zip(keys, link, strict=True)) for link in links] for links in values]
     return pa.array(values, type_)
-
-
-def _as_structs(links: Any) -> list[dict[str, Any]] | None:
-    if links is None:
-        return None
-    return [{"query": query, "key": key, "weight": weight} for query, key, weight in links]
 
 
 def _matrices(values: Sequence[Any], type_: Any) -> Any:

@@ -92,3 +92,17 @@ def test_a_packed_file_with_too_much_in_a_part_says_so(at, monkeypatch):
     Path("a.gz").write_bytes(gzip.compress(b"some words\n" * 10))
     with pytest.raises(InputError, match="too long lines for a packed file"):
         list(plan_of("a.gz").parts(frozenset()))
+
+
+def test_an_input_that_has_become_shorter_is_told_wherever_it_is_read(at):
+    path = Path("a.txt")
+    path.write_text("a b\n" * 20)
+    plan, (file,) = plan_of("a.txt"), inputs_of(["a.txt"])
+    path.write_text("a b\n" * 9)
+    with pytest.raises(FileError, match="it has become shorter"):
+        scan_block(file, 0, file.size)
+    first, second, third = plan.parts(frozenset())
+    assert len(next(first.chunks()).lines) == 7
+    for part, left in ((second, 5), (third, 6)):
+        with pytest.raises(FileError, match=f"{left} fewer lines"):
+            list(part.chunks())

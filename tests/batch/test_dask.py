@@ -101,9 +101,7 @@ def test_a_cluster_writes_the_same_bytes_as_one_machine(form, at, machines):
     assert one.code == 65 and "3 of 2,506 lines were refused" in one.err
     assert many == one
     assert content("one") == content("many")
-    assert [part["lines"] for part in json.loads(Path("many/manifest.json").read_text())["parts"]] == [
-        512
-    ] * 4 + [458]
+    assert [part["lines"] for part in manifest("many")["parts"]] == [512] * 4 + [458]
     again = on(machines, *options, "-o", "many/")
     assert (again.code, again.out) == (0, "") and "many/ is complete: 2,506 lines in 5 parts" in again.err
 
@@ -111,14 +109,14 @@ def test_a_cluster_writes_the_same_bytes_as_one_machine(form, at, machines):
 def test_a_run_goes_on_from_one_engine_to_the_other(at, machines):
     write_lines(3000)
     assert here("batch", "lines.txt", "-o", "out/").code == 0
-    whole = content("out")
+    whole = content()
     for is_here in (False, True):
         Path("out/manifest.json").write_text(json.dumps(ended(manifest(), 1, 4)))
         Path("out/part-00002.jsonl").write_text("spoilt")
         options = ("lines.txt", "-o", "out/")
         got = here("batch", *options) if is_here else on(machines, *options)
         assert got == (0, "", "attn: out/ has 1,024 lines in 2 parts: going on.\n")
-        assert content("out") == whole
+        assert content() == whole
 
 
 def test_the_first_bad_line_is_told_and_then_the_run_goes_on(at, machines):
@@ -158,7 +156,7 @@ def test_workers_that_are_killed_lose_nothing(at):
     with once(Path("out/part-00001.jsonl").exists, kill):
         got = here("batch", "lines.txt", "-o", "out/", *ON_DASK)
     assert got == (0, "", "")
-    assert content("out") == content("one")
+    assert content() == content("one")
     assert not children()
 
 
