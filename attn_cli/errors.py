@@ -58,11 +58,21 @@ class AttnError(Exception):
         hint, _, _ = self.hint.partition("\n")
         return f"{self.message} {hint}".rstrip()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle it as it is: some kinds are made of other things than their message."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
     def as_record(self) -> dict[str, object]:
         """Return the error as the JSON of schema attn/1."""
         hint, _, _ = self.hint.partition("\n")
         error = {"code": self.code, "message": self.message, "hint": hint or None, "line": self.line}
         return {"schema": "attn/1", "error": error}
+
+
+def _unpickled(kind: type[AttnError], args: tuple[object, ...]) -> AttnError:
+    made = kind.__new__(kind)
+    made.args = args
+    return made
 
 
 class UsageError(AttnError, ValueError):

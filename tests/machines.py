@@ -8,6 +8,9 @@ import sys
 
 from tests.shell import surroundings
 
+REUSE = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON__MALLOC_{}_THRESHOLD_"
+MEMORY = {REUSE.format("TRIM"): "67108864", REUSE.format("MMAP"): "33554432"}  # as docs/scale.md has it
+
 
 class Machines:
     """A scheduler and workers of one thread, which run until they are ended."""
@@ -29,7 +32,7 @@ class Machines:
     def _start(self, what: str, *args: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *args, "--no-dashboard"]
         return subprocess.Popen(
-            command, env=surroundings(), stderr=subprocess.DEVNULL, start_new_session=True
+            command, env=surroundings(MEMORY), stderr=subprocess.DEVNULL, start_new_session=True
         )
 
     def __enter__(self) -> "Machines":

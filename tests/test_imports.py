@@ -117,7 +117,7 @@ def test_pytorch_is_never_imported():
 
 
 def test_dask_is_imported_in_one_module():
-    assert {*importers("distributed"), *importers("dask")} == {"batch.cluster"}
+    assert {*importers("distributed"), *importers("dask")} == {"batch.scheduler"}
     assert importers("fsspec") == ["batch.storage"]
 
 

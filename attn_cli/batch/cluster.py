@@ -1,53 +1,50 @@
 """A Dask cluster: one of this machine, or the user's own by the address of its scheduler.
 
-Only this module imports Dask.
+Dask hands out the parts, and hands out again those whose worker died; here parts are named, and troubles told.
 """
 
 from __future__ import annotations
 
-import logging
+import pickle
 import queue
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attn_cli.batch.scheduler import ask, connect
-from attn_cli.batch.workers import Failure
-from attn_cli.errors import MachineError, MissingExtra
+import attn_cli
+from attn_cli.batch import manifest as manifests
+from attn_cli.batch.folder import absolute
+from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster
+from attn_cli.batch.storage import is_url
+from attn_cli.batch.workers import PartTask, claim, compute_part, on_a_worker, release
+from attn_cli.errors import AttnError, MachineError, MissingExtra, WriteError
 from attn_cli.io.console import say
-from attn_cli.io.escape import count, visible
-from attn_cli.io.signals import cleaned_up
+from attn_cli.io.escape import visible
 
-TRIES = 10  # of a task whose worker dies, on this machine
-PATIENCE = 10.0  # seconds for the scheduler of this machine to answer
+if TYPE_CHECKING:
+    from attn_cli.batch.cut import Plan
+    from attn_cli.batch.folder import Folder
+    from attn_cli.batch.job import Job
+    from attn_cli.batch.manifest import Manifest, PartEntry
+
 TICK = 0.5  # seconds between two looks whether the scheduler is there
 AHEAD = 3  # tasks a processor that are handed out
 LEAST_AHEAD = 16  # of them, so that a cluster that grows with its work sees some
 WAIT = 10.0  # seconds without a worker, or an answer, before that is said
 GONE = 5.0  # seconds without its process after which a worker of this machine is replaced
-QUIET = dict.fromkeys(("distributed", "distributed.client", "distributed.worker", "tornado"), "critical")
-SETTINGS = {
-    "distributed.scheduler.allowed-failures": TRIES,
-    "distributed.worker.profile.enabled": False,
-    "distributed.scheduler.http.routes": [],  # no pages that others could read
-    "distributed.worker.http.routes": [],
-    "logging": QUIET,
-}
-# What Python would say of a run that is ended by a signal; it cleans up all the same.
-NO_WARNING = "ignore:resource_tracker"
+PATIENCE = 10.0  # seconds for a part to be seen here: shared folders are late
 
 
-class Cluster:
+class Dask:
     """Processes that do tasks, in any order. Use it in a `with` statement.
 
     `workers` processes of one thread are started here, unless `scheduler` is the address of others, which has so many
     seconds to answer.
     """
 
-    def __init__(self, workers: int, scheduler: str | None = None, timeout: float = PATIENCE) -> None:
+    def __init__(self, workers: int, scheduler: str | None = None, timeout: float = START) -> None:
         self.workers, self.scheduler, self.timeout = workers, scheduler, timeout
         self.opened = ExitStack()
         self.pending: dict[str, tuple[int, Any]] = {}  # tasks by their keys: their numbers and futures
@@ -56,67 +53,93 @@ class Cluster:
         self.local: Any = None  # the cluster that was started here
         self.gone: dict[Any, float] = {}  # since when workers of it have no process
 
-    def __enter__(self) -> Cluster:
-        try:
-            from dask import config
-
-            config.set({"logging": QUIET})
-            import distributed
-        except ImportError:
-            raise MissingExtra("--engine dask needs Dask.", "pip install 'attn-cli[dask]'") from None
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    def __enter__(self) -> Dask:
+        dask = load_dask()
         with ExitStack() as opening:  # closed only if something fails
             if self.scheduler is None:
-                self.local = opening.enter_context(_local_cluster(self.workers))
-            self.client = opening.enter_context(
-                _client(distributed, self.scheduler, self.local, self.timeout)
-            )
+                self.local = opening.enter_context(local_cluster(dask, self.workers))
+            where = self.local if self.scheduler is None else self.scheduler
+            self.client = opening.enter_context(client(dask, where, self.timeout))
             self.opened = opening.pop_all()
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.drop_after(-1)
-        with (
-            suppress(Exception),
-            warnings.catch_warnings(),
-        ):  # a scheduler that has gone cannot be taken leave of
+        with suppress(Exception), warnings.catch_warnings():  # a scheduler that has gone cannot be left
             warnings.simplefilter("ignore")
             self.opened.close()
 
     @property
     def name(self) -> str:
         """What messages call it."""
-        return (
-            "The local cluster" if self.scheduler is None else f"The scheduler at {visible(self.scheduler)}"
+        if self.scheduler is None:
+            return "The local cluster"
+        return f"The scheduler at {visible(self.scheduler)}"
+
+    def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Return what the function returned for each task, in order; raise the first task's error that raised one."""
+        found = dict(self.results(function, tasks))
+        for _, one in sorted(found.items(), key=lambda item: item[0]):
+            if isinstance(one, AttnError):
+                raise one
+        return [found[number] for number in range(len(found))]
+
+    def parts(
+        self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Callable[[int], None]
+    ) -> Iterator[PartEntry]:
+        """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
+        errors: dict[int, AttnError] = {}  # of bad lines, by their tasks: those before them may have others
+        owner = claim(folder)
+        try:
+            tasks = self._tasks(job, folder, owner, plan, manifest)
+            for number, found in self.results(compute_part, tasks, errors):
+                if isinstance(found, AttnError) and found.line is None:
+                    raise found
+                if isinstance(found, AttnError):
+                    errors[number] = found
+                    self.drop_after(number)
+                    continue
+                _wait_for(folder, found)
+                yield found
+                report(found.lines)
+        finally:
+            with suppress(AttnError):
+                release(folder)
+        if errors:
+            raise errors[min(errors)]
+
+    def _tasks(
+        self, job: Job, folder: Folder, owner: str, plan: Plan, manifest: Manifest
+    ) -> Iterator[tuple[PartTask]]:
+        files = {} if self.scheduler is None else manifest.run["files"]
+        about = (
+            attn_cli.__version__,
+            manifests.LINES,
+            pickle.dumps(job),
+            files,
+            absolute(folder.path),
+            owner,
         )
+        return ((PartTask(*about, cut),) for cut in plan.parts(frozenset(manifest.parts)))
 
     def results(
-        self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
+        self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], stop: object = ()
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each task and what the function returned for it, as they come.
+        """Yield the number of each task and what the function returned for it, or its AttnError, as they come.
 
-        A few tasks are handed out at a time. Raises what a Failure holds, and MachineError where the scheduler is
-        lost, or where the workers of a task die again and again.
+        A few tasks are handed out at a time, and no more once `stop` is true. Raises MachineError where the scheduler
+        is lost, or where the workers of a task die again and again.
         """
         coming = enumerate(tasks)
         is_more = True
         while is_more or self.pending:
             while is_more and len(self.pending) < self._ahead():
                 number, task = next(coming, (-1, ()))
-                is_more = number >= 0
+                is_more = number >= 0 and not stop
                 if is_more:
                     self._hand_out(function, number, task)
             if self.pending:
                 yield from self._next()
-
-    def in_order(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Return what the function returned for each task; raise the first failure."""
-        found = dict(self.results(function, tasks))
-        made = [found[number] for number in range(len(found))]
-        for one in made:
-            if isinstance(one, Failure):
-                raise one.exception()
-        return made
 
     def drop_after(self, number: int) -> None:
         """Forget the tasks that come after one."""
@@ -127,12 +150,9 @@ class Cluster:
                     future.cancel()
 
     def _hand_out(self, function: Callable[..., Any], number: int, task: tuple[Any, ...]) -> None:
-        from uuid import uuid4  # only on a cluster
-
-        key = f"attn-{function.__name__}-{number}-{uuid4().hex}"
         with self._connected():
-            future = self.client.submit(function, *task, key=key, pure=False)
-        self.pending[key] = number, future
+            future = self.client.submit(on_a_worker, function, *task, pure=False)
+        self.pending[future.key] = number, future
         future.add_done_callback(self.ended.put)
 
     def _next(self) -> Iterator[tuple[int, Any]]:
@@ -148,7 +168,9 @@ class Cluster:
         with self._connected():
             if future.status == "cancelled":
                 raise self._lost()
-            found = self._ask(future.result)
+            found = self._ask(lambda: future.exception() or future.result())
+            if isinstance(found, Exception) and not isinstance(found, AttnError):
+                raise found
         self.seen = time.monotonic()
         yield number, found
 
@@ -196,9 +218,8 @@ class Cluster:
             self.local.scale(self.workers)
 
     def _lost(self) -> MachineError:
-        return MachineError(
-            f"{self.name} was lost.", "Start it anew: the same command goes on where this run was."
-        )
+        hint = "Start it anew: the same command goes on where this run was."
+        return MachineError(f"{self.name} was lost.", hint)
 
     def _ahead(self) -> int:
         return max(AHEAD * self._threads(), LEAST_AHEAD)
@@ -215,53 +236,12 @@ class Cluster:
         return ask(work, f"attn: {self.name} does not answer: waiting for it.", WAIT)
 
 
-@contextmanager
-def _client(dask: Any, scheduler: str | None, local: Any, seconds: float) -> Iterator[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # other versions of packages that attn has nothing to do with
-        if scheduler is None:
-            client = dask.Client(local, timeout=PATIENCE, set_as_default=False)
-        else:
-            client = connect(dask, scheduler, seconds)
-    try:
-        yield client
-    finally:
-        client.close(timeout=TICK)
-
-
-@contextmanager
-def _local_cluster(workers: int) -> Iterator[Any]:
-    """Start processes of this machine, which only this one can talk to; they end with it, whatever ends it."""
-    import shutil
-    from tempfile import mkdtemp
-
-    import distributed
-    from dask import config
-
-    folder = mkdtemp(prefix="attn-dask-")
-    sys.warnoptions.append(NO_WARNING)
-    try:
-        with cleaned_up(lambda: shutil.rmtree(folder, ignore_errors=True)), config.set(SETTINGS):
-            try:
-                start: Any = distributed.LocalCluster  # not typed
-                cluster = start(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
-                    scheduler_kwargs={"dashboard": False},
-                    memory_limit=None,
-                    local_directory=folder,
-                    security=True,  # the keys of this run: nobody else on this machine can send it work
-                    silence_logs=logging.CRITICAL,
-                )
-            except (RuntimeError, OSError) as error:
-                said = f"The local cluster cannot start: {visible(str(error)[:200]).rstrip('.')}."
-                raise MachineError(said, f"Try fewer than {count(workers, 'worker', 'workers')}.") from None
-            try:
-                yield cluster
-            finally:
-                cluster.close(timeout=PATIENCE)
-    finally:
-        sys.warnoptions.remove(NO_WARNING)
-        shutil.rmtree(folder, ignore_errors=True)
+def _wait_for(folder: Folder, part: PartEntry) -> None:
+    """Wait until a part that a worker wrote is seen here; WriteError if it is not: then the folder is not shared."""
+    end = time.monotonic() + PATIENCE
+    while not is_url(folder.path) and folder.size(part.file) != part.bytes:
+        if time.monotonic() > end:
+            said = f"A worker wrote {folder.name.rstrip('/')}/{part.file}, and it is not here."
+            hint = "All machines must see the folder: a shared one, or s3://, gs:// or hdfs://."
+            raise WriteError(said, hint)
+        time.sleep(0.1)

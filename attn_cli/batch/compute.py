@@ -12,11 +12,11 @@ import numpy as np
 
 from attn_cli.batch.job import Job
 from attn_cli.batch.lines import LONGEST_LINE, Line
-from attn_cli.batch.records import QUICK, Record, full_record, quick_records, ready_fields
+from attn_cli.batch.records import QUICK, Record, full_record, group_fields, records_of_model
 from attn_cli.batch.words import WordTable
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.files import looks_like_file
-from attn_cli.pipeline.attend import Group, attend_group, ready_heads
+from attn_cli.pipeline.attend import attend_group, ready_heads
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.pipeline.mask import stated_mask
@@ -29,32 +29,30 @@ from attn_cli.text.tokenize import tokenize
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
+    from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 
 MOST_TOKENS = 5_000  # of a line: its weights are the square
 LARGEST = 1 << 14  # weights of a text that is computed in a group
 CELLS = 1 << 15  # weights of a group: what is worked on stays near the processor
-OF_A_LINE = ("--query", "--without")  # options that name a token: an error in one concerns this line only
+TOKEN_OPTIONS = ("--query", "--without")  # they name a token: an error in one concerns this line only
 PROBE = "x"  # a dummy text: if it fails, every line would
+OF_NEXT_WORDS = {"next_words", "next_words_at", "notes"}  # fields that tell of the words that come next
 
 Row = Record | AttnError  # what becomes of a line
 
 
 class Text(NamedTuple):
-    """A line whose words are looked up: its place in the chunk, both sides' tokens, and their rows or inputs."""
+    """A line whose words are looked up: its place in the chunk, both sides' tokens, and the inputs of a trace.
+
+    `sides` has, of the queries and the keys, the rows in the table of words or, where a trace is made, the vectors X.
+    """
 
     at: int
     query: Sequence[str]
     key: Sequence[str]
-    rows: tuple[Sequence[int], Sequence[int]] | None
-    inputs: Inputs | None
-
-    def vectors(self, side: int) -> Array:
-        """Return the vectors of the queries (0) or of the keys (1), where there are inputs."""
-        assert self.inputs is not None
-        X = (self.inputs.query, self.inputs.key)[side].X
-        assert X is not None  # there is a text
-        return X
+    sides: tuple[Sequence[int], Sequence[int]] | tuple[Array, Array]
+    inputs: Inputs | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -72,23 +70,21 @@ class Computer:
         settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
         self.job, self.settings = job, settings
         self.opened = ExitStack()
+        self.is_self = job.kind != "cross"
+        self.is_quick = QUICK.issuperset(job.keys)
         self.most_bytes = text_limit(settings)
         self.layer: Layer | None = None  # where lines are computed in groups
-        if settings.model is not None:
-            from attn_cli.batch.model_lines import settings_of_lines  # only for a model on disk
-            from attn_cli.pipeline.sources.checkpoint_text import open_model
+        if settings.model is None:
+            self.shared = open_shared(settings)
+        else:
+            from attn_cli.pipeline.sources.checkpoint_text import open_model  # only for a model on disk
 
             self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
-            self.settings = settings_of_lines(job, settings)
-            return
-        self.shared = open_shared(settings)
-        is_told = not {"next_words", "next_words_at", "notes"}.isdisjoint(job.keys)
-        if self._says_words and not is_told:
+        is_told = not OF_NEXT_WORDS.isdisjoint(job.keys)
+        if not is_told and (self._is_language_model or (settings.model is not None and settings.next)):
             self.settings = replace(settings, next=0, next_at="last")
-        self._try_probe()
-        self.is_quick = QUICK.issuperset(job.keys)
-        if self._are_grouped():
-            self._prepare_groups()
+        if settings.model is None:
+            self._prepare()
 
     def __enter__(self) -> Computer:
         return self
@@ -98,42 +94,45 @@ class Computer:
 
     # What all lines share
 
-    def _try_probe(self) -> None:
-        settings, kind = self.settings, self.job.kind
-        of_each = settings.mask is not None and looks_like_file(
-            settings.mask
-        )  # its shape fits only some lines
-        oov = "zero" if settings.oov in ("error", "skip") else settings.oov
-        usual = replace(settings, query=None, without=(), oov=oov, mask=None if of_each else settings.mask)
-        trace_text(kind, PROBE, PROBE if kind == "cross" else None, usual, shared=self.shared)
-
-    def _are_grouped(self) -> bool:
-        """Tell whether texts can be computed in groups with these settings."""
+    def _prepare(self) -> None:
+        """Try a text, and make what groups share where there are groups."""
         settings = self.settings
-        is_plain = not any(one is not None for one in (settings.query, settings.round, settings.pad))
-        is_plain = is_plain and not settings.without and not settings.every_head
-        is_plain = is_plain and settings.positions in (None, "none") and settings.layer != ALL
-        has_own_mask = settings.mask is not None and looks_like_file(settings.mask)
-        from_file = (
-            self.shared.weights is not None and not self.is_quick
-        )  # whose notes are about each text's shape
-        return is_plain and not has_own_mask and not from_file and not self._says_words
+        oov = "zero" if settings.oov in ("error", "skip") else settings.oov
+        probe = replace(settings, oov=oov)
+        # A mask's shape may fit only some lines, and some may have no such token.
+        mask = None if self._has_mask_file else settings.mask
+        alone = replace(probe, query=None, without=(), mask=mask)
+        trace_text(self.job.kind, PROBE, None if self.is_self else PROBE, alone, shared=self.shared)
+        if self._are_grouped():
+            self._prepare_groups(probe)
 
     @property
-    def _says_words(self) -> bool:
+    def _has_mask_file(self) -> bool:
+        return self.settings.mask is not None and looks_like_file(self.settings.mask)
+
+    @property
+    def _is_language_model(self) -> bool:
         """Whether the model is a language model, which reads each text in its own way."""
         stack = self.shared.stack
         return stack is not None and stack.words is not None
 
-    def _prepare_groups(self) -> None:
+    def _are_grouped(self) -> bool:
+        """Tell whether texts can be computed in groups with these settings."""
+        settings = self.settings
+        # With a projection from a file, notes are about each text's shape.
+        has_own_notes = self.shared.weights is not None and not self.is_quick
+        asks_more = (settings.query, settings.round, settings.pad) != (None, None, None)
+        asks_more = asks_more or bool(settings.without) or settings.every_head or settings.layer == ALL
+        has_positions = settings.positions not in (None, "none")
+        is_plain = not (asks_more or has_positions or self._has_mask_file)
+        return is_plain and not has_own_notes and not self._is_language_model
+
+    def _prepare_groups(self, probe: Settings) -> None:
         """Make what groups share: the heads, and the table of words."""
-        settings, is_self = self.settings, self.job.kind != "cross"
-        oov = "zero" if settings.oov in ("error", "skip") else settings.oov
-        probe = replace(settings, oov=oov)
-        inputs = read_inputs(PROBE, None if is_self else PROBE, probe, self.shared)
+        settings, stack = self.settings, self.shared.stack
+        inputs = read_inputs(PROBE, None if self.is_self else PROBE, probe, self.shared)
         assert inputs.query.X is not None
         self.words = WordTable(settings, self.shared, inputs.query.X.shape[1])
-        stack = self.shared.stack
         if stack is None:
             layer, self.more_notes = project_inputs(inputs, probe, None, self.shared.weights)
         else:
@@ -143,9 +142,8 @@ class Computer:
         heads = [head.W for head in layer.heads if head.W is not None]
         if self.is_quick and layer.shown != "mean":
             heads = [head for head in heads if head.name == layer.shown]
-        self.heads = ready_heads(heads, settings, is_self)
+        self.heads = ready_heads(heads, settings, self.is_self)
         self.number = layer.projection.about.layer or 0
-        self.has_values = not self.is_quick
 
     # A chunk
 
@@ -153,26 +151,29 @@ class Computer:
         """Yield what becomes of each line: its record, or the error that refuses it."""
         done: dict[int, Record] = {}
         if self.layer is not None:
-            self.words.make_room()
-            groups: dict[tuple[int, int], list[Text]] = defaultdict(list)
-            for text in self._quick_texts(lines) if self.is_quick else self._full_texts(lines):
-                if text.shape[0] * text.shape[1] <= LARGEST:
-                    groups[text.shape].append(text)
-            for (n_q, n_k), texts in groups.items():
-                size = max(1, CELLS // (n_q * n_k))
-                for start in range(0, len(texts), size):
-                    done |= self._of_group(texts[start : start + size])
+            done = self._grouped(lines, self.layer)
         elif self.shared.model is not None and self.job.is_whole:
-            from attn_cli.batch.model_lines import records_of_model
-
-            done |= records_of_model(self.job, self.settings, self.shared.model, self._plain(lines))
+            done = records_of_model(self.job, self.settings, self.shared.model, self._plain(lines))
         for at, line in enumerate(lines):
             yield done.pop(at) if at in done else self._one(line)
+
+    def _grouped(self, lines: Sequence[Line], layer: Layer) -> dict[int, Record]:
+        """Return the records of the lines that are computed in groups, by their places."""
+        done: dict[int, Record] = {}
+        groups: dict[tuple[int, int], list[Text]] = defaultdict(list)
+        for text in self._quick_texts(lines) if self.is_quick else self._full_texts(lines):
+            if text.shape[0] * text.shape[1] <= LARGEST:
+                groups[text.shape].append(text)
+        for (n_q, n_k), texts in groups.items():
+            size = max(1, CELLS // (n_q * n_k))
+            for start in range(0, len(texts), size):
+                done |= self._of_group(texts[start : start + size], layer)
+        return done
 
     def _sides(self, line: bytes) -> tuple[str, str, str]:
         """Return a line's text, the tab after it and the context, which only `cross` has."""
         text = line.decode("utf-8", "replace")
-        return text.partition("\t") if self.job.kind == "cross" else (text, "", "")
+        return (text, "", "") if self.is_self else text.partition("\t")
 
     def _plain(self, lines: Sequence[Line]) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the place and the sides of each line that may be computed in a group."""
@@ -180,7 +181,7 @@ class Computer:
             if line is None or len(line) > LARGEST or 3 * len(line) > self.most_bytes:
                 continue
             text, tab, context = self._sides(line)
-            if self.job.kind != "cross":
+            if self.is_self:
                 yield at, (text,)
             elif tab and "\t" not in context:
                 yield at, (text, context)
@@ -190,7 +191,9 @@ class Computer:
         for at, (text, *context) in self._plain(lines):
             with suppress(AttnError):  # said when its turn comes
                 inputs = read_inputs(text, context[0] if context else None, self.settings, self.shared)
-                yield Text(at, inputs.query.tokens, inputs.key.tokens, None, inputs)
+                query, key = inputs.query, inputs.key
+                assert query.X is not None and key.X is not None  # there is a text
+                yield Text(at, query.tokens, key.tokens, (query.X, key.X), inputs)
 
     def _quick_texts(self, lines: Sequence[Line]) -> Iterator[Text]:
         """Yield the texts with the rows of their words alone."""
@@ -203,57 +206,41 @@ class Computer:
             rows = [self.words.rows(tokens) for tokens in sides]
             first, last = rows[0], rows[-1]
             if first and last:
-                yield Text(at, sides[0], sides[-1], (first, last), None)
+                yield Text(at, sides[0], sides[-1], (first, last))
 
-    def _of_group(self, texts: Sequence[Text]) -> dict[int, Record]:
+    def _of_group(self, texts: Sequence[Text], layer: Layer) -> dict[int, Record]:
         """Return the records of texts of one shape, by their places; none where one of them may be refused."""
-        assert self.layer is not None
-        n_q, n_k = texts[0].shape
-        mask = stated_mask(self.settings, None, n_q, n_k, "")
+        settings, job = self.settings, self.job
+        mask = stated_mask(settings, None, *texts[0].shape, "")
         try:
-            X, context = self._vectors(texts)
-            layout = self.layer.projection.about.layout or "in-out"
-            group = attend_group(self.heads, X, context, self.settings, mask, layout, self.has_values)
+            X = self._layer_input(texts, 0)
+            context = X if self.is_self else self._layer_input(texts, 1)
+            layout = layer.projection.about.layout or "in-out"
+            group = attend_group(self.heads, X, context, settings, mask, layout, not self.is_quick)
         except InputError:
             return {}
-        places = [text.at for text in texts]
+        pairs = [(text.query, text.key) for text in texts]
+        fields = group_fields(group, job, layer.shown, settings, pairs)
         if self.is_quick:
-            settings, pairs = self.settings, [(text.query, text.key) for text in texts]
-            made = quick_records(group, self.job.keys, self.job.kind, self.layer.shown, settings.top, pairs)
-            return dict(zip(places, made, strict=True))
-        return dict(zip(places, self._with_traces(group, texts), strict=True))
+            return {text.at: found for text, found in zip(texts, fields, strict=True)}
+        done: dict[int, Record] = {}
+        for text, work, ready in zip(texts, group.texts(settings.top), fields, strict=True):
+            assert text.inputs is not None
+            inputs = text.inputs._replace(notes=(*text.inputs.notes, *self.more_notes))
+            trace = record_trace(job.kind, inputs, layer, settings, work, None)
+            done[text.at] = full_record(trace, job, ready)
+        return done
 
-    def _vectors(self, texts: Sequence[Text]) -> tuple[Array, Array]:
-        """Return X (texts, n_q, d) and the context (texts, n_k, d), one array where they are the same."""
-        is_self = self.job.kind != "cross"
-        sides = []
-        for side in (0,) if is_self else (0, 1):
-            if self.is_quick:
-                X = self.words.vectors([text.rows[side] for text in texts if text.rows is not None])
-            else:
-                X = np.stack([text.vectors(side) for text in texts])
-            sides.append(self._raised(X, is_self))
-        return sides[0], sides[-1]
-
-    def _raised(self, X: Array, is_self: bool) -> Array:
-        """Return the input of the layer that is shown: what the layers below make of the words' vectors."""
+    def _layer_input(self, texts: Sequence[Text], side: int) -> Array:
+        """Return X (texts, n, d) of the layer that is shown: what the layers below make of the words' vectors."""
+        found = [text.sides[side] for text in texts]
+        X: Array = self.words.matrix[np.array(found, dtype=np.intp)] if self.is_quick else np.stack(found)
         stack = self.shared.stack
         if stack is None or (stack.W_in is None and not self.number):
             return X
         n = X.shape[1]
-        mask = stated_mask(self.settings, None, n, n, "") if is_self else None
+        mask = stated_mask(self.settings, None, n, n, "") if self.is_self else None
         return np.stack([stack.input(one, self.number, mask, None, self.settings.threads) for one in X])
-
-    def _with_traces(self, group: Group, texts: Sequence[Text]) -> Iterator[Record]:
-        layer, job = self.layer, self.job
-        assert layer is not None
-        pairs = [(text.query, text.key) for text in texts]
-        ready = ready_fields(group, job.keys, layer.shown, self.settings, pairs)
-        for text, work, fields in zip(texts, group.texts(self.settings.top), ready, strict=True):
-            assert text.inputs is not None
-            inputs = text.inputs._replace(notes=(*text.inputs.notes, *self.more_notes))
-            trace = record_trace(job.kind, inputs, layer, self.settings, work, None)
-            yield full_record(trace, job.keys, job.steps, fields)
 
     # A line by itself
 
@@ -261,26 +248,23 @@ class Computer:
         try:
             trace = self.trace(line)
         except (InputError, UsageError) as error:
-            if isinstance(error, UsageError) and error.option not in OF_A_LINE:
+            if isinstance(error, UsageError) and error.option not in TOKEN_OPTIONS:
                 raise  # it would be wrong for every line
             return error
-        return full_record(trace, self.job.keys, self.job.steps)
+        return full_record(trace, self.job)
 
     def trace(self, line: Line) -> Trace:
         """Return the trace of a line by itself; raise InputError, or UsageError about a token, if it is refused."""
         hint = "Break it into sentences, one a line."
         if line is None:
             raise InputError(f"This line is longer than {LONGEST_LINE:,} bytes.", hint)
-        settings, kind, keep = self.settings, self.job.kind, self.job.keep_weights
-        text, tab, context = self._sides(line)
-        whole = line.decode("utf-8", "replace")
-        if len(whole) > MOST_TOKENS and len(tokenize(whole, settings.tokenizer, True).tokens) > MOST_TOKENS:
+        whole, tokenizer = line.decode("utf-8", "replace"), self.settings.tokenizer
+        if len(whole) > MOST_TOKENS and len(tokenize(whole, tokenizer, True).tokens) > MOST_TOKENS:
             raise InputError(f"This line has more than {MOST_TOKENS:,} tokens.", hint)
-        if kind != "cross":
-            return trace_text(kind, text, None, settings, shared=self.shared, keep_weights=keep)
-        if not tab or "\t" in context:
-            raise InputError(
-                f"{'No tab' if not tab else 'More than one tab'} in this line.",
-                "Give TEXT, one tab, CONTEXT.",
-            )
-        return trace_text(kind, text, context, settings, shared=self.shared, keep_weights=keep)
+        text, tab, context = self._sides(line)
+        if not self.is_self and (not tab or "\t" in context):
+            said = f"{'No tab' if not tab else 'More than one tab'} in this line."
+            raise InputError(said, "Give TEXT, one tab, CONTEXT.")
+        second = None if self.is_self else context
+        keep = self.job.keep_weights
+        return trace_text(self.job.kind, text, second, self.settings, shared=self.shared, keep_weights=keep)

@@ -1,41 +1,42 @@
 """An input cut into parts of lines without reading all of it here: where each part starts, in files of any size.
 
-Blocks of the files are scanned, by whoever has time: their hashes are those of the fingerprint, and the places of some
-of their lines tell where a part starts. A packed file has no such places: it is read here, and its lines are sent.
+Blocks of the files are scanned, by whoever has time: their hashes are those of the fingerprint, and how many lines end
+in each of their pieces tells where a part starts. A packed file is read here, and its lines are sent.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import accumulate, chain, islice
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from attn_cli.batch import manifest as manifests
-from attn_cli.batch.inputs import Block, Input, blocks_of, joined, pieces_of
-from attn_cli.batch.lines import LINES, LONGEST_START, UTF_8, UTF_16, Feed, Line, LineReader, open_lines
-from attn_cli.errors import InputError
+from attn_cli.batch import manifest
+from attn_cli.batch.lines import (
+    LINES,
+    LONGEST_MAGIC,
+    UTF_8,
+    Chunk,
+    Input,
+    Line,
+    check_text,
+    chunks_of,
+    split_lines,
+)
+from attn_cli.errors import FileError, InputError
 from attn_cli.io.files import packing
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Ints
-
-STRIDE = 1024  # lines between two places that are known
-LINE_END = ord("\n")
+BLOCK = 1 << 26  # bytes that are scanned together: a fingerprint can be made of many at once
+PIECE = 1 << 20  # bytes between two places that are known; a block is a multiple
 MOST_SENT = 1 << 28  # bytes of the lines of a part that are sent to a worker
 
 
 class Scan(NamedTuple):
-    """What was found in a block: its hash, its lines' ends, the places behind every STRIDEth of them.
-
-    `start` and `end` are its first bytes and its last.
-    """
+    """What was found in a block: its hash, how many lines end in each piece of it, its first bytes and its last."""
 
     hash: str
-    ends: int
-    places: Ints
+    ends: tuple[int, ...]
     start: bytes
     end: bytes
 
@@ -47,52 +48,83 @@ class Place(NamedTuple):
     start: int
     skip: int
 
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines from here on."""
+        with self.file.open() as stream:
+            found = split_lines(self.file.pieces(stream, self.start), self.file.name, not self.start)
+            yield from islice(chain.from_iterable(found), self.skip, None)
+
 
 class Cut(NamedTuple):
     """One part: its number, its lines, and where they are, or they themselves."""
 
     number: int
-    lines: int
+    size: int
     pieces: tuple[Place | list[Line], ...]
 
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the lines in chunks; FileError where there are fewer."""
+        pieces = (piece.lines() if isinstance(piece, Place) else piece for piece in self.pieces)
+        lines = islice(chain.from_iterable(pieces), self.size)
+        groups = iter(lambda: list(islice(lines, LINES)), [])
+        left = self.size
+        for chunk in chunks_of(groups, 1 + self.number * manifest.LINES):
+            left -= len(chunk.lines)
+            yield chunk
+        if left:
+            said = f"The input has {left:,} fewer lines than it had."
+            raise FileError(said, "Rerun when it is complete.")
 
-def scan_block(file: Input, block: Block) -> Scan:
+
+def blocks_of(files: Sequence[Input]) -> list[tuple[Input, int, int]]:
+    """Return the blocks of files, in order: the file, where the block starts in it, and how many bytes it has."""
+    starts = [(file, start) for file in files for start in range(0, file.size, BLOCK)]
+    return [(file, start, min(BLOCK, file.size - start)) for file, start in starts]
+
+
+def scan_block(file: Input, start: int, size: int) -> Scan:
     """Return what a block of a file holds."""
-    digest, ends, places = blake2b(digest_size=16), 0, []
-    at, start, last = block.start, b"", b""
-    for piece in pieces_of(file, block):
-        digest.update(piece)
-        found = np.flatnonzero(np.frombuffer(piece, np.uint8) == LINE_END)
-        places.append(at + 1 + found[STRIDE - 1 - ends % STRIDE :: STRIDE])
-        ends += len(found)
-        at += len(piece)
-        start, last = start or piece[:LONGEST_START], piece[-1:]
-    return Scan(digest.hexdigest(), ends, np.concatenate(places), start, last)
+    digest, ends, head, last = blake2b(digest_size=16), list[int](), b"", b""
+    with file.open() as stream:
+        for piece in file.pieces(stream, start, size, PIECE):
+            digest.update(piece)
+            ends.append(piece.count(b"\n"))
+            head, last = head or piece[:LONGEST_MAGIC], piece[-1:]
+    return Scan(digest.hexdigest(), tuple(ends), head, last)
 
 
 class Plan:
     """Files whose blocks were scanned: their fingerprint, and their parts."""
 
-    def __init__(self, files: Sequence[Input], scans: Sequence[Sequence[Scan]]) -> None:
-        self.files, self.scans = files, scans
-        self.is_packed = [bool(found) and bool(packing(found[0].start)) for found in scans]
-        for file, found in zip(files, scans, strict=True):
-            if found and found[0].start[:2] in UTF_16:
-                raise InputError(f"{file.name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
+    def __init__(self, files: Sequence[Input], scans: Sequence[Scan]) -> None:
+        self.files, left = files, iter(scans)
+        self.scans = [list(islice(left, len(blocks_of([file])))) for file in files]
+        starts = [found[0].start if found else b"" for found in self.scans]
+        for file, start in zip(files, starts, strict=True):
+            check_text(start, file.name)
+        self.is_packed = [bool(packing(start)) for start in starts]
+        # How many lines end before each piece of a file.
+        self.ends = [[0, *accumulate(n for scan in found for n in scan.ends)] for found in self.scans]
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The bytes of the files, and their hash."""
-        return joined(self.files, [[scan.hash for scan in found] for found in self.scans])
+        """The bytes of the files, and their hash: a block's, or of several blocks or files the hash of their hashes."""
+        about: dict[str, Any] = {"bytes": sum(file.size for file in self.files)}
+        whole = [_joined([scan.hash for scan in found] or [_hash("")]) for found in self.scans]
+        return about | ({"files": len(whole)} if len(whole) > 1 else {}) | {"blake2b": _joined(whole)}
 
     @property
     def lines(self) -> int | None:
         """How many lines there are; None where a packed file hides them."""
-        return None if any(self.is_packed) else sum(self._count(n) for n in range(len(self.files)))
+        return None if any(self.is_packed) else self.count()
+
+    def count(self) -> int:
+        """Return how many lines there are; packed files are unpacked for it."""
+        return sum(count for n in range(len(self.files)) for count, _ in self._pieces(n, manifest.LINES))
 
     def parts(self, done: Collection[int]) -> Iterator[Cut]:
         """Yield the parts that are not done, in order."""
-        number, left = 0, manifests.LINES
+        number, left = 0, manifest.LINES
         pieces: list[Place | list[Line]] = []
         for n in range(len(self.files)):
             for count, piece in self._pieces(n, left):
@@ -100,10 +132,10 @@ class Plan:
                 left -= count
                 if not left:
                     if number not in done:
-                        yield Cut(number, manifests.LINES, tuple(pieces))
-                    number, left, pieces = number + 1, manifests.LINES, []
+                        yield Cut(number, manifest.LINES, tuple(pieces))
+                    number, left, pieces = number + 1, manifest.LINES, []
         if pieces and number not in done:
-            yield Cut(number, manifests.LINES - left, tuple(pieces))
+            yield Cut(number, manifest.LINES - left, tuple(pieces))
 
     def _pieces(self, n: int, left: int) -> Iterator[tuple[int, Place | list[Line]]]:
         """Yield the pieces of a file, and how many lines are in each; the first has up to `left`, others a part's."""
@@ -114,42 +146,46 @@ class Plan:
         while at < count:
             taken = min(left, count - at)
             yield taken, self._place(n, at)
-            at, left = at + taken, manifests.LINES
+            at, left = at + taken, manifest.LINES
 
     def _count(self, n: int) -> int:
         """Return how many lines a plain file has."""
         found = self.scans[n]
         if not found or (self.files[n].size == len(UTF_8) and found[0].start == UTF_8):
             return 0
-        return sum(scan.ends for scan in found) + (found[-1].end != b"\n")
+        return self.ends[n][-1] + (found[-1].end != b"\n")
 
     def _place(self, n: int, line: int) -> Place:
-        """Return where a line of a plain file is, counted from 0: in the block that has the end of the one before."""
-        file = self.files[n]
-        if not line:
-            return Place(file, 0, 0)
-        before = [0, *accumulate(scan.ends for scan in self.scans[n])]
-        block = int(np.searchsorted(before, line)) - 1
-        skip = line - before[block]
-        known, skip = divmod(skip, STRIDE)
-        start = int(self.scans[n][block].places[known - 1]) if known else blocks_of(file)[block].start
-        return Place(file, start, skip)
+        """Return where a line of a plain file is, counted from 0: in the piece that has the end of the one before."""
+        piece = max(0, bisect_left(self.ends[n], line) - 1)
+        return Place(self.files[n], piece * PIECE, line - self.ends[n][piece])
 
 
 def _unpacked(file: Input, left: int) -> Iterator[tuple[int, list[Line]]]:
     """Yield the lines of a packed file, up to `left` of them and then a part's."""
-    with open_lines(file) as source:
-        reader = LineReader(Feed([source], file.size))
-        while True:
-            lines: list[Line] = []
-            size = 0
-            while len(lines) < left and (found := reader.read(min(LINES, left - len(lines)))):
-                lines += found
-                size += sum(len(line or b"") for line in found)
-                if size > MOST_SENT:
-                    hint = "Unpack it: parts of plain files are read where they are computed."
-                    raise InputError(f"{file.name} has too long lines for a packed file.", hint)
-            if not lines:
-                return
-            yield len(lines), lines
-            left = manifests.LINES
+    with file.open() as stream:
+        lines = chain.from_iterable(split_lines(file.unpacked(stream), file.name))
+        while found := _limited(islice(lines, left), file.name):
+            yield len(found), found
+            left = manifest.LINES
+
+
+def _limited(lines: Iterator[Line], name: str) -> list[Line]:
+    """Return lines as a list; InputError where they are too long to be sent."""
+    found: list[Line] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line or b"")
+        if size > MOST_SENT:
+            hint = "Unpack it: parts of plain files are read where they are computed."
+            raise InputError(f"{name} has too long lines for a packed file.", hint)
+    return found
+
+
+def _joined(hashes: Sequence[str]) -> str:
+    return hashes[0] if len(hashes) == 1 else _hash("".join(hashes))
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()

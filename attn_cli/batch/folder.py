@@ -1,17 +1,19 @@
-"""Where the parts of a run lie: a folder of this machine, or a place with a URL."""
+"""Where the parts of a run lie: a folder of this machine, or a place with a URL. Files are put there as a whole."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import IO, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
+from typing import IO, Any
 
-from attn_cli.batch.manifest import ANEW, PART, Part, hash_of
-from attn_cli.batch.storage import is_url
+from attn_cli.batch.manifest import ANEW, BESIDE, PART, PartEntry, hash_of
+from attn_cli.batch.storage import OBJECT_STORES, file_system, is_url, protocol_of, storage_errors
 from attn_cli.errors import CreateError, InputError, WriteError
 from attn_cli.io.atomic import sweep, sync_folder, written
 from attn_cli.io.escape import visible
@@ -19,52 +21,8 @@ from attn_cli.io.files import open_regular, reason
 
 PATIENCE = 5.0  # seconds that another run may take to leave the folder
 UNFINISHED = re.compile(rf"\.({PART.pattern})\.[0-9a-f]{{8}}\.part")
+BLOCK = 1 << 20
 Write = Callable[[IO[bytes]], object]
-
-
-class Folder(Protocol):
-    """A place of parts. Files are put there as a whole."""
-
-    path: str
-    name: str
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other runs out, where that is possible; CreateError where the folder cannot be made."""
-        ...
-
-    def names(self) -> dict[str, bool]:
-        """Return the names of what is in it, and of each whether it is a regular file."""
-        ...
-
-    def read(self, name: str, most: int) -> bytes | None:
-        """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
-        ...
-
-    def put(self, name: str, write: Write) -> tuple[int, str]:
-        """Write a file as a whole, and return its bytes and their hash."""
-        ...
-
-    def remove(self, names: Sequence[str]) -> None:
-        """Remove files."""
-        ...
-
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a regular file; None for what is none."""
-        ...
-
-    def holds(self, part: Part) -> bool:
-        """Tell whether a part is there, as it was written."""
-        ...
-
-
-def folder_of(path: str) -> Folder:
-    """Return the folder of a path or a URL."""
-    if is_url(path):
-        from attn_cli.batch.remote_folder import RemoteFolder  # only for URLs
-
-        return RemoteFolder(path)
-    return LocalFolder(path)
 
 
 class LocalFolder:
@@ -77,13 +35,9 @@ class LocalFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs out; CreateError where one is in, or where the folder cannot be made."""
-        try:
+        with _errors(f"Cannot create {self.name}", "Choose another place."):
             os.makedirs(self.path, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            raise CreateError(
-                f"Cannot create {self.name}: {reason(error)}.", "Choose another place."
-            ) from None
         try:
             _lock(descriptor, self.name)
             yield
@@ -92,11 +46,8 @@ class LocalFolder:
 
     def names(self) -> dict[str, bool]:
         """Return the names of what is in it, and of each whether it is a regular file."""
-        try:
-            with os.scandir(self.path) as entries:
-                return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
-        except OSError as error:
-            raise CreateError(f"Cannot write into {self.name}: {reason(error)}.") from None
+        with _errors(f"Cannot write into {self.name}"), os.scandir(self.path) as entries:
+            return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
 
     def read(self, name: str, most: int) -> bytes | None:
         """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
@@ -105,7 +56,7 @@ class LocalFolder:
                 found = stream.read(most + 1)
         except FileNotFoundError:
             return None
-        check_size(len(found), most, visible(self._at(name)))
+        _check_size(len(found), most, visible(self._at(name)))
         return found
 
     def put(self, name: str, write: Write) -> tuple[int, str]:
@@ -116,26 +67,20 @@ class LocalFolder:
             with open_regular(self._at(name)) as stream:
                 return hash_of(stream)
         except OSError:
-            name = visible(self._at(name))
-            raise WriteError(f"{name} was written, and cannot be read.", "Try again.") from None
+            said = f"{visible(self._at(name))} was written, and cannot be read."
+            raise WriteError(said, "Try again.") from None
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files; none of them where one is a folder."""
         for name in names:
             if os.path.isdir(self._at(name)) and not os.path.islink(self._at(name)):
-                raise CreateError(
-                    f"{visible(self._at(name))} is a folder, which attn batch does not remove.",
-                    "Remove it yourself, or write into another folder.",
-                )
+                said = f"{visible(self._at(name))} is a folder, which attn batch does not remove."
+                raise CreateError(said, "Remove it yourself, or write into another folder.")
         for name in names:
-            try:
+            with _errors(f"Cannot remove {visible(self._at(name))}"):
                 os.unlink(self._at(name))
-            except OSError as error:
-                raise CreateError(f"Cannot remove {visible(self._at(name))}: {reason(error)}.") from None
-        try:
+        with _errors(f"Cannot write into {self.name}"):
             sync_folder(self.path)
-        except OSError as error:
-            raise CreateError(f"Cannot write into {self.name}: {reason(error)}.") from None
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a regular file; None for what is none."""
@@ -145,30 +90,160 @@ class LocalFolder:
             return None
         return about.st_size if stat.S_ISREG(about.st_mode) else None
 
-    def holds(self, part: Part) -> bool:
+    def holds(self, part: PartEntry) -> bool:
         """Tell whether a part is there, as it was written."""
         if self.size(part.file) != part.bytes:
             return False
         with open_regular(self._at(part.file)) as stream:
             return hash_of(stream) == (part.bytes, part.blake2b)
 
+    def tidy(self) -> None:
+        """Remove what workers that were ended have left: unfinished files of parts, which nobody holds locked."""
+        names = os.listdir(self.path) if os.path.isdir(self.path) else []
+        for part in {found[1] for found in map(UNFINISHED.fullmatch, names) if found}:
+            sweep(self._at(part))
+
     def _at(self, name: str) -> str:
         return os.path.join(self.path, name)
 
 
-def check_size(size: int, most: int, name: str) -> None:
+class RemoteFolder:
+    """A folder with a URL. Nothing keeps two runs of the same input apart there; they write the same bytes.
+
+    What no manifest names does not count: a half written part is written again.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.path, self.name = url, visible(url)
+        self.system, path = file_system(url)
+        self.root = path.rstrip("/")
+        self.is_store = protocol_of(url) in OBJECT_STORES
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, where the store has folders; CreateError where that is not possible."""
+        with storage_errors(self.path, "create"):
+            if not self.is_store:
+                self.system.makedirs(self.root, exist_ok=True)
+            self.system.invalidate_cache()
+        yield
+
+    def names(self) -> dict[str, bool]:
+        """Return the names of what is in it, and of each whether it is a regular file."""
+        with storage_errors(self.path):
+            try:
+                found = self.system.ls(self.root, detail=True, refresh=True)
+            except FileNotFoundError:  # a store has no folder where there is no file
+                return {}
+        about = {str(one["name"]).rstrip("/"): one for one in found}
+        return {path.rpartition("/")[2]: _is_file(one) for path, one in about.items() if path != self.root}
+
+    def read(self, name: str, most: int) -> bytes | None:
+        """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
+        url = self._url(name)
+        with storage_errors(url):
+            # A run may have ended between two renamings.
+            for path in (self._at(name), self._at(name) + BESIDE):
+                with suppress(FileNotFoundError):
+                    size = self._size(path)
+                    if size is None:
+                        raise InputError(f"{visible(url)} is not a regular file.", ANEW)
+                    _check_size(size, most, visible(url))
+                    found: bytes = self.system.cat_file(path, start=0, end=size) if size else b""
+                    return found
+        return None
+
+    def put(self, name: str, write: Write) -> tuple[int, str]:
+        """Write a file here, then send it there; return its bytes and their hash."""
+        with TemporaryFile() as stream:
+            try:
+                write(stream)
+                stream.seek(0)
+                size, found = hash_of(stream)
+                stream.seek(0)
+            except OSError as error:
+                said = f"Cannot write a temporary file: {reason(error)}."
+                raise WriteError(said, "TMPDIR may name another place.") from None
+            with storage_errors(self._url(name), "write"):
+                self._send(stream, self._at(name))
+        return size, found
+
+    def _send(self, stream: IO[bytes], path: str) -> None:
+        at = path if self.is_store else path + BESIDE
+        if not self.is_store:  # a link that lies there would be followed
+            self._drop(at)
+        with self.system.open(at, "wb") as remote:
+            shutil.copyfileobj(stream, remote, BLOCK)
+        if not self.is_store:
+            self._drop(path)
+            self.system.mv(at, path)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove files."""
+        with storage_errors(self.path, "write"):
+            for name in names:
+                self._drop(self._at(name))
+                self._drop(self._at(name) + BESIDE)
+
+    def size(self, name: str) -> int | None:
+        """Return the bytes of a regular file; None for what is none."""
+        with storage_errors(self._url(name)), suppress(FileNotFoundError):
+            return self._size(self._at(name))
+        return None
+
+    def holds(self, part: PartEntry) -> bool:
+        """Tell whether a part is there with all its bytes; to hash them they would have to come here."""
+        return self.size(part.file) == part.bytes
+
+    def tidy(self) -> None:
+        """Do nothing: unfinished files are temporary ones of the machines that wrote them."""
+
+    def _size(self, path: str) -> int | None:
+        about = self.system.info(path)
+        return int(about["size"]) if _is_file(about) else None
+
+    def _drop(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self.system.rm_file(path)
+
+    def _at(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def _url(self, name: str) -> str:
+        return f"{self.path.rstrip('/')}/{name}"
+
+
+Folder = LocalFolder | RemoteFolder
+
+
+def folder_of(path: str) -> Folder:
+    """Return the folder of a path or a URL."""
+    return RemoteFolder(path) if is_url(path) else LocalFolder(path)
+
+
+def absolute(path: str) -> str:
+    """Return a path as processes in another folder know it."""
+    return path if is_url(path) else os.path.abspath(path)
+
+
+def _is_file(about: Mapping[str, Any]) -> bool:
+    """Tell whether what fsspec says of a name is of a regular file, and not of a link to one."""
+    return about["type"] == "file" and not about.get("islink")
+
+
+@contextmanager
+def _errors(said: str, hint: str = "") -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CreateError(f"{said}: {reason(error)}.", hint) from None
+
+
+def _check_size(size: int, most: int, name: str) -> None:
     """Raise InputError for a file that is larger than what attn writes."""
     if size > most:
         raise InputError(f"{name} is not a file of attn batch: it has more than {most:,} bytes.", ANEW)
-
-
-def tidy(folder: str) -> None:
-    """Remove what workers that were ended have left: unfinished files of parts, which nobody holds locked."""
-    if is_url(folder) or not os.path.isdir(folder):
-        return
-    unfinished = (UNFINISHED.fullmatch(name) for name in os.listdir(folder))
-    for part in {found[1] for found in unfinished if found}:
-        sweep(os.path.join(folder, part))
 
 
 def _lock(descriptor: int, name: str) -> None:

@@ -1,54 +1,33 @@
-"""The forms that records are written in, by name; each name is also the suffix of its files."""
+"""The forms that records are written in, by name (also the suffix of its files); a chunk of lines in one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from attn_cli.batch.job import ChunkOutput, Job
+from attn_cli.errors import AttnError
+from attn_cli.io.json_text import json_line
 
 if TYPE_CHECKING:
-    from attn_cli.batch.job import Job
+    from attn_cli.batch.compute import Computer
+    from attn_cli.batch.lines import Chunk
+
+# A file that is open for the bytes of chunks. Where the block ends well, what comes last is written.
+Sink = AbstractContextManager[Callable[[bytes], object]]
 
 
-class Sink(Protocol):
-    """What puts the bytes of chunks into a file."""
-
-    def write(self, data: bytes) -> object:
-        """Write what a chunk became."""
-        ...
-
-    def close(self) -> object:
-        """Write what comes last."""
-        ...
-
-    def drop(self) -> object:
-        """Let go of a file that is not finished: nothing more is written."""
-        ...
+def _bytes(stream: IO[bytes], job: Job) -> Sink:
+    return nullcontext(stream.write)
 
 
-class Plain:
-    """A sink of bytes that stand one after the other."""
+def _columns(kind: str, stream: IO[bytes], job: Job) -> Sink:
+    from attn_cli.batch.tables import SINKS  # only those who ask for columns need pyarrow
 
-    def __init__(self, stream: IO[bytes], job: Job) -> None:
-        self.stream = stream
-
-    def write(self, data: bytes) -> object:
-        """Write what a chunk became."""
-        return self.stream.write(data)
-
-    def close(self) -> None:
-        """Do nothing: nothing comes last."""
-
-    drop = close
-
-
-def _columns(kind: str) -> Callable[[IO[bytes], Job], Sink]:
-    def sink(stream: IO[bytes], job: Job) -> Sink:
-        from attn_cli.batch.tables import SINKS  # only those who ask for columns need pyarrow
-
-        made: Sink = SINKS[kind](stream, job)
-        return made
-
-    return sink
+    made: Sink = SINKS[kind](stream, job)
+    return made
 
 
 def _gzipped(data: bytes) -> bytes:
@@ -64,10 +43,10 @@ def _with_zstd(data: bytes) -> bytes:
 
 
 class Form(NamedTuple):
-    """One form: how the JSON Lines of a chunk are packed, None where rows become columns; what makes a file of them."""
+    """One form: how the JSON Lines of a chunk are packed, None where rows become columns; what opens a file of it."""
 
     pack: Callable[[bytes], bytes] | None
-    sink: Callable[[IO[bytes], Job], Sink] = Plain
+    sink: Callable[[IO[bytes], Job], Sink] = _bytes
     has_extra: bool = False  # whether it needs pyarrow
     is_whole: bool = False  # whether a file is held in memory before it is written
 
@@ -76,9 +55,9 @@ FORMS = {
     "jsonl": Form(lambda data: data),
     "jsonl.gz": Form(_gzipped),
     "jsonl.zst": Form(_with_zstd, has_extra=True),
-    "parquet": Form(None, _columns("parquet"), has_extra=True),
-    "arrow": Form(None, _columns("arrow"), has_extra=True),
-    "npz": Form(None, _columns("npz"), has_extra=True, is_whole=True),
+    "parquet": Form(None, partial(_columns, "parquet"), has_extra=True),
+    "arrow": Form(None, partial(_columns, "arrow"), has_extra=True),
+    "npz": Form(None, partial(_columns, "npz"), has_extra=True, is_whole=True),
 }
 
 
@@ -89,3 +68,29 @@ def form_of(path: str) -> str | None:
     ('jsonl.gz', 'parquet', None)
     """
     return next((name for name in FORMS if path.lower().endswith(f".{name}")), None)
+
+
+def write_chunk(computer: Computer, chunk: Chunk) -> ChunkOutput:
+    """Compute the lines of a chunk, up to a bad one that ends the run, and write them in the form of the job."""
+    job, pack = computer.job, FORMS[computer.job.form].pack
+    written: list[Any] = []  # lines of JSON, or rows of columns
+    refused, error = 0, None
+    for number, row in enumerate(computer.rows(chunk.lines), chunk.first):
+        if isinstance(row, AttnError):
+            row.line = number
+            if not job.keep_going:
+                error = row
+                break
+            refused += 1
+        if pack is None:
+            written.append(row)
+        else:
+            record = row.as_record() if isinstance(row, AttnError) else row
+            written.append(json_line(record, job.ascii_only))
+    if pack is not None:
+        data = pack(b"".join(written))
+    else:
+        from attn_cli.batch.tables import columns  # only those who ask for columns need pyarrow
+
+        data = columns(written, job, chunk.first)
+    return ChunkOutput(data, len(written), refused, chunk.first, error)

@@ -1,12 +1,12 @@
-"""What a run has to do, in a form that can be sent to another process."""
+"""What a run does with each line, in a form that can be sent to another process, and what a chunk becomes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from attn_cli.errors import AttnError
 from attn_cli.settings.settings import Settings
-
-USUAL_FIELDS = ("query_tokens", "key_tokens", "weights", "summary")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,18 @@ class Job:
     form: str  # one of FORMS
     ascii_only: bool = False
     keep_weights: bool = False  # whether traces of a pretrained model hold what its layer projects with
-    is_whole: bool = (
-        True  # whether chunks are the same at each run: not those of a pipe, which come as they come
-    )
+    # Whether chunks are the same at each run: not those of a pipe, which come as they come.
+    is_whole: bool = True
+
+
+class ChunkOutput(NamedTuple):
+    """What a chunk became: its bytes, how many lines are in them, how many were refused, the first one's number.
+
+    Where the run ends at a bad line, `error` is its error, and the bytes are those of the lines before it.
+    """
+
+    data: bytes
+    lines: int
+    refused: int
+    first: int
+    error: AttnError | None = None

@@ -1,251 +1,250 @@
-"""The lines of an input: read some at a time, without waiting for more than there is."""
+"""The files that a run reads, on this machine or by URLs, and their lines, without waiting for more than there is."""
 
 from __future__ import annotations
 
-import io
+import os
 import sys
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import accumulate, chain
 from typing import IO, NamedTuple
 
-from attn_cli.batch.inputs import Input
+from attn_cli.batch.storage import file_system, is_url, storage_errors
 from attn_cli.errors import FileError, InputError
-from attn_cli.io.files import packing, pieces
+from attn_cli.io.escape import visible
+from attn_cli.io.files import check_regular, packing, pieces, reason
 
+PIECE = 1 << 16  # bytes that are read at a time
+LONGEST_MAGIC = 6  # bytes that tell how a file is packed
+WILD = "*?["
 LONGEST_LINE = 1 << 20  # bytes
 LINES = 512  # of a chunk
-PIECE = 1 << 16
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UTF_8 = b"\xef\xbb\xbf"
 BYTES = 4  # of a word, or fewer than most have
-MOST_WEIGHTS = 1 << 22  # of the lines that are read at a time
-LONGEST_START = 6  # bytes that tell how a file is packed
+MOST_WEIGHTS = 1 << 22  # of the lines of a chunk
 
 Line = bytes | None  # without its end; None for one that is longer than LONGEST_LINE
 
 
-class Source(NamedTuple):
-    """An open input: its lines, the file as it lies on the disk, and its name."""
+class Input(NamedTuple):
+    """A file of lines, and its size in bytes."""
 
-    stream: IO[bytes]
-    raw: IO[bytes]
-    name: str
-    is_inside: bool = False  # whether it is read from a place behind its start
-
-
-class Feed:
-    """The inputs of a run, opened one after the other; each is a source, or lines that were read already."""
-
-    def __init__(self, sources: Iterable[Source | Sequence[Line]], size: int = 0) -> None:
-        self._sources = iter(sources)
-        self.size = size  # bytes of all of them; 0 for a pipe
-        self._passed = 0
-        self.source = next(self._sources, None)
+    path: str
+    size: int
 
     @property
-    def done(self) -> float | None:
-        """The share of the bytes that is read; None for a pipe."""
-        if not self.size:
-            return None
-        now = self.source.raw.tell() if isinstance(self.source, Source) else 0
-        return min(1.0, (self._passed + now) / self.size)
+    def name(self) -> str:
+        """The path as messages show it."""
+        return visible(self.path)
 
-    def move(self) -> None:
-        """Close the source, and open the next; after the last, `source` is None."""
-        if isinstance(self.source, Source) and self.size:
-            self._passed += self.source.raw.tell()
-        self.source = next(self._sources, None)
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open it; FileError where it cannot be opened."""
+        with self._errors():
+            if is_url(self.path):
+                system, path = file_system(self.path)
+                stream: IO[bytes] = system.open(path, "rb")
+            else:
+                check_regular(self.path)
+                stream = open(self.path, "rb")  # noqa: SIM115  # closed below
+        with stream:
+            yield stream
 
+    def packing(self, stream: IO[bytes]) -> str:
+        """Tell how the file is packed: gzip, xz, or not at all (an empty string)."""
+        with self._errors():
+            stream.seek(0)
+            return packing(stream.read(LONGEST_MAGIC))
 
-class _Unpacked(io.RawIOBase):
-    """Pieces of bytes as a stream."""
+    def pieces(
+        self, stream: IO[bytes], start: int = 0, size: int | None = None, at_a_time: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield the bytes that lie in the file from `start` on, at most `size` of them; FileError where fewer do."""
+        with self._errors():
+            stream.seek(start)
+            most = at_a_time or PIECE
+            while size != 0 and (piece := stream.read(min(most, size or most))):
+                size = None if size is None else size - len(piece)
+                yield piece
+        if size:
+            hint = "Rerun when it is complete."
+            raise FileError(f"Cannot read {self.name}: it was truncated during the run.", hint)
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.pieces = pieces
-        self.rest = memoryview(b"")
+    def unpacked(self, stream: IO[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of the file, unpacked where it is packed; InputError where the packing is damaged."""
+        packed = self.packing(stream)
+        with self._errors():
+            yield from pieces(stream, packed, self.name) if packed else self.pieces(stream)
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        if not self.rest:
-            self.rest = memoryview(next(self.pieces, b""))
-        part = self.rest[: len(buffer)]
-        buffer[: len(part)] = part
-        self.rest = self.rest[len(part) :]
-        return len(part)
+    def _errors(self) -> AbstractContextManager[None]:
+        return storage_errors(self.path) if is_url(self.path) else read_errors(self.name)
 
 
 @contextmanager
-def open_lines(file: Input, start: int = 0) -> Iterator[Source]:
-    """Open a file of lines, packed or not; a plain one may be read from a place behind its start."""
-    with file.open() as raw:
-        try:
-            packed = "" if start else packing(raw.read(LONGEST_START))
-            raw.seek(start)
-        except OSError as error:
-            raise FileError(f"Cannot read {file.name}: {error.strerror or error}.") from None
-        stream: IO[bytes] = io.BufferedReader(_Unpacked(pieces(raw, packed, file.name))) if packed else raw
-        yield Source(stream, raw, file.name, start > 0)
-
-
-@contextmanager
-def open_feed(files: Sequence[Input]) -> Iterator[Feed]:
-    """Open files, each when its turn comes and the first at once."""
-    sources = _opened(files)
+def read_errors(name: str) -> Iterator[None]:
+    """Raise FileError for a file of this machine that cannot be read."""
     try:
-        yield Feed(sources, sum(file.size for file in files))
-    finally:
-        sources.close()
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"Cannot read {name}: {reason(error)}.") from None
 
 
-def _opened(files: Sequence[Input]) -> Generator[Source]:
-    for file in files:
-        with open_lines(file) as source:
-            yield source
+def inputs_of(names: Sequence[str]) -> list[Input]:
+    """Return the files that paths and patterns name, each pattern's in the order of their names."""
+    return [found for name in names for found in (_remote(name) if is_url(name) else _local(name))]
 
 
-class LineReader:
-    """Reads lines in chunks. A byte-order mark and line ends are dropped; what is not text is refused."""
+def _local(name: str) -> list[Input]:
+    paths = [name]
+    if any(sign in name for sign in WILD) and not os.path.lexists(name):
+        from glob import glob  # only for patterns
 
-    def __init__(self, feed: Feed) -> None:
-        self.feed = feed
-        self.lines: list[Line] = []
-        self.rest = b""
-        self.is_long = self.is_started = False
-        self.has_ended = feed.source is None
+        paths = sorted(path for path in glob(name, recursive=True) if not os.path.isdir(path))
+        _check_found(paths, name)
+    for path in paths:
+        check_regular(path)
+    return [Input(path, os.path.getsize(path)) for path in paths]
 
-    def read(self, most: int) -> list[Line]:
-        """Return up to `most` lines: those that are there, and one at least; none at the end.
 
-        Of a pipe, only the first is waited for. Long lines, whose weights are the square, are fewer at a time.
-        """
-        while len(self.lines) < most and not self.has_ended and (not self.lines or self._is_filled()):
-            self._fill()
-        found = self.lines[:most]
-        sizes = [len(line or b"") // BYTES for line in found]
-        if max(sizes, default=0) * sum(sizes) > MOST_WEIGHTS:  # no sum of squares is larger than this product
-            squares = accumulate(size**2 for size in sizes)
-            found = found[: max(1, sum(square <= MOST_WEIGHTS for square in squares))]
-        del self.lines[: len(found)]
-        return found
-
-    def is_ready(self) -> bool:
-        """Tell whether more can be read without waiting."""
-        return bool(self.lines) or self.has_ended or self._is_filled()
-
-    def _is_filled(self) -> bool:
-        """Tell whether the input has more to give at once."""
-        source = self.feed.source
-        if self.feed.size or not isinstance(source, Source):
-            return True
-        try:
-            import select  # only for a pipe
-
-            return bool(select.select([source.raw], [], [], 0)[0])
-        except (OSError, ValueError):  # no descriptor of a system's own
-            return True
-
-    def _fill(self) -> None:
-        """Read another piece, and take the lines that are whole out of it."""
-        source = self.feed.source
-        if not isinstance(source, Source):
-            self.lines += source or ()
-            self._move()
-            return
-        try:
-            piece = source.stream.read1(PIECE)  # type: ignore[attr-defined]
-        except OSError as error:
-            raise FileError(f"Cannot read {source.name}: {error.strerror or error}.") from None
-        data = self.rest + piece
-        if not self.is_started and (len(data) >= LONGEST_START or not piece):
-            data = self._start(data, source)
-        *whole, self.rest = data.split(b"\n")
-        if self.is_long or len(data) > LONGEST_LINE:
-            for line in whole:
-                self._take(line, len(line) + 1)
+def _remote(name: str) -> list[Input]:
+    with storage_errors(name):
+        system, path = file_system(name)
+        if any(sign in path for sign in WILD):
+            about = system.glob(path, detail=True).values()
+            found = sorted((one for one in about if one["type"] == "file"), key=lambda one: str(one["name"]))
+            _check_found(found, name)
         else:
-            self.lines += [line.removesuffix(b"\r") for line in whole]
-        if len(self.rest) > LONGEST_LINE:
-            self.is_long, self.rest = True, b""
-        if not piece:
-            if self.rest or self.is_long:
-                self._take(self.rest, len(self.rest))
-            self._move()
+            found = [system.info(path)]
+            if found[0]["type"] != "file":
+                raise FileError(f"Cannot read {visible(name)}: it is a directory.", "Give its files: DIR/*")
+        # The protocol, with a host where one is named.
+        before = name.removesuffix(path) if name.endswith(path) else ""
+        urls = [before + one["name"] if before else system.unstrip_protocol(one["name"]) for one in found]
+        return [Input(url, int(one["size"])) for url, one in zip(urls, found, strict=True)]
 
-    def _move(self) -> None:
-        """Go on to the next source: lines do not run from one into another."""
-        self.feed.move()
-        self.rest, self.is_long, self.is_started = b"", False, False
-        self.has_ended = self.feed.source is None
 
-    def _start(self, data: bytes, source: Source) -> bytes:
-        """Check the first bytes, and return them without a byte-order mark."""
-        self.is_started = True
-        if source.is_inside:
-            return data
-        if data[:2] in UTF_16:
-            raise InputError(f"{source.name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
-        if packed := packing(data[:LONGEST_START]):
-            raise InputError(f"{source.name} is packed.", f"Unpack it: {packed} -dc FILE | attn batch")
-        return data.removeprefix(UTF_8)
+def _check_found(paths: Sequence[object], name: str) -> None:
+    if not paths:
+        raise FileError(f"Cannot read {visible(name)}: no file is named like that.", "Check the pattern.")
 
-    def _take(self, line: bytes, size: int) -> None:
-        is_long = self.is_long or size > LONGEST_LINE
-        self.lines.append(None if is_long else line.removesuffix(b"\r"))
-        self.is_long = False
+
+# Lines
 
 
 class Chunk(NamedTuple):
-    """Some lines of an input: which of its chunks they are, from 0, the number of the first line, from 1, the lines."""
+    """Some lines of an input: the number of the first line, from 1, and the lines."""
 
-    number: int
     first: int
     lines: Sequence[Line]
 
 
-class Chunks(Iterator[Chunk]):
-    """The chunks of an input.
+class Feed:
+    """The lines of a run's files, or of standard input where there is none."""
 
-    With `part`, none reaches over a multiple of so many lines, and parts that are `done`, by their numbers, are left
-    out.
-    """
+    def __init__(self, files: Sequence[Input]) -> None:
+        self.files = files
+        self.size = sum(file.size for file in files)
+        self.read = 0  # bytes of these
 
-    def __init__(
-        self, feed: Feed, first: int = 1, part: int | None = None, done: Collection[int] = frozenset()
-    ) -> None:
-        self.reader, self.most = LineReader(feed), LINES
-        self.number, self.first, self.part, self.done = 0, first, part, done
+    @property
+    def done(self) -> float | None:
+        """The share of the bytes that is read; None for a pipe."""
+        return min(1.0, self.read / self.size) if self.size else None
 
-    def __next__(self) -> Chunk:
-        most = self.most
-        if self.part is not None:
-            inside = (self.first - 1) % self.part
-            while not inside and (self.first - 1) // self.part in self.done and self.skip(self.part):
-                pass
-            most = min(most, self.part - inside)
-        found = self.reader.read(most)
-        if not found:
-            raise StopIteration
-        chunk = Chunk(self.number, self.first, found)
-        self.number, self.first = self.number + 1, self.first + len(found)
-        return chunk
-
-    def skip(self, lines: int) -> int:
-        """Leave out so many lines, or all that there are; return how many."""
-        start = self.first
-        end = start + lines
-        while self.first < end and (found := self.reader.read(min(self.most, end - self.first))):
-            self.first += len(found)
-        return self.first - start
+    def groups(self) -> Iterator[list[Line]]:
+        """Yield the lines as they are read, some at a time."""
+        if not self.files:
+            assert sys.stdin is not None  # there is a text
+            yield from split_lines(_piped(sys.stdin.buffer), "standard input")
+        before = 0
+        for file in self.files:
+            with file.open() as stream:
+                for lines in split_lines(file.unpacked(stream), file.name):
+                    self.read = before + stream.tell()
+                    yield lines
+            before += file.size
 
     def is_ready(self) -> bool:
-        """Tell whether the next can be read without waiting."""
-        return self.reader.is_ready()
+        """Tell whether more can be read without waiting."""
+        if self.files:
+            return True
+        try:
+            import select  # only for a pipe
+
+            return bool(select.select([sys.stdin], [], [], 0)[0])
+        except (OSError, ValueError):  # no descriptor of a system's own
+            return True
 
 
-def count_lines(files: Sequence[Input]) -> int:
-    """Return how many lines files have."""
-    with open_feed(files) as feed:
-        return Chunks(feed).skip(sys.maxsize)
+def _piped(stream: IO[bytes]) -> Iterator[bytes]:
+    with read_errors("standard input"):
+        yield from iter(partial(stream.read1, PIECE), b"")  # type: ignore[attr-defined]
+
+
+def split_lines(pieces: Iterable[bytes], name: str, is_start: bool = True) -> Iterator[list[Line]]:
+    """Yield the lines of a file's bytes, some at a time. A byte-order mark and line ends are dropped.
+
+    InputError where the bytes are no text; they are looked at where they are those of the file's start.
+    """
+    rest, is_long = b"", False
+    for piece in _checked(iter(pieces), name) if is_start else pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        lines = [None if len(line) >= LONGEST_LINE else line.removesuffix(b"\r") for line in whole]
+        if lines and is_long:
+            lines[0], is_long = None, False
+        if len(rest) > LONGEST_LINE:
+            rest, is_long = b"", True
+        yield lines
+    if rest or is_long:
+        yield [None if is_long else rest.removesuffix(b"\r")]
+
+
+def _checked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield the bytes of a file without a byte-order mark; InputError where they are no text."""
+    start = b""
+    while len(start) < LONGEST_MAGIC and b"\n" not in start and (piece := next(pieces, b"")):
+        start += piece
+    check_text(start, name)
+    if packed := packing(start):
+        raise InputError(f"{name} is packed.", f"Unpack it: {packed} -dc FILE | attn batch")
+    yield from chain([start.removeprefix(UTF_8)], pieces)
+
+
+def check_text(start: bytes, name: str) -> None:
+    """Raise InputError for a file that begins as UTF-16 does."""
+    if start[:2] in UTF_16:
+        raise InputError(f"{name} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
+
+
+def chunks_of(
+    groups: Iterable[Sequence[Line]], first: int = 1, is_ready: Callable[[], bool] = lambda: True
+) -> Iterator[Chunk]:
+    """Yield the lines of groups in chunks of up to LINES lines; those of a pipe are not waited for to be so many.
+
+    Long lines, whose weights are the square, are fewer at a time.
+    """
+    groups, waiting = iter(groups), list[Line]()
+    while True:
+        while len(waiting) < LINES and (not waiting or is_ready()):
+            group = next(groups, None)
+            if group is None:
+                break
+            waiting += group
+        if not waiting:
+            return
+        count = _at_a_time(waiting[:LINES])
+        yield Chunk(first, waiting[:count])
+        del waiting[:count]
+        first += count
+
+
+def _at_a_time(lines: Sequence[Line]) -> int:
+    """Return how many of some lines are computed at a time: one at least."""
+    sizes = [len(line or b"") // BYTES for line in lines]
+    if max(sizes) * sum(sizes) <= MOST_WEIGHTS:  # no sum of squares is larger than this product
+        return len(lines)
+    return max(1, sum(square <= MOST_WEIGHTS for square in accumulate(size**2 for size in sizes)))

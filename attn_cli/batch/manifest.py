@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import IO, TYPE_CHECKING, Any
@@ -32,13 +32,13 @@ ROOM, ENTRY = 1 << 22, 512  # bytes that it has for the settings, and for each p
 HASH = re.compile("[0-9a-f]{32}")
 MOST_NAMES, LONGEST_NAME = 8, 200  # of settings that a message lists, and characters of each
 ANEW = "Give another folder, or --force to start anew."
-FREE = ("threads",)  # settings that change no number
+NEUTRAL_SETTINGS = ("threads",)  # they change no number
 PIECE = 1 << 20
 OF_A_MODEL = (".json", ".txt", ".model", ".safetensors")  # files of its folder
 
 
 @dataclass(frozen=True)
-class Part:
+class PartEntry:
     """One part: its file, the lines that are in it, how many of them were refused, and its bytes with their hash."""
 
     file: str
@@ -60,7 +60,7 @@ class Manifest:
 
     input: dict[str, Any]
     run: dict[str, Any]
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, PartEntry] = field(default_factory=dict)
     complete: bool = False
 
     @property
@@ -72,10 +72,6 @@ class Manifest:
     def refused(self) -> int:
         """How many of these were refused."""
         return sum(part.refused for part in self.parts.values())
-
-    def add(self, part: Part) -> None:
-        """Name a part that is there."""
-        self.parts[part.number] = part
 
     def text(self) -> str:
         """Return it as JSON, the parts in their order."""
@@ -127,7 +123,7 @@ def read_manifest(
             raise InputError(f"{folder} holds another run: {what}.", ANEW)
         if what := _contradiction(record, str(run["format"]), lines):
             raise InputError(f"{name} cannot be right: {what}.", ANEW)
-    parts = [Part(**about) for about in record["parts"]]
+    parts = [PartEntry(**about) for about in record["parts"]]
     return Manifest(dict(source), dict(run), {part.number: part for part in parts}, record["complete"])
 
 
@@ -138,11 +134,11 @@ def _is_of(record: Any, types: Mapping[str, type]) -> bool:
 
 def _contradiction(record: Mapping[str, Any], form: str, lines: int) -> str:
     """Return in words what is wrong in a manifest of a run over so many lines; nothing where all fits together."""
-    parts: Sequence[Any] = record["parts"]
+    parts = record["parts"]
     for n, about in enumerate(parts):
-        if not _is_of(about, OF_PART) or not _is_possible(Part(**about), form, lines):
+        if not _is_of(about, OF_PART) or not _is_possible(PartEntry(**about), form, lines):
             return f"entry {n} of its parts is not of this input"
-    numbers = [Part(**about).number for about in parts]
+    numbers = [PartEntry(**about).number for about in parts]
     if numbers != sorted(set(numbers)):
         return "its parts are not in order"
     if record["complete"] and len(parts) != count_parts(lines):
@@ -152,17 +148,16 @@ def _contradiction(record: Mapping[str, Any], form: str, lines: int) -> str:
     return ""
 
 
-def _is_possible(part: Part, form: str, lines: int) -> bool:
+def _is_possible(part: PartEntry, form: str, lines: int) -> bool:
     """Tell whether an input of so many lines has this part: all but its bytes and what was refused is known."""
     start = part.number * LINES
-    return (
-        0 <= start < lines
-        and (part.file, part.first, part.lines)
-        == (part_name(part.number, form), 1 + start, min(LINES, lines - start))
-        and 0 <= part.refused <= part.lines
-        and part.bytes >= 0
-        and HASH.fullmatch(part.blake2b) is not None
-    )
+    wanted = (part_name(part.number, form), 1 + start, min(LINES, lines - start))
+    is_ours = 0 <= start < lines and (part.file, part.first, part.lines) == wanted
+    return is_ours and 0 <= part.refused <= part.lines and part.bytes >= 0 and _is_hash(part.blake2b)
+
+
+def _is_hash(text: str) -> bool:
+    return HASH.fullmatch(text) is not None
 
 
 def part_name(number: int, form: str) -> str:
@@ -174,17 +169,19 @@ def part_name(number: int, form: str) -> str:
     return f"part-{number:05}.{form}"
 
 
-def run_of(job: Job) -> dict[str, Any]:
-    """Return everything but the input that determines the output bytes; settings at their default are omitted."""
+def output_identity(job: Job) -> dict[str, Any]:
+    """Return everything but the input that determines the output's bytes; settings at their default are omitted."""
     usual = vars(Settings())
     settings = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in vars(job.settings).items()
-        if value != usual[name] and name not in FREE
+        if value != usual[name] and name not in NEUTRAL_SETTINGS
     }
-    about = {"attn": attn_cli.__version__, "kind": job.kind, "format": job.form, "fields": list(job.keys)}
     return {
-        **about,
+        "attn": attn_cli.__version__,
+        "kind": job.kind,
+        "format": job.form,
+        "fields": list(job.keys),
         "steps": job.steps,
         "ascii": job.ascii_only,
         "lines_a_part": LINES,

@@ -1,60 +1,70 @@
-"""The records of a group of texts: the usual fields from the group's arrays, any others through each text's trace."""
+"""The records of texts that are computed together: their fields from the group's arrays, or from each text's trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from attn_cli.errors import AttnError
 from attn_cli.pipeline.attend import rows_of_all
+from attn_cli.settings.validate import check_model, check_shaping
 from attn_cli.trace.diagnostics import diagnose
-from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from attn_cli.batch.job import Job
     from attn_cli.core.heads import Links
     from attn_cli.pipeline.attend import Group
+    from attn_cli.pipeline.sources.checkpoint import Reading
+    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
     from attn_cli.settings.settings import Settings
+    from attn_cli.trace.trace import Trace
 
 Record = dict[str, Any]  # as the JSON of schema attn/1, with arrays in the place of lists of numbers
+Pairs = Sequence[tuple[Sequence[str], Sequence[str]]]  # of each text, the query tokens and the key tokens
 # The fields that need no trace.
 QUICK = frozenset(
     ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary", "links", "condensed", "head")
 )
+MODEL_TOKENS = 512  # of the texts that go through a pretrained model together
 
 
-def quick_records(
-    group: Group,
-    keys: Sequence[str],
-    kind: str,
-    shown: str,
-    top: int | None,
-    texts: Sequence[tuple[Sequence[str], Sequence[str]]],
-) -> Iterator[Record]:
-    """Yield the record of each text, given by its query and key tokens; all of `keys` are in QUICK."""
-    weights = group.weights(shown)
-    n_q = weights.shape[1]
-    lists: dict[str, Any] = {}
-    if "summary" in keys:
-        lists["summary"] = _summaries(group.links(weights, 1), texts)
-    if "links" in keys and top is not None:
-        lists["links"] = _links(group.links(weights, top), n_q)
-    if "weights" in keys and top is None:
-        lists["weights"] = weights
-    always = {"schema": "attn/1", "kind": kind, "head": shown, "condensed": top is not None}
-    for at, (queries, context) in enumerate(texts):
-        own = {"query_tokens": queries, "key_tokens": context}
-        yield {
-            key: always[key]
-            if key in always
-            else own[key]
-            if key in own
-            else lists[key][at]
-            if key in lists
-            else None
-            for key in keys
-        }
+def full_record(trace: Trace, job: Job, ready: Record | None = None) -> Record:
+    """Return the record of a text; the fields in `ready` are there already, computed with the text's group."""
+    ready = ready or {}
+    made = trace.to_dict(job.steps, False, [key for key in job.keys if key not in ready])
+    return {key: ready[key] if key in ready else made[key] for key in job.keys}
 
 
-def _summaries(links: Links, texts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[list[Record]]:
+def group_fields(group: Group, job: Job, shown: str, settings: Settings, texts: Pairs) -> Iterator[Record]:
+    """Yield, for each text, the fields of its record that need no trace, or are quicker to make for the whole group."""
+    weights, top = group.weights(shown), settings.top
+    makers: dict[str, Callable[[], Iterable[Any]]] = {
+        "schema": lambda: repeat("attn/1"),
+        "kind": lambda: repeat(job.kind),
+        "query_tokens": lambda: [queries for queries, _ in texts],
+        "key_tokens": lambda: [keys for _, keys in texts],
+        "head": lambda: repeat(shown),
+        "condensed": lambda: repeat(top is not None),
+        "weights": lambda: weights if top is None else repeat(None),
+        "summary": lambda: _summaries(group.links(weights, 1), texts),
+        "links": lambda: repeat(None) if top is None else _links(group.links(weights, top), weights.shape[1]),
+    }
+    if shown != "mean":
+        makers["output"] = lambda: next(
+            head.steps.output for head in group.heads if head.weights_of.name == shown
+        )
+        # Where long keys may decide, each text must do by itself.
+        if len(group.heads) == 1 and group.heads[0].weights_of.position is not None:
+            makers["diagnostics"] = lambda: _diagnostics(group, texts, settings.temperature)
+    keys = [key for key in job.keys if key in makers]
+    for _, *values in zip(texts, *(makers[key]() for key in keys), strict=False):
+        yield dict(zip(keys, values, strict=True))
+
+
+def _summaries(links: Links, texts: Pairs) -> list[list[Record]]:
     """Return each text's strongest links; `links` holds one for each query."""
     found: list[list[Record]] = []
     weights = links.weights[..., 0]
@@ -86,56 +96,39 @@ def _links(links: Links, n_q: int) -> list[list[list[Any]]]:
     ]
 
 
-def full_record(trace: Trace, keys: Sequence[str], steps: bool, ready: Record | None = None) -> Record:
-    """Return any keys of a text's record; those in `ready` are there already, computed with the text's group."""
-    ready = ready or {}
-    made = trace.to_dict(steps, False, [key for key in keys if key not in ready])
-    return {key: ready[key] if key in ready else made[key] for key in keys}
-
-
-def ready_fields(
-    group: Group,
-    keys: Sequence[str],
-    shown: str,
-    settings: Settings,
-    texts: Sequence[tuple[Sequence[str], Sequence[str]]],
-) -> list[Record]:
-    """Return, for each text, the fields that are quicker to make for the whole group."""
-    weights = group.weights(shown)
-    found: dict[str, Any] = {}
-    if "summary" in keys:
-        found["summary"] = _summaries(group.links(weights, 1), texts)
-    if "weights" in keys and settings.top is None:
-        found["weights"] = weights
-    if "output" in keys and shown != "mean":
-        found["output"] = next(head.steps.output for head in group.heads if head.weights_of.name == shown)
-    if "diagnostics" in keys and shown != "mean":
-        told = group_diagnostics(group, [query for query, _ in texts], settings.temperature)
-        found |= {} if told is None else {"diagnostics": told}
-    return [{key: made[at] for key, made in found.items()} for at in range(len(texts))]
-
-
-def group_diagnostics(
-    group: Group, texts: Sequence[Sequence[str]], temperature: float
-) -> list[list[Record]] | None:
-    """Return the diagnostics of each text, given by its query tokens, computed together.
-
-    None where each text must do by itself: where long keys may decide, or the heads' mean is shown.
-    """
-    if len(group.heads) != 1 or group.heads[0].weights_of.position is None:
-        return None
+def _diagnostics(group: Group, texts: Pairs, temperature: float) -> list[list[Record]]:
+    """Return the diagnostics of each text, computed together."""
     steps = group.heads[0].steps
     B, n_q, n_k = steps.weights.shape
-    told = diagnose(
-        steps.weights.reshape(-1, n_k),
-        rows_of_all(group.allowed(n_q), B),
-        steps.masked_scores.reshape(-1, n_k),
-        temperature,
-    )
-    return [
-        [
-            {"query": query, **one._asdict()}
-            for query, one in zip(queries, told[at * n_q : (at + 1) * n_q], strict=True)
-        ]
-        for at, queries in enumerate(texts)
-    ]
+    allowed, scores = rows_of_all(group.allowed(n_q), B), steps.masked_scores.reshape(-1, n_k)
+    rows = iter(diagnose(steps.weights.reshape(-1, n_k), allowed, scores, temperature))
+    return [[{"query": query, **next(rows)._asdict()} for query in queries] for queries, _ in texts]
+
+
+def records_of_model(
+    job: Job, settings: Settings, model: OpenModel, lines: Iterable[tuple[int, tuple[str, ...]]]
+) -> dict[int, Record]:
+    """Return the records of the lines that can go through a pretrained model together, by their places.
+
+    A line is given by its place and its sides; those of like length are a group.
+    """
+    from attn_cli.pipeline.sources.checkpoint import can_be_grouped, read_texts, traces_of_group
+
+    if not can_be_grouped(settings, job.keep_weights):
+        return {}
+    groups: dict[tuple[int, ...], list[tuple[int, Reading]]] = defaultdict(list)
+    for at, (text, *context) in lines:
+        with suppress(AttnError):  # said when its turn comes
+            check_model(settings)
+            check_shaping(settings)
+            reading = read_texts(job.kind, text, context[0] if context else None, settings, model)
+            groups[reading.run.lengths].append((at, reading))
+    done: dict[int, Record] = {}
+    for lengths, found in groups.items():
+        size = max(1, MODEL_TOKENS // max(lengths))
+        for start in range(0, len(found), size):
+            places, readings = zip(*found[start : start + size], strict=True)
+            with suppress(AttnError):  # then each by itself
+                traces = traces_of_group(readings, settings)
+                done |= {at: full_record(trace, job) for at, trace in zip(places, traces, strict=True)}
+    return done

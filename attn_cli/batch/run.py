@@ -1,101 +1,217 @@
-"""A run over an input: its chunks, computed here or by several processes, in order."""
+"""A run over an input, into a stream or into a folder of parts with a manifest, where it can be continued.
+
+A part is written as a whole, and only then named in the manifest, which is replaced as a whole. After a kill there are
+complete parts, of which the manifest does not name the last ones; these are computed again, and are the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING
 
-from attn_cli.batch import manifest as manifests
-from attn_cli.batch.compute import Computer
+from attn_cli.batch.cut import Plan, blocks_of, scan_block
+from attn_cli.batch.folder import Folder, absolute
 from attn_cli.batch.forms import FORMS
-from attn_cli.batch.inputs import Input, fingerprint
-from attn_cli.batch.lines import Chunks, count_lines
-from attn_cli.batch.parts import Keeper, write_parts
-from attn_cli.batch.write import Written, write_chunk
+from attn_cli.batch.lines import Feed, Input, chunks_of
+from attn_cli.batch.manifest import (
+    ANEW,
+    BESIDE,
+    LARGEST,
+    MANIFEST,
+    OURS,
+    OWNER,
+    Manifest,
+    PartEntry,
+    most_bytes,
+    output_identity,
+    read_manifest,
+)
+from attn_cli.batch.storage import is_url
+from attn_cli.batch.workers import OWNER_BYTES, holds, outputs, release
+from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.io.console import say
+from attn_cli.io.escape import count
+from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
-    from attn_cli.batch.folder import Folder
+    from attn_cli.batch.cluster import Dask
     from attn_cli.batch.job import Job
-    from attn_cli.batch.lines import Feed
-    from attn_cli.batch.manifest import Manifest, Part
+    from attn_cli.batch.workers import Local
+
+    Engine = Local | Dask  # who computes the parts of a folder
+    LinesReport = Callable[
+        [int, float | None], None
+    ]  # gets the lines that are written, and the share that is done
+
+OWNER_NAME = re.compile(rb"[0-9a-f]{%d}" % OWNER_BYTES)
+SHARE = 0.05  # of the time, at most, goes into writing the manifest
 
 
-def written_chunks(job: Job, chunks: Chunks, workers: int = 1) -> Iterator[Written]:
-    """Yield what each chunk of an input becomes, in order, up to one with an error.
+def write_stream(
+    job: Job, files: Sequence[Input], workers: int, stream: IO[bytes], report: LinesReport
+) -> tuple[int, int]:
+    """Write all records to a stream; raise the error of a bad line after those before it.
 
-    Other processes are started once there is more than one chunk to do: lines that come one by one, or are few, are
-    computed here.
+    Lines come from standard input where there are no files. Returns how many there were, and how many were refused.
     """
-    with Computer(job) as computer:
-        for chunk in chunks:
-            if workers > 1 and len(chunk.lines) == chunks.most:
-                break
-            found = write_chunk(computer, chunk)
-            yield found
-            if found.error is not None:
-                return
-        else:
-            return
-    from attn_cli.batch.workers import Workers  # only for many lines
-
-    with Workers(job, workers) as processes:
-        for found in processes.written(chunk, chunks):
-            yield found
-            if found.error is not None:
-                return
+    feed, lines, refused = Feed(files), 0, 0
+    with FORMS[job.form].sink(stream, job) as write:
+        for chunk in outputs(job, chunks_of(feed.groups(), 1, feed.is_ready), workers, feed.is_ready):
+            if chunk.data:
+                write(chunk.data)
+            lines, refused = lines + chunk.lines, refused + chunk.refused
+            report(lines, feed.done)
+            if chunk.error is not None:
+                raise chunk.error
+    return lines, refused
 
 
-class Run:
-    """A job over an input; `lines` and `refused` count what is written."""
+def write_folder(
+    job: Job, files: Sequence[Input], folder: Folder, engine: Engine, force: bool, report: LinesReport
+) -> tuple[int, int]:
+    """Write the parts of a folder that are missing; return how many lines are in it, and how many were refused.
 
-    def __init__(self, job: Job, feed: Feed, workers: int, files: Sequence[Input] = ()) -> None:
-        self.job, self.feed, self.workers, self.files = job, feed, workers, files
-        self.lines = self.refused = 0
+    Where all are there, nothing is done, and nothing is counted.
+    """
+    _check_inputs(folder, files)
+    with folder.locked():
+        plan = Plan(files, engine.map(scan_block, blocks_of(files)))
+        manifest = _open_run(folder, job, plan, engine, force)
+        done = f"{count(manifest.lines, 'line', 'lines')} in {count(len(manifest.parts), 'part', 'parts')}"
+        if manifest.complete:
+            bad = f", {manifest.refused:,} of them refused" if manifest.refused else ""
+            say(f"attn: {folder.name} is complete: {done}{bad}. --force writes it anew.")
+            return 0, 0
+        if manifest.parts:
+            say(f"attn: {folder.name} already holds {done}: resuming.")
+        _fill(job, folder, plan, manifest, engine, report)
+    return manifest.lines, manifest.refused
 
-    @property
-    def done(self) -> float | None:
-        """The share of the input that is read; None for a pipe."""
-        return self.feed.done
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the fingerprint of the input."""
-        return fingerprint(self.files)
+def _fill(
+    job: Job, folder: Folder, plan: Plan, manifest: Manifest, engine: Engine, report: LinesReport
+) -> None:
+    """Let an engine write the parts that are missing, and name them in the manifest."""
+    done, total = manifest.lines, plan.lines
 
-    def count(self) -> int:
-        """Return how many lines the input has."""
-        return count_lines(self.files)
+    def add_lines(more: int) -> None:
+        nonlocal done
+        done += more
+        report(done, done / total if total else None)
 
-    def check(self, folder: Folder, parts: list[Part]) -> list[bool]:
-        """Return of each part whether it is there as it was written."""
-        return [folder.holds(part) for part in parts]
+    writer = ManifestWriter(folder, manifest)
+    with writer.opened():
+        for part in engine.parts(job, folder, plan, manifest, add_lines):
+            writer.add(part)
 
-    def write(self, stream: IO[bytes], report: Callable[[int], None]) -> None:
-        """Write all records to a stream; raise the error of a bad line after those before it."""
-        sink = FORMS[self.job.form].sink(stream, self.job)
+
+def _check_inputs(folder: Folder, files: Iterable[Input]) -> None:
+    """Refuse to write into a folder where a file that is read has the name of one that is written."""
+    place = _real(folder.path)
+    for file in files:
+        at, name = os.path.split(_real(file.path))
+        if at == place and OURS.fullmatch(name):
+            said = f"{file.name} is a file that is read: it would be replaced."
+            raise UsageError(said, "Write into another folder.", "--output")
+
+
+def _real(path: str) -> str:
+    path = path.removeprefix("file://")
+    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
+
+
+def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool) -> Manifest:
+    """Return the manifest of a run to go on with, or of a new one; parts that are not as they were written go.
+
+    What is in the folder may be anybody's. Raises InputError, and changes nothing, where it holds anything that this
+    run has not written, unless `force`, which starts anew.
+    """
+    new = Manifest(plan.fingerprint, output_identity(job))
+    names = folder.names()
+    found = None if force else _manifest(folder, names, new, plan)
+    if found is None or not (found.parts or found.complete):
+        # The manifest goes last: until then the folder is known to be a run's.
+        ours = filter(OURS.fullmatch, names)
+        folder.remove(sorted(ours, key=lambda name: (name.startswith(MANIFEST), name)))
+        return new
+    release(folder)
+    parts = list(found.parts.values())
+    are_there = engine.map(holds, [(absolute(folder.path), part) for part in parts])
+    if all(are_there):
+        return found
+    new.parts |= {part.number: part for part, is_there in zip(parts, are_there, strict=True) if is_there}
+    return new
+
+
+def _manifest(folder: Folder, names: Mapping[str, bool], new: Manifest, plan: Plan) -> Manifest | None:
+    """Return the manifest of a folder, all of it checked, or None for an empty folder; InputError for any other."""
+    place = folder.name.rstrip("/")
+    for name, is_regular in names.items():
+        if OURS.fullmatch(name) and not is_regular:
+            raise InputError(f"{place}/{name} is not a regular file: attn batch did not write it.", ANEW)
+    if OWNER in names and not OWNER_NAME.fullmatch(folder.read(OWNER, OWNER_BYTES) or b""):
+        raise InputError(f"{place}/{OWNER} is not attn's.", ANEW)
+    is_run = MANIFEST in names or MANIFEST + BESIDE in names
+    lines = plan.count() if is_run else 0
+    text = folder.read(MANIFEST, most_bytes(lines)) if is_run else None
+    if text is not None:
+        return read_manifest(text, folder.name, new.input, new.run, lines)
+    if any(not name.startswith(".") for name in names):
+        hint = "Give another folder, or --force to write into this one."
+        raise InputError(f"{folder.name} is not empty and holds no attn batch run.", hint)
+    return None
+
+
+class ManifestWriter:
+    """Writes the manifest of a folder; of many parts not after each, for it grows with them."""
+
+    def __init__(self, folder: Folder, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.next = 0.0  # when it is to be written again
+        self.is_behind = False  # whether it was not written after the last part
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Write the manifest at the start, complete at the end, and with the parts that are there after an error."""
         try:
-            for chunk in written_chunks(self.job, Chunks(self.feed), self.workers):
-                if chunk.data:
-                    sink.write(chunk.data)
-                self._count(chunk, report)
-                if chunk.error is not None:
-                    raise chunk.error
-            sink.close()
+            with cleaned_up(self.end):
+                self.store()  # from now on the folder is known to be a run's
+                yield
         except BaseException:
-            sink.drop()
+            self.leave()
             raise
+        self.manifest.complete = True
+        self.store()
 
-    def write_parts(self, folder: Folder, manifest: Manifest, report: Callable[[int], None]) -> None:
-        """Write the parts of a folder that are missing; lines that are in the others are left out."""
-        chunks = Chunks(self.feed, part=manifests.LINES, done=frozenset(manifest.parts))
-        self.lines, self.refused = manifest.lines, manifest.refused
-        found = written_chunks(self.job, chunks, self.workers)
-        write_parts(folder, self.job, Keeper(folder, manifest), self._counted(found, report))
+    def add(self, part: PartEntry) -> None:
+        """Name a part that is there."""
+        self.manifest.parts[part.number] = part
+        self.is_behind = True
+        if time.monotonic() >= self.next:
+            self.store()
 
-    def _counted(self, chunks: Iterator[Written], report: Callable[[int], None]) -> Iterator[Written]:
-        for chunk in chunks:
-            yield chunk
-            self._count(chunk, report)
+    def store(self) -> None:
+        """Write the manifest: what it names is there."""
+        start = time.monotonic()
+        text = self.manifest.text().encode()
+        if len(text) > LARGEST:
+            hint = "Cut the input, and give each a folder."
+            raise InputError("A manifest cannot name so many parts.", hint)
+        self.folder.put(MANIFEST, lambda stream: stream.write(text))
+        end = time.monotonic()
+        self.next, self.is_behind = end + (end - start) / SHARE, False
 
-    def _count(self, chunk: Written, report: Callable[[int], None]) -> None:
-        self.lines, self.refused = self.lines + chunk.lines, self.refused + chunk.refused
-        report(self.lines)
+    def leave(self) -> None:
+        """Write the manifest before a run ends early, ignoring write errors: they must not hide why it ends."""
+        if self.is_behind:
+            with suppress(AttnError):
+                self.store()
+
+    def end(self) -> None:
+        """Write what is there before a signal ends the process; not into a store, which may let it wait."""
+        if not is_url(self.folder.path):
+            self.leave()

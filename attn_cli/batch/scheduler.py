@@ -1,27 +1,117 @@
-"""The scheduler of a user's own Dask cluster: connected to, and asked, with a word where it does not answer."""
+"""The scheduler of a Dask cluster, of this machine or a user's own: started, connected to, and asked.
+
+Where it does not answer, that is said. Dask is imported here alone.
+"""
 
 from __future__ import annotations
 
-import queue
+import logging
+import shutil
 import socket
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from tempfile import mkdtemp
 from typing import Any, TypeVar
 
-from attn_cli.errors import MachineError, UsageError
+from attn_cli.errors import MachineError, MissingExtra, UsageError
 from attn_cli.io.console import say
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import count, visible
 from attn_cli.io.files import reason
+from attn_cli.io.signals import cleaned_up
 
+START = 10.0  # seconds for the scheduler of this machine to answer, and to end
 SILENCE = 2.0  # seconds without an answer before that is said
 GRACE = 1.0  # seconds, after its own limit, in which Dask may say what was wrong
 PROBE = 0.5  # seconds to find out why nobody answers
-PARTING = 0.5  # seconds to take leave of a scheduler that was not reached
+PARTING = 0.5  # seconds to take leave of a scheduler
+LONGEST = 200  # characters of what Dask says
 # What Dask says where its settings do not fit the address
 OF_SETTINGS = ("ssl_context", "encryption required")
 EXAMPLE = "An address is tcp://host:8786."
+TRIES = 10  # of a task whose worker dies, on this machine
+QUIET = dict.fromkeys(("distributed", "distributed.client", "distributed.worker", "tornado"), "critical")
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": TRIES,
+    "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.http.routes": [],  # no pages that others could read
+    "distributed.worker.http.routes": [],
+    # Freed memory is used again: with Dask's own 64 KiB, small products take three times as long.
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 26,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
+    "logging": QUIET,
+}
+# What Python would say of a run that is ended by a signal; it cleans up all the same.
+NO_WARNING = "ignore:resource_tracker"
 Found = TypeVar("Found")
+
+
+def load_dask() -> Any:
+    """Return Dask's library, whose own messages are held back; MissingExtra where it is not installed."""
+    try:
+        from dask import config
+
+        config.set({"logging": QUIET})
+        import distributed
+    except ImportError:
+        raise MissingExtra("--engine dask needs Dask.", "pip install 'attn-cli[dask]'") from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    return distributed
+
+
+@contextmanager
+def local_cluster(dask: Any, workers: int) -> Iterator[Any]:
+    """Start processes of this machine, which only this one can talk to; they end with it, whatever ends it."""
+    from dask import config
+
+    folder = mkdtemp(prefix="attn-dask-")
+    sys.warnoptions.append(NO_WARNING)
+    try:
+        with cleaned_up(lambda: shutil.rmtree(folder, ignore_errors=True)), config.set(SETTINGS):
+            cluster = _started(dask, workers, folder)
+            try:
+                yield cluster
+            finally:
+                cluster.close(timeout=START)
+    finally:
+        sys.warnoptions.remove(NO_WARNING)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(dask: Any, workers: int, folder: str) -> Any:
+    try:
+        return dask.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            memory_limit=None,
+            local_directory=folder,
+            security=True,  # the keys of this run: nobody else on this machine can send it work
+            silence_logs=logging.CRITICAL,
+        )
+    except (RuntimeError, OSError) as error:
+        hint = f"Try fewer than {count(workers, 'worker', 'workers')}."
+        raise MachineError(f"The local cluster cannot start: {_message(error)}.", hint) from None
+
+
+@contextmanager
+def client(dask: Any, cluster: Any, seconds: float) -> Iterator[Any]:
+    """Connect to a local cluster, or to the scheduler at an address; MachineError if none answers in time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # other versions of packages that attn has nothing to do with
+        if isinstance(cluster, str):
+            made = _connected(dask, cluster, seconds)
+        else:
+            made = dask.Client(cluster, timeout=START, set_as_default=False)
+    try:
+        yield made
+    finally:
+        made.close(timeout=PARTING)
 
 
 def ask(work: Callable[[], Found], waiting: str, silence: float, seconds: float | None = None) -> Found:
@@ -30,44 +120,37 @@ def ask(work: Callable[[], Found], waiting: str, silence: float, seconds: float 
     It runs in a thread of its own: Dask sets no limit where a connection is taken and nothing comes, and a look-up of
     a host lets no signal through. Raises TimeoutError after so many seconds.
     """
-    answers: queue.SimpleQueue[tuple[Found | None, BaseException | None]] = queue.SimpleQueue()
+    answer: Future[Found] = Future()
 
-    def answer() -> None:
+    def run() -> None:
         try:
-            answers.put((work(), None))
+            answer.set_result(work())
         except BaseException as error:
-            answers.put((None, error))
+            answer.set_exception(error)
 
-    threading.Thread(target=answer, daemon=True).start()
-    left = threading.TIMEOUT_MAX if seconds is None else seconds
-    first = min(silence, left)
-    try:
-        found, error = answers.get(timeout=first)
-    except queue.Empty:
-        if left > first:
-            say(waiting)
-        try:
-            found, error = answers.get(timeout=left - first)
-        except queue.Empty:
-            raise TimeoutError from None
-    if error is not None:
-        raise error
-    return found  # type: ignore[return-value]
+    threading.Thread(target=run, daemon=True).start()
+    first = silence if seconds is None else min(silence, seconds)
+    if wait([answer], first).not_done and first != seconds:
+        say(waiting)
+        wait([answer], None if seconds is None else seconds - first)
+    if not answer.done():
+        raise TimeoutError
+    return answer.result()
 
 
-def connect(dask: Any, address: str, seconds: float) -> Any:
-    """Return a client of the scheduler at an address; MachineError if none answers in time. `dask` is its library."""
+def _connected(dask: Any, address: str, seconds: float) -> Any:
+    """Return a client of the scheduler at an address; MachineError if none answers in time."""
     name, place = visible(address), _place(dask.comm, address)
-    client = dask.Client.__new__(dask.Client)  # known here, so that it can be closed where it cannot be made
+    made = dask.Client.__new__(dask.Client)  # known here, so that it can be closed where it cannot be made
 
     def work() -> None:
         try:
-            client.__init__(address, timeout=seconds, set_as_default=False)
+            made.__init__(address, timeout=seconds, set_as_default=False)
         except BaseException as error:
             failed = _failed(error, name, place, seconds)
             with suppress(BaseException):
-                client.close(timeout=PARTING)
-            client.status = "closed"  # or it would try again when it is forgotten
+                made.close(timeout=PARTING)
+            made.status = "closed"  # or it would try again when it is forgotten
             raise failed from None
 
     waiting = f"attn: waiting for the Dask scheduler at {name} (at most {seconds:g} s: --connect-timeout)."
@@ -76,7 +159,7 @@ def connect(dask: Any, address: str, seconds: float) -> Any:
     except TimeoutError:
         said = f"The scheduler at {name} accepted the connection but did not answer in {seconds:g} s."
         raise MachineError(said, "Is it a Dask scheduler? --connect-timeout waits longer.") from None
-    return client
+    return made
 
 
 def _place(comm: Any, address: str) -> tuple[str, int] | None:
@@ -86,14 +169,14 @@ def _place(comm: Any, address: str) -> tuple[str, int] | None:
         comm.registry.get_backend(scheme)
         host, port = comm.addressing.parse_host_port(place) if scheme in ("tcp", "tls") else ("", 0)
     except ValueError as error:
-        said = f"--scheduler cannot be {visible(address)}: {_said(error)}."
+        said = f"--scheduler cannot be {visible(address)}: {_message(error)}."
         raise UsageError(said, EXAMPLE, "--scheduler") from None
     return (host, port) if port else None
 
 
 def _failed(error: BaseException, name: str, place: tuple[str, int] | None, seconds: float) -> Exception:
     """Return in the place of Dask's error what it means."""
-    said = _said(error)
+    said = _message(error)
     if isinstance(error, FileNotFoundError) or any(word in said for word in OF_SETTINGS):
         hint = "Its certificates are those of Dask's own settings: distributed.comm.tls."
         return UsageError(f"--scheduler cannot be {name}: {said}.", hint, "--scheduler")
@@ -112,7 +195,7 @@ def _reason(error: BaseException | None) -> str:
         if not isinstance(error, TimeoutError) and getattr(error, "strerror", None):
             found = visible(str(error.strerror))  # type: ignore[attr-defined]
         elif isinstance(error, ImportError):
-            found = _said(error)
+            found = _message(error)
         error = error.__cause__ or error.__context__
     return found
 
@@ -129,5 +212,5 @@ def _refusal(place: tuple[str, int] | None) -> str:
     return ""
 
 
-def _said(error: BaseException) -> str:
-    return visible(" ".join(str(error).split())[:200]).rstrip(".") or type(error).__name__
+def _message(error: BaseException) -> str:
+    return visible(" ".join(str(error).split())[:LONGEST]).rstrip(".") or type(error).__name__

@@ -1,11 +1,10 @@
-"""Files that are named by URLs (s3://, gs://, hdfs://), read and written through fsspec."""
+"""Files that are named by URLs (s3://, gs://, hdfs://), through fsspec."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 from attn_cli.errors import AttnError, CreateError, FileError, MissingExtra, UsageError, WriteError
 from attn_cli.io.escape import visible
@@ -21,7 +20,8 @@ PACKAGES = {  # what fsspec needs for a protocol
 # Stores in which a file is there as a whole or not at all; elsewhere it is written beside its place and renamed.
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 OF_ONE_PROCESS = ("memory",)
-BLOCK = 1 << 20
+LONGEST = 300  # characters of what a library says
+ERRORS: dict[str, type[AttnError]] = {"read": FileError, "create": CreateError, "write": WriteError}
 
 
 def is_url(path: str) -> bool:
@@ -46,9 +46,8 @@ def file_system(url: str) -> tuple[Any, str]:
     except ImportError:
         raise MissingExtra(f"{name} needs fsspec.", "pip install 'attn-cli[dask]'") from None
     if protocol in OF_ONE_PROCESS:
-        raise UsageError(
-            f"{name} is in the memory of one process.", "Give a path that all processes can see."
-        )
+        hint = "Give a path that all processes can see."
+        raise UsageError(f"{name} is in the memory of one process.", hint)
     try:
         system, path = fsspec.url_to_fs(url)
     except ImportError:
@@ -56,75 +55,30 @@ def file_system(url: str) -> tuple[Any, str]:
         hint = f"pip install {package}" if protocol in PACKAGES else f"Install {package}."
         raise MissingExtra(f"{visible(protocol)}:// needs {package}.", hint) from None
     except ValueError as error:
-        known = "s3://, gs://, hdfs:// and file:// are usual"
-        raise UsageError(f"{name} cannot be used: {visible(str(error))}.", f"Of URLs, {known}.") from None
+        hint = "Of URLs, s3://, gs://, hdfs:// and file:// are usual."
+        raise UsageError(f"{name} cannot be used: {visible(str(error))}.", hint) from None
     except Exception as error:  # what the file system's library raises: no credentials, no such host
-        raise FileError(
-            f"Cannot reach {name}: {_said(error)}.", "Check the address and the credentials."
-        ) from None
+        hint = "Check the address and the credentials."
+        raise FileError(f"Cannot reach {name}: {_message(error)}.", hint) from None
     return system, path
 
 
 @contextmanager
-def reached(url: str, verb: str = "read") -> Iterator[None]:
+def storage_errors(url: str, verb: str = "read") -> Iterator[None]:
     """Say of whatever a file system's library raises that the URL cannot be read (FileError), or written."""
     try:
         yield
-    except AttnError:
+    except (AttnError, MemoryError):
         raise
     except FileNotFoundError:
-        raise _failed(verb)(
-            f"Cannot {verb} {visible(url)}: there is no such file.", "Check the path."
-        ) from None
-    except MemoryError:
-        raise
+        said = f"Cannot {verb} {visible(url)}: there is no such file."
+        raise ERRORS[verb](said, "Check the path.") from None
     except Exception as error:  # each library has its own
         hint = "Check the path and the credentials."
-        raise _failed(verb)(f"Cannot {verb} {visible(url)}: {_said(error)}.", hint) from None
+        raise ERRORS[verb](f"Cannot {verb} {visible(url)}: {_message(error)}.", hint) from None
 
 
-def _failed(verb: str) -> type[AttnError]:
-    errors: dict[str, type[AttnError]] = {"read": FileError, "create": CreateError, "write": WriteError}
-    return errors[verb]
-
-
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return what an error says, in one short line."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return visible(text[:300]).rstrip(".")
-
-
-class _Remote(io.RawIOBase):
-    """An open file of a store, whatever fails in it a FileError."""
-
-    def __init__(self, stream: IO[bytes], url: str) -> None:
-        self.stream, self.url = stream, url
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        with reached(self.url):
-            return self.stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.stream.tell()
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        with reached(self.url):
-            found = self.stream.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
-
-
-@contextmanager
-def open_url(url: str) -> Iterator[IO[bytes]]:
-    """Open a file by its URL; what fails while it is read is a FileError, too."""
-    with reached(url):
-        system, path = file_system(url)
-        stream = system.open(path, "rb")
-    with stream:
-        yield io.BufferedReader(_Remote(stream, url), BLOCK)
+    return visible(text[:LONGEST]).rstrip(".")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.batch.write import Written
 from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 
@@ -19,9 +19,7 @@ except ImportError:
     ) from None
 
 if TYPE_CHECKING:
-    from attn_cli.batch.compute import Computer
     from attn_cli.batch.job import Job
-    from attn_cli.batch.lines import Chunk
     from attn_cli.batch.records import Record
 
 SCHEMA = "attn-table/1"  # columns are only ever added
@@ -75,25 +73,15 @@ def schema_of(job: Job) -> Any:
     return pa.schema(fields, metadata={"attn.schema": SCHEMA, "attn.kind": job.kind})
 
 
-def write_rows(computer: Computer, chunk: Chunk) -> Written:
-    """Compute the lines of a chunk, and write them as one batch of an Arrow stream."""
-    job = computer.job
-    rows: list[Record | AttnError] = []
-    found: AttnError | None = None
-    for number, row in enumerate(computer.rows(chunk.lines), chunk.first):
-        if isinstance(row, AttnError):
-            row.line = number
-            if not job.keep_going:
-                found = row
-                break
-        rows.append(row)
+def columns(rows: Rows, job: Job, first: int) -> bytes:
+    """Return rows as one batch of an Arrow stream; `first` is the number of the first line."""
     schema = schema_of(job)
-    columns = [_column(field, rows, chunk.first) for field in schema]
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, schema) as writer:
-        writer.write_batch(pa.record_batch(columns, schema=schema))
-    refused = sum(isinstance(row, AttnError) for row in rows)
-    return Written(stream.getvalue().to_pybytes(), len(rows), refused, chunk.first, found)
+        made = [_column(field, rows, first) for field in schema]
+        writer.write_batch(pa.record_batch(made, schema=schema))
+    data: bytes = stream.getvalue().to_pybytes()
+    return data
 
 
 def _column(field: Any, rows: Rows, first: int) -> Any:
@@ -110,14 +98,9 @@ def _column(field: Any, rows: Rows, first: int) -> Any:
     if name in ("weights", "output"):
         return _matrices(values, type_)
     if name == "links":
-        values = [_as_structs(links) for links in values]
+        keys = ("query", "key", "weight")
+        values = [links and [dict(zip(keys, link, strict=True)) for link in links] for links in values]
     return pa.array(values, type_)
-
-
-def _as_structs(links: Any) -> list[dict[str, Any]] | None:
-    if links is None:
-        return None
-    return [{"query": query, "key": key, "weight": weight} for query, key, weight in links]
 
 
 def _matrices(values: Sequence[Any], type_: Any) -> Any:
@@ -143,59 +126,44 @@ def zstd(data: bytes) -> bytes:
     return packed
 
 
-class _Table:
-    """A sink of batches, which a writer of pyarrow takes."""
-
-    def __init__(self, stream: IO[bytes], job: Job, writer: Callable[[Any, Any], Any]) -> None:
-        self.writer = writer(pa.PythonFile(stream, mode="w"), schema_of(job))
-
-    def write(self, data: bytes) -> None:
-        """Write what a chunk became."""
-        for batch in pa.ipc.open_stream(data):
-            self.writer.write_batch(batch)
-
-    def close(self) -> None:
-        """Write what comes last."""
-        self.writer.close()
-
-    def drop(self) -> None:
-        """Let go of a table that is not finished: nothing more is written, and its stream may be closed."""
-        if hasattr(self.writer, "is_open"):
-            self.writer.is_open = False
-
-
-def _parquet(stream: IO[bytes], job: Job) -> _Table:
+@contextmanager
+def _parquet(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
+    """Write batches as a Parquet file; after an error nothing more is written, and the stream may be closed."""
     from pyarrow import parquet  # another library to load
 
-    return _Table(stream, job, lambda file, schema: parquet.ParquetWriter(file, schema, compression="zstd"))
+    file = pa.PythonFile(stream, mode="w")
+    writer = parquet.ParquetWriter(file, schema_of(job), compression="zstd")
+    try:
+        yield lambda data: _write(writer, data)
+        writer.close()
+    except BaseException:
+        writer.is_open = False
+        raise
 
 
-def _arrow(stream: IO[bytes], job: Job) -> _Table:
-    return _Table(stream, job, pa.ipc.new_file)
+@contextmanager
+def _arrow(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
+    """Write batches as an Arrow file."""
+    writer = pa.ipc.new_file(pa.PythonFile(stream, mode="w"), schema_of(job))
+    yield lambda data: _write(writer, data)
+    writer.close()
 
 
-class _Npz:
-    """A sink that holds a part, and writes it as arrays: of lists, all values one after the other and the lengths."""
+def _write(writer: Any, data: bytes) -> None:
+    for batch in pa.ipc.open_stream(data):
+        writer.write_batch(batch)
 
-    def __init__(self, stream: IO[bytes], job: Job) -> None:
-        self.stream, self.schema = stream, schema_of(job)
-        self.batches: list[Any] = []
 
-    def write(self, data: bytes) -> None:
-        """Keep what a chunk became."""
-        self.batches += list(pa.ipc.open_stream(data))
-
-    def drop(self) -> None:
-        """Let go of a part that is not finished."""
-        self.batches.clear()
-
-    def close(self) -> None:
-        """Write the part."""
-        table = pa.Table.from_batches(self.batches, self.schema)
-        arrays: dict[str, Any] = {}
-        for name in table.column_names:
-            _flatten(name, table[name].combine_chunks(), arrays)
-        np.savez(self.stream, **arrays)
+@contextmanager
+def _npz(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
+    """Hold a part, and write it as arrays: of lists, all values one after the other and the lengths."""
+    batches: list[Any] = []
+    yield lambda data: batches.extend(pa.ipc.open_stream(data))
+    table = pa.Table.from_batches(batches, schema_of(job))
+    arrays: dict[str, Any] = {}
+    for name in table.column_names:
+        _flatten(name, table[name].combine_chunks(), arrays)
+    np.savez(stream, **arrays)
 
 
 def _flatten(name: str, column: Any, arrays: dict[str, Any]) -> None:
@@ -215,4 +183,4 @@ def _flatten(name: str, column: Any, arrays: dict[str, Any]) -> None:
         arrays[name] = numbers.to_numpy(zero_copy_only=False)
 
 
-SINKS: dict[str, Callable[[IO[bytes], Job], Any]] = {"parquet": _parquet, "arrow": _arrow, "npz": _Npz}
+SINKS: dict[str, Callable[[IO[bytes], Job], Any]] = {"parquet": _parquet, "arrow": _arrow, "npz": _npz}

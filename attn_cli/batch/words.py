@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from attn_cli.settings.declare import size_of
 from attn_cli.vectors.lookup import embed, random_vectors
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Ints
+    from attn_cli.io.array_types import Array
     from attn_cli.pipeline.embed import Shared
     from attn_cli.settings.settings import Settings
 
@@ -23,7 +23,7 @@ LONGEST = 64  # letters; a text with a longer word is computed by itself
 
 
 class WordTable:
-    """The rows X of the words met so far, as `embed_tokens` makes them."""
+    """The rows X of the words met so far, as `embed_tokens` makes them, in `matrix`."""
 
     def __init__(self, settings: Settings, shared: Shared, dim: int) -> None:
         self.settings, self.shared = settings, shared
@@ -31,17 +31,17 @@ class WordTable:
         self.longest = min(LONGEST, (size_of(settings.max_word) or 0) // 4)
         self.most = max(FIRST_ROWS, MOST_BYTES // (8 * dim))
         self.matrix: Array = np.empty((FIRST_ROWS, dim))
-        self.places: dict[str, int] = {}
+        self.places: dict[str, int] = {}  # of words; -1 where --oov error or skip has to do with one
         self.used = 0  # rows of `matrix`
 
-    def make_room(self) -> None:
-        """Forget all words if there are too many; what was returned before no longer holds."""
+    def add(self, texts: Sequence[Sequence[str]]) -> None:
+        """Look up the words that are new, all at once; where one of them is refused, each text by itself.
+
+        If there are too many, all others are forgotten first: their rows no longer hold.
+        """
         if len(self.places) > self.most:
             self.places.clear()
             self.used = 0
-
-    def add(self, texts: Iterable[Sequence[str]]) -> None:
-        """Look up the words that are new, all at once; where one of them is refused, each text by itself."""
         new = {token for tokens in texts for token in tokens if token not in self.places}
         try:
             self._add(sorted(new))
@@ -55,17 +55,8 @@ class WordTable:
 
         That is where a token is long, or where --oov error or skip has to do with it.
         """
-        places = self.places
-        try:
-            found = [places[token] for token in tokens]
-        except KeyError:
-            return None
+        found = [self.places.get(token, -1) for token in tokens]
         return None if -1 in found else found
-
-    def vectors(self, rows: Sequence[Sequence[int]]) -> Array:
-        """Return X (texts, n, d) of texts' rows."""
-        at: Ints = np.array(rows, dtype=np.intp)
-        return self.matrix[at]
 
     def _add(self, words: Sequence[str]) -> None:
         """Look up words, and hold them unless they are long."""
@@ -76,12 +67,11 @@ class WordTable:
         if self.oov in ("error", "skip"):
             self.places |= dict.fromkeys(unknown, -1)
             new = [token for token in new if token not in unknown]
-        start = self.used
-        while start + len(new) > len(self.matrix):
+        start, self.used = self.used, self.used + len(new)
+        while self.used > len(self.matrix):
             self.matrix = np.concatenate([self.matrix, np.empty_like(self.matrix)])
-        self.matrix[start : start + len(new)] = X
+        self.matrix[start : self.used] = X
         self.places |= {token: start + n for n, token in enumerate(new)}
-        self.used += len(new)
 
     def _embedded(self, words: list[str]) -> tuple[Array, tuple[str, ...]]:
         """Return the vectors of words, those that are left out excepted, and the words without one."""

@@ -1,218 +1,274 @@
-"""Several processes that compute chunks, whose results come back in order."""
+"""Who computes an input: this process and others of this machine, in order; and what a worker of a cluster does."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 import sys
+import threading
 import warnings
 from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from itertools import chain, groupby
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+import attn_cli
+from attn_cli.batch import manifest as manifests
 from attn_cli.batch.compute import Computer
-from attn_cli.batch.lines import Chunk
-from attn_cli.batch.write import Written, write_chunk
-from attn_cli.errors import AttnError, MachineError
+from attn_cli.batch.cut import Cut, Plan
+from attn_cli.batch.folder import Folder, folder_of
+from attn_cli.batch.forms import FORMS, write_chunk
+from attn_cli.batch.lines import LINES, Chunk
+from attn_cli.batch.manifest import OWNER, Manifest, PartEntry, hashes_of_files, part_name
+from attn_cli.core.threads import one_blas_thread
+from attn_cli.errors import AttnError, InputError, MachineError, NoMemory, WriteError
+from attn_cli.io.files import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkContext, SpawnContext
+    from concurrent.futures import Future, ProcessPoolExecutor
 
-    from attn_cli.batch.job import Job
-    from attn_cli.batch.lines import Chunks
+    from attn_cli.batch.job import ChunkOutput, Job
 
+OWNER_BYTES = 16  # of a run's name in its folder
 AHEAD = 2  # chunks a process that may be computed, or be under way, before the one that is written next
-SECOND = 1 << 17  # bytes of lines that a process is sent, at most, before it has answered
-ROOM = 8 * SECOND  # bytes that may be on their way to a process, or from it, where the system grants them
+_of_thread = (
+    threading.local()
+)  # a worker of a cluster may have several, and a Computer does one thing at a time
 
 
-class Failure(NamedTuple):
-    """An exception on its way to another process: exceptions that are made of other things than their text need it."""
+class Local:
+    """So many processes of this machine, with this one if it is one."""
 
-    kind: type[BaseException]
-    args: tuple[object, ...]
-    state: dict[str, object]
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
 
-    @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """Return what `error` is made of."""
-        return cls(type(error), error.args, dict(error.__dict__))
+    def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Return what the function returns for each task, in order."""
+        return [function(*task) for task in tasks]
 
-    def exception(self) -> BaseException:
-        """Return the exception."""
-        made = self.kind.__new__(self.kind)
-        made.args = self.args
-        made.__dict__.update(self.state)
-        return made
-
-
-def default_workers() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    def parts(
+        self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Callable[[int], None]
+    ) -> Iterator[PartEntry]:
+        """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
+        cuts = plan.parts(frozenset(manifest.parts))
+        found = outputs(job, chain.from_iterable(cut.chunks() for cut in cuts), self.workers)
+        for number, chunks in groupby(found, lambda chunk: (chunk.first - 1) // manifests.LINES):
+            yield write_part(folder, job, number, _reported(chunks, report))
 
 
-class Workers:
-    """Processes that do a job. Use them in a `with` statement; they end with it, or with this process."""
+def _reported(chunks: Iterable[ChunkOutput], report: Callable[[int], None]) -> Iterator[ChunkOutput]:
+    for chunk in chunks:
+        yield chunk
+        report(chunk.lines)
 
-    def __init__(self, job: Job, count: int) -> None:
-        self.job, self.count = job, count
-        self.connections: list[Connection[Any, Any]] = []
-        self.processes: list[Any] = []
-        self.under_way: dict[Connection[Any, Any], deque[int]] = {}  # the numbers of its chunks
-        self.at_once = AHEAD  # chunks that a process may be sent before it has answered
 
-    def __enter__(self) -> Workers:
-        context = _context()
-        for _ in range(self.count):
-            ours, theirs = context.Pipe()
-            if not (_is_widened(ours) and _is_widened(theirs)):
-                self.at_once = 1
-            process = context.Process(
-                target=_work, args=(self.job, theirs, [ours, *self.connections]), daemon=True
-            )
-            with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
-            theirs.close()
-            self.connections.append(ours)
-            self.processes.append(process)
-        return self
+def outputs(
+    job: Job, chunks: Iterator[Chunk], workers: int = 1, is_ready: Callable[[], bool] = lambda: True
+) -> Iterator[ChunkOutput]:
+    """Yield what each chunk of an input becomes, in order, up to one with an error.
 
-    def __exit__(self, *raised: object) -> None:
-        for connection in self.connections:
-            connection.close()
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.join()
+    Other processes are started once there is more than one chunk to do: lines that come one by one, or are few, are
+    computed here. A chunk that is not ready is waited for where nothing else is left to do.
+    """
+    with Computer(job) as computer:
+        for chunk in chunks:
+            if workers > 1 and len(chunk.lines) == LINES:
+                break
+            found = write_chunk(computer, chunk)
+            yield found
+            if found.error is not None:
+                return
+        else:
+            return
+    for found in _of_processes(job, chain([chunk], chunks), workers, is_ready):
+        yield found
+        if found.error is not None:
+            return
 
-    def written(self, first: Chunk, chunks: Chunks) -> Iterator[Written]:
-        """Yield what `first` and the chunks after it become, in their order.
 
-        A chunk is read when a process is free or has one alone, unless too many wait for an earlier one. Where nothing
-        can be read without waiting, what is under way comes first.
-        """
-        from multiprocessing.connection import wait
+def _of_processes(
+    job: Job, chunks: Iterator[Chunk], workers: int, is_ready: Callable[[], bool]
+) -> Iterator[ChunkOutput]:
+    """Yield what chunks become, in their order; so many processes compute them, and end with this one.
 
-        self.under_way = {connection: deque[int]() for connection in self.connections}
-        done: dict[int, Written | Exception] = {}
-        chunk: Chunk | None = first
-        turn = first.number  # of the chunk that is to be yielded next
-        while chunk is not None or done or any(self.under_way.values()):
-            while chunk is not None and chunk.number < turn + AHEAD * self.count:
-                connection = self._free(chunk)
-                if connection is None:
-                    break
-                _send(connection, chunk)
-                self.under_way[connection].append(chunk.number)
-                chunk = next(chunks, None) if chunks.is_ready() else WAITING
-                if chunk is WAITING:
-                    break
-            busy = [connection for connection, numbers in self.under_way.items() if numbers]
-            if turn in done:
-                found = done.pop(turn)
-                if isinstance(found, Exception):
-                    raise found
-                yield found
-                turn += 1
-            elif busy:
-                ready: list[Any] = wait(busy)
-                for connection in ready:
-                    number = self.under_way[connection].popleft()
-                    try:
-                        done[number] = self._received(connection)
-                    except (
-                        Exception
-                    ) as error:  # told when its turn comes: what comes before it is there, or will be
-                        done[number] = error
-            if chunk is WAITING and (chunks.is_ready() or not (busy or done)):
+    A few are computed ahead. Where the next cannot be read without waiting, what is under way comes first.
+    """
+    from concurrent.futures.process import BrokenProcessPool
+
+    pool = _pool(workers)
+    pending: deque[Future[ChunkOutput]] = deque()
+    try:
+        while True:
+            while len(pending) < AHEAD * workers and (is_ready() or not pending):
                 chunk = next(chunks, None)
-
-    def _free(self, chunk: Chunk) -> Connection[Any, Any] | None:
-        """Return the process with least to do, if it takes the chunk at once; else None."""
-        connection = min(self.connections, key=lambda connection: len(self.under_way[connection]))
-        is_long = sum(map(len, filter(None, chunk.lines))) > SECOND
-        return connection if len(self.under_way[connection]) < (1 if is_long else self.at_once) else None
-
-    def _received(self, connection: Any) -> Written:
-        try:
-            data, rest = connection.recv_bytes(), connection.recv()
-        except (EOFError, OSError):
-            process = self.processes[self.connections.index(connection)]
-            process.join()
-            if process.exitcode == -9:  # what Linux does where memory is short
-                said = "A process that computed lines was killed: memory may be short."
-                raise MachineError(said, "Try fewer --workers.") from None
-            raise AttnError(
-                f"A process that computed lines ended ({process.exitcode}).", "Try --workers 1."
-            ) from None
-        if isinstance(rest, Failure):
-            raise rest.exception()
-        lines, refused, first, failure = rest
-        return Written(data, lines, refused, first, failure and failure.exception())
+                if chunk is None:
+                    break
+                pending.append(pool.submit(_output, job, chunk))
+            if not pending:
+                return
+            yield pending.popleft().result()
+    except BrokenProcessPool:
+        said = "A process that computed lines was killed: memory may be short."
+        raise MachineError(said, "Try fewer --workers.") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-WAITING = Chunk(sys.maxsize, 0, ())  # in the place of a chunk that cannot be read yet
-
-
-def _context() -> ForkContext | SpawnContext:
-    """Return how processes are started: on Linux as copies of this one, which has loaded everything."""
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Start processes: on Linux as copies of this one, which has loaded everything."""
+    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    return get_context("fork") if sys.platform == "linux" else get_context("spawn")
+    context = get_context("fork" if sys.platform == "linux" else "spawn")
+    pool = ProcessPoolExecutor(workers, context, _begin)
+    with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pool.submit(os.getpid)
+    return pool
 
 
-def _is_widened(connection: Connection[Any, Any]) -> bool:
-    """Make room for chunks and results of the usual size, so that no side waits; tell whether there is."""
-    import socket
-
-    try:
-        with socket.socket(fileno=os.dup(connection.fileno())) as it:
-            it.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
-            return it.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 3 * SECOND
-    except (OSError, AttributeError):  # no socket, where the system has other pipes
-        return False
-
-
-def _send(connection: Any, chunk: Chunk) -> None:
-    with suppress(OSError):  # a process that has ended is found when its result is waited for
-        connection.send(chunk)
-
-
-def _work(job: Job, connection: Any, others: list[Any]) -> None:
-    """Compute chunks until there are no more: what a process does. Signals are the first process's affair."""
-    import signal
-
-    for other in others:
-        other.close()
+def _begin() -> None:
+    """Prepare a process. Signals are the first process's affair, and this one ends when that does, whatever ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    code = 0
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    assert parent is not None  # it was started by one
+    parent.join()
+    os._exit(1)
+
+
+def _output(job: Job, chunk: Chunk) -> ChunkOutput:
+    """Return what a chunk becomes, in a process of the pool."""
+    return write_chunk(_computer(job), chunk)
+
+
+@cache
+def _computer(job: Job) -> Computer:
+    return Computer(job)
+
+
+# Parts
+
+
+def write_part(
+    folder: Folder,
+    job: Job,
+    number: int,
+    chunks: Iterable[ChunkOutput],
+    check: Callable[[], None] = lambda: None,
+) -> PartEntry:
+    """Write the chunks of one part, and return what the manifest says of it; raise the error of a bad line.
+
+    `check` is called before the part takes its place, and may raise.
+    """
+    lines = refused = 0
+
+    def write(stream: IO[bytes]) -> None:
+        nonlocal lines, refused
+        with FORMS[job.form].sink(stream, job) as put:
+            for chunk in chunks:
+                if chunk.error is not None:
+                    raise chunk.error
+                put(chunk.data)
+                lines, refused = lines + chunk.lines, refused + chunk.refused
+        check()
+
+    name = part_name(number, job.form)
+    size, found = folder.put(name, write)
+    return PartEntry(name, 1 + number * manifests.LINES, lines, refused, size, found)
+
+
+def claim(folder: Folder) -> str:
+    """Let the parts of a run that begins now, and of no other, come into the folder; return its name."""
+    owner = os.urandom(OWNER_BYTES // 2).hex()
+    folder.put(OWNER, lambda stream: stream.write(owner.encode()))
+    return owner
+
+
+def release(folder: Folder) -> None:
+    """Let no more parts come into the folder from the workers of a run that has gone."""
+    if folder.read(OWNER, OWNER_BYTES) is not None:
+        folder.remove([OWNER])
+
+
+def check_owner(folder: Folder, owner: str) -> None:
+    """Raise WriteError where the folder is another run's now, or nobody's."""
+    if folder.read(OWNER, OWNER_BYTES) != owner.encode():
+        said = f"{folder.name} is no longer this run's: it has ended, or another has begun."
+        raise WriteError(said, "Give each run a folder of its own.")
+
+
+def holds(folder: str, part: PartEntry) -> bool:
+    """Tell whether a part is there as it was written."""
+    return folder_of(folder).holds(part)
+
+
+# What a worker of a cluster does
+
+
+class PartTask(NamedTuple):
+    """One part of a job: what it takes to compute it anywhere."""
+
+    version: str  # of attn
+    lines_a_part: int
+    job: bytes  # pickled: the same job is known by its bytes
+    files: dict[str, str]  # hashes of the files that the settings name
+    folder: str
+    owner: str  # the run's name in the folder
+    cut: Cut
+
+
+def compute_part(task: PartTask) -> PartEntry:
+    """Compute a part, and write it to its place."""
+    if task.version != attn_cli.__version__:
+        said = f"A worker has attn {attn_cli.__version__}, and this is {task.version}."
+        raise MachineError(said, "Install the same version on all machines.")
+    manifests.LINES = task.lines_a_part
+    job, computer = _prepared(task)
+    folder, number = folder_of(task.folder), task.cut.number
+    chunks = (write_chunk(computer, chunk) for chunk in task.cut.chunks())
+    with one_blas_thread():  # with more, a long line's last bits would be others than on one machine
+        return write_part(folder, job, number, chunks, lambda: check_owner(folder, task.owner))
+
+
+def on_a_worker(function: Callable[..., Any], *task: Any) -> Any:
+    """Do a task; raise AttnError, which can be sent, for what goes wrong with the machine."""
     try:
-        with Computer(job) as computer:
-            while True:
-                _answer(connection, write_chunk(computer, connection.recv()))
-    except (EOFError, BrokenPipeError, ConnectionError):
-        pass  # the first process is done with us, or has gone
-    except BaseException as error:
-        code = 70
-        with suppress(OSError):
-            _tell(connection, error)
-    os._exit(code)
+        return function(*task)
+    except AttnError:
+        raise
+    except MemoryError:
+        raise NoMemory from None
+    except OSError as error:
+        raise WriteError(f"A worker cannot go on: {reason(error)}.") from None
 
 
-def _answer(connection: Any, found: Written) -> None:
-    connection.send_bytes(found.data)
-    connection.send((found.lines, found.refused, found.first, found.error and Failure.of(found.error)))
+def _prepared(task: PartTask) -> tuple[Job, Computer]:
+    """Return the job and what computes it: models, vectors, tables of words are kept for the parts that follow."""
+    if getattr(_of_thread, "of", None) != task.job:
+        if hasattr(_of_thread, "opened"):
+            _of_thread.of = None
+            _of_thread.opened.close()
+        job: Job = pickle.loads(task.job)
+        _check_files(job, task.files)
+        _of_thread.opened = ExitStack()
+        _of_thread.computer = _of_thread.opened.enter_context(Computer(job))
+        _of_thread.job, _of_thread.of = job, task.job
+    return _of_thread.job, _of_thread.computer
 
 
-def _tell(connection: Any, error: BaseException) -> None:
-    """Send an exception in the place of a result."""
-    connection.send_bytes(b"")
-    try:
-        connection.send(Failure.of(error))
-    except Exception:  # one that cannot be sent
-        connection.send(Failure(RuntimeError, (repr(error),), {}))
+def _check_files(job: Job, wanted: dict[str, str]) -> None:
+    """Refuse to compute with another file of vectors, or another model, than where the run was started."""
+    for name, found in (hashes_of_files(job.settings) if wanted else {}).items():
+        if wanted.get(name, found) != found:
+            said = f"A worker has another {name} than this machine."
+            raise InputError(said, "Give all machines the same files.")

@@ -6,49 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.batch import cut, inputs
+from attn_cli.batch import cut
+from attn_cli.batch import lines as reading
 from attn_cli.batch import manifest as manifests
-from attn_cli.batch.cut import Place, Plan, scan_block
-from attn_cli.batch.inputs import blocks_of, fingerprint, inputs_of
-from attn_cli.batch.lines import Chunks, Feed, open_feed, open_lines
+from attn_cli.batch.cut import Plan, blocks_of, scan_block
+from attn_cli.batch.lines import Feed, chunks_of, inputs_of
 from attn_cli.errors import FileError, InputError
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(inputs, "BLOCK", 64)
-    monkeypatch.setattr(inputs, "PIECE", 16)
-    monkeypatch.setattr(cut, "STRIDE", 3)
+    monkeypatch.setattr(cut, "BLOCK", 64)
+    monkeypatch.setattr(reading, "PIECE", 16)
+    monkeypatch.setattr(cut, "PIECE", 16)
     monkeypatch.setattr(manifests, "LINES", 7)
 
 
 def plan_of(*names: str) -> Plan:
     files = inputs_of(names)
-    return Plan(files, [[scan_block(file, block) for block in blocks_of(file)] for file in files])
+    return Plan(files, [scan_block(*block) for block in blocks_of(files)])
 
 
 def lines_of(plan: Plan, done: frozenset[int] = frozenset()) -> dict[int, list[bytes | None]]:
-    """Return the lines of each part, read as a worker does."""
+    """Return the lines of each part, read as a worker does; its chunks are numbered from its first line."""
     found = {}
     for part in plan.parts(done):
-        start = part.pieces[0]
-        skip = start.skip if isinstance(start, Place) else 0
-        chunks = Chunks(Feed(sources(part.pieces), 1))
-        chunks.skip(skip)
-        lines = []
-        while len(lines) < part.lines:
-            lines += next(chunks).lines
-        found[part.number] = lines[: part.lines]
+        chunks = list(part.chunks())
+        found[part.number] = [line for chunk in chunks for line in chunk.lines]
+        assert chunks[0].first == 1 + 7 * part.number and len(found[part.number]) == part.size
     return found
-
-
-def sources(pieces):
-    for piece in pieces:
-        if isinstance(piece, Place):
-            with open_lines(piece.file, piece.start) as source:
-                yield source
-        else:
-            yield piece
 
 
 def text(draw: random.Random) -> bytes:
@@ -69,24 +55,17 @@ def test_parts_hold_the_lines_of_the_files_in_order(seed, at):
         Path(name).write_bytes(gzip.compress(data, mtime=0) if draw.random() < 0.3 else data)
         names.append(name)
     plan = plan_of(*names)
-    with open_feed(inputs_of(names)) as feed:
-        whole = [line for chunk in Chunks(feed) for line in chunk.lines]
+    feed = Feed(inputs_of(names))
+    whole = [line for chunk in chunks_of(feed.groups()) for line in chunk.lines]
     found = lines_of(plan)
     assert [line for number in sorted(found) for line in found[number]] == whole
     assert [len(found[n]) for n in sorted(found)] == [7] * (len(whole) // 7) + [len(whole) % 7] * bool(
         len(whole) % 7
     )
-    assert plan.lines in (None, len(whole))
-    assert plan.fingerprint == fingerprint(inputs_of(names))
+    assert plan.lines in (None, len(whole)) and plan.count() == len(whole)
+    assert plan.fingerprint["bytes"] == sum(Path(name).stat().st_size for name in names)
     done = frozenset(n for n in found if draw.random() < 0.5)
     assert lines_of(plan, done) == {n: lines for n, lines in found.items() if n not in done}
-
-
-def test_chunks_end_with_their_part_and_leave_out_parts_that_are_done(at):
-    Path("a.txt").write_text("".join(f"{n}\n" for n in range(1, 21)))
-    with open_feed(inputs_of(["a.txt"])) as feed:
-        chunks = list(Chunks(feed, part=7, done=frozenset([0, 2])))
-    assert [(chunk.first, len(chunk.lines), chunk.lines[0]) for chunk in chunks] == [(8, 7, b"8")]
 
 
 def test_patterns_name_files_in_order_and_none_is_an_error(at):
@@ -113,3 +92,17 @@ def test_a_packed_file_with_too_much_in_a_part_says_so(at, monkeypatch):
     Path("a.gz").write_bytes(gzip.compress(b"some words\n" * 10))
     with pytest.raises(InputError, match="too long lines for a packed file"):
         list(plan_of("a.gz").parts(frozenset()))
+
+
+def test_an_input_that_has_become_shorter_is_told_wherever_it_is_read(at):
+    path = Path("a.txt")
+    path.write_text("a b\n" * 20)
+    plan, (file,) = plan_of("a.txt"), inputs_of(["a.txt"])
+    path.write_text("a b\n" * 9)
+    with pytest.raises(FileError, match="it was truncated during the run"):
+        scan_block(file, 0, file.size)
+    first, second, third = plan.parts(frozenset())
+    assert len(next(first.chunks()).lines) == 7
+    for part, left in ((second, 5), (third, 6)):
+        with pytest.raises(FileError, match=f"{left} fewer lines"):
+            list(part.chunks())

@@ -13,51 +13,14 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from attn_cli.batch import cluster, folder, part_task, parts
+from attn_cli.batch import cluster, folder, run, workers
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import WriteError
 from attn_cli.io import signals
+from tests.batch.folders import WORDS, Here, content, ended, manifest, records, write
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import COMMAND, attn, here, surroundings
 from tests.thorough import takes_long
-
-WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
-
-
-def write(n: int, name: str = "lines.txt") -> str:
-    """Write n lines of one to nine words."""
-    Path(name).write_text("".join(" ".join(WORDS[: 1 + i * 7 % 9]) + "\n" for i in range(n)))
-    return name
-
-
-def manifest(folder: str = "out") -> dict[str, object]:
-    found: dict[str, object] = json.loads(Path(folder, "manifest.json").read_text())
-    return found
-
-
-def ended(about: dict[str, object], start: int, end: int | None = None) -> dict[str, object]:
-    """Return a manifest as it was when a run was ended that had written only some of its parts."""
-    parts = about["parts"][start:end]
-    counts = {key: sum(part[key] for part in parts) for key in ("lines", "refused")}
-    return about | counts | {"complete": False, "parts": parts}
-
-
-def records() -> str:
-    """Return what the parts hold together; all of them are in the manifest as they are."""
-    found = ""
-    at = 1
-    for part in manifest()["parts"]:
-        path = f"out/{part['file']}"
-        assert manifests.hash_of_file(path) == (part["bytes"], part["blake2b"])
-        text = Path(path).read_text()
-        assert (part["first"], part["lines"]) == (at, text.count("\n"))
-        at += part["lines"]
-        found += text
-    assert {path.name for path in Path("out").iterdir()} == {
-        "manifest.json",
-        *(part["file"] for part in manifest()["parts"]),
-    }
-    return found
 
 
 @pytest.fixture
@@ -84,14 +47,13 @@ def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
     write(1300)
     assert here("batch", "lines.txt", "-o", "out/").code == 0
     whole, part = records(), Path("out/part-00001.jsonl")
+    data = part.read_bytes()
     if damage == "missing":
         part.unlink()
-    elif damage == "changed":
-        part.write_bytes(part.read_bytes().replace(b"quick", b"quack", 1))
-    elif damage == "cut":
-        part.write_bytes(part.read_bytes()[:-1])
     elif damage == "no manifest entry":
         Path("out/manifest.json").write_text(json.dumps(ended(manifest(), 0, 1)))
+    else:
+        part.write_bytes(data.replace(b"quick", b"quack", 1) if damage == "changed" else data[:-1])
     got = here("batch", "lines.txt", "-o", "out/")
     left = "512 lines in 1 part" if damage == "no manifest entry" else "788 lines in 2 parts"
     assert got == (0, "", f"attn: out/ already holds {left}: resuming.\n")
@@ -114,11 +76,7 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
     got = here("batch", "lines.txt", "-o", "out/")
     assert got.code == 65 and "input was another" in got.err and records() == before
     assert here("batch", "lines.txt", "-o", "out/", "-f", "jsonl.gz", "--force").code == 0
-    assert {path.name for path in Path("out").iterdir()} == {
-        "manifest.json",
-        "part-00000.jsonl.gz",
-        "part-00001.jsonl.gz",
-    }
+    assert set(content()) == {"manifest.json", "part-00000.jsonl.gz", "part-00001.jsonl.gz"}
     Path("mine").mkdir()
     Path("mine/notes.txt").write_text("keep me")
     assert here("batch", "lines.txt", "-o", "mine/").code == 65
@@ -241,50 +199,26 @@ def test_a_folder_is_tidied_of_files_that_nobody_writes(at):
         Path(name).write_text("a half")
     with open(held) as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        folder.tidy(os.getcwd())
+        folder.folder_of(".").tidy()
     assert sorted(os.listdir()) == sorted([held, other, "part-00001.jsonl"])
-    folder.tidy("nowhere")
-    folder.tidy("s3://nowhere/out/")
-
-
-class Here:
-    """In the place of a cluster: tasks are done in this process, and kept in a file."""
-
-    scheduler = None
-
-    def __init__(self, workers, scheduler, timeout):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *raised):
-        pass
-
-    def in_order(self, function, tasks):
-        return [function(*task) for task in tasks]
-
-    def results(self, function, tasks):
-        found = list(tasks)
-        Path("tasks").write_bytes(pickle.dumps(found))
-        yield from enumerate(self.in_order(function, found))
+    folder.folder_of("nowhere").tidy()
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
 def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine, at, small, monkeypatch):
-    monkeypatch.setattr(cluster, "Cluster", Here)
+    monkeypatch.setattr(cluster, "Dask", Here)
     write(70, "one.txt")
     write(3, "two.txt")
     assert here("batch", "one.txt", "-o", "one/", "--engine", "dask").code == 0
     late = [task for (task,) in pickle.loads(Path("tasks").read_bytes())]
     Path("out").mkdir()
-    assert parts.own(folder.folder_of("out/"))  # a run that was killed when it had begun
+    assert workers.claim(folder.folder_of("out/"))  # a run that was killed when it had begun
     assert here("batch", "two.txt", "-o", "out/", "--temperature", "2", *engine).code == 0
-    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    before = content()
     for task in late:
-        failed = part_task.compute_part(task._replace(folder=os.path.abspath("out")))
-        assert "no longer this run's" in str(failed.exception())
-    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+        with pytest.raises(WriteError, match="no longer this run's"):
+            workers.compute_part(task._replace(folder=os.path.abspath("out")))
+    assert content() == before
     assert sorted(before) == ["manifest.json", "part-00000.jsonl"] and ".run" not in os.listdir("one")
 
 
@@ -293,41 +227,41 @@ def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one_mach
     Path("lines.txt").write_text("\n".join(lines))
     options = ("lines.txt", "--fields", "output,weights")
     assert attn("batch", *options, "-o", "out/").code == 0  # as the program is run: with one
-    one = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-    monkeypatch.setattr(cluster, "Cluster", Here)
+    one = content()
+    monkeypatch.setattr(cluster, "Dask", Here)
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     with threadpoolctl.threadpool_limits(2):
         assert here("batch", *options, "-o", "out/", "--engine", "dask", "--force").code == 0
-    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == one
+    assert content() == one
 
 
 def test_a_folder_is_one_run_s_at_a_time(at):
     Path("out").mkdir()
     place = folder.folder_of("out/")
-    first = parts.own(place)
-    parts.check_owner(place, first)
-    second = parts.own(place)
-    parts.check_owner(place, second)
+    first = workers.claim(place)
+    workers.check_owner(place, first)
+    second = workers.claim(place)
+    workers.check_owner(place, second)
     with pytest.raises(WriteError, match="no longer"):
-        parts.check_owner(place, first)
-    parts.disown(place)
-    parts.disown(place)
+        workers.check_owner(place, first)
+    workers.release(place)
+    workers.release(place)
     with pytest.raises(WriteError):
-        parts.check_owner(place, second)
+        workers.check_owner(place, second)
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
 def test_an_interrupt_names_the_parts_that_are_there(engine, at, small, monkeypatch):
-    monkeypatch.setattr(parts, "SHARE", 1e-9)  # the manifest is not written again for long
-    monkeypatch.setattr(cluster, "Cluster", Here)
-    made = parts.Keeper.add
+    monkeypatch.setattr(run, "SHARE", 1e-9)  # the manifest is not written again for long
+    monkeypatch.setattr(cluster, "Dask", Here)
+    made = run.ManifestWriter.add
 
-    def add(keeper, part):
-        made(keeper, part)
+    def add(writer, part):
+        made(writer, part)
         if part.number == 3:
             signals.end(signal.SIGINT)
 
-    monkeypatch.setattr(parts.Keeper, "add", add)
+    monkeypatch.setattr(run.ManifestWriter, "add", add)
     write(6 * 512)
     if not (child := os.fork()):
         here("batch", "lines.txt", "-o", "out/", "--workers", "1", *engine)

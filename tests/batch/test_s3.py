@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from attn_cli.batch import manifest as manifests
-from tests.batch.test_dask import content, here
-from tests.batch.test_parts import ended
-from tests.batch.test_parts import write as write_lines
+from tests.batch.folders import content, ended
+from tests.batch.folders import write as write_lines
+from tests.shell import here
 
 NEEDED = ("moto", "s3fs", "distributed")
 pytestmark = [

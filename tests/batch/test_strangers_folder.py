@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from attn_cli.batch import cluster, folder, parts
+from attn_cli.batch import cluster, folder, run
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import CreateError, FileError, InputError
 from attn_cli.io import files
-from tests.batch.test_parts import Here
+from tests.batch.folders import Here, content
 from tests.shell import Ran, here
 from tests.thorough import often
 
@@ -34,7 +34,7 @@ SECONDS = 20
 def guarded(monkeypatch) -> Iterator[None]:
     """Fail, rather than wait for ever or fill the memory; have parts of few lines."""
     monkeypatch.setattr(manifests, "LINES", SIZE)
-    monkeypatch.setattr(cluster, "Cluster", Here)
+    monkeypatch.setattr(cluster, "Dask", Here)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if (taken := Path("/proc/self/statm")).exists():
         now = int(taken.read_text().split()[0]) * resource.getpagesize()
@@ -66,10 +66,6 @@ def honest(at) -> dict[str, bytes]:
     found = content()
     assert set(found) == {"manifest.json", *HONEST}
     return found
-
-
-def content() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path("out").iterdir()}
 
 
 def tree() -> dict[str, tuple[int, int, int]]:
@@ -110,38 +106,14 @@ def parts_of(*numbers: int, **values: object) -> Change:
 
 
 OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is not an attn batch manifest"
-ENTRY, ORDER, COUNTS = (
-    "entry {} of its parts is not of this input",
-    "are not in order",
-    "its counts are not those",
-)
+ENTRY, ORDER = "entry {} of its parts is not of this input", "are not in order"
+COUNTS = "its counts are not those"
 FILE_NAMES = [
-    *(
-        "",
-        ".",
-        "..",
-        "/etc/passwd",
-        "../beside",
-        "../out/part-00001.jsonl",
-        "./part-00001.jsonl",
-        "a/part-00001.jsonl",
-    ),
-    *(
-        "part-00001.jsonl/",
-        "part-00001.jsonl\n",
-        "part-00001.jsonl\0",
-        "part-00001.jsonl\x1b[31m",
-        "part-1.jsonl",
-    ),
-    *(
-        "PART-00001.JSONL",
-        "part-00001.parquet",
-        "part-00001.jsonl.gz",
-        "part-000001.jsonl",
-        "part-٠٠٠٠١.jsonl",
-    ),
+    *("", ".", "..", "/etc/passwd", "../beside", "../out/part-00001.jsonl", "./part-00001.jsonl", "a/part-00001.jsonl"),
+    *("part-00001.jsonl/", "part-00001.jsonl\n", "part-00001.jsonl\0", "part-00001.jsonl\x1b[31m", "part-1.jsonl"),
+    *("PART-00001.JSONL", "part-00001.parquet", "part-00001.jsonl.gz", "part-000001.jsonl", "part-٠٠٠٠١.jsonl"),
     *("part-00001.jsonl ", "manifest.json", ".run", "CON", "NUL.jsonl", "x" * 5000, "\ud800"),
-]
+]  # fmt: skip
 HASHES = ("", "00", "G" * 32, "A" * 32, "0" * 31, "0" * 33)
 WRONG: dict[str, tuple[str, Change]] = {
     **{f"a part in {name[:30]!r}": (ENTRY.format(1), of_part(1, file=name)) for name in FILE_NAMES},
@@ -225,25 +197,8 @@ def test_what_is_no_manifest_is_refused(case, honest):
     assert content() == honest
 
 
-VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    -1,
-    1.0,
-    -0.5,
-    1e308,
-    10**30,
-    "",
-    "x",
-    [],
-    [[]],
-    [{}],
-    {},
-    {"a": 1},
-]
+VALUES = json.loads('[null, true, false, 0, 1, -1, 1.0, -0.5, 1e308, "", "x", [], [[]], [{}], {}, {"a": 1}]')
+VALUES += [10**30]
 MISSING = object()
 
 
@@ -417,9 +372,10 @@ def test_a_file_with_another_name_elsewhere_is_only_read(place, honest):
     assert Path("kept-.run").read_text() == "0123456789abcdef"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "x" * 16, "mine"]
-)
+OTHERS = ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "x" * 16, "mine"]
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_a_file_that_is_called_run_and_is_somebody_else_s_stays(text, honest):
     Path("out/.run").write_text(text)
     assert is_refused(batch(), "out/.run is no")
@@ -564,7 +520,7 @@ def test_a_link_in_the_place_of_an_unfinished_file_of_a_url_is_not_followed(hone
 
 
 def test_a_manifest_that_could_not_be_read_again_is_not_written(at, monkeypatch):
-    monkeypatch.setattr(parts, "LARGEST", 500)
+    monkeypatch.setattr(run, "LARGEST", 500)
     monkeypatch.setattr(manifests, "LINES", 1)
     Path("lines.txt").write_text("the cat\n" * 5)
     got = batch()

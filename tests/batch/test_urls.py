@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attn_cli.batch import manifest as manifests
-from tests.batch.test_parts import ended, manifest, write
+from tests.batch.folders import content, ended, manifest, write
 from tests.shell import here
 
 
@@ -15,10 +15,6 @@ from tests.shell import here
 def small(monkeypatch):
     pytest.importorskip("fsspec")
     monkeypatch.setattr(manifests, "LINES", 512)
-
-
-def content(folder: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
 def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at):

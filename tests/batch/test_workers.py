@@ -5,23 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from attn_cli.batch import workers
+from tests.batch.folders import write
 from tests.shell import COMMAND, attn, here, surroundings
 from tests.thorough import takes_long
-
-WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
-
-
-def write(n: int, at: int | None = None) -> None:
-    """Write n lines of one to nine words; line `at` is a bad one."""
-    lines = [" ".join(WORDS[: 1 + i * 7 % 9]) for i in range(n)]
-    if at is not None:
-        lines[at] = "..."
-    Path("lines.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
 def running(marker: str) -> list[int]:
@@ -55,7 +48,7 @@ def test_any_number_of_processes_writes_the_same_bytes(options, at):
 
 
 def test_a_bad_line_is_told_by_its_number_whoever_finds_it(at):
-    write(2200, 1700)
+    write(2200, bad=(1700,))
     one = attn("batch", "lines.txt", "--workers", "1")
     assert one.code == 65 and one.out.count("\n") == 1700 and '"line": 1701' in one.err
     assert attn("batch", "lines.txt", "--workers", "3") == one
@@ -64,42 +57,43 @@ def test_a_bad_line_is_told_by_its_number_whoever_finds_it(at):
     assert attn("batch", "lines.txt", "--workers", "3", "--keep-going") == one
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
-def test_no_process_is_left_after_a_signal(number, at):
+@contextmanager
+def started(marker: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a batch that goes on for long, with two processes, until both of them are there."""
     write(60_000)
-    marker = f"left-{os.getpid()}-{number}.jsonl"
     command = [*COMMAND, "batch", "lines.txt", "--workers", "2", "-o", marker]
-    with subprocess.Popen(
-        command, env=surroundings(), stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
+    pipes = {"stderr": subprocess.PIPE, "env": surroundings(), "start_new_session": True}
+    with subprocess.Popen(command, **pipes) as process:
         end = time.monotonic() + 20
         while len(running(marker)) < 3 and time.monotonic() < end:
             time.sleep(0.02)
         assert len(running(marker)) == 3
-        if number == signal.SIGINT:
-            os.killpg(process.pid, number)  # as a terminal does
-        else:
-            process.send_signal(number)
-        said = process.stderr.read()
-        code = process.wait(timeout=10)
-    assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
+        yield process
     assert none_left(marker) and not Path(marker).exists()
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc"
+)
+
+
+@needs_proc
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+def test_no_process_is_left_after_a_signal(number, at):
+    with started(f"left-{os.getpid()}-{number}.jsonl") as process:
+        # A terminal sends an interrupt to all of them.
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        said, code = process.stderr.read(), process.wait(timeout=10)
+    assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
+
+
+@needs_proc
 def test_a_process_that_is_killed_ends_the_run_with_an_error(at):
-    write(60_000)
     marker = f"killed-{os.getpid()}.jsonl"
-    command = [*COMMAND, "batch", "lines.txt", "--workers", "2", "-o", marker]
-    with subprocess.Popen(command, env=surroundings(), stderr=subprocess.PIPE) as process:
-        end = time.monotonic() + 20
-        while len(running(marker)) < 3 and time.monotonic() < end:
-            time.sleep(0.02)
+    with started(marker) as process:
         os.kill(next(one for one in running(marker) if one != process.pid), signal.SIGKILL)
         said = process.stderr.read().decode()
         assert process.wait(timeout=10) == 71 and "was killed: memory may be short" in said
-    assert none_left(marker) and not Path(marker).exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes must be copies of this one")
@@ -107,7 +101,7 @@ def test_what_comes_before_a_failure_is_written(at, monkeypatch):
     usual = workers.write_chunk
 
     def write_chunk(computer, chunk):
-        if chunk.number == 1:
+        if chunk.first == 513:
             raise RuntimeError("a fault of our own")
         time.sleep(0.2)  # the second chunk fails before the first is there
         return usual(computer, chunk)

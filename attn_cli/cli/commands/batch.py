@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
-from attn_cli.cli.batch_run import CONNECT_TIMEOUT, DEFAULT_FIELDS, Asked, check_text, run_batch
+from attn_cli.cli.batch_run import CONNECT_TIMEOUT, DEFAULT_FIELDS, BatchOptions, check_text, run_batch
 from attn_cli.cli.options import OF_FIGURES, SETTINGS, argument, option, own, without
 from attn_cli.errors import InputError
 from attn_cli.io.escape import count
@@ -19,71 +20,32 @@ MOST_WORKERS = 256
 FIELDS_HELP = (
     f"Only these keys of the JSON, or all.  [default: {DEFAULT_FIELDS}; with --top links, not weights]"
 )
+written = partial(typer.Option, rich_help_panel=OUTPUT)
+of_output = partial(own, group=OUTPUT)
+
 Files = Annotated[
     list[str] | None,
     argument("[FILE]...", "A text a line: plain, .gz or .xz, or a URL; - is standard input."),
 ]
 Kind = Annotated[
     Literal["self", "masked", "cross"],
-    typer.Option(
-        "--kind",
-        help="Which attention; for cross a line is TEXT, a tab, CONTEXT.",
-        rich_help_panel=ATTENTION,
-    ),
+    written(help="Which attention; for cross a line is TEXT, a tab, CONTEXT.", rich_help_panel=ATTENTION),
 ]
-KeepGoing = Annotated[
-    bool,
-    typer.Option(
-        "--keep-going", help="Write an error object for a bad line, and go on.", rich_help_panel=OUTPUT
-    ),
-]
-Form = Annotated[
-    str | None,
-    own(
-        "FORM",
-        "JSON Lines, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder).",
-        "--format",
-        "-f",
-        group=OUTPUT,
-    ),
-]
+KeepGoing = Annotated[bool, written("--keep-going", help="Write an error object for a bad line, and go on.")]
+FORM_HELP = "JSON Lines, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder)."
+Form = Annotated[str | None, of_output("FORM", FORM_HELP, "--format", "-f")]
+WORKERS_HELP = "Processes that compute; the output does not depend on it.  [default: one per processor]"
 Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        min=1,
-        max=MOST_WORKERS,
-        help="Processes that compute; the output does not depend on it.  [default: one per processor]",
-        show_default=False,
-        rich_help_panel=OUTPUT,
-    ),
+    int | None, written(metavar="N", min=1, max=MOST_WORKERS, help=WORKERS_HELP, show_default=False)
 ]
 Engine = Annotated[
-    Literal["local", "dask"],
-    typer.Option(
-        "--engine", help="What computes the parts of -o DIR/: this program, or Dask.", rich_help_panel=OUTPUT
-    ),
+    Literal["local", "dask"], written(help="What computes the parts of -o DIR/: this program, or Dask.")
 ]
-Scheduler = Annotated[
-    str | None,
-    own(
-        "ADDRESS",
-        "Address of a Dask scheduler, as tcp://host:8786.  [default: start a local cluster]",
-        group=OUTPUT,
-    ),
-]
-ConnectTimeout = Annotated[
-    float | None,
-    own(
-        "SECONDS",
-        f"How long to wait for the scheduler to answer.  [default: {CONNECT_TIMEOUT:g}]",
-        group=OUTPUT,
-    ),
-]
-Force = Annotated[
-    bool, typer.Option("--force", help="Start a run into a folder anew.", rich_help_panel=OUTPUT)
-]
+ADDRESS_HELP = "Address of a Dask scheduler, as tcp://host:8786.  [default: start a local cluster]"
+TIMEOUT_HELP = f"How long to wait for the scheduler to answer.  [default: {CONNECT_TIMEOUT:g}]"
+Scheduler = Annotated[str | None, of_output("ADDRESS", ADDRESS_HELP)]
+ConnectTimeout = Annotated[float | None, of_output("SECONDS", TIMEOUT_HELP)]
+Force = Annotated[bool, written("--force", help="Start a run into a folder anew.")]
 
 
 @without("format", "fields", "tidy", "precision", "color", "palette", "shades", "width", *OF_FIGURES)
@@ -110,7 +72,7 @@ def batch(
     Example: attn batch sentences.txt | jq -c .summary
     """
     check_text(files or [])
-    asked = Asked(
+    asked = BatchOptions(
         files or [], kind, keep_going, written_as, workers, force, engine, scheduler, connect_timeout
     )
     lines, refused = run_batch(asked, settings, replace(view, fields=fields))
