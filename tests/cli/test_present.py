@@ -251,11 +251,11 @@ def test_at_the_end_one_key_more_says_so_and_another_leaves():
     with Stage(*STORY) as stage:
         count = stage.count()
         stage.press("G", "n")
-        stage.wait_for(lambda s: s.screen()[-1].startswith("The end"))
+        stage.wait_for(lambda s: s.screen()[-1].startswith("End."))
         stage.press("b")
         stage.wait_for(part(count - 1, stage))
         stage.press("n", "n")
-        stage.wait_for(lambda s: s.screen()[-1].startswith("The end"))
+        stage.wait_for(lambda s: s.screen()[-1].startswith("End."))
         stage.press(" ")
         assert stage.code() == 0
 

@@ -387,7 +387,7 @@ def test_a_file_of_one_token_a_line_may_hold_spaces_and_none_that_is_empty(at):
     (at / "t.txt").write_text("a\n\nb\n")
     assert "token 1 is empty" in refused(path, "--tokens", "t.txt")
     (at / "t.json").write_text('{"a": 1}')
-    assert "no JSON list" in refused(path, "--tokens", "t.json")
+    assert "not a JSON list" in refused(path, "--tokens", "t.json")
     assert "No such file" in refused(path, "--tokens", "u.txt", code=66)
     assert "holds no token" in refused(path, "--tokens", " ", code=2)
 

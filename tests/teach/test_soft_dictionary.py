@@ -277,7 +277,7 @@ def test_of_a_doubled_key_the_last_value_counts_as_in_python_and_that_is_said():
 def test_one_value_that_is_no_number_makes_words_of_all_and_that_is_said():
     found = record("colour", "color=3", "hue=3 cm")
     assert found["values"] == ["3", "3 cm"] and isinstance(found["answer"], str)
-    assert any("no number" in note for note in found["notes"])
+    assert any("is not a number" in note for note in found["notes"])
     for odd in ("nan", "inf", "1_000", "0x10", "٣", "1,5"):
         assert record("colour", f"color={odd}", "hue=1")["values"] == [odd, "1"]
 

@@ -525,7 +525,7 @@ def test_the_layers_below_look_through_the_same_mask(capsys: pytest.CaptureFixtu
     close(long["output"][:3], short["output"])
     free = printed(capsys, "self", "the cat sees a big zz", *DEEP, "--steps", "-f", "json")
     assert not np.allclose(free["x_query"][:3], short["x_query"])
-    assert any("layers below" in note for note in short["notes"])
+    assert any("all lower layers" in note for note in short["notes"])
 
 
 def test_above_a_million_weights_links_stand_in_for_matrices(

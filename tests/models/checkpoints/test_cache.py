@@ -72,6 +72,6 @@ def test_what_is_no_name_is_refused(name, monkeypatch, tmp_path):
     if name == ".":
         assert find_folder(name) == "."
         return
-    with pytest.raises(FileError, match="no name of a model") as found:
+    with pytest.raises(FileError, match="neither a folder nor the name of a model") as found:
         find_folder(name)
     assert "\x1b" not in str(found.value)
