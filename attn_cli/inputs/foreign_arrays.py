@@ -1,4 +1,4 @@
-"""Names that other programs give to matrices: those that are taken, and those that attn does not compute with."""
+"""Names that other programs give to matrices: those that are taken, and those that attn does not support."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _thirds(value: object, key: str, name: str) -> list[object]:
 
 
 def refuse_unread(record: Mapping[str, object], known: frozenset[str], name: str) -> None:
-    """Raise InputError for a key that would change the result, and that attn does not compute with."""
+    """Raise InputError for a key that would change the result, and that attn does not support."""
     for key, value in record.items():
         if key in known or value is None or value is False or _is_zero(value):
             continue

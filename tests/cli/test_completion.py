@@ -60,7 +60,7 @@ def test_commands_are_completed():
     assert set(completed("attn ")) >= commands
     assert completed("attn vectors n") == ["nearest"]
     assert set(completed("attn vectors ")) >= {"info", "nearest", "train"}
-    assert set(completed("attn learn ")) == {"language", "passages", "pretrain", "score", "train"}
+    assert set(completed("attn learn ")) == {"score", "train"}
     assert completed("attn zz") == []
 
 

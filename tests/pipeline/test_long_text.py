@@ -32,7 +32,6 @@ from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import LARGE
 from tests.cli.test_hostile import TOKENS
-from tests.problems import POWERS, tiled
 from tests.shell import COMMAND, here, surroundings
 from tests.thorough import takes_long
 
@@ -165,15 +164,6 @@ def test_the_strongest_links_are_the_strongest_of_the_whole_matrix(case):
     for i, j, weight in found.links:
         assert part.query_tokens[i].casefold() != part.key_tokens[j].casefold()
         assert whole.weights[i, j] == pytest.approx(weight)
-
-
-def test_every_process_finds_the_same_digits_whichever_exponential_is_faster_there():
-    for make in (trace_self, trace_masked):
-        records = []
-        for power in POWERS:
-            with tiled(power=power):
-                records.append(make(TEXT, replace(RANDOM, dtype="float32")).to_dict())
-        assert records[0] == records[1]
 
 
 def test_strongest_links_that_may_not_be_all_are_not_said_to_be():
