@@ -77,7 +77,7 @@ class Computer:
         if settings.model is None:
             self.shared = open_shared(settings)
         else:
-            from attn_cli.pipeline.sources.checkpoint_text import open_model  # only for a model on disk
+            from attn_cli.models.checkpoints.open_model import open_model  # only for a model on disk
 
             self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
         is_told = not OF_NEXT_WORDS.isdisjoint(job.keys)

@@ -16,9 +16,9 @@ from attn_cli.trace.diagnostics import diagnose
 if TYPE_CHECKING:
     from attn_cli.batch.job import Job
     from attn_cli.core.heads import Links
+    from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.pipeline.attend import Group
     from attn_cli.pipeline.sources.checkpoint import Reading
-    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 

@@ -78,8 +78,8 @@ class ModelSource(TextSource):
     """Attention of a text in a pretrained model, whose files stay open."""
 
     def __init__(self, settings: Settings) -> None:
+        from attn_cli.models.checkpoints.open_model import open_model
         from attn_cli.pipeline.embed import Shared
-        from attn_cli.pipeline.sources.checkpoint_text import open_model
 
         self.opened = ExitStack()
         self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))

@@ -20,7 +20,7 @@ from attn_cli.vectors.table import OnProgress, no_progress
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
-    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
+    from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.vectors.open_vectors import OpenVectors, Vectors
 
 RANDOM_DIM = 4

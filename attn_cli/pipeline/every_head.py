@@ -10,6 +10,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import shell_quote, visible
+from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model
 from attn_cli.pipeline.embed import open_shared
@@ -17,7 +18,6 @@ from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.ready_weights import select_weights
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import read_texts
-from attn_cli.pipeline.sources.checkpoint_text import open_model
 from attn_cli.pipeline.sources.text import layers_of_text
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import settings_for_masked

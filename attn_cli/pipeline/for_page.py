@@ -78,8 +78,8 @@ def page_of(
 def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> Page:
     """Return the page of every layer of a pretrained model, which is read while the page is made."""
     # Only for a model on disk.
+    from attn_cli.models.checkpoints.open_model import open_model
     from attn_cli.pipeline.sources.checkpoint import read_texts
-    from attn_cli.pipeline.sources.checkpoint_text import open_model
 
     assert settings.model is not None
     check_model(settings)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from attn_cli.core.masks import Mask
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.models.checkpoints.describe import Stack
-    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
+    from attn_cli.models.checkpoints.open_model import OpenModel
 
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
 

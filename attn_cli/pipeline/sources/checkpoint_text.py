@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints.config import find_folder
-from attn_cli.models.checkpoints.run import Checkpoint
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check_length, check_words
@@ -75,19 +71,3 @@ def piece_help(error: UsageError, settings: Settings, read: Tokens, encoder: Tex
     if len(read.spelled) > MOST_LISTED:
         return ""
     return f"The tokens are {', '.join(map(visible, read.spelled))}; {error.hint[:1].lower()}{error.hint[1:]}"
-
-
-class OpenModel(NamedTuple):
-    """A pretrained model whose files are open, and its tokenizer."""
-
-    name: str  # as notes show it
-    checkpoint: Checkpoint
-    encoder: TextEncoder
-
-
-@contextmanager
-def open_model(model: str) -> Iterator[OpenModel]:
-    """Open the model in a folder, or in the local Hugging Face cache."""
-    folder = find_folder(model)
-    with Checkpoint(folder) as checkpoint:
-        yield OpenModel(visible(model), checkpoint, TextEncoder(folder, checkpoint.model.family))

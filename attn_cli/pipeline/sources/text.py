@@ -32,8 +32,8 @@ from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.fast import Report
+    from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.models.encoder import EncoderStack
-    from attn_cli.pipeline.sources.checkpoint_text import OpenModel
 
 # What to do about a text in another language: by itself, and beside a second text.
 OTHER_VECTORS = (
@@ -209,8 +209,9 @@ def _of_model(
 ) -> Trace:
     """Return the trace of a pretrained model's layer, which has its own tokens, vectors and heads."""
     # Only for a model on disk.
+    from attn_cli.models.checkpoints.open_model import open_model
     from attn_cli.pipeline.sources.checkpoint import read_texts
-    from attn_cli.pipeline.sources.checkpoint_text import open_model, piece_help
+    from attn_cli.pipeline.sources.checkpoint_text import piece_help
 
     assert settings.model is not None
     check_model(settings)

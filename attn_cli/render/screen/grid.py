@@ -23,9 +23,11 @@ from attn_cli.render.screen.text import (
     masked_mark,
     padded,
     padded_left,
+    patch,
+    shade_line,
     wrapped,
 )
-from attn_cli.render.shade_scale import legend, patch, shade_line, shade_range, shading
+from attn_cli.render.shade_scale import legend, shade_range, shading
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Ints

@@ -13,8 +13,17 @@ from attn_cli.render.blocks import Beside, Maps
 from attn_cli.render.numbers import NUMBERED, bars, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import Grid
-from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, masked_mark, padded, wrapped
-from attn_cli.render.shade_scale import legend, shade_line, shading, sharing_scale
+from attn_cli.render.screen.text import (
+    UNLIMITED,
+    cells,
+    cut,
+    labels,
+    masked_mark,
+    padded,
+    shade_line,
+    wrapped,
+)
+from attn_cli.render.shade_scale import legend, shading, sharing_scale
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
