@@ -8,8 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-from tests.thorough import ALL_TESTS, IS_REST, IS_THOROUGH, thinned, tries_more
+from tests.thorough import ALL_TESTS, IS_REST, IS_THOROUGH, often, thinned, tries_more
 
 # A shell lets what it runs in the background ignore interrupts, and its children inherit that: tests send some.
 with contextlib.suppress(ValueError):  # not in the main thread
@@ -20,15 +21,22 @@ with contextlib.suppress(ValueError):  # not in the main thread
 
 
 def pytest_configure(config):
-    """Make the mark of tests that take long known."""
+    """Make known how much a run tries: its marks, and how many examples Hypothesis draws where a test does not say."""
     config.addinivalue_line("markers", "takes_long: left out of a run of everything, unless THOROUGH is set")
+    config.addinivalue_line(
+        "markers", "like_cases: one in four is in a run of everything, unless THOROUGH is set"
+    )
+    settings.register_profile("attn", max_examples=often(100), deadline=None)  # a busy machine is no fault
+    settings.load_profile("attn")
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave cases out of a run of all tests, so that it stays short; with THOROUGH set, or of a few files, none."""
     if (IS_THOROUGH and not IS_REST) or len(items) < ALL_TESTS:
         return
-    first = {*thinned([item.nodeid for item in items if item.get_closest_marker("takes_long") is None])}
+    first = {
+        item.nodeid for item in thinned(item for item in items if not item.get_closest_marker("takes_long"))
+    }
     left = [item for item in items if (item.nodeid not in first) == IS_REST or (IS_REST and tries_more(item))]
     stay = {item.nodeid for item in left}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in stay])

@@ -19,6 +19,7 @@ from tests.bench.memory import peak_in_child
 from tests.bench.records import Case, Machine, Measured, Missing
 from tests.bench.screen import TITLES, bench, record
 from tests.bench.sides import Sides, agree
+from tests.thorough import like_cases
 
 TINY = Case("weights", "weights", cases.TEXTBOOK, 0.5, 20, 2, 8)
 HERE = Machine("A processor", 2, "Linux x86_64", "3.11.7", "2.4.6", "openblas 0.3", None, False)
@@ -83,6 +84,7 @@ PAIRED = [
 
 
 @pytest.mark.parametrize("case", PAIRED, ids=lambda case: f"{case.against}-{case.heads}-{case.causal}")
+@like_cases
 def test_both_sides_of_every_race_agree(case: Case):
     if case.against in (cases.EXPLICIT, cases.FUSED) and pytorch() is None:
         pytest.skip("PyTorch is not installed")

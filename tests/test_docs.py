@@ -9,6 +9,7 @@ import pytest
 from attn_cli import __version__, errors
 from attn_cli.cli import app as cli
 from tests import docs
+from tests.thorough import like_cases
 
 PAGES = {str(page.relative_to(docs.ROOT)): page for page in [docs.REFERENCE, *docs.pages()]}
 LINKED = {str(page.relative_to(docs.ROOT)): page for page in docs.linked_pages()}
@@ -32,6 +33,7 @@ AT_ONCE = [
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
+@like_cases
 def test_a_page_shows_what_the_commands_print_today(name: str) -> None:
     assert docs.stale(PAGES[name]) == "", "Run: python -m tests.docs --write"
     if name != "docs/reference.md" and docs.no_jq(PAGES[name].read_text(encoding="utf-8")):

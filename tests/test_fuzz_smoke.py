@@ -9,13 +9,14 @@ import pytest
 from tests.fuzz import kill
 from tests.fuzz.campaign import NAMES, apart
 from tests.fuzz.seeds import READERS
-from tests.thorough import takes_long
+from tests.thorough import like_cases, takes_long
 
 CASES = 3000
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and forks")
 
 
 @pytest.mark.parametrize("name", NAMES)
+@like_cases
 def test_damaged_files_end_in_a_sentence_and_never_in_a_wrong_vector(name):
     outcome = apart(name, CASES // len(NAMES) + 1, 7, None)
     assert not outcome.crashed, "\n".join(first for _, first in outcome.crashes.values())

@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import attn_cli
 from tests.shell import surroundings
+from tests.thorough import like_cases
 
 PACKAGE = Path(attn_cli.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -39,6 +41,11 @@ def imported(tree):
                 yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
+@cache
+def imports_of(name):
+    return [*imported(TREES[name])]
+
+
 def own(tree):
     return {name.partition(".")[2] or "__init__" for name in imported(tree) if unit(name) == "attn_cli"}
 
@@ -53,8 +60,8 @@ TREES = {module(path): ast.parse(path.read_text(encoding="utf-8")) for path in F
 def users(library):
     return {
         unit(name)
-        for name, tree in TREES.items()
-        if any(found == library or found.startswith(f"{library}.") for found in imported(tree))
+        for name in TREES
+        if any(found == library or found.startswith(f"{library}.") for found in imports_of(name))
     }
 
 
@@ -95,6 +102,8 @@ def importers(library):
     """The modules in which a function imports `library`, one entry an import; none may import it with itself."""
     found = []
     for name, tree in TREES.items():
+        if library not in map(unit, imports_of(name)):
+            continue
         inside = {
             id(node)
             for function in ast.walk(tree)
@@ -237,6 +246,7 @@ def loaded(*args):
     ],
     ids=" ".join,
 )
+@like_cases
 def test_a_command_loads_nothing_heavy(args):
     found = loaded(*args)
     assert {"numpy", "attn_cli.cli.app"} <= found

@@ -4,7 +4,7 @@ With THOROUGH=rest, a run of everything has what a run without it leaves out, an
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from itertools import groupby, islice
 from typing import TypeVar
 
@@ -16,10 +16,11 @@ IS_THOROUGH = bool(os.environ.get("THOROUGH"))
 IS_REST = os.environ.get("THOROUGH") == "rest"
 ALL_TESTS = 3000  # a run of at least so many is one of everything, not of what somebody works on
 FEW_CASES = 3
-EVERY = 4  # case of a test with more
+EVERY = 4  # case of a test with more like ones
 OF_STREAMS = "tests/io/"
 
 takes_long = pytest.mark.takes_long  # left out of a run of everything
+like_cases = pytest.mark.like_cases  # what one case finds, most of the others would find: a run tries some
 
 
 def often(count: int) -> int:
@@ -33,18 +34,46 @@ def some(cases: Iterable[T], turn: int = 0) -> Iterator[T]:
 
 
 def tries_more(test: pytest.Item) -> bool:
-    """Tell whether a test may try more cases where THOROUGH is set, or looks at streams: its module says so."""
+    """Tell whether a test tries more where THOROUGH is set, as its module or Hypothesis does, or looks at streams."""
     module = getattr(test, "module", None)
     has_more = getattr(module, "often", None) is often or getattr(module, "some", None) is some
-    return has_more or test.nodeid.startswith(OF_STREAMS)
+    draws = getattr(getattr(test, "obj", None), "is_hypothesis_test", False)
+    return has_more or draws or test.nodeid.startswith(OF_STREAMS)
 
 
-def thinned(tests: Sequence[str]) -> Iterator[str]:
-    """Yield the ids of the tests to run: of a test with many cases one in EVERY.
-
-    >>> [*thinned([*(f"test_many[{n}]" for n in range(1, 6)), "test_few[1]", "test_few[2]"])]
-    ['test_many[1]', 'test_many[5]', 'test_few[1]', 'test_few[2]']
-    """
-    for _, group in groupby(tests, lambda test: test.partition("[")[0]):
+def thinned(tests: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the tests to run: of like cases one in EVERY, of a grid as many as have each value, and all others."""
+    for _, group in groupby(tests, lambda test: test.nodeid.partition("[")[0]):
         cases = [*group]
-        yield from cases[::EVERY] if len(cases) > FEW_CASES else cases
+        is_like = len(cases) > FEW_CASES and cases[0].get_closest_marker(like_cases.name) is not None
+        yield from (
+            cases[::EVERY] if is_like else (cases[n] for n in covering([_values(one) for one in cases]))
+        )
+
+
+def covering(cases: Sequence[Set[Hashable]]) -> list[int]:
+    """Return the places of cases that together have each value: a list of cases is kept, a grid has its diagonal.
+
+    >>> covering([{"a"}, {"b"}, {"c"}])
+    [0, 1, 2]
+    >>> covering([{"a", 1}, {"a", 2}, {"a", 3}, {"b", 1}, {"b", 2}, {"b", 3}])
+    [0, 2, 4]
+    """
+    seen: set[Hashable] = set()
+    kept = set()
+    for is_worth in (Set.isdisjoint, lambda case, seen: not case <= seen):
+        for place, case in enumerate(cases):
+            if is_worth(case, seen):
+                kept.add(place)
+                seen |= case
+    return sorted(kept)
+
+
+def _values(test: pytest.Item) -> Set[Hashable]:
+    """Return what makes a case: which of the values each list of parameters has given it."""
+    left = {name: id(value) for name, value in getattr(getattr(test, "callspec", None), "params", {}).items()}
+    found: set[Hashable] = set()
+    for mark in test.iter_markers("parametrize"):
+        names = mark.args[0].replace(",", " ").split() if isinstance(mark.args[0], str) else mark.args[0]
+        found.add((*names, *(left.pop(name, None) for name in names)))
+    return found | {*left.items()}

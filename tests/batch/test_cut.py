@@ -12,6 +12,7 @@ from attn_cli.batch import manifest as manifests
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
 from attn_cli.batch.lines import Feed, chunks_of, inputs_of
 from attn_cli.errors import FileError, InputError
+from tests.thorough import like_cases
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,7 @@ def text(draw: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@like_cases
 def test_parts_hold_the_lines_of_the_files_in_order(seed, at):
     draw = random.Random(seed)
     names = []

@@ -9,6 +9,7 @@ import pytest
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here
+from tests.thorough import like_cases
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
@@ -36,6 +37,7 @@ def folder(at):
     ],
     ids=" ".join,
 )
+@like_cases
 def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(options, folder):
     got = here("batch", "lines.txt", "-m", folder, *options)
     found = [json.loads(line) for line in got.out.splitlines()]

@@ -17,7 +17,7 @@ from attn_cli.io.json_text import json_line
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.validate import settings_for_masked
 from attn_cli.trace.trace import KEYS, OF_STEPS
-from tests.thorough import often
+from tests.thorough import like_cases, often
 
 TEXT = "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't I café 日本 , . ! 😀"
 WORDS = TEXT.split()
@@ -99,6 +99,7 @@ def assert_reads_back(got: object, wanted: object) -> None:
     ],
     ids=lambda one: " ".join(f"{k}={v}" for k, v in vars(one).items() if v != vars(Settings())[k]) or "usual",
 )
+@like_cases
 def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(settings, keys, at):
     draw = np.random.default_rng(1)
     Path("v.txt").write_text("the 1 2 3\nfox 4 5 6\nquick 7 8 9\n")

@@ -22,7 +22,7 @@ from attn_cli.errors import CreateError, FileError, InputError
 from attn_cli.io import files
 from tests.batch.folders import Here, content
 from tests.shell import Ran, here
-from tests.thorough import often
+from tests.thorough import like_cases, often
 
 LINES, SIZE = 130, 50  # of the input, and of a part
 HONEST = ("part-00000.jsonl", "part-00001.jsonl", "part-00002.jsonl")
@@ -258,6 +258,7 @@ def test_every_value_of_every_kind_at_every_key_is_refused_or_harmless(honest):
 
 
 @pytest.mark.parametrize("seed", range(often(60)))
+@like_cases
 def test_a_manifest_of_any_changes_is_refused_or_fits_together(seed, honest):
     draw = random.Random(seed)
     like = json.loads(honest["manifest.json"])

@@ -27,7 +27,7 @@ from attn_cli.vectors.open_vectors import VectorMemo
 from attn_cli.vectors.table import bundled
 from tests.docs import ROOT
 from tests.shell import COMMAND, attn, here, shell, surroundings
-from tests.thorough import takes_long
+from tests.thorough import like_cases, takes_long
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
 LINES = [
@@ -79,6 +79,7 @@ def error_of(text: str) -> dict[str, object]:
     ],
     ids=" ".join,
 )
+@like_cases
 def test_a_record_is_to_the_last_bit_what_the_command_prints_for_the_line(options, at):
     Path("v.txt").write_text("she 1 2 3\nlikes 4 5 6\nthe 7 8 9\n")
     lines = LINES[:4] if "characters" in options else LINES
@@ -447,6 +448,16 @@ def test_what_is_remembered_is_what_the_table_says_in_any_order(monkeypatch):
         assert all(np.array_equal(found[word], wanted[word]) for word in wanted)
         assert len(kept.known) <= 3
     assert (kept.fingerprint(), kept.about) == (table.fingerprint(), table.about)
+
+
+def test_of_doubled_words_the_first_counts_however_many_words_the_lines_have(at):
+    words = [f"w{n}" for n in range(300)]
+    rows = [*words, *reversed(words)]
+    (at / "v.txt").write_text("".join(f"{word} {n} 1\n" for n, word in enumerate(rows)))
+    (at / "lines.txt").write_text(f"{' '.join(words)}\nw1 w2\n")
+    ran = here("batch", "lines.txt", "-e", "v.txt", "-p", "identity", "--steps")
+    for line, count in zip(ran.out.splitlines(), ([*range(300)], [1, 2]), strict=True):
+        assert json.loads(line)["x_query"] == [[n, 1] for n in count]
 
 
 def test_a_line_of_too_many_tokens_is_a_bad_line_and_takes_no_time(at):

@@ -243,6 +243,17 @@ def test_rounding_comes_before_computing_and_is_said(run):
     assert "inputs rounded to 1 digit, then computed" in ran.out
 
 
+def test_rounding_takes_in_biases_and_what_joins_the_heads(run):
+    draw = np.random.default_rng(7)
+    shapes = {"X": (3, 4), "W_q": (4, 4), "W_k": (4, 4), "W_v": (4, 4), "W_o": (4, 5)}
+    shapes |= {"b_q": (4,), "b_k": (4,), "b_v": (4,), "b_o": (5,)}
+    given = {name: draw.standard_normal(shape) for name, shape in shapes.items()}
+    short = {name: np.round(M, 1) for name, M in given.items()}
+    found, expected = run(given | {"heads": 2}, "--round", "1"), run(short | {"heads": 2})
+    for name in ("weights", "output", "layer_output"):
+        held(found[name], np.array(expected[name]), name)
+
+
 def test_an_empty_token_is_refused_as_in_show(refused):
     message = refused({"Q": [[1]], "K": [[1]], "V": [[1]], "tokens": [""]})
     assert "number 0 of tokens is empty" in message

@@ -1,5 +1,6 @@
 """Every exit code that a user can meet, and the one line, or the one JSON object, that comes with it."""
 
+import errno
 import gzip
 import json
 import os
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.shell import Ran, attn, here, shell, surroundings, terminal
-from tests.thorough import often, takes_long
+from tests.thorough import like_cases, often, takes_long
 
 ERROR = {
     "type": "object",
@@ -28,7 +29,7 @@ ERROR = {
             "required": ["code", "message", "hint", "line"],
             "additionalProperties": False,
             "properties": {
-                "code": {"enum": [2, 65, 66, 69, 73, 74, 78]},
+                "code": {"enum": [2, 65, 66, 69, 71, 73, 74, 78]},
                 "message": {"type": "string", "minLength": 8},
                 "hint": {"type": ["string", "null"]},
                 "line": {"type": "null"},
@@ -92,6 +93,7 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
         "attn --show-completion bash",
     ],
 )
+@like_cases
 def test_every_command_that_works_is_0_and_silent_on_standard_error(line):
     ran = shell(line)
     assert ran.code == 0 and ran.out.strip() and ran.err == ""
@@ -572,6 +574,18 @@ def test_a_projection_too_large_for_memory_is_71(at):
     limited += "import sys; sys.argv = ['attn', 'self', 'a b', '-e', 'random', '--dim', '9999'];"
     limited += "runpy.run_module('attn_cli', run_name='__main__')"
     refused(_python("-c", limited), 71, "memory")
+
+
+@linux
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM])
+def test_a_process_that_the_system_has_no_room_for_is_71(number, at, monkeypatch):
+    def fork() -> int:
+        raise OSError(number, os.strerror(number))
+
+    Path("lines.txt").write_text("a b\n" * 2000)  # too few are not shared out
+    monkeypatch.setattr(os, "fork", fork)
+    error = refused_as_json(here("batch", "lines.txt", "-e", "random", "--workers", "2"), 71)
+    assert "not enough memory" in error["message"]
 
 
 def _python(*args: str) -> Ran:

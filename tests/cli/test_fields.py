@@ -10,6 +10,7 @@ from attn_cli import Settings, trace_self
 from attn_cli.settings.output import every_key, keys_of
 from tests.alike import assert_alike
 from tests.shell import here
+from tests.thorough import like_cases
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 FITS = jsonschema_rs.validator_for(SCHEMA).is_valid
@@ -39,6 +40,7 @@ def printed(*args):
 
 
 @pytest.mark.parametrize("which", COMMANDS)
+@like_cases
 def test_every_key_can_be_had_alone_and_is_what_it_is_in_the_complete_record(which):
     whole = printed(*COMMANDS[which])
     assert FITS(whole) and FITS_COMPLETE(whole)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.test_completion import blocked
 from tests.shell import attn
+from tests.thorough import like_cases
 
 TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
 
@@ -127,6 +128,7 @@ def test_a_preference_in_a_file_gives_way_where_there_is_no_figure():
         ["compare", "the cat sat", "--vary", "mask=none,causal,window:1"],
     ],
 )
+@like_cases
 def test_every_command_of_attention_draws(args):
     assert attn(*args, "-o", "x.png").code == 0
     assert Path("x.png").read_bytes().startswith(b"\x89PNG")

@@ -10,6 +10,7 @@ from attn_cli.cli.options import own, single_command
 from attn_cli.settings.declare import GROUPS
 from tests.docs import commands
 from tests.shell import attn, here, terminal
+from tests.thorough import like_cases
 
 ALL = commands()
 EVERY = pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "attn")
@@ -33,6 +34,7 @@ def ungrouped(command):
 
 
 @EVERY
+@like_cases
 def test_the_short_help_fits_a_screen_and_says_what_and_an_example_and_where_more_is(words):
     shown = here(*words, "-h")
     assert (shown.code, shown.err) == (0, "")
@@ -45,6 +47,7 @@ def test_the_short_help_fits_a_screen_and_says_what_and_an_example_and_where_mor
 
 
 @EVERY
+@like_cases
 def test_the_short_help_has_the_options_that_people_use_most_and_all_that_are_required(words):
     shown = here(*words, "-h").out
     known = options(words)
@@ -66,6 +69,7 @@ def test_what_people_use_most_is_there_and_is_no_more_than_eight():
 
 
 @EVERY
+@like_cases
 def test_the_full_help_has_every_option_and_every_command(words):
     shown = here(*words, "--help").out
     typed = {word.strip(",") for word in shown.split()}
@@ -79,6 +83,7 @@ def test_the_full_help_has_every_option_and_every_command(words):
 
 
 @EVERY
+@like_cases
 def test_every_option_stands_under_the_heading_of_its_group(words):
     """Give an option that fails here a group where it is declared: group=..., or rich_help_panel=..., of GROUPS."""
     assert ungrouped(ALL[words]) == []
@@ -100,6 +105,7 @@ def test_an_option_without_a_group_is_found_and_shown_all_the_same():
 
 @EVERY
 @pytest.mark.parametrize("option", ["-h", "--help"])
+@like_cases
 def test_help_fits_its_width_and_breaks_no_word(words, option):
     wide = here(*words, option, env={"COLUMNS": "100"}).out
     for columns in (20, 40, 60, 80):

@@ -16,7 +16,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.shell import COMMAND, attn, plain, shell, surroundings, terminal
-from tests.thorough import some
+from tests.thorough import like_cases, some
 
 FOX = "The quick brown fox jumped over the lazy dog"
 LONG = " ".join(f"word{i}" for i in range(400))
@@ -44,6 +44,7 @@ ASCII = (
         'attn self "$LONG" -e random -f csv --tidy',
     ],
 )
+@like_cases
 def test_a_reader_that_leaves_ends_attn_with_0_and_silence(command):
     for reader in ("head -1", "true"):
         ran = shell(f"LONG='{LONG}'; {command} | {reader}")

@@ -15,6 +15,7 @@ import pytest
 
 from tests.shell import COMMAND, attn, here, plain, surroundings
 from tests.stage import Stage
+from tests.thorough import like_cases
 
 TEXT = "she likes coffee"
 WALK = ("explain", TEXT, "--from", "tokens", "--pause")
@@ -264,6 +265,7 @@ def test_at_the_end_one_key_more_says_so_and_another_leaves():
     ("how", "code"),
     [("\x03", 130), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, -3)],
 )
+@like_cases
 def test_a_signal_gives_the_terminal_back(how, code):
     if how == signal.SIGQUIT and signal.getsignal(how) == signal.SIG_IGN:
         pytest.skip("whoever runs the tests has this signal ignored, and so does attn")

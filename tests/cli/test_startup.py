@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.test_completion import blocked
 from tests.shell import COMMAND, attn, shell, surroundings
+from tests.thorough import like_cases
 
 HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas", "matplotlib")
 
@@ -41,6 +42,7 @@ def imported(*args: str) -> set[str]:
         *("learn --help", "learn train --help", "learn score --help"),
     ],
 )
+@like_cases
 def test_help_and_version_need_no_numpy_and_no_rich(line, tmp_path):
     ran = attn(*line.split(), env=blocked(tmp_path, "numpy", "rich", *HEAVY))
     assert ran.code == 0 and "attn" in ran.out and ran.err == ""
@@ -58,6 +60,7 @@ def test_what_computes_nothing_imports_nothing_heavy(line, tmp_path):
 @pytest.mark.parametrize(
     "args", [[], ["slef"], ["self", "--bogus"], ["self", "a", "-f", "pdf"], ["vectors", "near"]]
 )
+@like_cases
 def test_wrong_usage_is_told_without_numpy(args, tmp_path):
     ran = attn(*args, env=blocked(tmp_path, "numpy", *HEAVY))
     assert ran.code == 2 and "SystemError" not in ran.err and "bug" not in ran.err
@@ -74,6 +77,7 @@ def test_wrong_usage_is_told_without_numpy(args, tmp_path):
         ["vectors", "nearest", "cat"],
     ],
 )
+@like_cases
 def test_attention_imports_no_training_and_no_validation_library(args):
     modules = imported(*args)
     tops = {name.partition(".")[0] for name in modules}
@@ -144,6 +148,7 @@ def test_optimized_python_and_warnings_as_errors_give_the_same():
     ],
     ids=str,
 )
+@like_cases
 def test_surroundings_change_nothing(env):
     args = ["self", "I sat with him", "-e", "random", "-f", "json"]
     assert attn(*args, env=env)[:2] == attn(*args)[:2]

@@ -10,6 +10,7 @@ from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.settings.settings import Settings
 from tests.docs import ROOT, commands
 from tests.shell import attn, here
+from tests.thorough import like_cases
 
 
 def asked(ran, code, meant):
@@ -69,6 +70,7 @@ def choices():
 
 
 @pytest.mark.parametrize(("words", "option", "known"), choices(), ids=lambda value: "".join(value)[:30])
+@like_cases
 def test_every_option_with_choices_asks_for_the_nearest(words, option, known):
     for one in known:
         wrong = one + "~"

@@ -41,7 +41,7 @@ from tests.problems import (
     made,
     tiled,
 )
-from tests.thorough import often, takes_long
+from tests.thorough import like_cases, often, takes_long
 
 laws = settings(max_examples=often(80), deadline=None, derandomize=True)
 few = settings(max_examples=often(25), deadline=None, derandomize=True)
@@ -120,6 +120,7 @@ def test_small_work_is_done_without_tiles_to_the_same_results(kind):
     ],
     ids=str,
 )
+@like_cases
 def test_tiles_of_the_real_size_give_the_readable_cores_results(shape, kind, dtype):
     within(made(Kind(*shape, 20, 3, dtype, **kind)), k=4, blocks=(7, 9))
 

@@ -13,6 +13,7 @@ import pytest
 from attn_cli.io import array_files as tensors
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
 from tests.shell import attn, here, plain, shell, terminal
+from tests.thorough import like_cases
 from tests.trace.test_schema import complaints, keeps_promises, read
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -90,6 +91,7 @@ def test_what_attn_prints_can_be_piped_into_show():
     ],
     ids=" ".join,
 )
+@like_cases
 def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_path):
     for steps in ((), ("--steps",)):
         told = read(here(*args, "-f", "json", *steps).out)

@@ -153,6 +153,13 @@ def test_repeated_words_are_told_apart_by_order(tokens):
     close(made.weights, causal)
 
 
+def test_of_several_readings_the_one_whose_rows_sum_to_one_is_taken():
+    """Six links from a to a are 1 x 6, 2 x 3, 3 x 2 or 6 x 1 weights, or those of three causal rows."""
+    weights = [[0.9, 0.02, 0.08], [0.7, 0.2, 0.1]]
+    made = grid_of(links("aa", "aaa", np.array(weights)), "file")
+    assert made.weights == weights
+
+
 def test_what_the_order_does_not_tell_is_refused():
     masked = np.where(np.abs(np.subtract.outer(range(4), range(4))) <= 1, 0.3, np.nan)
     with pytest.raises(InputError, match="repeated"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attn_cli.io.escape import shell_quote, visible
 from tests.shell import pasted
-from tests.thorough import often
+from tests.thorough import like_cases, often
 
 laws = settings(max_examples=often(400), deadline=None, derandomize=True)
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -66,6 +66,7 @@ def test_what_is_visible_stays_as_it_is(text):
 
 
 @pytest.mark.parametrize("char", HARMFUL)
+@like_cases
 def test_each_harmful_character_is_spelled_out_between_its_neighbours(char):
     shown = visible(f"a{char}b")
     code = ord(char)

@@ -17,7 +17,8 @@ import pytest
 from attn_cli.io import signals
 from attn_cli.io.atomic import written
 from attn_cli.io.streams import CheckedStream
-from tests.shell import COMMAND, attn, shell, surroundings, terminal
+from tests.shell import COMMAND, attn, here, shell, surroundings, terminal
+from tests.thorough import often
 
 LONG = " ".join(f"word{i}" for i in range(100))
 RECORD = ["self", LONG, "-e", "random", "-f", "json"]  # half a megabyte
@@ -119,6 +120,17 @@ def test_what_a_killed_run_left_is_swept_and_what_another_writes_now_is_not(at):
     assert sorted(os.listdir()) == [".x.json.notes.part", "x.json"]
 
 
+def test_what_is_written_is_on_the_disk_before_it_takes_its_place(at, monkeypatch):
+    sync, move, done = os.fsync, os.replace, []
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(("sync", os.fstat(fd).st_ino)), sync(fd))[1])
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: (done.append(("move", os.stat(old).st_ino)), move(old, new))[1]
+    )
+    assert here("self", "a b", "-o", "x.json").code == 0
+    file, folder = os.stat("x.json").st_ino, os.stat(".").st_ino
+    assert done == [("sync", file), ("move", file), ("sync", folder)]
+
+
 def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there(at, monkeypatch):
     real = os.fsync
 
@@ -160,9 +172,9 @@ def test_a_signal_at_any_moment_gives_its_code_and_silence(number, code):
     assert subprocess.run([*COMMAND, *RECORD], env=surroundings(), capture_output=True).returncode == 0
     whole_run = time.monotonic() - start
     ends = []
-    for part in range(10):
+    for part in range(often(10)):
         process = started(*RECORD, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(whole_run * part / 10)
+        time.sleep(whole_run * part / often(10))
         process.send_signal(number)
         _, err = process.communicate(timeout=20)
         if b"Traceback" in err:  # Python itself was still starting
@@ -234,6 +246,8 @@ def test_a_long_word_and_a_long_text_are_refused_before_they_hurt():
 
 def test_limits_are_set_by_option_variable_and_configuration(at):
     assert attn("self", "word", "--max-word", "3").code == 65
+    assert attn("self", "日本", "--max-word", "5").code == 65, "bytes are counted, not letters"
+    assert attn("self", "日本", "--max-word", "6").code == 0
     assert attn("self", "word", env={"ATTN_MAX_WORD": "3"}).code == 65
     Path("attn.toml").write_text('max_word = "3"\n')
     assert attn("self", "word").code == 65

@@ -14,7 +14,7 @@ pytest.importorskip("textual")
 from tests.live.stage import FOX, made, play
 from tests.shell import attn, surroundings, terminal
 from tests.stage import Stage
-from tests.thorough import takes_long
+from tests.thorough import like_cases, takes_long
 
 ESC = "\x1b"
 HOSTILE = [
@@ -111,6 +111,7 @@ def test_a_failing_worker_ends_it_with_a_report_on_a_terminal_that_is_whole(tmp_
 
 
 @pytest.mark.parametrize("token", HOSTILE, ids=ascii)
+@like_cases
 def test_hostile_text_is_inert_in_every_pane(token):
     text = f"{token} cat {token}{token} sat"
 

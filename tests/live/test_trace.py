@@ -20,6 +20,7 @@ from attn_cli.settings.settings import Settings
 from tests.io.test_escape import PASTES
 from tests.live.stage import FOX, made, play, traced
 from tests.shell import here, pasted, shell
+from tests.thorough import like_cases
 
 VIEWS = [
     ((), {}, FOX),
@@ -32,6 +33,7 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("keys", "settings", "text"), VIEWS)
+@like_cases
 def test_the_command_line_makes_the_same_numbers(keys, settings, text):
     async def act(stage):
         await stage.press(*keys, "c")
@@ -72,6 +74,7 @@ def commands(text, settings=None, source=None):
 
 
 @pytest.mark.parametrize("text", [one for one in PASTES if "\udcff" not in one])
+@like_cases
 def test_a_command_line_holds_no_control_and_bash_reads_the_text_back(text):
     command, said = commands(text, Settings(tokenizer="whitespace"))
     assert visible(command) == command and "bash and zsh" in said
@@ -111,6 +114,7 @@ def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["view.svg", "view.html", "view.json", "view.md", "view.csv"])
+@like_cases
 def test_w_writes_what_the_command_would(name, at):
     async def act(stage):
         await stage.press("m", "w", "ctrl+u")

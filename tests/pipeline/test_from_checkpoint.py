@@ -30,6 +30,7 @@ from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
 from tests.shell import here
 from tests.small_models import trace_checkpoint
+from tests.thorough import like_cases, some
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -93,6 +94,7 @@ def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
 @pytest.mark.parametrize(
     "format", ["table", "bars", "json", "csv", "markdown", "html", "svg", "latex", "code:torch"]
 )
+@like_cases
 def test_it_is_shown_in_every_format(format, gpt2_folder):
     from attn_cli.io.terminal import Terminal
     from attn_cli.render import render
@@ -388,6 +390,19 @@ def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):
     assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
 
 
+def test_neighbouring_heads_share_the_w_that_makes_their_k_and_v(tmp_path):
+    tensors = gemma2(heads=4, pairs=2)
+    config = GEMMA2 | {"num_attention_heads": 4, "num_key_value_heads": 2}
+    byte_pairs(saved(tmp_path / "model", config, tensors))
+    ran = here("self", "dabc", "-m", str(tmp_path / "model"), "--head", "all", "--steps", "-f", "json")
+    record = json.loads(ran.out)
+    for h, head in enumerate(record["heads"]):
+        for letter, place in (("q", h), ("k", h // 2), ("v", h // 2)):
+            W = tensors[f"layers.0.self_attn.{letter}_proj.weight"][2 * place : 2 * place + 2].T
+            close(np.array(head[f"W_{letter}"]), W, 0)
+            close(record["x_query"] @ W, np.array(head[letter]))
+
+
 def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp_path):
     import torch
 
@@ -536,8 +551,8 @@ def test_a_model_that_its_config_makes_look_both_ways_is_no_longer_masked(tmp_pa
     assert (masked.kind, masked.mask_name) == ("masked", "causal")
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3.4e38])
-def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(bad, tmp_path):
+@pytest.mark.parametrize(("turn", "bad"), [*enumerate([np.nan, np.inf, -np.inf, 3.4e38])])
+def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(turn, bad, tmp_path):
     """Warnings are errors here; every tensor is spoilt in turn, and every number of the answer is one."""
     ways = (
         Settings(next=2),
@@ -550,7 +565,7 @@ def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(bad, tmp_p
         (bert(vocabulary=len(PIECES)), BERT, word_pieces),
     ):
         write(saved(tmp_path / "model", config, tensors))
-        for name in tensors:
+        for name in some(tensors, turn):
             spoilt = tensors | {name: np.full_like(tensors[name], bad)}
             folder = saved(tmp_path / "model", config, spoilt)
             text = "dab" if config is GPT2 else "the [MASK] walking"

@@ -33,7 +33,7 @@ from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import LARGE
 from tests.cli.test_hostile import TOKENS
 from tests.shell import COMMAND, here, surroundings
-from tests.thorough import takes_long
+from tests.thorough import like_cases, takes_long
 
 N = 1010
 CHANCE = np.random.default_rng(5)
@@ -48,7 +48,7 @@ CASES = {
     "self": (trace_self, (TEXT,), RANDOM),
     "causal": (trace_masked, (TEXT,), RANDOM),
     "window": (trace_masked, (TEXT,), replace(RANDOM, mask="window:20")),
-    "padding": (trace_masked, (TEXT,), replace(RANDOM, pad=60, pad_side="left")),
+    "padding": (trace_masked, (TEXT,), replace(RANDOM, pad=60)),  # at the end, where it sees every word
     "mean": (trace_self, (TEXT,), replace(RANDOM, heads=2, head="mean")),
     "shut": (
         trace_cross,
@@ -84,6 +84,7 @@ def flat(text):
 
 
 @pytest.mark.parametrize("case", CASES)
+@like_cases
 def test_a_block_of_the_map_is_the_mean_weight_of_its_allowed_links(case):
     view, whole = traced(case).long_view, traced(case, full=True)
     allowed, weights = allowed_of(whole), np.asarray(whole.weights)
@@ -106,6 +107,7 @@ def test_a_block_of_the_map_is_the_mean_weight_of_its_allowed_links(case):
 
 
 @pytest.mark.parametrize("case", CASES)
+@like_cases
 def test_a_row_of_the_map_gives_away_as_much_as_its_queries_do(case):
     view = traced(case).long_view
     for r, (start, stop) in enumerate(pairwise(view.query_edges)):
@@ -115,6 +117,7 @@ def test_a_row_of_the_map_gives_away_as_much_as_its_queries_do(case):
 
 
 @pytest.mark.parametrize("case", CASES)
+@like_cases
 def test_entropies_and_keys_allowed_are_those_of_the_rows(case):
     view, whole = traced(case).long_view, traced(case, full=True)
     allowed = allowed_of(whole)
@@ -329,6 +332,7 @@ def test_pages_have_the_map_with_every_block_and_its_mean():
 
 
 @pytest.mark.parametrize("format", ["table", "bars", "markdown", "latex", "html", "svg", "csv", "json"])
+@like_cases
 def test_hostile_words_are_shown_in_a_long_view_and_not_obeyed(format):
     tokens = tuple((list(TOKENS) * 200)[:1100])
     arrays = {name: CHANCE.normal(size=(1100, 3)) for name in "QKV"}

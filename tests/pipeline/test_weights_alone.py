@@ -11,6 +11,7 @@ from attn_cli import Settings, trace_self
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import byte_pairs, small_bert, small_gpt2
 from tests.shell import attn, here
+from tests.thorough import like_cases
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 TEXT = "the cats walking home"
@@ -104,6 +105,7 @@ def test_the_story_says_that_words_have_no_scores(folder):
 
 
 @pytest.mark.parametrize("format", ["table", "bars", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"])
+@like_cases
 def test_every_format_has_the_words(format, folder, at):
     ran = attn("self", TEXT, "-m", folder, "--join-pieces", "-f", format, "-o", "out", "--head", "all")
     assert ran.code == 0, ran.err

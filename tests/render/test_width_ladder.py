@@ -23,7 +23,7 @@ from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from tests.shell import COMMAND, surroundings
-from tests.thorough import some, takes_long
+from tests.thorough import like_cases, some, takes_long
 
 WIDTHS = (20, 40, 80, 120, 200, None)
 SIZES = (1, 2, 6, 12, 20, 40, 100, 300)
@@ -137,6 +137,7 @@ def cases() -> Iterator[tuple[str, int]]:
         if mode != "learned-heads" or width in (20, 80, None)
     ],
 )
+@like_cases
 def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(mode, width):
     for kind, n in some(cases(), list(MODES).index(mode) + WIDTHS.index(width)):
         if mode == "precision" and n > 100:

@@ -17,6 +17,7 @@ from attn_cli.settings.settings import SHOWN_ONLY
 from attn_cli.teach.compare import VARIED, compare, written
 from tests.alike import assert_alike
 from tests.shell import here, plain
+from tests.thorough import like_cases
 
 CAT = "The cat sat on the mat"
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -63,6 +64,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("vary", "first", "second"), PAIRS, ids=[pair[0] for pair in PAIRS])
+@like_cases
 def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_first(vary, first, second):
     more = ("-p", "roles-deep") if vary.startswith("layer") else ()
     found = record("--vary", vary, *more)
@@ -274,6 +276,7 @@ REFERENCES = [
 
 
 @pytest.mark.parametrize(("vary", "more", "reference"), REFERENCES, ids=[case[0] for case in REFERENCES])
+@like_cases
 def test_of_three_values_the_default_is_what_the_others_are_compared_with(vary, more, reference):
     found = record("--vary", vary, *more)
     values = vary.partition("=")[2].split(",")

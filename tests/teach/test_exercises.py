@@ -19,7 +19,7 @@ from attn_cli.render.worksheet.latex import sentence, worksheet_latex
 from attn_cli.render.worksheet.markdown import worksheet_markdown
 from attn_cli.teach.exercises import make
 from tests.shell import ROOT, attn, here, shell
-from tests.thorough import often
+from tests.thorough import like_cases, often
 
 FILES = {
     *(f"{name}.{suffix}" for name in ("exercise", "key") for suffix in ("md", "tex", "html")),
@@ -286,6 +286,7 @@ def test_the_table_of_powers_is_right():
 
 
 @pytest.mark.parametrize(("mask", "score"), KINDS)
+@like_cases
 def test_the_questions_are_answered_by_the_numbers(mask, score):
     for seed in range(8):
         made = make(seed, 2, 3, mask, score)
@@ -557,6 +558,7 @@ def test_the_inputs_are_a_file_of_matrices_that_attn_reads(folder):
 
 
 @pytest.mark.parametrize(("mask", "score"), KINDS)
+@like_cases
 def test_the_answer_sheet_has_an_empty_cell_for_every_number(tmp_path, mask, score):
     assert here("exercise", "--mask", mask, "--score", score, "--words", "4", "-o", str(tmp_path)).code == 0
     empty = json.loads((tmp_path / "answer.json").read_text())

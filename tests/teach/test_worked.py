@@ -11,6 +11,7 @@ import pytest
 
 from tests.alike import assert_alike
 from tests.shell import attn, here
+from tests.thorough import like_cases
 
 WORKED = Path(__file__).parents[1] / "worked"
 NAMES = ("day1", "coffee", "coffee-notebook", "a2", "manchester", "dictionary")
@@ -66,6 +67,7 @@ def test_every_worked_example_is_listed(name):
 
 
 @pytest.mark.parametrize(("name", "block", "options"), BLOCKS, ids=lambda value: value or "default")
+@like_cases
 def test_an_example_gives_its_numbers(name, block, options):
     expected = worked(name)["expected"]
     expected = expected[block] if block else expected
@@ -187,6 +189,7 @@ def test_dictionary_tells_its_text_s_queries_and_answers():
 @pytest.mark.parametrize(
     "options", ["", "--score cosine", "-t 0.1", "--score dot", "-e random --dim 50 --seed 3", "-p random"]
 )
+@like_cases
 def test_dictionary_says_which_key_gets_the_least_by_its_own_numbers(options):
     assert "colour gets the least" in worked("dictionary")["expected"]["performance"]
     record = told("example", "dictionary", *options.split())

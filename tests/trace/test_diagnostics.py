@@ -80,6 +80,11 @@ def test_the_most_that_entropy_can_be_counts_the_allowed_keys_alone():
     assert [d.most for d in told] == [0.0, 1.0, math.log2(3), 2.0]
 
 
+def test_a_row_with_one_allowed_key_is_not_nearly_uniform_for_it_has_no_choice():
+    told = trace_masked("a a a a", Settings(embedding="random")).diagnoses()
+    assert [d.nearly_uniform for d in told] == [False, True, True, True]
+
+
 def test_equal_scores_are_nearly_uniform_and_said_so():
     out = here("self", "zzqa zzqb zzqc", "-p", "identity").out
     assert "Every row is nearly uniform" in out

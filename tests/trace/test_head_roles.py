@@ -66,6 +66,10 @@ def test_next_separators_and_an_even_spread_have_their_names():
     at = np.array([7, 3, 3, 6, 6, 7, 7, 6])
     found = role(np.eye(8)[at], np.ones((8, 8), np.bool_), tokens)
     assert (found.name, found.share) == ("separators", 1.0)
+    found = role(
+        np.eye(8)[[0] * 8], np.ones((8, 8), np.bool_), tokens
+    )  # [CLS] frames the text, and is the first
+    assert (found.name, found.shares["separators"]) == ("first", 0.0)
 
 
 def test_a_share_is_the_mean_over_the_rows_where_the_pattern_is_possible():

@@ -23,7 +23,7 @@ from attn_cli.io.json_text import dumps
 from attn_cli.settings.declare import declared
 from tests import small_models as models
 from tests.shell import attn
-from tests.thorough import often, takes_long
+from tests.thorough import like_cases, often, takes_long
 
 Record = dict[str, Any]
 
@@ -414,6 +414,7 @@ TRACES: list[tuple[str, ...]] = [
 
 
 @pytest.mark.parametrize("args", TRACES, ids=" ".join)
+@like_cases
 def test_a_computation_fits_the_schema_and_keeps_its_promises(
     args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -434,6 +435,7 @@ def close(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("args", LEARNED, ids=" ".join)
+@like_cases
 def test_a_learned_head_can_be_computed_anew_from_its_record(
     args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -572,6 +574,7 @@ OTHERS: list[tuple[str, ...]] = [
 
 @pytest.mark.parametrize("args", OTHERS, ids=" ".join)
 @pytest.mark.parametrize("format", ["json", "jsonl"])
+@like_cases
 def test_every_other_record_fits_the_schema(
     args: tuple[str, ...], format: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1013,7 +1016,9 @@ def test_a_wrong_record_is_rejected(
     kept: dict[str, Record],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    record = copy.deepcopy(kept.setdefault(which, good(which, capsys)))
+    if which not in kept:
+        kept[which] = good(which, capsys)
+    record = copy.deepcopy(kept[which])
     change(record)
     assert not FITS(record)
 

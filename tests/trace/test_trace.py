@@ -15,6 +15,7 @@ from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors.table import bundled
 from tests.alike import assert_alike
+from tests.thorough import like_cases
 
 RANDOM = Settings(embedding="random", dim=6, seed=1)
 LEARNED = Settings()  # word2vec and roles, the defaults
@@ -375,6 +376,7 @@ HEAD_STEPS = {"name", *HEAD_ARRAYS, *POSITION, "masked_scores"}
     ],
 )
 @pytest.mark.parametrize("steps", [False, True])
+@like_cases
 def test_a_trace_is_json_without_nan_and_with_every_key_of_the_design(make, steps):
     trace = make()
     record = trace.to_dict(steps)
@@ -556,6 +558,7 @@ def test_links_of_a_query_count_the_rows_that_are_listed():
     ],
     ids=["self", "masked top", "mean window", "all query", "learned", "learned cosine", "learned query"],
 )
+@like_cases
 def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings):
     part, whole = kind(LONG, settings), kind(LONG, dataclasses.replace(settings, full=True))
     assert part.condensed and not whole.condensed

@@ -18,6 +18,7 @@ from attn_cli.vectors.spelling import guess, ngrams
 from attn_cli.vectors.table import NGrams, bundled, table_of
 from attn_cli.vectors.train import subwords_file
 from tests.shell import attn
+from tests.thorough import like_cases
 
 PARTS = ("cat", "dog", "fox", "hen", "owl", "pig", "rat", "sow", "tit", "yak")
 SMALL = SubwordTraining(buckets=512, rank=4)
@@ -51,6 +52,7 @@ def learned(table, name="with.safetensors"):
         ("Moonwalkers", {"walkers"}),
     ],
 )
+@like_cases
 def test_a_word_that_the_bundled_vectors_lack_is_near_words_of_its_kind(word, kin):
     found = embed([word], bundled(), "subword", 0)
     assert found.unknown == (word,) and np.linalg.norm(found.X) == pytest.approx(4)

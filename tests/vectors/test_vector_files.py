@@ -815,7 +815,7 @@ def test_an_import_that_fails_leaves_the_name_as_it_was(file, own):
     late = LARGE_TEXT + b"bad 1 2 3\n"
     for bad in (b"nothing here\n", late, late + b"\0"):
         with pytest.raises(InputError, match=r"bad\.txt\.gz"):
-            import_file(file(gzip.compress(bad), "bad.txt.gz"), "x")
+            import_file(file(gzip.compress(bad, 1), "bad.txt.gz"), "x")
         check_all(open_table("x"))
     unpacked, name = sorted(os.listdir(cache.data_folder()))
     assert name == "x.json" and re.fullmatch(r"x\.[0-9a-f]{8}\.vectors", unpacked)
@@ -860,7 +860,7 @@ def test_a_file_without_a_suffix_is_found_by_its_name_alone(at, own):
 
 
 def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file, own):
-    plain, packed = file(LARGE_TEXT, "plain.txt"), file(gzip.compress(LARGE_TEXT), "packed.txt.gz")
+    plain, packed = file(LARGE_TEXT, "plain.txt"), file(gzip.compress(LARGE_TEXT, 1), "packed.txt.gz")
     for path in (plain, packed):
         assert here("vectors", "import", path).code == 0
     assert here("vectors", "remove", "plain").err.count("attn: removed") == 2
@@ -886,7 +886,7 @@ def test_a_name_whose_record_is_damaged_is_told(file, own):
 
 
 def test_a_packed_file_that_is_large_is_told_to_be_imported(file, own):
-    told = here("vectors", "nearest", "fox", "-e", file(gzip.compress(LARGE_TEXT), "p.gz"), "--top", "1")
+    told = here("vectors", "nearest", "fox", "-e", file(gzip.compress(LARGE_TEXT, 1), "p.gz"), "--top", "1")
     assert told.code == 0 and "is packed, so each use unpacks it; attn vectors import" in told.err
 
 
@@ -940,7 +940,7 @@ def test_a_name_whose_file_is_gone_is_told(file, own):
 
 
 def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(file, own):
-    import_file(file(gzip.compress(LARGE_TEXT), "packed.txt.gz"))
+    import_file(file(gzip.compress(LARGE_TEXT, 1), "packed.txt.gz"))
     folder = Path(cache.data_folder())
     (unpacked,) = folder.glob("packed.*.vectors")
     assert unpacked.read_bytes() == LARGE_TEXT

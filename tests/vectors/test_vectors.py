@@ -12,6 +12,7 @@ from attn_cli.vectors.lookup import embed, look_up, open_table, random_vector, r
 from attn_cli.vectors.nearest import nearest
 from attn_cli.vectors.table import Table, bundled, write_table
 from tests.alike import assert_alike
+from tests.thorough import like_cases
 
 
 @pytest.fixture
@@ -299,6 +300,7 @@ def brute(words, matrix, vector, k, without=()):
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 5), (7, 3), (50, 50), (9000, 4)])
+@like_cases
 def test_the_nearest_words_are_those_of_a_plain_sort(n, k):
     draw = np.random.default_rng(n)
     words, matrix = [f"w{i}" for i in range(n)], draw.standard_normal((n, 4)).astype("<f2")

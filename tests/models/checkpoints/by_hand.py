@@ -128,15 +128,15 @@ GEMMA2 = {
 }  # fmt: skip
 
 
-def gemma2(seed=0, vocabulary=6, d=4):
-    """Return the tensors of a small random Gemma 2: one layer, two heads of two numbers, one pair of k and v."""
+def gemma2(seed=0, vocabulary=6, d=4, heads=2, pairs=1):
+    """Return the tensors of a small random Gemma 2: one layer, heads of two numbers, which share pairs of k and v."""
     draw = np.random.default_rng(seed)
     shapes = {f"{norm}.weight": (d,) for norm in (
         "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
     )} | {
-        "self_attn.q_proj.weight": (4, d), "self_attn.k_proj.weight": (2, d), "self_attn.v_proj.weight": (2, d),
-        "self_attn.o_proj.weight": (d, 4), "mlp.gate_proj.weight": (4, d), "mlp.up_proj.weight": (4, d),
-        "mlp.down_proj.weight": (d, 4),
+        "self_attn.q_proj.weight": (2 * heads, d), "self_attn.k_proj.weight": (2 * pairs, d),
+        "self_attn.v_proj.weight": (2 * pairs, d), "self_attn.o_proj.weight": (d, 2 * heads),
+        "mlp.gate_proj.weight": (4, d), "mlp.up_proj.weight": (4, d), "mlp.down_proj.weight": (d, 4),
     }  # fmt: skip
     made = {
         f"layers.0.{name}": draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()

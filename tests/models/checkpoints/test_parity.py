@@ -16,6 +16,7 @@ from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import saved
 from tests.small_models import trace_checkpoint
+from tests.thorough import like_cases
 
 V = 40
 SIZES = {"vocab_size": V, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
@@ -254,6 +255,7 @@ def one_text(case, batch):
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", CASES)
+@like_cases
 def test_every_head_attends_as_in_transformers(name, seed, side, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, seed, tmp_path)

@@ -30,7 +30,7 @@ from attn_cli.render.code.script import script
 from attn_cli.render.screen.text import cells
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here, shell
-from tests.thorough import often
+from tests.thorough import like_cases, often
 
 FRAMEWORKS = ("numpy", "torch", "keras")
 IMPORTS = {"numpy": {"numpy"}, "torch": {"torch"}, "keras": {"keras"}}
@@ -191,18 +191,21 @@ def keras():
 
 
 @CASES
+@like_cases
 def test_the_numpy_script_gives_the_weights_and_the_output(trace):
     trace = trace()
     close(trace, ran(script(trace, "numpy"))[0])
 
 
 @CASES
+@like_cases
 def test_the_torch_script_gives_the_weights_and_the_output(trace, torch):
     trace = trace()
     close(trace, ran(script(trace, "torch"))[0], lambda tensor: tensor.numpy())
 
 
 @CASES
+@like_cases
 def test_the_keras_script_gives_the_weights_and_the_output(trace, keras):
     trace = trace()
     with warnings.catch_warnings():
@@ -266,6 +269,7 @@ def test_any_matrices_tokens_and_settings_are_recomputed(record, score, temperat
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @CASES
+@like_cases
 def test_a_script_compiles_and_is_tidy(trace, framework):
     source = script(trace(), framework)
     tree = ast.parse(source)

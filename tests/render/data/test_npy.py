@@ -11,6 +11,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.render.formats.weights import npy
 from tests.shell import COMMAND, attn, here, surroundings, terminal
+from tests.thorough import like_cases
 
 TEXT = "The quick brown fox jumped over the lazy dog"
 LONG = " ".join(f"w{i % 97}" for i in range(1100))  # a little more than a million weights
@@ -52,6 +53,7 @@ def test_the_numbers_are_those_that_were_computed_with():
         Settings(score="cosine", threads=2),
     ],
 )
+@like_cases
 def test_a_long_text_has_all_its_weights_in_the_file_although_none_are_kept(settings):
     trace = trace_self(LONG, settings)
     assert trace.condensed

@@ -26,7 +26,7 @@ from tests import latex
 from tests.cli.test_hostile import TOKENS
 from tests.latex import BEYOND, FOX, HOSTILE, LATIN, SIXTY
 from tests.shell import attn, here
-from tests.thorough import often
+from tests.thorough import like_cases, often
 
 FORMATS = ["latex", "html", "svg"]
 PAGES = ["html", "svg"]
@@ -486,6 +486,7 @@ def test_a_long_token_is_cut_visibly_and_whole_in_its_title():
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(line)[:40])
+@like_cases
 def test_each_run_of_a_picture_is_as_wide_as_its_cells_and_within_the_picture(line):
     tree = ET.fromstring(shown(*line, "-f", "svg"))
     width, height = int(tree.get("width")), int(tree.get("height"))

@@ -23,6 +23,7 @@ from attn_cli.render.figures import pen as fonts  # noqa: E402
 from attn_cli.render.figures.subjects import KINDS, subject  # noqa: E402
 from attn_cli.settings.output import FIGURES, View  # noqa: E402
 from attn_cli.teach.examples import load  # noqa: E402
+from tests.thorough import like_cases  # noqa: E402
 
 WORDS = "it was the best of times and counterrevolutionaries had a word for W".split()  # noqa: SIM905
 RANDOM = Settings(embedding="random", projection="random", dim=8, heads=4, tokenizer="whitespace")
@@ -139,12 +140,37 @@ def test_the_bar_says_how_its_range_was_chosen():
     assert "full scale" in written(figure(trace, shades="full"))
 
 
+def test_the_bar_is_darkest_beside_the_largest_number():
+    made = figure(trace_self("the cat sat", RANDOM), palette="greys")
+    (bar,) = made.axes[0].images
+    _, right, bottom, top = bar.get_extent()
+    beside = {}
+    for text in texts(made):
+        x, y = text.get_position()
+        if x > right and re.fullmatch(r"1?\.\d+", text.get_text()):
+            place = (y - top) / (bottom - top) * len(bar.get_array())
+            beside[float(text.get_text())] = bar.get_array()[
+                int(np.clip(place, 0, len(bar.get_array()) - 1)), 0, 0
+            ]
+    low, middle, high = sorted(beside)
+    assert middle == pytest.approx((low + high) / 2, abs=1e-3)
+    assert 1 >= beside[low] > beside[middle] > beside[high] >= 0
+
+
 def test_the_widths_of_links_are_the_weights():
     trace = trace_self("the cat sat", RANDOM)
     made = figure(trace, "links", shades="full")
     (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
-    widths = lines.get_linewidths()
-    assert sorted(np.asarray(widths) / 9) == pytest.approx(sorted(trace.weights.ravel()), abs=1e-9)
+    widths, ends = np.asarray(lines.get_linewidths()), np.array(lines.get_segments())
+    assert (np.diff(widths) >= 0).all(), "the widest is drawn last, above the others"
+    heights = {word: [] for word in trace.key_tokens}  # of its label as a query, and of that as a key
+    for text in texts(made):
+        heights.get(text.get_text(), []).append(text.get_position()[1])
+    beside = [
+        [np.abs(np.array([*heights.values()])[:, side] - y).argmin() for y in ends[:, side, 1]]
+        for side in (0, 1)
+    ]
+    assert widths / 9 == pytest.approx(trace.weights[tuple(beside)], abs=1e-9)
 
 
 def test_links_of_a_masked_text_and_with_top_are_as_many_as_there_are():
@@ -249,6 +275,7 @@ def drawn(trace, output, kind="heatmap", **options):
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 @pytest.mark.parametrize("kind", FIGURES)
+@like_cases
 def test_the_same_figure_is_the_same_file(kind, suffix):
     trace = trace_masked("the cat sat", EVERY)
     data = drawn(trace, f"x.{suffix}", kind)
@@ -279,6 +306,7 @@ def test_the_text_of_a_pdf_can_be_found(tmp_path):
 
 
 @pytest.mark.parametrize("kind", FIGURES)
+@like_cases
 def test_hostile_tokens_are_shown_and_never_obeyed(kind):
     trace = trace_self(HOSTILE, EVERY if kind == "heads" else RANDOM)
     for suffix in ("png", "pdf"):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.shell import attn
+from tests.thorough import like_cases
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,7 @@ def pages(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["text", "matrices", "long"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@like_cases
 def test_axe_finds_no_violation(browser, pages, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     for width in (360, 1440):

@@ -11,6 +11,7 @@ import pytest
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn
+from tests.thorough import like_cases
 
 FOX = "The quick brown fox jumped over the lazy dog"
 
@@ -244,6 +245,7 @@ DOORS = [
 
 
 @pytest.mark.parametrize("door", DOORS)
+@like_cases
 def test_a_sentence_has_as_many_words_as_the_page_takes_at_whatever_door_it_comes_in(opened, fox, door):
     opened.go(fox, "#t=3")
     door(opened, "the " * 61)
@@ -258,6 +260,7 @@ def test_a_sentence_has_as_many_words_as_the_page_takes_at_whatever_door_it_come
 
 
 @pytest.mark.parametrize("door", DOORS)
+@like_cases
 def test_a_sentence_without_a_word_is_refused_at_whatever_door_it_comes_in(opened, fox, door):
     opened.go(fox)
     door(opened, "...!")
@@ -326,6 +329,7 @@ def test_several_heads_are_drawn_together(opened, fox):
     ],
     ids=lambda args: " ".join(args[:1] + args[2:]),
 )
+@like_cases
 def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, args):
     opened.go(made(tmp_path, *args, "-f", "page"))
     assert same(json.loads(opened.saved("save-json")), record(*args))

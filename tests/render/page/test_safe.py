@@ -9,6 +9,7 @@ from attn_cli.io.escape import shell_quote, visible
 from tests.cli.test_hostile import CONTROLS, MARKUP, SEQUENCES, UNSEEN
 from tests.io.test_escape import PASTES, SHELLS
 from tests.shell import attn, pasted
+from tests.thorough import like_cases
 
 SCRIPTS = [
     "<img src=x onerror=window.obeyed=1>",
@@ -77,6 +78,7 @@ def test_there_are_200_hostile_tokens():
 
 
 @pytest.mark.parametrize("start", range(0, len(HOSTILE), 20))
+@like_cases
 def test_hostile_tokens_are_shown_and_not_obeyed(opened, tmp_path, start):
     tokens = HOSTILE[start : start + 20]
     matrix = [[float(n), 1.0] for n in range(len(tokens))]

@@ -15,7 +15,7 @@ from attn_cli.render import render
 from attn_cli.settings.output import View
 from tests.cli.test_hostile import HOSTILE, given_tokens, unsafe
 from tests.shell import attn, plain, terminal
-from tests.thorough import some
+from tests.thorough import like_cases, some
 
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
@@ -79,6 +79,7 @@ def bands(text, n):
 
 @pytest.mark.parametrize("build", [trace_self, trace_masked])
 @pytest.mark.parametrize("kind", TEXTS)
+@like_cases
 def test_no_line_is_wider_than_the_terminal(kind, build):
     trace = traced(TEXTS[kind], build)
     few = len(trace.key_tokens) < 20

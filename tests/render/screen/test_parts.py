@@ -8,6 +8,7 @@ from attn_cli.render import render_blocks
 from attn_cli.render.blocks import Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.screen.draw import parts_of, screenfuls
 from attn_cli.settings.output import View
+from tests.thorough import like_cases
 
 VIEW = View(format="table", width=40)
 TERMINAL = Terminal(40)
@@ -38,6 +39,7 @@ def test_a_part_begins_at_each_heading_and_headings_in_a_row_begin_one():
 
 
 @pytest.mark.parametrize("rows", range(1, 60))
+@like_cases
 def test_screenfuls_hold_every_line_once_in_order_and_fit(rows):
     screens = screenfuls(PART, VIEW, TERMINAL, 40, rows)
     whole = render_blocks(PART, VIEW, TERMINAL)

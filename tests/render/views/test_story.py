@@ -8,6 +8,7 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.render.numbers import four
 from tests.shell import here
+from tests.thorough import like_cases
 
 FOX = "The quick brown fox jumped over the lazy dog"
 NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
@@ -250,6 +251,7 @@ def test_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
     ],
     ids=" ".join,
 )
+@like_cases
 def test_the_story_is_told_of_every_kind_of_attention(options):
     said = " ".join(lines(FOX, *options))
     assert "One row by hand" in said and "Next: attn explain" in said and "nan" not in said.lower()

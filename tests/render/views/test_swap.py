@@ -96,7 +96,13 @@ def test_a_masked_key_and_a_mean_are_said():
 def test_the_strongest_of_several_places_is_told_and_several_rows_have_a_heading_each():
     text = "the cat and the cat saw the dog"
     shown = " ".join(screen("--swap", "cat=fox", "-q", "saw", text=text).split())
-    assert '"cat" (the strongest of 2 places) has' in shown
+    (row,) = json.loads(here("explain", text, "--swap", "cat=fox", "-q", "saw", "-f", "json").out)["swap"][
+        "rows"
+    ]
+    first, second = (row["keys"][j]["weights"] for j in (1, 4))
+    before, after = max(first, second, key=max)
+    assert f'"cat" (the strongest of 2 places) has {before:.3f} of' in shown and f"has {after:.3f}." in shown
+    assert f"{before:.3f}" not in [f"{weight:.3f}" for weight in min(first, second, key=max)]
     rows = screen("--swap", "dog=fox", "-q", "cat", text=text)
     assert rows.count("What does") == 2 and 'What does "cat" (4) look at?' in rows
 

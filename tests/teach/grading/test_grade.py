@@ -13,7 +13,7 @@ from attn_cli.errors import InputError
 from attn_cli.teach.submission import read_submission, submission_from
 from tests.alike import assert_alike
 from tests.shell import here, shell
-from tests.thorough import often
+from tests.thorough import like_cases, often
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -591,6 +591,7 @@ def test_tokens_and_names_are_shown_and_not_obeyed():
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 @pytest.mark.parametrize("encoding", ["C", "C.UTF-8"])
+@like_cases
 def test_no_line_is_wider_than_the_terminal(width, encoding):
     files = several()
     for chosen in (files, files[1:2]):

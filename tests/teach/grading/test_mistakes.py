@@ -26,10 +26,10 @@ def softmax(scores, axis=-1):
     return exps / exps.sum(axis=axis, keepdims=True)
 
 
-def judged(at, record, tol=1e-3, **answer):
+def judged(at, record, tol=1e-3, settings=Settings(), **answer):  # noqa: B008
     (at / "right.json").write_text(json.dumps(record, default=np.ndarray.tolist))
     plain = {name: np.asarray(matrix).tolist() for name, matrix in answer.items()}
-    return grade(submission_from(plain, "answer"), read_answer_key(at / "right.json", Settings()), tol)
+    return grade(submission_from(plain, "answer"), read_answer_key(at / "right.json", settings), tol)
 
 
 def test_every_mistake_has_its_meaning_and_its_place():
@@ -153,6 +153,13 @@ def test_a_softmax_over_the_whole_matrix_is_over_the_wrong_axis(at):
 def test_scores_that_were_divided_and_then_not_used_are_no_scaling(at):
     found = judged(at, QKV, scaled_scores=SCORES / 3**0.5, weights=softmax(SCORES))
     assert (found.likely, found.first.step) == ("no-scaling", "weights")
+
+
+@pytest.mark.parametrize(("divisor", "code"), [(1, "no-scaling"), (3, "scaled-by-d")])
+def test_scores_are_divided_by_the_temperature_whatever_else_they_are_divided_by(divisor, code, at):
+    warm = Settings(temperature=2.5)
+    assert judged(at, QKV, settings=warm, weights=softmax(SCORES / 3**0.5 / 2.5)).ok
+    assert judged(at, QKV, settings=warm, weights=softmax(SCORES / divisor / 2.5)).likely == code
 
 
 X = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 4) for letter in "qkv"}

@@ -41,6 +41,7 @@ from attn_cli.vectors import http as web
 from attn_cli.vectors.catalogue import Package, fetch_index, folder, installed, local
 from attn_cli.vectors.download import download
 from tests.shell import attn, surroundings
+from tests.thorough import takes_long
 
 NAME = "glove-tiny-5"
 DATA = random.Random(5).randbytes(600_000)
@@ -300,6 +301,7 @@ def test_what_was_downloaded_is_byte_equal_and_alone_in_its_folder(mirror):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gensim") is None, reason="gensim is not installed")
+@takes_long
 def test_gensim_finds_the_same_file_without_the_network(mirror):
     path = download(NAME)
     code = "import sys, gensim.downloader as d; print(d.load(sys.argv[1], return_path=True))"
@@ -553,7 +555,7 @@ def test_killed_at_any_step_there_is_no_file_or_the_right_one(mirror, step):
     dying = {
         "open": "module._store = die",
         "body": "module.arriving = die",
-        "sync": "os.fsync = die",
+        "sync": f"sync = os.fsync; os.fsync = lambda fd: (die if os.fstat(fd).st_size == {len(DATA)} else sync)(fd)",
         "replace": "os.rename = die",
     }[step]
     code = (

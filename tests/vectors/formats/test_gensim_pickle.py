@@ -448,7 +448,7 @@ def test_a_name_that_gensim_does_not_write_is_refused_by_name(at, name):
 @pytest.mark.parametrize("word", ["ab", "x" * 4000, "x" * 200_000, 1 << 62])
 def test_a_word_that_a_list_repeats_is_not_copied_so_often(at, word):
     body = pickle.dumps(word, 2)[2:-1] + b"q\0"  # one word, and its number in the memo
-    words = body + b"0" + text("index_to_key") + b"](" + b"h\0" * 100_000 + b"e"
+    words = body + b"0" + text("index_to_key") + b"](" + b"h\0" * 25_000 + b"e"
     path = written(
         at / "a.kv", b"cgensim.models.keyedvectors\nKeyedVectors\n)\x81}(", words, b"ub", protocol=2
     )
@@ -609,7 +609,7 @@ def test_a_file_cut_short_anywhere_is_refused(vectors, at):
     for protocol in (2, 5):
         vectors.save("whole.kv", pickle_protocol=protocol)
         data = (at / "whole.kv").read_bytes()
-        for end in range(0, len(data), 2):
+        for end in some(range(0, len(data), 2), protocol):
             (at / "a.kv").write_bytes(data[:end])
             assert "opcode" not in refused("a.kv").message
 
@@ -619,7 +619,7 @@ def test_no_flipped_bit_gives_any_other_error(models, vectors, at, protocol):
     trained(models.Word2Vec).save("b.model", pickle_protocol=protocol)
     vectors.save("a.kv", pickle_protocol=protocol)
     before = set(os.listdir(at)) | {"c.kv"}
-    for whole, step in (("a.kv", 11 if IS_THOROUGH else 37), ("b.model", 101 if IS_THOROUGH else 307)):
+    for whole, step in (("a.kv", 11 if IS_THOROUGH else 97), ("b.model", 101 if IS_THOROUGH else 809)):
         data = bytearray((at / whole).read_bytes())
         for bit in range(0, 8 * len(data), step):
             data[bit // 8] ^= 1 << bit % 8
