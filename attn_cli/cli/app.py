@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
         },
     ),
     "learn": (
-        "Learned attention: train a model on a treebank or a language model on text, score it.\n\n"
+        "Learned attention: train a layer of heads on a treebank, score any model.\n\n"
         "Example: attn learn score roles en_ewt-ud-dev.conllu",
         {
             "score": ("learn", "score"),

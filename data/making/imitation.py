@@ -131,6 +131,8 @@ def read_teachers(models: Sequence[str], texts: Sequence[str], table: Vectors) -
     for one in found:
         if not one.heads:
             raise UsageError(
-                f"{one.name} has no heads to learn from.", "Give a model of attn learn train.", "--teacher"
+                f"{one.name} has no heads to learn from.",
+                "Give a model of python -m data.making train.",
+                "--teacher",
             )
     return Teachers(found, texts)

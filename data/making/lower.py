@@ -50,13 +50,15 @@ class Lower(NamedTuple):
 
 
 def read_lower(path: str, table: Vectors, option: str = "--pretrained") -> Lower:
-    """Return what `attn learn pretrain` or `train` wrote; InputError where it is not that, or of other vectors."""
+    """Return what pretraining or training wrote; InputError where it is not that, or of other vectors."""
     shown = visible(path)
     arrays, about = read_safetensors(path)
     if about.get("format") == MODEL_FORMAT:
         return _of_model(path, table, option)
     if about.get("format") != FORMAT:
-        raise InputError(f"{shown} holds no pretrained layers.", "Make some with attn learn pretrain.")
+        raise InputError(
+            f"{shown} holds no pretrained layers.", "Make some with python -m data.making pretrain."
+        )
     if about.get("fingerprint") != table.fingerprint():
         raise InputError(
             f"{shown} was learned on other vectors ({visible(about.get('vectors', '?'))}).",

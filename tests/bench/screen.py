@@ -1,4 +1,4 @@
-"""The screen of attn bench: the machine, a table for each kind of work, and which targets were reached."""
+"""The screen of the benchmark: the machine, a table for each kind of work, and which targets were reached."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def agree(mine: object, theirs: object) -> None:
     if not _close(output, their_output, ABSOLUTE) or not all(_close(a, b, NEAR_ZERO) for a, b in both):
         raise AttnError(
             "Two ways to compute attention disagree here, so nothing was timed.",
-            "Please report it with what attn bench says of this machine.",
+            "Please report it with what the benchmark says of this machine.",
         )
 
 

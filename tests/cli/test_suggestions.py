@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from attn_cli.cli.report_error import MOVED
 from attn_cli.core.attend import attend
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.settings.settings import Settings
@@ -150,3 +151,13 @@ def test_one_function_knows_what_is_like_a_name():
 
 def test_a_mistyped_verb_is_asked_for_in_a_process_of_its_own_too():
     asked(attn("vectors", "neerest"), 2, "nearest")
+
+
+@pytest.mark.parametrize("typed", [name.removeprefix("attn ") for name in MOVED])
+def test_what_left_the_program_says_where_it_went(typed):
+    ran = here(*typed.split(), "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert (
+        ran.err
+        == f"attn: attn {typed} has left the program. In a copy of the repository: {MOVED[f'attn {typed}']}\n"
+    )
