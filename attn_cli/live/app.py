@@ -1,44 +1,124 @@
-"""The program on the screen: Textual's loop, the text line, the worker, recording and replay."""
+"""The program on the screen: Textual's loop, its board and its text line, and answers computed beside them."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.app import App, ComposeResult
-from textual.binding import Binding
-from textual.message import Message
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import visible
-from attn_cli.live.board import Board
-from attn_cli.live.keys import ACTIONS
-from attn_cli.live.paper import Paper
-from attn_cli.live.prompt import prompt_for
-from attn_cli.live.record import Event, Recorder
-from attn_cli.live.replay import Replay
-from attn_cli.live.scene import Hit, Remark, compose
-from attn_cli.live.tape import Tape
-from attn_cli.live.text_line import TextLine
-from attn_cli.live.worker import Answer, Worker
+from attn_cli.live.command_line import command_line, osc52
+from attn_cli.live.keys import KEYS
+from attn_cli.live.panes import Paper
+from attn_cli.live.recording import Event, Recorder, Replay
+from attn_cli.live.scene import Hit, Scene, compose
+from attn_cli.live.state import COMMAND
+from attn_cli.live.text_line import TextLine, prompt_for
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.live.session import Session
-    from attn_cli.settings.output import View
+    from attn_cli.live.sources import Question, Source
+    from attn_cli.trace.trace import Trace
 
 INTERRUPTED = 130
+MENDED = (AttnError, MemoryError, RecursionError)  # errors that a user can mend; all others are bugs
 SOON = 0.1  # seconds after which an awaited answer shows as awaited
 
 
-class Answered(Message):
-    """The worker has an answer."""
+class Board(Widget, can_focus=True):
+    """Shows a scene line by line; only lines that changed are written to the terminal."""
 
-    def __init__(self, answer: Answer) -> None:
-        super().__init__()
-        self.answer = answer
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
+    app: LiveApp
+
+    def __init__(self) -> None:
+        super().__init__(id="board")
+        self.scene: Scene | None = None
+        self.strips: list[Strip] = []
+
+    def show(self, scene: Scene) -> None:
+        """Show a scene in place of the one before."""
+        self.scene = scene
+        width = self.size.width
+        strips = [Strip(line, width) for line in scene.lines]
+        for y in range(max(len(strips), len(self.strips))):
+            if self.strips[y : y + 1] != strips[y : y + 1]:
+                self.refresh(Region(0, y, width, 1))
+        self.strips = strips
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the scene."""
+        if y < len(self.strips):
+            return self.strips[y].adjust_cell_length(self.size.width)
+        return Strip.blank(self.size.width)
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self.strips = []
+        self.app.draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Do what the place means; a cell that is clicked again is opened."""
+        hit = self.scene.hit(event.x, event.y) if self.scene else None
+        if hit is not None and hit.action != "slider":
+            self.app.click(hit)
+            if hit.action == "choose" and event.chain > 1:
+                self.app.click(Hit("open"))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Begin to move the slider."""
+        hit = self.scene.hit(event.x, event.y) if self.scene else None
+        if hit is not None and hit.action == "slider":
+            self.capture_mouse()
+            self.app.click(hit)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Move the slider."""
+        if self.app.mouse_captured is self and self.scene is not None:
+            hit = self.scene.hit(event.x, self.scene.status)
+            if hit is not None and hit.action == "slider":
+                self.app.click(hit)
+
+    def on_mouse_up(self) -> None:
+        """Let the slider go."""
+        self.release_mouse()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move down."""
+        self.app.click(Hit("down"))
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move up."""
+        self.app.click(Hit("up"))
+
+
+async def computed(source: Source, question: Question) -> Trace | BaseException:
+    """Return a question's answer, or the error that it ends with, from a thread that nobody waits for at the end."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Trace | BaseException] = loop.create_future()
+
+    def compute() -> None:
+        try:
+            found: Trace | BaseException = source.compute(question)
+        except BaseException as error:  # told to the loop, which ends the program where it is a bug
+            found = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(answer.set_result, found)
+
+    threading.Thread(target=compute, name="attn-live", daemon=True).start()
+    return await answer
 
 
 class LiveApp(App[int]):
@@ -53,32 +133,26 @@ class LiveApp(App[int]):
     Board { height: 1fr; background: ansi_default; color: ansi_default; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[Any]] = [
-        Binding("ctrl+c", "interrupt", priority=True),
-        Binding("ctrl+q", "leave", priority=True),
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", f"exit({INTERRUPTED})", priority=True),
+        Binding("ctrl+q", "press('quit')", priority=True),
         Binding("ctrl+z", "suspend_process", priority=True),
     ]
 
     def __init__(
         self,
         session: Session,
-        view: View,
         terminal: Terminal,
         recorder: Recorder | None = None,
         replay: Replay | None = None,
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class, ansi_color=True)
-        self.session = session
-        self.view, self.terminal = view, terminal
-        self.tape = Tape(recorder, replay, session.say)
-        self.board = Board()
-        self.line = TextLine()
-        self.worker = Worker(session.source.compute, lambda answer: self.post_message(Answered(answer)))
-        self.asked = 0  # the number of the latest question
-        self._last_asked: object = None  # which is not answered yet
+        self.session, self.terminal = session, terminal
+        self.recorder, self.replay = recorder, replay or Replay()
+        self.board, self.line = Board(), TextLine(session)
+        self.is_computing = False
         self.failure: BaseException | None = None
-        self.commands: list[str] = []  # that were asked for
 
     # Life
 
@@ -88,28 +162,20 @@ class LiveApp(App[int]):
         yield self.board
 
     def on_mount(self) -> None:
-        """Start to compute."""
+        """Give the keys to the board, or to a replay."""
+        session = self.session
         self.line.cursor_blink = False
-        self.line.rest(self.session)
+        self.line.rest()
         self.board.focus()
-        self.worker.start()
         self.app_resume_signal.subscribe(self, lambda _: self.repaint())
-        if self.session.source.has_text and self.session.state.question.text != self.line.value:
-            self.session.say("What a terminal would obey or hide is spelled out in the line.")
-        if self.tape.replay.is_on:
-            self.run_worker(self.tape.replay.run(self.feed, lambda: self.session.is_behind), exclusive=False)
+        if session.source.has_text and session.state.question.text != self.line.value:
+            session.said = "What a terminal would obey or hide is spelled out in the line."
+        if self.replay.is_on:
+            self.run_worker(self.replay.run(self._do, lambda: self.is_calm))
 
-    def on_board_resized(self) -> None:
-        """Draw for the new size."""
-        self.draw()
-
-    def action_interrupt(self) -> None:
-        """Leave as Ctrl-C does elsewhere."""
-        self.exit(INTERRUPTED)
-
-    def action_leave(self) -> None:
-        """Leave."""
-        self.exit(0)
+    def action_exit(self, code: int) -> None:
+        """Leave with an exit code."""
+        self.exit(code)
 
     def _fatal_error(self) -> None:
         """End; the report is written once the terminal is the user's again."""
@@ -122,20 +188,22 @@ class LiveApp(App[int]):
 
     # Drawing and answers
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether all that was pressed has been obeyed and answered."""
+        nodes = (self, self.screen, self.board, self.line)
+        return not self.session.is_behind and not any(node.message_queue_size for node in nodes)
+
     def draw(self) -> None:
         """Draw the state as it is."""
-        size = self.board.size
-        if not size.width or not size.height:
-            return
-        paper = Paper(size.width, size.height, self.terminal, self.view).sized(size.width, size.height)
+        width, height = self.board.size
         session = self.session
-        remark = session.remark
-        if self.line.prompt is not None and not remark.text:
-            remark = remark._replace(text=self.line.prompt.hint)
-        scene = compose(session.state, session.seen, paper, remark, self.line.is_text, session.is_behind)
-        if scene.scrolled != session.state.scrolled:
+        if width and height:
+            said = session.said or (self.line.prompt.hint if self.line.has_focus else "")
+            paper = Paper(width, height, self.terminal, session.view).sized(width, height)
+            scene = compose(session.state, session.seen, paper, said, session.is_behind)
             session.state = replace(session.state, scrolled=scene.scrolled)
-        self.board.show(scene)
+            self.board.show(scene)
 
     def repaint(self) -> None:
         """Write the whole screen anew, as after Ctrl-Z, or where somebody else has written on it."""
@@ -143,144 +211,126 @@ class LiveApp(App[int]):
             widget.refresh()
 
     def settle(self) -> None:
-        """Ask what the state asks, if that is not answered or asked yet, and draw."""
+        """Draw, once what the state asks is answered."""
+        if not self.session.is_behind:
+            self.draw()
+        elif not self.is_computing:
+            self.is_computing = True
+            self.run_worker(self._answer())
+
+    async def _answer(self) -> None:
+        """Answer one question after the other, the latest always next; what is no longer asked for is dropped."""
         session = self.session
-        if session.is_behind and session.state.question != self._last_asked:
-            self._last_asked = session.state.question
-            self.asked = self.worker.ask(session.state.question)
-            number = self.asked
-            self.set_timer(SOON, lambda: self._draw_late(number))
-        elif not session.is_behind:
-            self.draw()
-
-    def _draw_late(self, number: int) -> None:
-        """Show that this answer is awaited, if it still is."""
-        if self.session.is_behind and number == self.asked:
-            self.draw()
-
-    def on_answered(self, message: Answered) -> None:
-        """Take an answer, unless a later question has been asked."""
-        answer = message.answer
-        if answer.is_bug:
-            self.failure = answer.error
-            self.exit(70)
-        elif answer.number == self.asked:
-            self._last_asked = None
-            self.session.take(answer)
-            self.settle()
+        while session.is_behind and self.failure is None:
+            question = session.state.question
+            late = self.set_timer(SOON, self.draw)
+            answer = await computed(session.source, question)
+            late.stop()
+            if isinstance(answer, BaseException) and not isinstance(answer, MENDED):
+                self.failure = answer
+                self.exit(70)
+            elif question == session.state.question:
+                session.take(question, answer)
+        self.is_computing = False
+        self.draw()
 
     # Keys and clicks
 
     async def on_event(self, event: events.Event) -> None:
-        """Record keys and pastes, and stop a replay at a person's key, before they are obeyed."""
-        if (
-            isinstance(event, events.Key | events.Paste)
-            and not event.is_forwarded
-            and self.tape.is_kept(event)
-        ):
-            return
+        """Stop a replay at a person's key, and record keys and pastes, before they are obeyed."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            if self.replay.is_on and isinstance(event, events.Key):
+                if self.replay.interrupted(event.key):
+                    return
+                self.session.said = "The replay has stopped; the keys are yours."
+            self._record(event)
         await super().on_event(event)
 
-    def feed(self, event: Event) -> None:
+    async def _do(self, event: Event) -> None:
         """Do what was recorded."""
-        again = self.tape.made(event)
-        if isinstance(again, tuple):
-            self._click(*again)
-        else:
-            self.post_message(again)
-
-    def on_key(self, event: events.Key) -> None:
-        """Obey a key, where the line is not being typed in."""
-        if self.line.has_focus:
-            if event.key in ("escape", "tab", "shift+tab"):
-                event.prevent_default().stop()
-                self._leave_line()
+        if event.kind == "do":
+            self.click(Hit(event.value, event.numbers))
             return
-        event.prevent_default().stop()
-        action = ACTIONS.get(event.key) or ACTIONS.get(event.character or "")
-        if action is not None:
-            self.press(action)
+        again = events.Key(event.value, event.character) if event.kind == "key" else events.Paste(event.value)
+        self._record(again)
+        await super().on_event(again)
 
-    def press(self, action: str) -> None:
-        """Do what a key does."""
+    def _record(self, what: events.Key | events.Paste | Hit) -> None:
+        """Record what is done; a full disk ends the recording, not the lecture."""
+        if self.recorder is None:
+            return
+        try:
+            if isinstance(what, Hit):
+                self.recorder.write("do", what.action, **({"numbers": what.numbers} if what.numbers else {}))
+            elif isinstance(what, events.Key):
+                self.recorder.write("key", what.key, character=what.character)
+            else:
+                self.recorder.write("paste", what.text)
+        except OSError as error:
+            self.recorder = None
+            self.session.said = f"The recording has ended: {error.strerror or error}."
+
+    def click(self, hit: Hit) -> None:
+        """Obey a click."""
+        if self.line.has_focus:
+            self.action_leave_line()
+        self._record(hit)
+        self.action_press(hit.action, *hit.numbers)
+
+    def action_press(self, action: str, *numbers: int) -> None:
+        """Do what a key or a click does."""
         session = self.session
         if action == "quit":
             self.exit(0)
-            return
-        if action == "redraw":
+        elif action == "redraw":
             self.repaint()
-            return
-        session.remark = Remark()
-        if action == "text" and not session.source.has_text:
-            session.say("There is no text here: the input is a file.")
         elif prompt := prompt_for(action, session):
-            self.line.ask(prompt, session)
+            session.said = ""
+            self.line.ask(prompt)
         elif action == "text":
-            self.line.ask(None, session)
+            session.said = "There is no text here: the input is a file."
         else:
-            session.press(action)
-            if action == "command" and session.remark.command:
-                self._copy(session.remark.command)
+            session.press(action, *numbers)
+            if action == "command" and session.state.pane == COMMAND:
+                self._copy(command_line(session.state, session.seen))
             if action == "undo":
-                self.line.rest(session)
+                self.line.rest()
         self.settle()
 
-    def on_board_clicked(self, message: Board.Clicked) -> None:
-        """Obey a click."""
-        hit = message.hit
-        if self.line.has_focus:
-            self._leave_line()
-        self.tape.clicked(hit, message.times)
-        self._click(hit, message.times)
-
-    def _click(self, hit: Hit, times: int) -> None:
-        if hit.action in ("choose", "slider"):
-            self.session.click(hit, times)
-            self.settle()
-        else:
-            self.press(hit.action)
-
     def _copy(self, command: str) -> None:
-        from attn_cli.live.clipboard import copied, osc52
-
-        self.commands = [*(one for one in self.commands if one != command), command]
+        """Copy a command line, and keep it for the end."""
+        self.session.commands = [*(one for one in self.session.commands if one != command), command]
         if self._driver is not None:
             self._driver.write(osc52(command))
-        self.session.remark = self.session.remark._replace(copied=copied())
 
     # The line
 
-    def _leave_line(self) -> None:
+    def action_leave_line(self) -> None:
         """Come back to the keys."""
-        self.session.stop_typing()
-        self.line.rest(self.session)
+        self.session.is_typing = False
+        self.line.rest()
         self.screen.set_focus(self.board)
         self.settle()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Compute the text as it is typed."""
-        if self.line.is_text:
+        if self.line.has_focus and self.line.prompt.take is None:
             if event.value != visible(self.session.state.question.text):
                 self.session.type_text(event.value)
             self.settle()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take what was typed."""
-        prompt = self.line.prompt
-        if prompt is None:
-            self._leave_line()
-            return
+        take = self.line.prompt.take
         try:
-            again = prompt.take(event.value, self.tape.replay.is_on)
+            again = take(event.value, self.replay.is_on) if take else ""
         except (AttnError, OSError) as error:
-            self.session.say(str(error))
+            again = str(error)
+        if again:
+            self.session.said = again
             self.draw()
-            return
-        if again is not None:
-            self.session.say(again)
-            self.draw()
-            return
-        self._leave_line()
+        else:
+            self.action_leave_line()
 
     def on_descendant_focus(self) -> None:
         """Say what the keys do now."""
