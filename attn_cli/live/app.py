@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,14 +21,13 @@ from attn_cli.live.keys import KEYS
 from attn_cli.live.panes import Paper
 from attn_cli.live.recording import Event, Recorder, Replay
 from attn_cli.live.scene import Hit, Scene, compose
+from attn_cli.live.sources import computed
 from attn_cli.live.state import COMMAND
 from attn_cli.live.text_line import TextLine, prompt_for
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.live.session import Session
-    from attn_cli.live.sources import Question, Source
-    from attn_cli.trace.trace import Trace
 
 INTERRUPTED = 130
 MENDED = (AttnError, MemoryError, RecursionError)  # errors that a user can mend; all others are bugs
@@ -69,27 +66,30 @@ class Board(Widget, can_focus=True):
         self.strips = []
         self.app.draw()
 
+    def hit(self, x: int, y: int | None = None) -> Hit:
+        """Return what a click at a place does; without y, in the status line."""
+        scene = self.scene
+        return (scene and scene.hit(x, scene.status if y is None else y)) or Hit("")
+
     def on_click(self, event: events.Click) -> None:
         """Do what the place means; a cell that is clicked again is opened."""
-        hit = self.scene.hit(event.x, event.y) if self.scene else None
-        if hit is not None and hit.action != "slider":
+        hit = self.hit(event.x, event.y)
+        if hit.action not in ("", "slider"):
             self.app.click(hit)
-            if hit.action == "choose" and event.chain > 1:
-                self.app.click(Hit("open"))
+        if hit.action == "choose" and event.chain > 1:
+            self.app.click(Hit("open"))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Begin to move the slider."""
-        hit = self.scene.hit(event.x, event.y) if self.scene else None
-        if hit is not None and hit.action == "slider":
+        if self.hit(event.x, event.y).action == "slider":
             self.capture_mouse()
-            self.app.click(hit)
+            self.on_mouse_move(event)
 
-    def on_mouse_move(self, event: events.MouseMove) -> None:
+    def on_mouse_move(self, event: events.MouseEvent) -> None:
         """Move the slider."""
-        if self.app.mouse_captured is self and self.scene is not None:
-            hit = self.scene.hit(event.x, self.scene.status)
-            if hit is not None and hit.action == "slider":
-                self.app.click(hit)
+        hit = self.hit(event.x)
+        if self.app.mouse_captured is self and hit.action == "slider":
+            self.app.click(hit)
 
     def on_mouse_up(self) -> None:
         """Let the slider go."""
@@ -104,33 +104,15 @@ class Board(Widget, can_focus=True):
         self.app.click(Hit("up"))
 
 
-async def computed(source: Source, question: Question) -> Trace | BaseException:
-    """Return a question's answer, or the error that it ends with, from a thread that nobody waits for at the end."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Trace | BaseException] = loop.create_future()
-
-    def compute() -> None:
-        try:
-            found: Trace | BaseException = source.compute(question)
-        except BaseException as error:  # told to the loop, which ends the program where it is a bug
-            found = error
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(answer.set_result, found)
-
-    threading.Thread(target=compute, name="attn-live", daemon=True).start()
-    return await answer
-
-
 class LiveApp(App[int]):
     """attn live. It ends with an exit code as its return value; `failure` is the bug that ended it, if one did."""
 
     CSS = """
-    Screen { layout: vertical; background: ansi_default; color: ansi_default; }
-    TextLine, TextLine:focus { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default;
-        text-style: bold; background-tint: transparent; }
-    TextLine > .input--cursor { text-style: reverse; background: ansi_default; color: ansi_default; }
-    TextLine > .input--selection { text-style: reverse; background: ansi_default; color: ansi_default; }
-    Board { height: 1fr; background: ansi_default; color: ansi_default; }
+    Screen, Board, TextLine, TextLine:focus { background: ansi_default; color: ansi_default; }
+    TextLine > .input--cursor, TextLine > .input--selection {
+        text-style: reverse; background: ansi_default; color: ansi_default; }
+    TextLine, TextLine:focus { height: 1; border: none; padding: 0; text-style: bold; background-tint: transparent; }
+    Board { height: 1fr; }
     """
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -152,6 +134,7 @@ class LiveApp(App[int]):
         self.recorder, self.replay = recorder, replay or Replay()
         self.board, self.line = Board(), TextLine(session)
         self.is_computing = False
+        self.news = ""  # said after a key or a click, until the next one
         self.failure: BaseException | None = None
 
     # Life
@@ -199,7 +182,7 @@ class LiveApp(App[int]):
         width, height = self.board.size
         session = self.session
         if width and height:
-            said = session.said or (self.line.prompt.hint if self.line.has_focus else "")
+            said = session.said or self.news or (self.line.prompt.hint if self.focused is self.line else "")
             paper = Paper(width, height, self.terminal, session.view).sized(width, height)
             scene = compose(session.state, session.seen, paper, said, session.is_behind)
             session.state = replace(session.state, scrolled=scene.scrolled)
@@ -239,11 +222,12 @@ class LiveApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Stop a replay at a person's key, and record keys and pastes, before they are obeyed."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            news = ""
             if self.replay.is_on and isinstance(event, events.Key):
                 if self.replay.interrupted(event.key):
                     return
-                self.session.said = "The replay has stopped; the keys are yours."
-            self._record(event)
+                news = "The replay has stopped; the keys are yours."
+            self._record(event, news)
         await super().on_event(event)
 
     async def _do(self, event: Event) -> None:
@@ -255,29 +239,28 @@ class LiveApp(App[int]):
         self._record(again)
         await super().on_event(again)
 
-    def _record(self, what: events.Key | events.Paste | Hit) -> None:
-        """Record what is done; a full disk ends the recording, not the lecture."""
+    def _record(self, what: events.Key | events.Paste | Hit, news: str = "") -> None:
+        """Record what is done, and keep the news to be said with what comes of it."""
+        self.news = news
         if self.recorder is None:
             return
         try:
             if isinstance(what, Hit):
-                self.recorder.write("do", what.action, **({"numbers": what.numbers} if what.numbers else {}))
+                self.recorder.write("do", what.action, numbers=what.numbers)
             elif isinstance(what, events.Key):
                 self.recorder.write("key", what.key, character=what.character)
             else:
                 self.recorder.write("paste", what.text)
-        except OSError as error:
+        except OSError as error:  # a full disk ends the recording, not the lecture
             self.recorder = None
-            self.session.said = f"The recording has ended: {error.strerror or error}."
+            self.news = f"The recording has ended: {error.strerror or error}."
 
     def click(self, hit: Hit) -> None:
         """Obey a click."""
-        if self.line.has_focus:
-            self.action_leave_line()
         self._record(hit)
-        self.action_press(hit.action, *hit.numbers)
+        self.action_press(hit.action, hit.numbers)
 
-    def action_press(self, action: str, *numbers: int) -> None:
+    def action_press(self, action: str, numbers: Sequence[int] = ()) -> None:
         """Do what a key or a click does."""
         session = self.session
         if action == "quit":
@@ -307,14 +290,12 @@ class LiveApp(App[int]):
 
     def action_leave_line(self) -> None:
         """Come back to the keys."""
-        self.session.is_typing = False
-        self.line.rest()
         self.screen.set_focus(self.board)
         self.settle()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Compute the text as it is typed."""
-        if self.line.has_focus and self.line.prompt.take is None:
+        if self.focused is self.line and self.line.prompt.take is None:
             if event.value != visible(self.session.state.question.text):
                 self.session.type_text(event.value)
             self.settle()
@@ -333,5 +314,8 @@ class LiveApp(App[int]):
             self.action_leave_line()
 
     def on_descendant_focus(self) -> None:
-        """Say what the keys do now."""
+        """Say what the keys do now; on the board, after Esc or a click, no text is being typed any more."""
+        if self.focused is self.board:
+            self.session.is_typing = False
+            self.line.rest()
         self.draw()

@@ -30,6 +30,8 @@ from attn_cli.settings.settings import ALL, MEAN, ROLLOUT
 TEMPERATURES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 SLIDER = 11  # cells
 TOGETHER = (MEAN, ALL, ROLLOUT)  # of all heads; the last of all layers, too
+NEXT_HEAD = "The next head; then their mean, all at once, and the rollout of several layers; H goes back."
+HOTTER = "The temperature: + is hotter, flatter weights; - is colder, sharper weights."
 PAGE = 10  # lines, rows or columns that a page key moves by
 SCROLLED = (HELP, COMMAND, STEPS, ROW)  # panes that have the whole screen, and may be longer than it
 
@@ -38,64 +40,56 @@ class Refused(Exception):
     """A key has nothing to do here; the message says why."""
 
 
-def _key(keys: str, action: str, typed: str = "", label: str = "", help: str = "") -> Binding:
-    """Return a row of the table: keys, their action, how they are written, in the footer and in the help."""
-    return Binding(keys, f"app.press('{action}')", label, key_display=typed, tooltip=help, id=action)
+def _key(keys: str, action: str, label: str = "", help: str = "", typed: str = "") -> Binding:
+    """Return a row of the table: keys, what they do, their label in the footer, their help, and how they are typed."""
+    name, _, numbers = action.rstrip(")").partition("(")
+    call = f"app.press('{name}', [{numbers}])"
+    return Binding(keys, call, label, key_display=typed or keys[0], tooltip=help, id=name)
 
 
 KEYS = [
-    _key("t,i", "text", "t", "text", "Type another text; Esc or Enter comes back to the keys."),
-    _key("enter", "open", "Enter", "why", "The arithmetic of the chosen row, by hand; again: back."),
-    _key("up,k", "up", "arrows", "cell", "Choose a cell: its row's bars and arithmetic follow."),
-    _key("m", "mask", "m", "mask", "The next mask: none, causal and the others; M goes back."),
-    _key("M", "mask_back"),
-    _key(
-        *("h", "head", "h", "head"),
-        "The next head; then their mean, all at once, and the rollout of several layers; H goes back.",
-    ),
-    _key("H", "head_back"),
-    _key("l", "layer", "l", "layer", "The next layer, where there are several; L goes back. All: see c."),
-    _key("L", "layer_back"),
-    _key("s", "score", "s", "score", "The next score function; S goes back."),
-    _key("S", "score_back"),
-    _key(
-        *("+,=", "hotter", "+ -", "heat"),
-        "The temperature: + is hotter, flatter weights; - is colder, sharper weights.",
-    ),
-    _key("-", "colder"),
-    _key("0", "usual_heat", "0", "", "The temperature back to 1."),
-    _key(*("x", "off", "x", "word off"), "Hide the chosen column's word from every query, or show it again."),
-    _key(
-        *("v", "compare", "v", "compare"),
-        "What changed since the view before: the difference, before, now.",
-    ),
-    _key("d", "step", "d", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),
-    _key("D", "step_back"),
-    _key(
-        *("e", "edit", "e", "edit"),
-        "Given matrices: choose a number with the arrows, Enter types another one.",
-    ),
-    _key("b", "large", "b", "big", "Large blocks for a lecture hall, and back."),
-    _key("u", "undo", "u", "undo", "Undo the last change."),
-    _key(
-        *("c", "command", "c", "command"),
-        "The command line of this view; copied where the terminal allows it.",
-    ),
-    _key("w", "write", "w", "save", "Write the view to a file: .svg, .html, .json and others."),
-    _key("?", "help", "?", "help", "These keys."),
-    _key("q", "quit", "q", "quit", "Leave; Ctrl-C does too."),
+    _key("t,i", "text", "text", "Type another text; Esc or Enter comes back to the keys."),
+    _key("enter", "open", "why", "The arithmetic of the chosen row, by hand; again: back.", "Enter"),
+    _key("up,k", "up", "cell", "Choose a cell: its row's bars and arithmetic follow.", "arrows"),
+    _key("m", "mask", "mask", "The next mask: none, causal and the others; M goes back."),
+    _key("M", "mask(-1)"),
+    _key("h", "head", "head", NEXT_HEAD),
+    _key("H", "head(-1)"),
+    _key("l", "layer", "layer", "The next layer, where there are several; L goes back. All: see c."),
+    _key("L", "layer(-1)"),
+    _key("s", "score", "score", "The next score function; S goes back."),
+    _key("S", "score(-1)"),
+    _key("+,=", "hotter", "heat", HOTTER, "+ -"),
+    _key("-", "hotter(-1)"),
+    _key("0", "usual_heat", "", "The temperature back to 1."),
+    _key("x", "off", "word off", "Hide the chosen column's word from every query, or show it again."),
+    _key("v", "compare", "compare", "What changed since the view before: the difference, before, now."),
+    _key("d", "step", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),
+    _key("D", "step(-1)"),
+    _key("e", "edit", "edit", "Given matrices: choose a number with the arrows, Enter types another one."),
+    _key("b", "large", "big", "Large blocks for a lecture hall, and back."),
+    _key("u", "undo", "undo", "Undo the last change."),
+    _key("c", "command", "command", "The command line of this view; copied where the terminal allows it."),
+    _key("w", "write", "save", "Write the view to a file: .svg, .html, .json and others."),
+    _key("?", "help", "help", "These keys."),
+    _key("q", "quit", "quit", "Leave; Ctrl-C does too."),
     _key("down,j", "down"),
-    _key("left", "left"),
-    _key("right", "right"),
-    _key("home", "first", "Home End", "", "The first and the last column; PgUp and PgDn turn pages."),
-    _key("end", "last"),
-    _key("pageup", "page_up"),
-    _key("pagedown,space", "page_down"),
-    _key("tab,shift+tab", "pane", "Tab", "", "On a small screen: the matrix, or its row."),
-    _key("escape", "close", "Esc", "", "Out of a pane, back to the matrix."),
+    _key("left", "move(0, -1)"),
+    _key("right", "move(0, 1)"),
+    _key("home", "end(0)", "", "The first and the last column; PgUp and PgDn turn pages.", "Home End"),
+    _key("end", "end(1)"),
+    _key("pageup", f"move({-PAGE}, 0)"),
+    _key("pagedown,space", f"move({PAGE}, 0)"),
+    _key("tab,shift+tab", "pane", "", "On a small screen: the matrix, or its row.", "Tab"),
+    _key("escape", "close", "", "Out of a pane, back to the matrix.", "Esc"),
     _key("ctrl+l", "redraw"),
 ]
-NUMBERS = {str(key.id): 0 for key in KEYS} | {"slider": 1, "choose": 2}  # that each action takes
+NUMBERS = {str(key.id): 0 for key in KEYS} | {
+    "slider": 1,
+    "end": 1,
+    "choose": 2,
+    "move": 2,
+}  # that actions take
 
 
 def _next(names: Sequence[str], now: str, by: int) -> str:
@@ -107,7 +101,7 @@ def _need_scores(seen: Seen, what: str) -> None:
         raise Refused(f"These weights have no scores, so {what}.")
 
 
-def _head(state: State, seen: Seen, by: int) -> State:
+def _head(state: State, seen: Seen, by: int = 1) -> State:
     names = seen.trace.head_names
     if len(names) < 2:
         raise Refused("There is one head.")
@@ -117,7 +111,7 @@ def _head(state: State, seen: Seen, by: int) -> State:
     return state.setting(head=_next([*names, *together], now, by))
 
 
-def _layer(state: State, seen: Seen, by: int) -> State:
+def _layer(state: State, seen: Seen, by: int = 1) -> State:
     count = seen.source.layers(seen.trace)
     if count < 2:
         raise Refused("There is one layer here; -p roles-deep has more, and so has a model (-m).")
@@ -125,24 +119,24 @@ def _layer(state: State, seen: Seen, by: int) -> State:
     return state.setting(layer=((count - 1 if now is None else now) + by) % count, head=None)
 
 
-def _mask(state: State, seen: Seen, by: int) -> State:
+def _mask(state: State, seen: Seen, by: int = 1) -> State:
     asked = state.question.settings.mask
     now = asked or ("causal" if seen.trace.mask_name.startswith("causal") else "none")
     return state.setting(mask=_next(mask_examples(), now, by), mask_true=None)
 
 
-def _score(state: State, seen: Seen, by: int) -> State:
+def _score(state: State, seen: Seen, by: int = 1) -> State:
     _need_scores(seen, "there is no score function to change")
     return state.setting(score=_next(tuple(SCORES), seen.trace.score, by))
 
 
-def with_temperature(state: State, seen: Seen, to: float) -> State:
+def with_temperature(state: State, seen: Seen, to: float = 1.0) -> State:
     """Return the state with another temperature."""
     _need_scores(seen, "there is no temperature to change")
     return state.setting(temperature=to)
 
 
-def _step_temperature(state: State, seen: Seen, by: int) -> State:
+def _step_temperature(state: State, seen: Seen, by: int = 1) -> State:
     now = state.question.settings.temperature
     others = [one for one in TEMPERATURES if (one > now if by > 0 else one < now)]
     if not others:
@@ -179,7 +173,7 @@ def _compare(state: State, seen: Seen) -> State:
     return replace(state, compared=compared, pane=WEIGHTS)
 
 
-def _step(state: State, seen: Seen, by: int) -> State:
+def _step(state: State, seen: Seen, by: int = 1) -> State:
     _need_scores(seen, "there are no steps to show")
     if state.pane != STEPS:
         return replace(state.showing(STEPS), step=0 if by > 0 else len(seen.steps) - 1)
@@ -215,27 +209,17 @@ def _close(state: State, seen: Seen) -> State:
     return replace(state.showing(WEIGHTS), compared=OFF)
 
 
-def _end(state: State, seen: Seen, is_last: bool) -> State:
-    return replace(state, column=seen.size(state)[1] - 1 if is_last else 0)
-
-
-ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and the numbers of a click
-    "head": partial(_head, by=1),
-    "head_back": partial(_head, by=-1),
-    "layer": partial(_layer, by=1),
-    "layer_back": partial(_layer, by=-1),
-    "mask": partial(_mask, by=1),
-    "mask_back": partial(_mask, by=-1),
-    "score": partial(_score, by=1),
-    "score_back": partial(_score, by=-1),
-    "hotter": partial(_step_temperature, by=1),
-    "colder": partial(_step_temperature, by=-1),
-    "usual_heat": partial(with_temperature, to=1.0),
+ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and the numbers of a key or a click
+    "head": _head,
+    "layer": _layer,
+    "mask": _mask,
+    "score": _score,
+    "hotter": _step_temperature,
+    "usual_heat": with_temperature,
     "slider": lambda state, seen, place: with_temperature(state, seen, temperature_at(place)),
     "off": _off,
     "compare": _compare,
-    "step": partial(_step, by=1),
-    "step_back": partial(_step, by=-1),
+    "step": _step,
     "edit": _edit,
     "large": lambda state, seen: replace(state, is_large=not state.is_large),
     "open": partial(_toggle, pane=ROW),
@@ -244,12 +228,8 @@ ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and th
     "command": partial(_cover, pane=COMMAND),
     "close": _close,
     "choose": lambda state, seen, row, column: state.at(row, column, seen.size(state)),
+    "move": _move,
     "up": partial(_move, rows=-1, columns=0),
     "down": partial(_move, rows=1, columns=0),
-    "left": partial(_move, rows=0, columns=-1),
-    "right": partial(_move, rows=0, columns=1),
-    "page_up": partial(_move, rows=-PAGE, columns=0),
-    "page_down": partial(_move, rows=PAGE, columns=0),
-    "first": partial(_end, is_last=False),
-    "last": partial(_end, is_last=True),
+    "end": lambda state, seen, is_last: replace(state, column=is_last and seen.size(state)[1] - 1),
 }

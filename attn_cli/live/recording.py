@@ -53,7 +53,7 @@ class Recorder:
             raise CreateError(reason, "Choose another place.") from None
 
     def write(self, kind: str, value: str, **more: object) -> None:
-        """Write one event."""
+        """Write one event; raises OSError where there is no room for it."""
         self._put({"at": round(time.monotonic() - self.began, 3), kind: value, **more})
 
     def _put(self, record: dict[str, object]) -> None:

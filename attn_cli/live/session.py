@@ -102,8 +102,7 @@ class Session:
 
     def _leave(self) -> None:
         """Keep what is there before a change."""
-        if self.past[-1:] != [self.state.question]:
-            self.past = [*self.past[1 - MOST_UNDONE :], self.state.question]
+        self.past = [*self.past[1 - MOST_UNDONE :], self.state.question]
         self.left = self.trace
 
     def _undo(self) -> None:

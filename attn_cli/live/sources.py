@@ -1,8 +1,10 @@
-"""Where traces come from: a text, a model on disk, given matrices, saved weights. All go through the pipeline."""
+"""Where traces come from: a text, a model, given matrices, saved weights; all by the pipeline, beside the keys."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import asyncio
+import contextlib
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,7 +88,7 @@ class ModelSource(TextSource):
         from attn_cli.pipeline.embed import Shared
         from attn_cli.pipeline.sources.checkpoint_text import open_model
 
-        self.opened = ExitStack()
+        self.opened = contextlib.ExitStack()
         self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))
 
     def layers(self, trace: Trace) -> int:
@@ -167,3 +169,20 @@ def edited(matrix: str, row: int, column: int, typed: str) -> Edit:
     if not abs(value) <= 1e100:
         raise InputError(f"{matrix} cannot hold {typed[:40]!r}.", "Type a finite number.")
     return Edit(matrix, row, column, value)
+
+
+async def computed(source: Source, question: Question) -> Trace | BaseException:
+    """Return a question's answer, or the error that it ends with, from a thread that nobody waits for at the end."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Trace | BaseException] = loop.create_future()
+
+    def compute() -> None:
+        try:
+            found: Trace | BaseException = source.compute(question)
+        except BaseException as error:  # told to the loop, which ends the program where it is a bug
+            found = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(answer.set_result, found)
+
+    threading.Thread(target=compute, name="attn-live", daemon=True).start()
+    return await answer

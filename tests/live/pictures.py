@@ -19,9 +19,9 @@ FOLDER = Path(__file__).parents[2] / "docs" / "live"
 PICTURES = {  # name: the palette, the size, the text, the actions
     "first": ("viridis", (80, 24), EXAMPLE, ()),
     "mask": ("viridis", (80, 24), EXAMPLE, ("mask", "compare")),
-    "wide": ("viridis", (120, 40), EXAMPLE, ("right", "off")),
+    "wide": ("viridis", (120, 40), EXAMPLE, ("move 0 1", "off")),
     "large": ("blues", (80, 24), "She likes strong coffee", ("large",)),
-    "heads": ("viridis", (80, 24), EXAMPLE, ("head_back",)),
+    "heads": ("viridis", (80, 24), EXAMPLE, ("head -1",)),
 }
 
 
@@ -29,7 +29,8 @@ def after(text: str, actions: tuple[str, ...], view: View) -> Session:
     """Return the session of a text after these actions, each of them answered."""
     session = begin(TextSource(Settings()), text, Settings(), view)
     for action in actions:
-        session.press(action)
+        name, *numbers = action.split()
+        session.press(name, *map(int, numbers))
         if session.is_behind:
             question = session.state.question
             session.take(question, session.source.compute(question))

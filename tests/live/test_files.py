@@ -14,7 +14,7 @@ from textual.events import Paste
 from attn_cli.cli.read_text import labelled_weights
 from attn_cli.errors import CreateError, InputError
 from attn_cli.io.escape import visible
-from attn_cli.live.command_line import command_line, osc52, unsaid
+from attn_cli.live.command_line import command_line, copied, osc52, unsaid
 from attn_cli.live.recording import Recorder, Replay, read_recording
 from attn_cli.live.session import begin
 from attn_cli.live.sources import TextSource, WeightsSource
@@ -26,7 +26,7 @@ from tests.shell import here, pasted, shell
 
 VIEWS = [
     ("", {}, FOX),
-    ("m+hs", {}, FOX),
+    ("m+hsx", {}, FOX),
     ("-MH", {}, FOX),
     ("l", {"projection": "roles-deep"}, FOX),
     ("", {"embedding": "random", "seed": 3, "dim": 8}, "the 'cat' sat; $HOME `ls` \\ \"quoted\""),
@@ -101,6 +101,8 @@ def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
     monkeypatch.delenv("TMUX", raising=False)
     parts = osc52("attn " * 500).split("\x1b\\")
     assert all(part.startswith("\x1bP") and len(part) <= 702 for part in parts[:-1]) and not parts[-1]
+    monkeypatch.setenv("TMUX", "/tmp/tmux")
+    assert copied().startswith("Copied to tmux") and osc52("attn") == "\x1b]52;c;YXR0bg==\x07"
 
 
 # Files
@@ -205,9 +207,8 @@ def test_a_persons_key_takes_over_and_space_pauses(tmp_path):
         for is_paused in (True, False):
             await stage.press(" ")
             assert (replay.is_on, replay.is_paused) == (True, is_paused)
-        await stage.press("down")
-        assert not replay.is_on
         await stage.press("s")
+        assert not replay.is_on and "The replay has stopped; the keys are yours." in stage.text()
         np.testing.assert_allclose(stage.trace.weights, traced(score="dot").weights)
 
     play(act, made(replay=Replay(late)))
@@ -232,9 +233,9 @@ def test_a_replay_overwrites_nothing(at):
 def test_a_full_disk_ends_the_recording_and_not_the_lecture():
     async def act(stage):
         await stage.press("?")
-        assert stage.app.recorder is None
+        assert "The recording has ended: No space left on device." in stage.text()
         await stage.press("m")
-        assert stage.trace.mask is not None
+        assert stage.trace.mask is not None and "The recording" not in stage.text()
 
     with pytest.raises(CreateError, match="Cannot create no/such: No such file"):
         Recorder("no/such", FOX)

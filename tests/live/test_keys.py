@@ -150,7 +150,7 @@ def test_v_shows_the_difference_then_the_view_before_then_now():
             assert is_before == ("The view before" in stage.text())
             assert is_before == (before in stage.text()), "the row below is that of the matrix"
 
-    play(act)
+    play(act, size=(80, 30))
 
 
 def test_v_over_other_words_says_that_they_differ():
@@ -211,6 +211,10 @@ def test_u_undoes_one_change_after_the_other():
         assert same(stage.trace, traced(mask="causal", temperature=1.2))
         await stage.press("u", "u")
         assert same(stage.trace, traced())
+        await stage.press("t", "a", "backspace", "escape", "u")
+        assert "nothing to undo" in stage.text(), "a text that is as before is no change"
+        await stage.press("e")
+        assert "Only small matrices that are given" in stage.text()
 
     play(act)
 

@@ -9,7 +9,7 @@ from attn_cli.io.terminal import Terminal
 from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
 from attn_cli.live.sources import TextSource
-from attn_cli.live.state import Question, Seen, State
+from attn_cli.live.state import DIFFERENCE, ROW, Question, Seen, State
 from attn_cli.render.numbers import four
 from attn_cli.render.screen.matrix_pane import matrix_part
 from attn_cli.render.views.overview import weight_matrix
@@ -26,11 +26,11 @@ def text_of(count):
     return " ".join((WORDS * (1 + count // len(WORDS)))[:count])
 
 
-def scene_of(trace, size=(80, 23), text=FOX, terminal=None, **changes):
+def scene_of(trace, size=(80, 23), text=FOX, terminal=None, before=None, **changes):
     """Return the screen of a trace; `changes` are those of the state."""
     state = State(Question(text, trace.settings), **{"row": trace.focus[0]} | changes)
     paper = Paper(*size, terminal or Terminal(size[0]), View()).sized(*size)
-    return compose(state, Seen(trace, TextSource(trace.settings)), paper, "", False)
+    return compose(state, Seen(trace, TextSource(trace.settings), before), paper, "", False)
 
 
 def texts(scene):
@@ -108,6 +108,10 @@ def test_a_long_text_has_the_long_view_and_the_arithmetic_of_the_row_in_focus():
         lines = "\n".join(texts(scene_of(trace, (120, 50), text, row=row)))
         assert "1,200 x 1,200 weights are too many to draw." in lines
         assert (said in lines) == is_said
+        by_hand = "\n".join(texts(scene_of(trace, (120, 50), text, row=row, pane=ROW)))
+        assert ("One row by hand" not in by_hand and said in by_hand) == is_said
+    compared = "\n".join(texts(scene_of(trace, before=trace, compared=DIFFERENCE)))
+    assert "1,200 x 1,200 weights are too many to lay side by side." in compared
 
 
 def test_a_row_that_may_look_at_nothing_says_so():
